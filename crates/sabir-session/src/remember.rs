@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TomlError, value};
 
@@ -78,6 +79,49 @@ fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, Edit
         table.insert("dialect", value(protocol));
     }
     Ok(document.to_string())
+}
+
+/// Changes the user's configuration file, and returns its path. If it cannot be used afterwards, it is left as it is. `change` gets the
+/// function that makes the error for a file that is left as it is.
+///
+/// # Errors
+/// When the file cannot be read, changed or written.
+pub(crate) fn edit_config(
+    environment: &Arc<Environment>,
+    named: Option<&Path>,
+    owner_only: bool,
+    change: impl FnOnce(&mut DocumentMut, &dyn Fn(String) -> SessionError) -> Result<(), SessionError>,
+) -> Result<PathBuf, SessionError> {
+    let path = environment.config_file(named).ok_or_else(|| {
+        SessionError::invalid(
+            "there is no home folder to keep a configuration in: use --config FILE",
+        )
+    })?;
+    // Held until the file is written, so that two changes at once do not lose each other.
+    let _alone = lock_folder(&path)?;
+    let text = match path.exists() {
+        true => config::read_text(&path)?,
+        false => String::new(),
+    };
+    let kept =
+        |why: String| SessionError::invalid(format!("{} is left as it is: {why}", path.display()));
+    let mut document: DocumentMut = text
+        .parse()
+        .map_err(|error| kept(format!("it is no TOML: {error}")))?;
+    change(&mut document, &kept)?;
+    // Checked as a whole before it is written: a configuration that cannot be loaded would stop every command.
+    let changed = document.to_string();
+    if let Some(problem) = config::check::check_text(environment, &changed).first() {
+        return Err(kept(problem.message.clone()));
+    }
+    if owner_only && path.exists() {
+        // Before the new text is there, which has the permissions of the old one.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+            .map_err(|error| kept(format!("its permissions cannot be changed: {error}")))?;
+    }
+    replace_file(environment, &path, &changed)
+        .map_err(|error| kept(format!("it cannot be written: {error}")))?;
+    Ok(path)
 }
 
 /// Locks a file against other Sabir processes, until the returned value is dropped. Otherwise, of two processes that read, change and

@@ -17,7 +17,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 use super::session_servers::startable_server;
 use super::sources::{FoundServer, LaunchState, ServerSource, find_servers};
 use super::store::{TrustedServer, change_store};
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::error::SessionError;
 use crate::remember;
 
@@ -312,30 +312,9 @@ fn change_config(
     named: Option<&Path>,
     change: impl FnOnce(&mut Table) -> Result<(), SessionError>,
 ) -> Result<PathBuf, SessionError> {
-    let environment = &config.environment;
-    let path = environment.config_file(named).ok_or_else(|| {
-        SessionError::invalid(
-            "there is no home folder to keep a configuration in: use --config FILE",
-        )
-    })?;
-    let _alone = remember::lock_folder(&path)?;
-    let text = match path.exists() {
-        true => config::read_text(&path)?,
-        false => String::new(),
-    };
-    let kept =
-        |why: String| SessionError::invalid(format!("{} is left as it is: {why}", path.display()));
-    let mut document: DocumentMut = text
-        .parse()
-        .map_err(|error| kept(format!("it is no TOML: {error}")))?;
-    let servers = server_tables(&mut document)
-        .ok_or_else(|| kept("its `mcp.servers` are not written as tables".to_owned()))?;
-    change(servers)?;
-    let changed = document.to_string();
-    if let Some(problem) = config::check::check_text(environment, &changed).first() {
-        return Err(kept(problem.message.clone()));
-    }
-    remember::replace_file(environment, &path, &changed)
-        .map_err(|error| kept(format!("it cannot be written: {error}")))?;
-    Ok(path)
+    remember::edit_config(&config.environment, named, false, |document, kept| {
+        let servers = server_tables(document)
+            .ok_or_else(|| kept("its `mcp.servers` are not written as tables".to_owned()))?;
+        change(servers)
+    })
 }

@@ -9,10 +9,14 @@ pub(crate) fn format_timestamp(milliseconds: u64) -> String {
 pub(crate) fn parse_timestamp(text: &str) -> Option<u64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let mut date = date.splitn(3, '-').map(|part| part.parse::<u64>().ok());
-    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let year = date.next()??;
+    let month = date.next()??;
+    let day = date.next()??;
     let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
     let mut time = time.splitn(3, ':').map(|part| part.parse::<u64>().ok());
-    let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
+    let hour = time.next()??;
+    let minute = time.next()??;
+    let second = time.next()??;
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }

@@ -1348,10 +1348,10 @@ impl App {
     }
 
     /// Takes the draft back from the editor.
-    pub fn note_edited(&mut self, text: Result<String, String>) {
+    pub fn note_edited(&mut self, text: std::io::Result<String>) {
         match text {
             Ok(text) => self.composer.replace(text.trim_end_matches('\n')),
-            Err(why) => self.hint = why,
+            Err(error) => self.hint = error.to_string(),
         }
     }
 

@@ -740,19 +740,19 @@ impl<'a> Driver<'a> {
     }
 
     /// Gives the terminal to the user's editor. The task works on, and its events wait.
-    async fn edit_draft(&mut self, text: String) -> Result<String, String> {
+    async fn edit_draft(&mut self, text: String) -> io::Result<String> {
         self.keys.stop();
         screen::pause_interface();
         let editor = self.settings.editor.clone();
         let folder = self.settings.host.environment().temporary_folder.clone();
-        let edit = move || edit_text(&editor, &text, &folder).map_err(|error| error.to_string());
+        let edit = move || edit_text(&editor, &text, &folder).map_err(io::Error::other);
         let edited = tokio::task::spawn_blocking(edit).await;
         screen::continue_interface();
         while let Ok(change) = self.changes.try_recv() {
             self.take_change(change);
         }
-        self.keys = KeyReader::start().map_err(|error| error.to_string())?;
-        edited.unwrap_or_else(|error| Err(error.to_string()))
+        self.keys = KeyReader::start()?;
+        edited.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     /// Keeps the draft, if it has changed, so that a crash does not lose it.

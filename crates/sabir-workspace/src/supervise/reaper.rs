@@ -51,7 +51,8 @@ pub(super) fn split_process(grace: Duration) -> io::Result<SupervisorRole> {
     // Fails only for a group leader, which has no terminal to lose.
     let _ = setsid();
     platform::adopt_orphans()?;
-    let (reaper, agent) = (getpid(), getppid());
+    let reaper = getpid();
+    let agent = getppid();
     let (mut ready, mut announce_ready) = io::pipe()?;
     match platform::fork_process()? {
         ForkSide::Child => {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TomlError, value};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::config;
 use crate::environment::Environment;
@@ -17,50 +17,31 @@ use crate::error::SessionError;
 /// # Errors
 /// When there is no configuration folder, or the file cannot be parsed or written.
 pub fn store_protocol(
-    environment: &Environment,
+    environment: &Arc<Environment>,
     named: Option<&Path>,
     model: &str,
     protocol: &str,
 ) -> Result<PathBuf, SessionError> {
-    let path = environment.config_file(named).ok_or_else(|| {
-        SessionError::invalid(
-            "there is no home folder to keep a configuration in: use --config FILE",
-        )
-    })?;
-    let _alone = lock_folder(&path)?;
-    let text = if path.exists() {
-        config::read_text(&path)?
-    } else {
-        String::new()
-    };
-    let text = with_protocol(&text, model, protocol).map_err(|why| {
-        SessionError::invalid(format!("{} is left as it is: {why}", path.display()))
-    })?;
-    replace_file(environment, &path, &text).map_err(|error| {
-        SessionError::invalid(format!("{} cannot be written: {error}", path.display()))
-    })?;
-    Ok(path)
+    edit_config(environment, named, false, |document, kept| {
+        set_protocol(document, model, protocol).map_err(|error| kept(error.to_string()))
+    })
 }
 
-/// The reason why a configuration file is left as it is.
+/// The reason why a protocol cannot be stored: `models` is an inline array, or no array, and there is no place for another table.
 #[derive(Debug, thiserror::Error)]
-enum EditError {
-    #[error("it is no TOML: {0}")]
-    NotToml(#[from] TomlError),
-    /// `models` is an inline array, or no array: there is no place for another table.
-    #[error("its `models` are not written as [[models]]")]
-    NoModelTables,
-}
+#[error("its `models` are not written as [[models]]")]
+struct NoModelTables;
 
-/// Returns the text of a configuration with the protocol in the model's entry, which is added if it is missing.
-fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, EditError> {
-    let mut document: DocumentMut = text.parse()?;
+/// Writes the protocol into the model's entry of a configuration, which is added if it is missing.
+fn set_protocol(
+    document: &mut DocumentMut,
+    model: &str,
+    protocol: &str,
+) -> Result<(), NoModelTables> {
     let models = document
         .entry("models")
         .or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
-    let models = models
-        .as_array_of_tables_mut()
-        .ok_or(EditError::NoModelTables)?;
+    let models = models.as_array_of_tables_mut().ok_or(NoModelTables)?;
     let is = |table: &Table| table.get("pattern").and_then(Item::as_str) == Some(model);
     let position = models.iter().position(is);
     if position.is_none() {
@@ -70,7 +51,7 @@ fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, Edit
     }
     let position = position.unwrap_or(models.len().saturating_sub(1));
     let Some(table) = models.get_mut(position) else {
-        return Ok(text.to_owned());
+        return Ok(());
     };
     table.insert("native", value(protocol == "native"));
     if protocol == "native" {
@@ -78,7 +59,7 @@ fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, Edit
     } else {
         table.insert("dialect", value(protocol));
     }
-    Ok(document.to_string())
+    Ok(())
 }
 
 /// Changes the user's configuration file, and returns its path. If it cannot be used afterwards, it is left as it is. `change` gets the
@@ -174,7 +155,15 @@ pub fn replace_file(environment: &Environment, path: &Path, text: &str) -> std::
 
 #[cfg(test)]
 mod tests {
-    use super::with_protocol;
+    use toml_edit::DocumentMut;
+
+    use super::{NoModelTables, set_protocol};
+
+    fn with_protocol(text: &str, model: &str, protocol: &str) -> Result<String, NoModelTables> {
+        let mut document: DocumentMut = text.parse().unwrap();
+        set_protocol(&mut document, model, protocol)?;
+        Ok(document.to_string())
+    }
 
     #[test]
     fn an_entry_is_added_or_changed() {
@@ -201,12 +190,6 @@ mod tests {
                 .unwrap_err()
                 .to_string()
                 .contains("[[models]]")
-        );
-        assert!(
-            with_protocol("x = ", "m", "native")
-                .unwrap_err()
-                .to_string()
-                .contains("TOML")
         );
     }
 }

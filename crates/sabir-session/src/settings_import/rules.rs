@@ -115,6 +115,8 @@ fn path_rule(list: RuleList, is_read: bool, content: &str) -> Result<String, Rul
         (_, Some(relative)) => relative.to_owned(),
         // Relative to the file of the settings, which is in the home folder.
         _ if path.starts_with('/') => return Err(RuleProblem::Path),
+        // A name alone fits in every folder there, as in an ignore file.
+        _ if list != RuleList::Allow && !path.contains('/') => format!("**/{path}"),
         _ => path.to_owned(),
     };
     if path.contains(['?', '[', ']', '{', '}', '!', '\\', '$']) {
@@ -152,6 +154,7 @@ mod tests {
         check(Deny, "Bash(git push * --force)", Ok("git push * --force"));
         check(Allow, "Bash(a && b)", Err(RuleProblem::Pattern));
         check(Deny, "Read(./.env)", Ok("path=.env"));
+        check(Deny, "Read(notes.dat)", Ok("path=**/notes.dat"));
         check(Deny, "Read(~/.ssh/**)", Ok("path=~/.ssh/**"));
         check(Deny, "Read(//etc/**)", Ok("path=/etc/**"));
         check(Deny, "Read(/src/**)", Err(RuleProblem::Path));

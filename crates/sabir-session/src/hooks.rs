@@ -5,13 +5,15 @@
 //! the model, never a permission. It runs under the supervisor and in the sandbox of the task.
 //!
 //! Hooks of a repository start programs on the user's machine, so they run only after the user has trusted exactly these commands and
-//! the scripts of the repository that they name ([`trust_hooks`]); a changed one does not run, and what it was to judge is refused.
+//! the files of the folder that they name ([`trust_hooks`]); a changed one does not run, and what it was to judge is refused. The user's
+//! own hooks need the same trust where they name a file of the folder: it may be a clone of anybody's.
 
 mod event;
 mod keys;
 mod matcher;
 mod observer;
 mod payload;
+mod pinned_files;
 mod prompts;
 mod reply;
 mod runner;

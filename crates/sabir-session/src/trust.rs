@@ -22,9 +22,18 @@ pub use sabir_workspace::TrustState;
 pub struct TrustFile {
     /// The entries, by the absolute path of the work tree.
     pub repositories: BTreeMap<PathBuf, TrustEntry>,
-    /// The hooks that are trusted, by the folder of the task: the digest of each, by its place and command.
+    /// The hooks that are trusted, by the folder of the task, and by their place and command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub hooks: BTreeMap<PathBuf, BTreeMap<String, String>>,
+    pub hooks: BTreeMap<PathBuf, BTreeMap<String, TrustedHook>>,
+}
+
+/// A trusted hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustedHook {
+    /// The SHA-256 of its entry.
+    pub sha256: String,
+    /// The files of the folder that it names, each with a text that identifies its place and content.
+    pub files: BTreeMap<String, String>,
 }
 
 /// A trusted repository, with the hashes of everything in it that can make git run a program.

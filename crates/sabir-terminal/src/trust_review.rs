@@ -135,7 +135,9 @@ pub(crate) fn confirm(question: &str) -> Result<bool, SessionError> {
 /// Renders a hook: what runs when, in full, since it decides what runs on the user's machine.
 fn hook_text(hook: &FoundHook) -> String {
     let state = match (hook.from_repository, hook.state) {
-        (false, _) => "your own",
+        (false, HookState::Allowed) => "your own",
+        (false, HookState::Untrusted) => "your own, which runs files of this folder: not trusted",
+        (false, HookState::Changed) => "your own, changed since you trusted it",
         (true, HookState::Allowed) => "trusted",
         (true, HookState::Untrusted) => "not trusted",
         (true, HookState::Changed) => "changed since you trusted it",
@@ -143,11 +145,12 @@ fn hook_text(hook: &FoundHook) -> String {
     let spec = &hook.spec;
     let matcher = match spec.matcher.as_str() {
         "" => String::new(),
-        matcher => format!(" {matcher}"),
+        matcher => format!(" {}", serde_json::Value::from(matcher)),
     };
     let condition = match &spec.condition {
         None => String::new(),
-        Some(condition) => format!(" if {condition}"),
+        // Quoted as the command is: a line break in it must not begin a line of ours.
+        Some(condition) => format!(" if {}", serde_json::Value::from(condition.as_str())),
     };
     let mut text = format!(
         "  {}{matcher}{condition}: {}\n      {}, {state}, at most {} s\n",
@@ -156,8 +159,20 @@ fn hook_text(hook: &FoundHook) -> String {
         hook.file,
         spec.timeout_seconds
     );
-    for script in &hook.scripts {
-        text.push_str(&format!("      runs {script}\n"));
+    for file in hook.files.keys() {
+        text.push_str(&format!(
+            "      runs {}\n",
+            serde_json::Value::from(file.as_str())
+        ));
+    }
+    if hook.files.is_empty() {
+        text.push_str(
+            "      it names no file of this folder: a change of what it runs is not noticed\n",
+        );
+    } else if hook.has_unknown_parts() {
+        text.push_str(
+            "      only the shell knows all that it runs: a change of other files is not noticed\n",
+        );
     }
     text
 }

@@ -120,7 +120,7 @@ pub use crate::command_facts::{CommandSurroundings, gather_facts, workspace_prog
 pub use crate::edit_tool::{EditTool, EditToolError};
 pub use crate::file_tracker::SeenFile;
 pub use crate::picture::{MAX_PICTURE_BYTES, PictureError, decode_picture, load_picture};
-pub use crate::preconditions::launch_files;
+pub use crate::preconditions::{launch_files, named_launch_files};
 pub use crate::web::network_scope::NetworkScope;
 
 use crate::apply_patch::ApplyPatch;

@@ -193,18 +193,13 @@ pub fn launch_files(
     words: &[String],
     variables: &[String],
 ) -> BTreeMap<String, String> {
-    let mut collector = PreconditionCollector {
-        preconditions: Preconditions::default(),
-        examined: HashSet::new(),
-        workspace,
-        search_path: "",
-    };
+    let mut collector = PreconditionCollector::for_launch(workspace);
     let pieces = split_words(words);
+    collector.add_named_files(&pieces);
     for piece in pieces
         .iter()
         .filter(|piece| !has_extension(piece, DATA_EXTENSIONS))
     {
-        collector.add_file(".", piece);
         collector.add_installed_package(piece);
         let name = piece.rsplit('/').next().unwrap_or_default();
         // Others run a package or a module by its name, whatever the manifest of the folder says.
@@ -212,26 +207,21 @@ pub fn launch_files(
             collector.add_default_files(".", name);
         }
     }
-    for pair in pieces.windows(2) {
-        if let [before, piece] = pair {
-            if *before == "-m" {
-                collector.add_python_module(".", piece);
-            }
-            // Elsewhere `.` is an argument, as the folder that a server may see.
-            if !piece.trim_matches(['.', '/']).is_empty() || is_interpreter(before) {
-                collector.add_folder_entry_points(".", piece);
-            }
-        }
-    }
     for piece in split_words(variables) {
         if has_extension(piece, CODE_EXTENSIONS) {
             collector.add_file(".", piece);
         }
     }
-    let things = collector.preconditions.iter();
-    things
-        .map(|(thing, state)| (thing.trim_matches('`').to_owned(), state.to_owned()))
-        .collect()
+    collector.into_files()
+}
+
+/// Returns those of the [`launch_files`] that the words name themselves, without the files that a program reads unnamed, such as a
+/// `Makefile`.
+#[must_use]
+pub fn named_launch_files(workspace: &Workspace, words: &[String]) -> BTreeMap<String, String> {
+    let mut collector = PreconditionCollector::for_launch(workspace);
+    collector.add_named_files(&split_words(words));
+    collector.into_files()
 }
 
 /// The programs that start what a file of the folder says, among those of [`PROGRAM_FILES`].
@@ -309,7 +299,7 @@ struct PreconditionCollector<'a> {
     search_path: &'a str,
 }
 
-impl PreconditionCollector<'_> {
+impl<'a> PreconditionCollector<'a> {
     /// Adds the program of a command, the files that it is known to read, and its operands.
     fn add_command(&mut self, command: &CommandDependencies) {
         let folder = command.folder.as_deref().unwrap_or(".");
@@ -449,6 +439,45 @@ impl PreconditionCollector<'_> {
     }
 
     /// Adds a file of the workspace, if there is one of this name.
+    /// Creates a collector for a program that the user starts by its words, wherever it is installed.
+    fn for_launch(workspace: &'a Workspace) -> Self {
+        Self {
+            preconditions: Preconditions::default(),
+            examined: HashSet::new(),
+            workspace,
+            search_path: "",
+        }
+    }
+
+    /// Adds the files, modules and entry points of folders that pieces of a command line name, without files of data.
+    fn add_named_files(&mut self, pieces: &[&str]) {
+        for piece in pieces
+            .iter()
+            .filter(|piece| !has_extension(piece, DATA_EXTENSIONS))
+        {
+            self.add_file(".", piece);
+        }
+        for pair in pieces.windows(2) {
+            if let [before, piece] = pair {
+                if *before == "-m" {
+                    self.add_python_module(".", piece);
+                }
+                // Elsewhere `.` is an argument, as the folder that a server may see.
+                if !piece.trim_matches(['.', '/']).is_empty() || is_interpreter(before) {
+                    self.add_folder_entry_points(".", piece);
+                }
+            }
+        }
+    }
+
+    /// Returns the files with the texts that identify them.
+    fn into_files(self) -> BTreeMap<String, String> {
+        let things = self.preconditions.iter();
+        things
+            .map(|(thing, state)| (thing.trim_matches('`').to_owned(), state.to_owned()))
+            .collect()
+    }
+
     fn add_file(&mut self, folder: &str, name: &str) {
         let path = join_path(folder, name);
         if self.mark_examined(&path)

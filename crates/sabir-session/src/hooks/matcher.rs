@@ -1,6 +1,7 @@
 //! Decides which calls and events a hook is for.
 
 use regex::{Regex, RegexBuilder};
+use sabir_policy::{Access, PolicyRules, RuleKind, Verdict};
 
 /// The most bytes that a compiled pattern may take.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
@@ -21,6 +22,8 @@ pub(super) enum Matcher {
 pub(super) struct Condition {
     tool: String,
     pattern: Option<Regex>,
+    /// A rule that denies the commands of the pattern; `None` if it can be no rule.
+    denial: Option<PolicyRules>,
 }
 
 impl Matcher {
@@ -57,6 +60,7 @@ impl Condition {
             return Ok(Self {
                 tool: text.to_owned(),
                 pattern: None,
+                denial: None,
             });
         };
         let wanted = rest.strip_suffix(')').unwrap_or(rest);
@@ -73,17 +77,32 @@ impl Condition {
         Ok(Self {
             tool: tool.trim().to_owned(),
             pattern: Some(compile(&format!("(?s)^{pattern}$"))?),
+            denial: denial_of(start),
         })
     }
 
-    /// Returns true if the tool has one of these names, and one of the texts fits the pattern.
-    pub(super) fn fits(&self, names: &[&str], texts: &[String]) -> bool {
+    /// Returns true if the tool has one of these names, and one of the texts fits the pattern, or the command may be one that does: a
+    /// condition that another spelling passes would be no guard.
+    pub(super) fn fits(&self, names: &[&str], texts: &[String], access: &Access) -> bool {
         names.contains(&self.tool.as_str())
-            && self
-                .pattern
-                .as_ref()
-                .is_none_or(|pattern| texts.iter().any(|text| pattern.is_match(text)))
+            && self.pattern.as_ref().is_none_or(|pattern| {
+                texts.iter().any(|text| pattern.is_match(text)) || self.may_run(access)
+            })
     }
+
+    fn may_run(&self, access: &Access) -> bool {
+        let (Some(denial), Access::Command { .. }) = (&self.denial, access) else {
+            return false;
+        };
+        denial.decide(access).verdict == Verdict::Deny
+    }
+}
+
+/// Returns rules that deny the commands which begin with these words.
+fn denial_of(start: &str) -> Option<PolicyRules> {
+    let mut rules = PolicyRules::default();
+    rules.add_rule(RuleKind::Deny, start.trim()).ok()?;
+    Some(rules)
 }
 
 fn compile(text: &str) -> Result<Regex, regex::Error> {
@@ -118,9 +137,11 @@ mod tests {
     #[test]
     fn a_condition_looks_at_the_command_or_the_path() {
         let check = |text: &str, said: &str, expected: bool| {
-            let fits = Condition::parse(text)
-                .unwrap()
-                .fits(&["Bash"], &[said.to_owned()]);
+            let fits = Condition::parse(text).unwrap().fits(
+                &["Bash"],
+                &[said.to_owned()],
+                &Access::Nothing,
+            );
             assert_eq!(fits, expected, "{text} {said}");
         };
         check("Bash", "anything", true);
@@ -132,5 +153,50 @@ mod tests {
         check("Bash(npm test)", "npm test x", false);
         check("Bash(src/**/*.rs)", "src/a/b.rs", true);
         check("Bash(a.c)", "abc", false);
+    }
+    #[test]
+    fn a_condition_sees_through_the_spelling_of_a_command() {
+        let condition = Condition::parse("Bash(touch *)").unwrap();
+        let fits = |line: &str| {
+            let access = Access::Command {
+                command: line.to_owned(),
+                facts: Default::default(),
+                beyond: Default::default(),
+            };
+            let mut texts = super::super::payload::single_commands(line);
+            texts.push(line.to_owned());
+            condition.fits(&["Bash"], &texts, &access)
+        };
+        for line in [
+            "touch>N",
+            "if true; then touch N; fi",
+            "for i in 1; do touch N; done",
+            "/usr/bin/touch N",
+            "'touch' N",
+            "\\touch N",
+            "tou\\ch N",
+            "touch\\\n N",
+            "command touch N",
+            "builtin command touch N",
+            "env touch N",
+            "timeout 5 touch N",
+            "nice touch N",
+            "time touch N",
+            "exec touch N",
+            "eval touch N",
+            "! touch N",
+            ">log touch N",
+            "2>&1 touch N",
+            "X='a b' touch N",
+            "sh -c 'touch N'",
+            "bash <<< 'touch N'",
+            "echo N | xargs touch",
+            "a=touch; $a N",
+        ] {
+            assert!(fits(line), "{line}");
+        }
+        for line in ["echo ok", "ls -la", "cargo test"] {
+            assert!(!fits(line), "{line}");
+        }
     }
 }

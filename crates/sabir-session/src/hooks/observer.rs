@@ -37,9 +37,9 @@ impl HookRunner {
                     "Not run: a hook of the user refused this call. {reason}"
                 )));
             }
-            if let Some((hook, wanted)) = verdict.wanted_input
-                && wanted != Value::Object(described.input.clone())
-            {
+            let asked = Value::Object(described.input.clone());
+            let mut other = verdict.wanted_inputs.into_iter();
+            if let Some((hook, wanted)) = other.find(|(_, wanted)| *wanted != asked) {
                 // Run as it is, the call would be what the hook wanted to prevent; changed, it would be one that nobody has judged.
                 return Err(ToolRefusal(format!(
                     "Not run: the hook {hook} wants other arguments, in the names of Claude Code: {wanted}. If they serve you, call again with them."
@@ -99,6 +99,7 @@ impl HookRunner {
         let subject = EventSubject {
             names: &names,
             texts: &described.subjects,
+            access: Some(&call.access),
         };
         let mut fields = json!({
             "tool_name": described.tool,

@@ -6,6 +6,8 @@ use sabir_agent::ObservedCall;
 use sabir_policy::Access;
 use serde_json::{Map, Value, json};
 
+/// The tool through which prompted models call the tools of servers. A direct call may have an argument of the same name.
+const USE_MCP_TOOL: &str = "use_mcp_tool";
 /// The most bytes of a result that a hook gets.
 const MAX_RESULT_BYTES: usize = 64 * 1024;
 
@@ -53,7 +55,9 @@ impl HookCall {
             }
             Access::Server { server, tool, .. } => {
                 // Of a call through `use_mcp_tool` the arguments of the server's tool.
-                if let Some(Value::Object(inner)) = input.get("arguments") {
+                if own == USE_MCP_TOOL
+                    && let Some(Value::Object(inner)) = input.get("arguments")
+                {
                     input = inner.clone();
                 }
                 format!("mcp__{server}__{tool}")
@@ -103,8 +107,9 @@ impl HookCall {
 }
 
 /// Returns the commands of a command line, roughly: a piece too many only runs a hook that has nothing to say.
-fn single_commands(line: &str) -> Vec<String> {
-    let pieces = line.split(|c: char| ";&|\n()`{}".contains(c));
+pub(super) fn single_commands(line: &str) -> Vec<String> {
+    // Quotes too: in `sh -c 'git push'` the quoted part is a command.
+    let pieces = line.split(|c: char| ";&|\n()`{}'\"".contains(c));
     let without_assignments = |piece: &str| {
         let is_assignment = |word: &&str| word.contains('=') && !word.starts_with('-');
         let words = piece.split_whitespace().skip_while(is_assignment);
@@ -166,7 +171,7 @@ mod tests {
             arguments: arguments.as_object().cloned().unwrap(),
             access,
         };
-        HookCall::of_call(&call, Path::new("/work"))
+        HookCall::of_call(&call, Path::new("/srv/app"))
             .into_iter()
             .map(|call| (call.tool, Value::Object(call.input)))
             .collect()
@@ -203,19 +208,19 @@ mod tests {
             "write_to_file",
             json!({"path": "a.rs", "content": "x"}),
             write("a.rs"),
-            json!([["Write", {"file_path": "/work/a.rs", "content": "x"}]]),
+            json!([["Write", {"file_path": "/srv/app/a.rs", "content": "x"}]]),
         );
         check(
             "edit_file",
             json!({"path": "a.rs", "old_string": "x", "new_string": "y"}),
             write("a.rs"),
-            json!([["Edit", {"file_path": "/work/a.rs", "old_string": "x", "new_string": "y"}]]),
+            json!([["Edit", {"file_path": "/srv/app/a.rs", "old_string": "x", "new_string": "y"}]]),
         );
         check(
             "apply_patch",
             json!({"patch": "p"}),
             Access::Several(vec![write("a"), write("b")]),
-            json!([["Edit", {"file_path": "/work/a", "patch": "p"}], ["Edit", {"file_path": "/work/b", "patch": "p"}]]),
+            json!([["Edit", {"file_path": "/srv/app/a", "patch": "p"}], ["Edit", {"file_path": "/srv/app/b", "patch": "p"}]]),
         );
         check(
             "read_file",
@@ -224,7 +229,7 @@ mod tests {
                 path: "a.rs".to_owned(),
                 outside: false,
             },
-            json!([["Read", {"file_path": "/work/a.rs"}]]),
+            json!([["Read", {"file_path": "/srv/app/a.rs"}]]),
         );
         check(
             "search_files",
@@ -233,7 +238,7 @@ mod tests {
                 path: "src".to_owned(),
                 outside: false,
             },
-            json!([["Grep", {"path": "/work/src", "pattern": "x"}]]),
+            json!([["Grep", {"path": "/srv/app/src", "pattern": "x"}]]),
         );
         check(
             "use_mcp_tool",
@@ -244,6 +249,16 @@ mod tests {
                 caution: None,
             },
             json!([["mcp__s__t", {"a": 1}]]),
+        );
+        check(
+            "s__t",
+            json!({"cmd": "rm", "arguments": {"cmd": "ls"}}),
+            Access::Server {
+                server: "s".to_owned(),
+                tool: "t".to_owned(),
+                caution: None,
+            },
+            json!([["mcp__s__t", {"cmd": "rm", "arguments": {"cmd": "ls"}}]]),
         );
         check(
             "new_task",

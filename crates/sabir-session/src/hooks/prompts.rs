@@ -18,7 +18,7 @@ impl HookRunner {
     pub(crate) async fn begin_session(&self, source: &str) {
         let subject = EventSubject {
             names: &[source],
-            texts: &[],
+            ..EventSubject::default()
         };
         let verdict = self
             .run_event(HookEvent::SessionStart, subject, json!({"source": source}))
@@ -73,7 +73,7 @@ impl HookRunner {
     pub(crate) async fn end_session(&self, reason: &str) {
         let subject = EventSubject {
             names: &[reason],
-            texts: &[],
+            ..EventSubject::default()
         };
         self.run_event(HookEvent::SessionEnd, subject, json!({"reason": reason}))
             .await;
@@ -84,7 +84,7 @@ impl HookRunner {
     pub(crate) async fn announce_compaction(&self, trigger: &str) {
         let subject = EventSubject {
             names: &[trigger],
-            texts: &[],
+            ..EventSubject::default()
         };
         let fields = json!({"trigger": trigger, "custom_instructions": ""});
         self.run_event(HookEvent::PreCompact, subject, fields).await;

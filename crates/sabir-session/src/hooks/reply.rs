@@ -1,9 +1,10 @@
 //! Reads the answer of a hook: its exit code, and the JSON or the text that it printed.
 
-use serde::Deserialize;
+use sabir_call::redact;
 use serde_json::Value;
 
 use super::event::HookEvent;
+use crate::custom_commands::clean_foreign_text;
 
 /// The exit code that blocks.
 const BLOCKING_EXIT: i32 = 2;
@@ -19,6 +20,8 @@ pub(super) struct HookOutput {
     pub(super) output: String,
     /// The beginning of its standard error.
     pub(super) errors: String,
+    /// True if the end of its standard output was dropped.
+    pub(super) is_cut: bool,
 }
 
 /// The meaning of a hook's answer.
@@ -40,29 +43,6 @@ pub(super) struct HookReply {
     pub(super) failure: Option<String>,
 }
 
-/// The JSON that a hook prints.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PrintedReply {
-    #[serde(rename = "continue")]
-    continues: Option<bool>,
-    stop_reason: Option<String>,
-    system_message: Option<String>,
-    decision: Option<String>,
-    reason: Option<String>,
-    hook_specific_output: SpecificReply,
-}
-
-/// The part of the JSON that belongs to one event.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct SpecificReply {
-    permission_decision: Option<String>,
-    permission_decision_reason: Option<String>,
-    updated_input: Option<Value>,
-    additional_context: Option<String>,
-}
-
 impl HookReply {
     /// Reads the answer of a hook. `blocks_on_failure`: any failure blocks.
     pub(super) fn of_output(
@@ -72,7 +52,7 @@ impl HookReply {
     ) -> Self {
         let errors = limit_text(&output.errors);
         match output.exit_code {
-            Some(0) => Self::of_text(event, &output.output),
+            Some(0) => Self::of_text(event, output),
             // JSON is not looked at here: the exit code alone says what the hook wants.
             Some(BLOCKING_EXIT) => Self {
                 block: Some(or_else(errors, || limit_text(&output.output))),
@@ -101,48 +81,121 @@ impl HookReply {
         }
     }
 
-    fn of_text(event: HookEvent, text: &str) -> Self {
-        let text = text.trim();
-        // A hook that prints braces by chance must not fail: what is no JSON is text.
-        let printed = text
-            .starts_with('{')
-            .then(|| serde_json::from_str::<PrintedReply>(text));
-        let printed = match printed {
-            Some(Ok(printed)) => printed,
-            Some(Err(_)) | None => {
-                // Elsewhere such a text is the hook's own log.
-                let is_for_model = event.prints_context() && !text.is_empty();
-                return Self {
-                    context: is_for_model.then(|| limit_text(text)),
-                    ..Self::default()
+    fn of_text(event: HookEvent, output: &HookOutput) -> Self {
+        let text = output.output.trim();
+        let Some(printed) = find_object(text) else {
+            // What was meant as an answer and cannot be read could be a refusal.
+            if looks_like_answer(text) {
+                let why = match output.is_cut {
+                    true => "its JSON is too long to be read",
+                    false => "its JSON cannot be read",
                 };
+                return Self::of_unreadable(event, why);
             }
+            // Elsewhere such a text is the hook's own log.
+            let is_for_model = event.prints_context() && !text.is_empty();
+            return Self {
+                context: is_for_model.then(|| limit_text(text)),
+                ..Self::default()
+            };
         };
-        let specific = printed.hook_specific_output;
-        let reason = || {
-            let given = specific
-                .permission_decision_reason
-                .as_deref()
-                .or(printed.reason.as_deref());
-            limit_text(given.unwrap_or_default())
+        let specific = printed.get("hookSpecificOutput");
+        let specific = |key: &str| specific.and_then(|all| all.get(key));
+        let own = |key: &str| printed.get(key).filter(|value| !value.is_null());
+        // A reason of another type is still a reason.
+        let words = |value: &Value| match value {
+            Value::String(text) => limit_text(text),
+            Value::Null => String::new(),
+            other => limit_text(&other.to_string()),
         };
-        let permission = specific.permission_decision.as_deref();
-        // Both ways of saying it, the old one and the new one; `allow` and `approve` are not even looked at.
-        let is_blocked = matches!(permission, Some("deny"))
-            || matches!(printed.decision.as_deref(), Some("block" | "deny"));
+        let given = specific("permissionDecisionReason").or(own("reason"));
+        let reason = || given.map(words).unwrap_or_default();
+        // Both ways of saying it, the old one and the new one. Whatever is no permission is a refusal.
+        let is_blocked = [specific("permissionDecision"), own("decision")]
+            .into_iter()
+            .flatten()
+            .any(|decision| {
+                !matches!(
+                    decision.as_str(),
+                    Some("allow" | "approve" | "ask" | "defer" | "")
+                )
+            });
         // `defer` leaves the call to something that is not there, which is no permission either.
+        let permission = specific("permissionDecision").and_then(Value::as_str);
         let is_asked = !is_blocked && matches!(permission, Some("ask" | "defer"));
         Self {
             block: is_blocked.then(reason),
             ask: is_asked.then(reason),
-            wanted_input: specific.updated_input.clone(),
-            stop: (printed.continues == Some(false))
-                .then(|| limit_text(printed.stop_reason.as_deref().unwrap_or_default())),
-            context: specific.additional_context.as_deref().map(limit_text),
-            message: printed.system_message.as_deref().map(limit_text),
+            wanted_input: specific("updatedInput")
+                .filter(|wanted| !wanted.is_null())
+                .cloned(),
+            stop: (own("continue") == Some(&Value::Bool(false)))
+                .then(|| own("stopReason").map(words).unwrap_or_default()),
+            context: specific("additionalContext")
+                .map(words)
+                .filter(|text| !text.is_empty()),
+            message: own("systemMessage").map(words),
             failure: None,
         }
     }
+
+    /// Returns the reply to an answer that cannot be read: what the event is about does not pass, where it could be refused.
+    fn of_unreadable(event: HookEvent, why: &str) -> Self {
+        let reason = Some(why.to_owned());
+        match event {
+            HookEvent::PreToolUse | HookEvent::UserPromptSubmit => Self {
+                block: reason,
+                ..Self::default()
+            },
+            _ => Self {
+                failure: reason,
+                ..Self::default()
+            },
+        }
+    }
+
+    /// Returns the reply without secrets, and with everything broken in its texts that would take effect on a screen or in a model. The
+    /// JSON was read before: to redact it first could break it.
+    pub(super) fn redacted(self) -> Self {
+        let clean =
+            |text: Option<String>| text.map(|text| clean_foreign_text(&redact::redact_text(&text)));
+        Self {
+            block: clean(self.block),
+            ask: clean(self.ask),
+            wanted_input: self.wanted_input,
+            stop: clean(self.stop),
+            context: clean(self.context),
+            message: clean(self.message),
+            failure: clean(self.failure),
+        }
+    }
+}
+
+/// Finds the JSON object in what a hook printed, which may have other lines around it.
+fn find_object(text: &str) -> Option<Value> {
+    let whole = text.get(text.find('{')?..=text.rfind('}')?)?;
+    let own_line = || {
+        text.lines()
+            .map(str::trim)
+            .find(|line| line.starts_with('{') && line.ends_with('}'))
+    };
+    [Some(whole), own_line()]
+        .into_iter()
+        .flatten()
+        .find_map(|part| serde_json::from_str::<Value>(part).ok())
+        .filter(Value::is_object)
+}
+
+/// Returns true if a text was meant as an answer in JSON: it begins as an object, or has a key of one.
+fn looks_like_answer(text: &str) -> bool {
+    text.starts_with('{')
+        || [
+            "\"decision\"",
+            "\"permissionDecision\"",
+            "\"hookSpecificOutput\"",
+        ]
+        .iter()
+        .any(|key| text.contains(key))
 }
 
 /// Returns the beginning of a text of a hook, and says what is left out.
@@ -172,6 +225,7 @@ mod tests {
             exit_code: Some(code),
             output: output.to_owned(),
             errors: errors.to_owned(),
+            is_cut: false,
         };
         HookReply::of_output(event, &output, false)
     }
@@ -198,12 +252,26 @@ mod tests {
             r#"{"decision": "approve"}"#,
             r#"{"hookSpecificOutput": {"permissionDecision": "allow"}}"#,
             "{}",
-            "{broken",
         ] {
             assert_eq!(
                 reply(PreToolUse, 0, allow, ""),
                 HookReply::default(),
                 "{allow}"
+            );
+        }
+        // What cannot be read could be a refusal.
+        for unread in ["{broken", r#"{"decision": "block", "reason": "no"#] {
+            assert!(reply(PreToolUse, 0, unread, "").block.is_some(), "{unread}");
+            assert!(reply(PostToolUse, 0, unread, "").failure.is_some());
+        }
+        for refusal in [
+            r#"{"decision": "block", "reason": 5}"#,
+            r#"{"decision": true}"#,
+            "checked\n{\"decision\": \"block\", \"reason\": \"5\"}\ndone",
+        ] {
+            assert!(
+                reply(PreToolUse, 0, refusal, "").block.is_some(),
+                "{refusal}"
             );
         }
         let stop = r#"{"continue": false, "stopReason": "enough", "systemMessage": "hello"}"#;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sabir_agent::{CancelToken, TaskId, UserQuestion, UserReply};
 use sabir_call::{CallId, redact};
+use sabir_policy::Access;
 use sabir_workspace::{
     CommandExit, OutputStream, Sandbox, ShellCommand, StopFlag, Workspace, WorkspaceError,
 };
@@ -15,6 +16,7 @@ use tokio::task::JoinSet;
 use super::PROJECT_VARIABLES;
 use super::event::HookEvent;
 use super::matcher::{Condition, Matcher};
+use super::pinned_files::change_stamps;
 use super::reply::{HookOutput, HookReply, MAX_TEXT_BYTES};
 use super::settings_file::HookSpec;
 use super::sources::{FoundHook, HookList, HookState, find_hooks};
@@ -71,6 +73,8 @@ pub(super) struct EventSubject<'a> {
     pub(super) names: &'a [&'a str],
     /// The texts that a condition is compared with.
     pub(super) texts: &'a [String],
+    /// The access of the call that the event is about.
+    pub(super) access: Option<&'a Access>,
 }
 
 /// The answers of all hooks of one event.
@@ -80,8 +84,8 @@ pub(super) struct HookVerdict {
     pub(super) block: Option<String>,
     /// The reasons of those that want the user to be asked.
     pub(super) asks: Vec<String>,
-    /// The arguments that a hook wants a call to have.
-    pub(super) wanted_input: Option<(String, Value)>,
+    /// The arguments that hooks want a call to have, each with the hook.
+    pub(super) wanted_inputs: Vec<(String, Value)>,
     /// The texts for the model.
     pub(super) context: Vec<String>,
     /// The reason why the task is to stop.
@@ -102,11 +106,11 @@ impl HookRunner {
         if tells {
             notify_of_list(&list, &config.notices);
         }
-        // A changed hook stays: what it was to judge must not pass because of the change.
+        // A changed hook stays, and one of the user's that runs a file which they have not trusted: what it was to judge must not pass.
         let hooks: Vec<_> = list
             .hooks
             .into_iter()
-            .filter(|hook| hook.state != HookState::Untrusted)
+            .filter(|hook| hook.state != HookState::Untrusted || !hook.from_repository)
             .filter_map(LoadedHook::new)
             .collect();
         // Without hooks the driver has one observer less, and a call costs nothing more.
@@ -155,8 +159,8 @@ impl HookRunner {
 
     /// Sends a notice about hooks.
     pub(super) fn notify(&self, text: String) {
-        // A hook may print what it has read, and notices are kept in logs.
-        let text = redact::redact_text(&text).into_owned();
+        // A hook may print what it has read, and notices are kept in logs. What it says stays one line of a notice.
+        let text = redact::redact_text(&text).replace(|c: char| c.is_control(), " ");
         match self.attachment() {
             Some(place) if place.is_subtask => {
                 self.notices
@@ -214,7 +218,8 @@ impl HookRunner {
             verdict.context.extend(reply.context);
             verdict.asks.extend(reply.ask.map(named));
             if let Some(wanted) = reply.wanted_input {
-                verdict.wanted_input = Some((name.clone(), wanted));
+                // Every one of them, since another hook may want the arguments that the call has.
+                verdict.wanted_inputs.push((name.clone(), wanted));
             }
             verdict.stop = reply.stop.map(named);
             verdict.block = reply.block.map(named);
@@ -249,7 +254,7 @@ impl HookRunner {
             };
             let subject = EventSubject {
                 names: &[name],
-                texts: &[],
+                ..EventSubject::default()
             };
             runner.run_event(event, subject, fields).await;
         });
@@ -284,10 +289,13 @@ impl HookRunner {
             // A matcher says nothing about an event that has no names, such as a message.
             hook.found.spec.event == event
                 && (subject.names.is_empty() || hook.matcher.fits(subject.names))
-                && hook
-                    .condition
-                    .as_ref()
-                    .is_none_or(|condition| condition.fits(subject.names, subject.texts))
+                && hook.condition.as_ref().is_none_or(|condition| {
+                    condition.fits(
+                        subject.names,
+                        subject.texts,
+                        subject.access.unwrap_or(&Access::Nothing),
+                    )
+                })
         })
     }
 
@@ -313,19 +321,29 @@ impl HookRunner {
     async fn run_hook(&self, hook: &LoadedHook, input: &[u8]) -> HookReply {
         let FoundHook { spec, state, .. } = &hook.found;
         // Looked at again before each run: the model may have changed a script.
-        if *state == HookState::Changed || !hook.found.is_unchanged(self.workspace.root()) {
-            return fail_closed(
-                spec,
-                "it, or a script that it names, has changed since you trusted it; look at it, then use `sabir trust --hooks`",
-            );
+        let stamps = || change_stamps(self.workspace.root(), &hook.found.files);
+        // Before the look at the files, so that no moment lies between.
+        let before = stamps();
+        match state {
+            HookState::Untrusted => return not_trusted(spec, UNTRUSTED),
+            HookState::Changed => return not_trusted(spec, CHANGED),
+            HookState::Allowed if !hook.found.is_unchanged(&self.workspace) => {
+                return not_trusted(spec, CHANGED);
+            }
+            HookState::Allowed => {}
         }
-        match self.run_command(hook, input).await {
+        let ended = self.run_command(hook, input).await;
+        // A command that runs beside it may have put another file in place for a moment, which then has answered.
+        if before != stamps() {
+            return not_trusted(spec, MOVED);
+        }
+        match ended {
             Ok((CommandExit::Exited(code), output)) => {
                 let output = HookOutput {
                     exit_code: Some(code),
                     ..output
                 };
-                HookReply::of_output(spec.event, &output, spec.blocks_on_failure)
+                HookReply::of_output(spec.event, &output, spec.blocks_on_failure).redacted()
             }
             Ok((end, _)) => fail_closed(spec, &format!("it was {end}")),
             Err(error) => fail_closed(spec, &error.to_string()),
@@ -347,6 +365,7 @@ impl HookRunner {
         // Both streams apart: only one of them may hold JSON.
         let mut output = Vec::new();
         let mut errors = Vec::new();
+        let mut is_cut = false;
         let command = ShellCommand::new(
             hook.found.spec.command.clone(),
             self.environment.helper_program.clone(),
@@ -366,17 +385,16 @@ impl HookRunner {
                 };
                 // Read to the end and dropped: a full pipe would stop the hook in its middle.
                 let room = MAX_STREAM_BYTES.saturating_sub(kept.len());
+                is_cut |= matches!(stream, OutputStream::Stdout) && bytes.len() > room;
                 kept.extend(bytes.iter().take(room));
             })
             .await?;
-        let text = |bytes: &[u8]| {
-            let text = String::from_utf8_lossy(bytes);
-            redact::redact_text(&text).into_owned()
-        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let output = HookOutput {
             exit_code: None,
             output: text(&output),
             errors: text(&errors),
+            is_cut,
         };
         Ok((outcome.end, output))
     }
@@ -400,6 +418,27 @@ impl LoadedHook {
             found,
         })
     }
+}
+
+/// The reasons why a hook does not run.
+const UNTRUSTED: &str = "it runs files of this folder, which you have not trusted; look at them, then use `sabir trust --hooks`";
+const CHANGED: &str = "it, or a file that it names, has changed since you trusted it; look at it, then use `sabir trust --hooks`";
+
+const MOVED: &str = "a file that it names, or a folder above it, was changed or moved while it ran; what it answered may be from another file";
+
+/// Returns the reply of a hook that may not run. Everything that it could refuse is refused: a change must not switch it off.
+fn not_trusted(spec: &HookSpec, reason: &str) -> HookReply {
+    let objects = matches!(
+        spec.event,
+        HookEvent::PostToolUse | HookEvent::Stop | HookEvent::SubagentStop
+    );
+    if objects {
+        return HookReply {
+            block: Some(format!("a hook that judges this did not run: {reason}")),
+            ..HookReply::default()
+        };
+    }
+    fail_closed(spec, reason)
 }
 
 /// Returns the reply of a hook that has judged nothing: a call or a message that it was to judge does not pass, and nothing else where

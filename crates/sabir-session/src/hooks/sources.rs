@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sabir_checkpoint::ObjectId;
-use sabir_workspace::{Workspace, digest_hashes};
+use sabir_workspace::Workspace;
 use serde::Serialize;
 
-use super::PROJECT_VARIABLES;
+use super::pinned_files::{
+    PinnedFiles, changed_files, find_pinned_files, has_unknown_parts, names_a_file,
+};
 use super::settings_file::{HookSpec, parse_hooks};
 use crate::config::{self, Config};
 use crate::conventions::folder_reader::{ConventionError, read_text_start};
 use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::remember;
-use crate::trust::{read_trust_file, trust_path, write_trust_file};
+use crate::trust::{TrustedHook, read_trust_file, trust_path, write_trust_file};
 
 /// The files of a repository that define hooks, in the order in which they run.
 const PROJECT_FILES: [&str; 3] = [
@@ -22,11 +24,12 @@ const PROJECT_FILES: [&str; 3] = [
     ".claude/settings.local.json",
     ".sabir/hooks.json",
 ];
-/// The file of the user's own hooks, beside their configuration.
+/// The name of the file in the folder of the user's configuration that holds their own hooks.
 const OWN_FILE: &str = "hooks.json";
-/// The most bytes of a file of hooks, and of a script that a trusted hook names: all of it is read before each run.
+/// The most bytes of a file of hooks.
 const MAX_FILE_BYTES: usize = 256 * 1024;
-const MAX_SCRIPT_BYTES: u64 = 8 << 20;
+/// The most problems of one file that are told.
+const MAX_PROBLEMS: usize = 10;
 
 /// The permission to run a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -34,9 +37,9 @@ const MAX_SCRIPT_BYTES: u64 = 8 << 20;
 pub enum HookState {
     /// It runs.
     Allowed,
-    /// It belongs to a repository, and is not trusted.
+    /// It belongs to a repository, or runs a file of one, and is not trusted.
     Untrusted,
-    /// It belongs to a repository, and it or a script that it names has changed since it was trusted.
+    /// It, or a file of the folder that it names, has changed since it was trusted.
     Changed,
 }
 
@@ -52,13 +55,13 @@ pub struct FoundHook {
     pub from_repository: bool,
     /// The permission to run it.
     pub state: HookState,
-    /// The digest of a repository's hook and of the scripts in the repository that it names; empty if it cannot be trusted, because a
-    /// script cannot be read whole.
+    /// The SHA-256 of the entry; empty if it cannot be trusted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sha256: String,
-    /// The scripts in the repository that it names.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub scripts: Vec<String>,
+    /// The files of the folder that it names, each with a text that identifies its place and content. Only a review and trusted hooks
+    /// have them: those of a clone that nobody has looked at are not even read.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
 }
 
 /// The hooks of a folder and its user.
@@ -81,9 +84,15 @@ impl FoundHook {
         } = &self.spec;
         let matcher = match matcher.as_str() {
             "" => String::new(),
-            matcher => format!(" {matcher}"),
+            matcher => format!(" {}", one_line(matcher)),
         };
+        let command = one_line(command);
         format!("{}{matcher} of {}, `{command}`", event.name(), self.file)
+    }
+
+    /// Returns true if only the shell knows all that it runs.
+    pub fn has_unknown_parts(&self) -> bool {
+        has_unknown_parts(&self.spec.command)
     }
 
     /// Returns the name under which the trust in it is kept.
@@ -103,36 +112,81 @@ impl FoundHook {
         )
     }
 
-    /// Returns the digest that trust in the hook holds for: everything that the file says, and the content of its scripts.
-    fn digest(&self, root: &Path) -> Result<String, ScriptProblem> {
-        let mut parts = BTreeMap::new();
+    /// Returns the digest of everything that the file says about it.
+    fn spec_digest(&self) -> String {
         // The whole entry, so that a change of any key ends the trust.
-        parts.insert(
-            "hook".to_owned(),
-            serde_json::to_string(&self.spec).unwrap_or_default(),
-        );
-        for script in &self.scripts {
-            let digest = script_digest(&root.join(script), script)?;
-            parts.insert(format!("script {script}"), digest);
-        }
-        Ok(digest_hashes(&parts))
+        let text = serde_json::to_string(&self.spec).unwrap_or_default();
+        ObjectId::hash_of(text.as_bytes()).to_string()
     }
 
-    /// Returns true if a hook of a repository is still what was found.
-    pub(super) fn is_unchanged(&self, root: &Path) -> bool {
-        !self.from_repository
-            || named_scripts(&self.spec.command, root) == self.scripts
-                && self.digest(root).is_ok_and(|digest| digest == self.sha256)
+    /// Returns true if what a hook runs in the folder is still what was trusted, or found at the start.
+    pub(super) fn is_unchanged(&self, workspace: &Workspace) -> bool {
+        find_pinned_files(workspace, &self.spec.command)
+            .is_ok_and(|now| changed_files(&self.files, &now).is_empty())
     }
+
+    /// Sets the state by what was trusted, and for a review the files that would be.
+    fn judge(
+        &mut self,
+        trusted: Option<TrustedHook>,
+        workspace: &Workspace,
+        reviews: bool,
+    ) -> Option<String> {
+        // A repository's hook that nobody has trusted costs nothing: its files may be many, large or without an end.
+        if trusted.is_none() && self.from_repository && !reviews {
+            self.state = HookState::Untrusted;
+            return None;
+        }
+        let now = match find_pinned_files(workspace, &self.spec.command) {
+            Ok(now) => now,
+            Err(error) => {
+                self.state = HookState::Changed;
+                return Some(format!(
+                    "the hook {} cannot be trusted: {error}",
+                    self.describe()
+                ));
+            }
+        };
+        self.sha256 = self.spec_digest();
+        self.state = match trusted {
+            // The user's own: it needs trust only in what it runs of this folder, which may be a clone of anybody's.
+            None if !self.from_repository && !names_a_file(&now) => HookState::Allowed,
+            None => HookState::Untrusted,
+            Some(known) if known.sha256 != self.sha256 => HookState::Changed,
+            Some(known) if !changed_files(&known.files, &now).is_empty() => HookState::Changed,
+            Some(known) => {
+                self.files = known.files;
+                HookState::Allowed
+            }
+        };
+        if self.state != HookState::Allowed {
+            self.files = now;
+        }
+        None
+    }
+}
+
+/// Returns a text of a file in one line, so that nothing in it passes for a line of Sabir.
+fn one_line(text: &str) -> String {
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 impl HookList {
     fn add_text(&mut self, text: &str, file: &str, from_repository: bool) {
         match parse_hooks(text) {
             Ok(parsed) => {
-                let problems = parsed.problems.into_iter();
+                let more = parsed.problems.len().saturating_sub(MAX_PROBLEMS);
+                let problems = parsed.problems.into_iter().take(MAX_PROBLEMS);
                 self.problems
-                    .extend(problems.map(|problem| format!("{file}: {problem}")));
+                    .extend(problems.map(|problem| format!("{file}: {}", one_line(&problem))));
+                if more > 0 {
+                    self.problems
+                        .push(format!("{file}: and {more} more of its hooks do not run"));
+                }
                 for spec in parsed.hooks {
                     self.hooks.push(FoundHook {
                         spec,
@@ -140,7 +194,7 @@ impl HookList {
                         from_repository,
                         state: HookState::Allowed,
                         sha256: String::new(),
-                        scripts: Vec::new(),
+                        files: PinnedFiles::new(),
                     });
                 }
             }
@@ -181,8 +235,14 @@ impl HookList {
     }
 }
 
-/// Finds the hooks for a folder: the user's, those of the files that the configuration names, and the repository's.
+/// Finds the hooks for a folder: the user's, those of the files that the configuration names, and the repository's. Nothing of a
+/// repository's hook that is not trusted is read but its entry.
 pub fn find_hooks(workspace: &Workspace, config: &Config) -> HookList {
+    list_hooks(workspace, config, false)
+}
+
+/// Finds the hooks for a folder. `reviews`: also the files that those name which are not trusted.
+fn list_hooks(workspace: &Workspace, config: &Config, reviews: bool) -> HookList {
     let mut list = HookList::default();
     let environment = &config.environment;
     // The user's own come first: the first that blocks is the last that runs.
@@ -202,45 +262,55 @@ pub fn find_hooks(workspace: &Workspace, config: &Config) -> HookList {
         for file in PROJECT_FILES {
             list.add_project_file(workspace, file);
         }
-        list.judge_project_hooks(workspace.root(), environment);
     }
+    list.judge_hooks(workspace, environment, reviews);
     list
 }
 
 impl HookList {
-    /// Sets the states of the repository's hooks.
-    fn judge_project_hooks(&mut self, root: &Path, environment: &Environment) {
-        if !self.hooks.iter().any(|hook| hook.from_repository) {
-            return;
-        }
+    /// Returns the hooks, each with the name under which the trust in it is kept.
+    fn keyed_hooks(&mut self) -> Vec<(String, &mut FoundHook)> {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let keyed = self.hooks.iter_mut().map(|hook| {
+            let mut key = hook.trust_key();
+            let count = counts.entry(key.clone()).or_default();
+            *count += 1;
+            // Two hooks may differ in their time alone, which is no part of the name.
+            if *count > 1 {
+                key.push_str(&format!(" #{count}"));
+            }
+            (key, hook)
+        });
+        keyed.collect()
+    }
+
+    /// Sets the states of the hooks.
+    fn judge_hooks(&mut self, workspace: &Workspace, environment: &Environment, reviews: bool) {
         let file = read_trust_file(environment);
-        if let Err(error) = &file {
+        if let Err(error) = &file
+            && !self.hooks.is_empty()
+        {
             self.problems
                 .push(format!("{error}; no hook of a repository is trusted"));
         }
         // Fails closed: without the file nothing is trusted.
-        let trusted = file
+        let mut trusted = file
             .ok()
-            .and_then(|mut file| file.hooks.remove(root))
+            .and_then(|mut file| file.hooks.remove(workspace.root()))
             .unwrap_or_default();
         let mut problems = Vec::new();
-        for hook in self.hooks.iter_mut().filter(|hook| hook.from_repository) {
-            hook.scripts = named_scripts(&hook.spec.command, root);
-            let digest = hook.digest(root);
-            hook.state = match (trusted.get(&hook.trust_key()), &digest) {
-                (None, _) => HookState::Untrusted,
-                (Some(known), Ok(digest)) if known == digest => HookState::Allowed,
-                (Some(_), _) => HookState::Changed,
-            };
-            match digest {
-                Ok(digest) => hook.sha256 = digest,
-                Err(error) => problems.push(format!(
-                    "the hook {} cannot be trusted: {error}",
-                    hook.describe()
-                )),
-            }
+        for (key, hook) in self.keyed_hooks() {
+            problems.extend(hook.judge(trusted.remove(&key), workspace, reviews));
         }
         self.problems.extend(problems);
+        // What a trusted hook was to judge passes now, and nobody would notice.
+        if !trusted.is_empty() {
+            self.problems.push(format!(
+                "{} of the hooks that you trusted for this folder are not there any more, or have changed; `sabir trust --hooks` shows \
+                 what is there",
+                trusted.len()
+            ));
+        }
     }
 }
 
@@ -253,7 +323,7 @@ pub struct FolderHooks {
     pub list: HookList,
 }
 
-/// Finds the hooks of the folder with this path, as a task there would.
+/// Finds the hooks of the folder with this path for a review, with the files that they name.
 ///
 /// # Errors
 /// When the folder cannot be opened.
@@ -261,7 +331,7 @@ pub fn find_folder_hooks(folder: &Path, config: &Config) -> Result<FolderHooks, 
     let workspace =
         Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
     Ok(FolderHooks {
-        list: find_hooks(&workspace, config),
+        list: list_hooks(&workspace, config, true),
         root: workspace.root().to_owned(),
     })
 }
@@ -278,15 +348,22 @@ pub fn trust_hooks(
     let environment = &config.environment;
     let _alone = remember::lock_folder(&trust_path(environment)?)?;
     let mut file = read_trust_file(environment)?;
-    let can_be_trusted = |hook: &&FoundHook| hook.from_repository && !hook.sha256.is_empty();
-    let of_repository = reviewed.hooks.iter().filter(can_be_trusted);
+    let mut reviewed = reviewed.clone();
+    let mut count = 0;
     // The digests of the review: what changed in the meantime is not trusted.
-    let trusted: BTreeMap<String, String> = of_repository
-        .clone()
-        .map(|hook| (hook.trust_key(), hook.sha256.clone()))
-        .collect();
-    let new = of_repository.filter(|hook| hook.state != HookState::Allowed);
-    let count = new.count();
+    let mut trusted = BTreeMap::new();
+    for (key, hook) in reviewed.keyed_hooks() {
+        let needs_trust = hook.from_repository || names_a_file(&hook.files);
+        if !needs_trust || hook.sha256.is_empty() {
+            continue;
+        }
+        count += usize::from(hook.state != HookState::Allowed);
+        let entry = TrustedHook {
+            sha256: hook.sha256.clone(),
+            files: hook.files.clone(),
+        };
+        trusted.insert(key, entry);
+    }
     file.hooks.insert(root.to_owned(), trusted);
     write_trust_file(environment, &file)?;
     Ok(count)
@@ -305,129 +382,4 @@ pub fn revoke_hooks(root: &Path, config: &Config) -> Result<bool, SessionError> 
         write_trust_file(environment, &file)?;
     }
     Ok(had_some)
-}
-
-/// Returns the files of the repository that a command line names, relative to the root.
-fn named_scripts(command: &str, root: &Path) -> Vec<String> {
-    let shown = root.display().to_string();
-    let mut text = command.to_owned();
-    // Only what the line says itself. What the shell would make of other variables is not known here, and what a script
-    // loads in turn is not covered either.
-    for variable in PROJECT_VARIABLES.into_iter().chain(["PWD"]) {
-        text = text.replace(&format!("${{{variable}}}"), &shown);
-        text = text.replace(&format!("${variable}"), &shown);
-    }
-    // Both ways of reading quotes: `"my hooks/a.sh"` is one word, and in `sh -c "cd x; ./a.sh"` there are several.
-    let mut scripts: Vec<String> = [true, false]
-        .into_iter()
-        .flat_map(|keeps_quoted| split_line(&text, keeps_quoted))
-        .filter(|word| !word.is_empty())
-        .filter_map(|word| {
-            let path = root.join(&word);
-            let is_file = path.metadata().is_ok_and(|known| known.is_file());
-            let inside = path.strip_prefix(root).ok().filter(|_| is_file)?;
-            Some(inside.display().to_string())
-        })
-        .collect();
-    // In a fixed order, since they are a part of the digest.
-    scripts.sort();
-    scripts.dedup();
-    scripts
-}
-
-/// Splits a command line into words without quotes. `keeps_quoted`: a quoted part is not split.
-fn split_line(line: &str, keeps_quoted: bool) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut quote = None;
-    for letter in line.chars() {
-        let is_border = letter.is_whitespace() || ";&|<>()`=".contains(letter);
-        match letter {
-            '"' | '\'' if quote.is_none() => quote = Some(letter),
-            _ if quote == Some(letter) => quote = None,
-            '"' | '\'' if !keeps_quoted => {}
-            _ if is_border && !(keeps_quoted && quote.is_some()) => {
-                words.push(std::mem::take(&mut word));
-            }
-            _ => word.push(letter),
-        }
-    }
-    words.push(word);
-    words
-}
-
-/// Returns the digest of a script, whose name is for the message.
-fn script_digest(path: &Path, script: &str) -> Result<String, ScriptProblem> {
-    let unreadable = |source| ScriptProblem::Unreadable {
-        script: script.to_owned(),
-        source,
-    };
-    // Looked at first, so that a huge file does not hold up the start of a task.
-    let size = path.metadata().map_err(unreadable)?.len();
-    if size > MAX_SCRIPT_BYTES {
-        return Err(ScriptProblem::TooLong {
-            script: script.to_owned(),
-        });
-    }
-    let bytes = std::fs::read(path).map_err(unreadable)?;
-    Ok(ObjectId::hash_of(&bytes).to_string())
-}
-
-/// The reason why a hook cannot be trusted: a change of its script would not be noticed.
-#[derive(Debug, thiserror::Error)]
-enum ScriptProblem {
-    #[error("{script} has more than {MAX_SCRIPT_BYTES} bytes")]
-    TooLong { script: String },
-    #[error("{script} cannot be read: {source}")]
-    Unreadable {
-        script: String,
-        source: std::io::Error,
-    },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scripts_of_the_repository_are_found_in_a_command() {
-        let folder = tempfile::TempDir::new().unwrap();
-        let root = folder.path();
-        std::fs::create_dir_all(root.join(".claude/hooks")).unwrap();
-        std::fs::write(root.join(".claude/hooks/a.sh"), "1").unwrap();
-        std::fs::write(root.join("b.py"), "2").unwrap();
-        let check = |command: &str, expected: &[&str]| {
-            assert_eq!(named_scripts(command, root), expected, "{command}");
-        };
-        check("echo x", &[]);
-        check(
-            "\"$CLAUDE_PROJECT_DIR\"/.claude/hooks/a.sh",
-            &[".claude/hooks/a.sh"],
-        );
-        check(
-            "\"$CLAUDE_PROJECT_DIR/.claude/hooks/a.sh\" x",
-            &[".claude/hooks/a.sh"],
-        );
-        check("cd ${CLAUDE_PROJECT_DIR}; python b.py", &["b.py"]);
-        check("python3 ./b.py|cat", &["b.py"]);
-        check(&format!("X=1 {}/b.py", root.display()), &["b.py"]);
-        check("cat /etc/passwd", &[]);
-        check("'sh' ''\"$CLAUDE_PROJECT_DIR\"'/b.py' 'x'", &["b.py"]);
-        check("sh -c 'python \"b.py\"; true'", &["b.py"]);
-        std::fs::write(root.join("c d.sh"), "3").unwrap();
-        check("sh \"c d.sh\"", &["c d.sh"]);
-    }
-
-    #[test]
-    fn a_script_that_is_too_long_has_no_digest() {
-        let folder = tempfile::TempDir::new().unwrap();
-        let path = folder.path().join("long");
-        let file = std::fs::File::create(&path).unwrap();
-        file.set_len(MAX_SCRIPT_BYTES).unwrap();
-        assert!(script_digest(&path, "long").is_ok());
-        file.set_len(MAX_SCRIPT_BYTES + 1).unwrap();
-        let error = script_digest(&path, "long").unwrap_err().to_string();
-        assert_eq!(error, "long has more than 8388608 bytes");
-        assert!(script_digest(&folder.path().join("absent"), "absent").is_err());
-    }
 }

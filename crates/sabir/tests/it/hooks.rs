@@ -440,7 +440,7 @@ fn a_hook_of_a_repository_runs_only_as_it_was_trusted() {
     let refused = trust(&[]);
     assert_eq!(code(&refused), 2, "{}", stderr(&refused));
     assert!(
-        stdout(&refused).contains("runs .claude/hooks/check.sh"),
+        stdout(&refused).contains("runs \".claude/hooks/check.sh\""),
         "{}",
         stdout(&refused)
     );
@@ -520,6 +520,95 @@ fn a_script_that_the_model_changes_does_not_run() {
     assert!(root.join("first").exists());
     for absent in ["second", "escaped"] {
         assert!(!root.join(absent).exists(), "{absent}");
+    }
+}
+
+/// A hook of the user's that runs a file of the folder needs trust there: the folder may be a clone of anybody's.
+#[test]
+fn an_own_hook_runs_no_script_of_a_clone() {
+    let world = World::new();
+    let root = world.work.path();
+    let script = "\"$CLAUDE_PROJECT_DIR\"/.claude/hooks/x.sh";
+    let entry = json!([{"hooks": [{"type": "command", "command": format!("sh {script}")}]}]);
+    own_hooks(
+        &world,
+        &json!({"hooks": {"SessionStart": entry, "PreToolUse": entry}}),
+    );
+    put(root, ".claude/hooks/x.sh", "touch ran\n");
+    let go = || {
+        let provider = world.plays(NATIVE, &[command("touch made"), done()]);
+        let arguments = ["--sandbox", "off", "--approve", "commands", "Go."];
+        let output = world.run(&provider, NATIVE, &arguments);
+        request(&provider, 1) + &stderr(&output)
+    };
+    let said = go();
+    assert!(said.contains("which you have not trusted"), "{said}");
+    for absent in ["ran", "made"] {
+        assert!(!root.join(absent).exists(), "{absent}: {said}");
+    }
+    let trusted = world
+        .sabir()
+        .args(["trust", "--hooks", "--yes"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&trusted), 0, "{}", stderr(&trusted));
+    go();
+    assert!(root.join("ran").exists() && root.join("made").exists());
+}
+
+/// Files that the model makes switch no trusted hook off, and a hook that keeps a log still runs.
+#[test]
+fn a_file_named_like_a_word_of_a_hook_changes_nothing() {
+    let world = World::new();
+    let root = world.work.path();
+    put(root, "run-tests", "exit 1\n");
+    let stop = "sh ./run-tests || { echo FAILTESTS >&2; exit 2; }";
+    let entry = |command: &str| json!([{"hooks": [{"type": "command", "command": command}]}]);
+    let all = json!({"hooks": {"Stop": entry(stop), "PreToolUse": entry("cat >> seen")}});
+    put(root, ".sabir/hooks.json", &all.to_string());
+    let trusted = world
+        .sabir()
+        .args(["trust", "--hooks", "--yes"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&trusted), 0, "{}", stderr(&trusted));
+    let turns = [write("echo"), write("exit"), done(), done()];
+    let provider = world.plays(NATIVE, &turns);
+    world.run(&provider, NATIVE, &["--approve", "edits", "Go."]);
+    assert!(request(&provider, 3).contains("FAILTESTS"));
+    assert!(root.join("exit").exists() && root.join("seen").exists());
+}
+
+/// What nobody has trusted is not even read: neither a file without an end, nor texts that forge lines of ours.
+#[test]
+fn hooks_of_a_clone_cost_nothing_and_say_nothing() {
+    let world = World::new();
+    let root = world.work.path();
+    std::os::unix::fs::symlink("/proc/self/pagemap", root.join("endless")).unwrap();
+    let entry = |command: &str| json!([{"matcher": "x\nsabir: forged", "hooks": [{"type": "command", "command": command}]}]);
+    let spellings = "d/.//./a ".repeat(20_000);
+    let all = json!({"hooks": {
+        "Stop": entry("./endless"),
+        "SessionStart": entry(&spellings),
+        "Ev\nsabir: forged": [],
+    }});
+    put(root, ".claude/settings.json", &all.to_string());
+    put(root, "d/a", &"x".repeat(8_000_000));
+    let provider = world.plays(NATIVE, &[done()]);
+    let output = world.run(&provider, NATIVE, &["Go."]);
+    let said = stderr(&output);
+    assert_eq!(code(&output), 0, "{said}");
+    for arguments in [
+        &["context", "--folder"][..],
+        &["trust", "--hooks", "--output", "json"],
+        &["trust", "--hooks"],
+    ] {
+        let output = world.sabir().args(arguments).output().unwrap();
+        let shown = stdout(&output) + &stderr(&output) + &said;
+        assert!(
+            !shown.lines().any(|line| line.starts_with("sabir: forged")),
+            "{arguments:?}: {shown}"
+        );
     }
 }
 

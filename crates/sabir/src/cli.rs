@@ -580,11 +580,17 @@ fn exit_with(error: &clap::Error, arguments: &[OsString]) -> ! {
         let text = argument.to_string_lossy();
         print::sanitize_text(&text) == text
     });
-    if is_clean {
+    // An option that a command lacks is hardly ever meant as a word of the task.
+    let misleads = |line: &&str| line.trim_start().starts_with("tip: to pass '-");
+    let message = error.to_string();
+    if is_clean && !message.lines().any(|line| misleads(&line)) {
         error.exit();
     }
+    let lines = message.lines().filter(|line| !misleads(line));
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    let text = text.replace("\n\n\n", "\n\n");
     // The message repeats arguments as they are.
-    print::write_stderr(&print::sanitize_text(&error.to_string()));
+    print::write_stderr(&print::sanitize_text(&text));
     std::process::exit(error.exit_code())
 }
 

@@ -111,7 +111,7 @@ enum DriverEvent {
     ToolOutput(CallId, String),
     UserReplied(UserReply),
     UserCommand(UserCommand),
-    /// An observer wants the model to go on instead of a question for the next message.
+    /// An observer wants the model to continue instead of a question for the next message.
     Objected(StopObjection),
     Cancelled,
     Expired,

@@ -3,7 +3,7 @@
 //!
 //! Telemetry, recordings, checkpoints, hooks and the path limits of modes are observers, so that
 //! none of them has to wrap a store, a front end or a tool. An observer cannot change what happens,
-//! except that it can make the task do less or go on: it can refuse a tool's work before it begins,
+//! except that it can make the task do less or continue: it can refuse a tool's work before it begins,
 //! add a note to a result, and object to an end.
 
 use std::future::Future;
@@ -100,7 +100,7 @@ pub trait DriverObserver: Send + Sync {
     /// record of the end has been kept.
     ///
     /// # Errors
-    /// If the task must go on, in the same run: its limits keep counting.
+    /// If the task must continue, in the same run: its limits keep counting.
     fn before_return<'a>(&'a self, _: &'a str) -> ObserverWork<'a, Result<(), StopObjection>> {
         Box::pin(std::future::ready(Ok(())))
     }

@@ -195,7 +195,7 @@ pub enum TaskInput<'a> {
     CallAssessed(CallId, Access, Preconditions),
     /// The user's answer to the open question.
     UserReplied(UserReply),
-    /// The task is about to stop, because it is completed or waits for a message, and must go on for
+    /// The task is about to stop, because it is completed or waits for a message, and must continue for
     /// this reason. The model gets it as a message of Sabir.
     Objection(String),
     /// A tool has finished, with its output.
@@ -378,7 +378,7 @@ impl Task {
         self.phase = TaskPhase::Paused;
     }
 
-    /// Prepares a task that has just ended to go on in the same run, whose limits keep counting.
+    /// Prepares a task that has just ended to continue in the same run, whose limits keep counting.
     pub(crate) fn reopen_run(&mut self) {
         self.phase = TaskPhase::Paused;
     }

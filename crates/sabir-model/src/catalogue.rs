@@ -52,7 +52,7 @@ pub struct ModelEntry {
     /// only in a user's entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escape_tokens: Option<bool>,
-    /// The end of the prompt that its answers continue, such as `<think>`: the thought that it opens goes on in
+    /// The end of the prompt that its answers continue, such as `<think>`: the thought that it opens continues in
     /// the answer; only in a user's entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill: Option<String>,

@@ -1,11 +1,11 @@
 //! Hooks: commands of the user, or of a trusted repository, that run at fixed moments of a task, in the format of Claude Code.
 //!
 //! A hook gets a JSON object on its standard input, and answers with its exit code (2 blocks) or with a JSON object. It can only tighten:
-//! refuse a call, ask about it, hold a message back, or let the model go on. It approves nothing, and what it prints is information for
+//! refuse a call, ask about it, hold a message back, or let the model continue. It approves nothing, and what it prints is information for
 //! the model, never a permission. It runs under the supervisor and in the sandbox of the task.
 //!
 //! Hooks of a repository start programs on the user's machine, so they run only after the user has trusted exactly these commands and
-//! the files of the folder that they name ([`trust_hooks`]); a changed one does not run, and what it was to judge is refused. The user's
+//! the files of the folder that they name ([`trust_hooks`]); a changed one does not run, and what it would have judged is refused. The user's
 //! own hooks need the same trust where they name a file of the folder: it may be a clone of anybody's.
 
 mod event;

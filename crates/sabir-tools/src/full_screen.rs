@@ -113,7 +113,7 @@ impl ScreenWatch {
     }
 
     /// Waits until a program has kept the screen for [`SCREEN_TIME`], or has written nothing for as long after it wrote at positions of
-    /// its own. Progress that is shown in this way goes on.
+    /// its own. Progress that is shown in this way continues.
     pub(crate) async fn wait_until_kept(&self) {
         let mut seen_changes = self.changes.load(Ordering::Relaxed);
         let mut seen_pieces = self.pieces.load(Ordering::Relaxed);

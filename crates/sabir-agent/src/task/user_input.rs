@@ -202,7 +202,7 @@ impl Task {
         }
     }
 
-    /// Lets a task that is about to stop go on, with the reason as a message of Sabir.
+    /// Makes a task continue that is about to stop, with the reason as a message of Sabir.
     pub(super) fn handle_objection(&mut self, reason: String, effects: &mut Vec<TaskEffect>) {
         match self.phase {
             TaskPhase::Paused => {

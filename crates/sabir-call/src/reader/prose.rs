@@ -199,7 +199,7 @@ impl ProseTracker {
         self.last.into_iter().rev().find(is_solid).unwrap_or(b'\n')
     }
 
-    /// Returns true if a sentence goes on at this place: a word or a comma precedes it on the line.
+    /// Returns true if a sentence continues at this place: a word or a comma precedes it on the line.
     pub(crate) fn is_in_sentence(&self) -> bool {
         let solid = self.last_solid_byte();
         let is_word = solid.is_ascii_alphanumeric() || !solid.is_ascii();

@@ -1,7 +1,7 @@
 //! Finds calls that a text only mentions, by the words around them.
 //!
 //! Most mentions are known before the call begins (`reader/prose.rs`). These are known only behind it:
-//! a quotation that began in an earlier paragraph, a call in the middle of a sentence that goes on
+//! a quotation that began in an earlier paragraph, a call in the middle of a sentence that continues
 //! behind it, and lines of a ReAct prompt that more prose follows. Such a call has been emitted
 //! already, so it is rejected by a fault.
 
@@ -12,7 +12,7 @@ use super::CallReader;
 use super::markers::{GEMMA, is_special};
 use super::pending_open::PendingOpen;
 
-/// The words with which a ReAct transcript goes on behind a call.
+/// The words with which a ReAct transcript continues behind a call.
 const REACT_LABELS: [&str; 5] = [
     "Observation:",
     "Thought:",

@@ -550,7 +550,7 @@ fn model_keys() -> Vec<ConfigKey> {
             "prefill",
             "nothing",
             "\"<think>\"",
-            "The end of its prompt, where that opens a thought that its answers go on with.",
+            "The end of its prompt, where that opens a thought that its answers continue.",
         ),
         key(
             "prices.input",

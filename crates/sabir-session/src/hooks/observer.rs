@@ -13,7 +13,7 @@ use super::event::HookEvent;
 use super::payload::{HookCall, describe_result};
 use super::runner::{EventSubject, HookRunner, HookVerdict, quote_for_model};
 
-/// The number of times in a row that hooks can let a model go on that is done, as in Claude Code.
+/// The number of times in a row that hooks can make a finished model continue, as in Claude Code.
 const MAX_OBJECTIONS: usize = 8;
 
 /// Observes the driver of a task for its hooks.
@@ -131,11 +131,11 @@ impl HookRunner {
             self.objections.store(0, Ordering::Relaxed);
             return Ok(());
         };
-        // Each of them costs a turn, so a hook that never agrees must not go on for ever.
+        // Each of them costs a turn, so a hook that never agrees must not continue for ever.
         if earlier >= MAX_OBJECTIONS {
             self.objections.store(0, Ordering::Relaxed);
             self.notify(format!(
-                "hooks have let the model go on {MAX_OBJECTIONS} times in a row, so it stops now: {reason}"
+                "hooks have let the model continue {MAX_OBJECTIONS} times in a row, so it stops now: {reason}"
             ));
             return Ok(());
         }

@@ -41,7 +41,7 @@ impl HookRunner {
     /// # Errors
     /// When a hook holds it back.
     pub(crate) async fn check_prompt(&self, text: String) -> Result<String, PromptRefused> {
-        // New words: hooks may let the model go on again.
+        // New words: hooks may let the model continue again.
         self.objections.store(0, Ordering::Relaxed);
         let verdict = self
             .run_event(

@@ -29,7 +29,7 @@ pub(super) struct HookOutput {
 pub(super) struct HookReply {
     /// The reason why it blocks what the event is about.
     pub(super) block: Option<String>,
-    /// The reason why the user is to be asked first.
+    /// The reason why the user must be asked first.
     pub(super) ask: Option<String>,
     /// The arguments that it wants a call to have instead.
     pub(super) wanted_input: Option<Value>,

@@ -36,7 +36,7 @@ pub(crate) struct HookRunner {
     sandbox: Sandbox,
     notices: NoticeSink,
     attachment: OnceLock<HookAttachment>,
-    /// The number of times in a row that hooks have let the model go on.
+    /// The number of times in a row that hooks have let the model continue.
     pub(super) objections: AtomicUsize,
     /// The texts of hooks that wait for the next message.
     pub(super) waiting_context: Mutex<Vec<String>>,
@@ -106,7 +106,7 @@ impl HookRunner {
         if tells {
             notify_of_list(&list, &config.notices);
         }
-        // A changed hook stays, and one of the user's that runs a file which they have not trusted: what it was to judge must not pass.
+        // A changed hook stays, and an own one that runs a file which is not trusted: what it would have judged must not pass.
         let hooks: Vec<_> = list
             .hooks
             .into_iter()
@@ -441,7 +441,7 @@ fn not_trusted(spec: &HookSpec, reason: &str) -> HookReply {
     fail_closed(spec, reason)
 }
 
-/// Returns the reply of a hook that has judged nothing: a call or a message that it was to judge does not pass, and nothing else where
+/// Returns the reply of a hook that has judged nothing: a call or a message that it would have judged does not pass, and nothing else where
 /// the hook says so.
 fn fail_closed(spec: &HookSpec, reason: &str) -> HookReply {
     let judges = matches!(

@@ -24,7 +24,7 @@ const PROJECT_FILES: [&str; 3] = [
     ".claude/settings.local.json",
     ".sabir/hooks.json",
 ];
-/// The name of the file in the folder of the user's configuration that holds their own hooks.
+/// The name of the file with the user's own hooks, in their configuration folder.
 const OWN_FILE: &str = "hooks.json";
 /// The most bytes of a file of hooks.
 const MAX_FILE_BYTES: usize = 256 * 1024;
@@ -303,7 +303,7 @@ impl HookList {
             problems.extend(hook.judge(trusted.remove(&key), workspace, reviews));
         }
         self.problems.extend(problems);
-        // What a trusted hook was to judge passes now, and nobody would notice.
+        // What a trusted hook would have judged passes now, and nobody would notice.
         if !trusted.is_empty() {
             self.problems.push(format!(
                 "{} of the hooks that you trusted for this folder are not there any more, or have changed; `sabir trust --hooks` shows \

@@ -21,7 +21,7 @@ const FOLDERS: [&str; 4] = [
     ".opencode/agents",
     ".opencode/agent",
 ];
-/// The folder of the user's home with agents.
+/// The folder with agents in the user's home.
 const HOME_FOLDER: &str = ".claude/agents";
 /// The folders with agents in the folder for configurations.
 const CONFIG_FOLDERS: [&str; 2] = ["opencode/agents", "opencode/agent"];

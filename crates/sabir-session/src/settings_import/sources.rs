@@ -1,4 +1,4 @@
-//! Reads the settings files of the user's other programs.
+//! Reads the settings files of other programs.
 
 use std::path::{Path, PathBuf};
 

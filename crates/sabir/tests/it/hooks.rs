@@ -402,7 +402,7 @@ fn questions_and_compactions_are_announced() {
     assert_eq!(said["trigger"], "auto");
 }
 
-/// A hook of a repository starts nothing until exactly it is trusted, and what a changed one was to judge does not run.
+/// A hook of a repository starts nothing until exactly it is trusted, and what a changed one would have judged does not run.
 #[test]
 fn a_hook_of_a_repository_runs_only_as_it_was_trusted() {
     let world = World::new();
@@ -523,7 +523,7 @@ fn a_script_that_the_model_changes_does_not_run() {
     }
 }
 
-/// A hook of the user's that runs a file of the folder needs trust there: the folder may be a clone of anybody's.
+/// A user's own hook that runs a file of the folder needs trust there: the folder may be a clone of anybody's.
 #[test]
 fn an_own_hook_runs_no_script_of_a_clone() {
     let world = World::new();
@@ -614,7 +614,7 @@ fn hooks_of_a_clone_cost_nothing_and_say_nothing() {
 
 #[test]
 fn a_hook_is_confined_limited_and_leaves_nothing() {
-    // It hangs: its time is up, and the call that it was to judge does not run.
+    // It hangs: its time is up, and the call that it would have judged does not run.
     let world = World::new();
     let mark = format!("31{}", std::process::id());
     let hang = format!("sleep {mark} & sleep {mark}");

@@ -295,33 +295,47 @@ const GIT: &[Attack] = &[
     },
 ];
 
+/// Each attack at one level as one user; the levels and users take turns.
 #[test]
 fn git_runs_nothing_that_a_command_left() {
+    let worlds = worlds();
+    for (attack, &(user, level)) in GIT.iter().zip(worlds.iter().cycle()) {
+        attack_through_git(user, level, attack);
+    }
+}
+
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
+fn git_runs_nothing_that_a_command_left_at_any_level() {
     for (user, level) in worlds() {
         for attack in GIT {
-            let machine = Machine::new(user);
-            let made = machine.outside(&format!(
+            attack_through_git(user, level, attack);
+        }
+    }
+}
+
+fn attack_through_git(user: User, level: &str, attack: &Attack) {
+    let machine = Machine::new(user);
+    let made = machine.outside(&format!(
                 "set -e; {EVIL} git init -q -b main .; echo x > tracked; git add tracked; git commit -qm first; {}",
                 attack.before
             ));
-            assert!(made.status.success(), "{}: {}", attack.name, stderr(&made));
-            let ran = machine.confined(level, attack.inside);
-            assert!(
-                !machine.is_hurt(),
-                "{}: the attack itself did it",
-                attack.name
-            );
-            let after = machine.outside(attack.after);
-            assert_eq!(
-                machine.is_hurt(),
-                level == "off",
-                "{}, level {level}, as {user:?}: {} {}",
-                attack.name,
-                stderr(&ran),
-                stderr(&after)
-            );
-        }
-    }
+    assert!(made.status.success(), "{}: {}", attack.name, stderr(&made));
+    let ran = machine.confined(level, attack.inside);
+    assert!(
+        !machine.is_hurt(),
+        "{}: the attack itself did it",
+        attack.name
+    );
+    let after = machine.outside(attack.after);
+    assert_eq!(
+        machine.is_hurt(),
+        level == "off",
+        "{}, level {level}, as {user:?}: {} {}",
+        attack.name,
+        stderr(&ran),
+        stderr(&after)
+    );
 }
 
 /// The same in a folder that was no repository before.
@@ -653,6 +667,7 @@ impl Drop for SafeGroup {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_fork_bomb_ends() {
     let Some(group) = SafeGroup::new() else {
         return skipped("no control group in which a fork bomb is safe");

@@ -55,7 +55,6 @@ MAVEN_POM = """<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><a
 <properties><maven.compiler.source>11</maven.compiler.source><maven.compiler.target>11</maven.compiler.target>
 <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding></properties>%s</project>"""
 JUNIT = "<dependencies><dependency><groupId>junit</groupId><artifactId>junit</artifactId><version>4.x</version><scope>test</scope></dependency></dependencies>"
-SETTINGS = "<settings><localRepository>%s</localRepository><offline>true</offline></settings>"
 
 
 class Project:
@@ -141,9 +140,10 @@ def make_maven(with_tests):
     def make(folder, work):
         if not os.path.isdir("/usr/share/maven-repo/org/apache/maven/plugins/maven-compiler-plugin"):
             return "Maven's plugins are not installed (Debian has them as packages)"
-        # Maven notes in its repository when it has looked for something.
-        repository = folder.parent / "maven-repo"
+        # A home of its own, whose repository is filled, and in which Maven notes when it has looked for something.
+        repository = work / "home/.m2/repository"
         if not repository.exists():
+            repository.parent.mkdir(parents=True)
             shutil.copytree("/usr/share/maven-repo", repository, symlinks=False, ignore_dangling_symlinks=True)
         files = {
             "pom.xml": MAVEN_POM % (JUNIT if with_tests else ""),
@@ -154,7 +154,6 @@ def make_maven(with_tests):
                 "import org.junit.Test; public class ATest { @Test public void adds() { org.junit.Assert.assertEquals(2, A.add(1, 1)); } }\n"
             )
         write(folder, files)
-        write(folder, {"settings.xml": SETTINGS % repository})
         return None
 
     return make
@@ -171,7 +170,8 @@ def projects():
     found += [Project("Python", name, PYTEST, make_sdist(name)) for name in SDISTS]
     found += [Project("Go", path, GO, make_module(path)) for path in MODULES]
     found += [
-        Project("Java", "maven", ["mvn -q -o -s settings.xml validate"], make_maven(False)),
+        Project("Java", "maven", ["mvn -q -o validate", "mvn -q -o package", "mvn -q -o install"], make_maven(False)),
+        Project("Java", "maven, JUnit", ["mvn -q -o test", "mvn -q -o package"], make_maven(True)),
         Project("Java", "javac, jar", ["javac -d out src/main/java/A.java", "jar cf a.jar -C out ."], make_maven(False)),
         Project("Java", "JUnit", [f"javac -cp {JARS} -d out src/main/java/A.java src/test/java/ATest.java", f"java -cp {JARS}:out org.junit.runner.JUnitCore ATest"], make_maven(True)),
     ]
@@ -221,6 +221,10 @@ def main():
             if project.ecosystem == "Python":
                 env["PATH"] = f"{folder}/.venv/bin:{env['PATH']}"
                 env.pop("PYTHONPATH", None)
+            if project.ecosystem == "Java":
+                # Outside, Java takes the home from the list of users.
+                env["HOME"] = str(work / "home")
+                env["MAVEN_OPTS"] = f"-Dmaven.repo.local={work}/home/.m2/repository"
             finish(project, folder, env)
             run([sabir, "trust", "--yes"], folder, env)
             for at, line in enumerate(project.commands):

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::conventions::folder_reader::{list_text_files, read_named_text, read_text_start};
 use crate::conventions::front_matter::FrontMatter;
-use crate::mcp::PromptCommands;
+use crate::mcp::{PROMPT_PREFIX, PromptCommands};
 
 /// The folders of a repository with commands, in the order of precedence.
 const PROJECT_FOLDERS: [&str; 3] = [".sabir/commands", ".claude/commands", ".roo/commands"];
@@ -202,8 +202,9 @@ impl CustomCommands {
             let Some(name) = below.ok().and_then(command_name) else {
                 continue;
             };
-            // The user's own command is not replaced by a command of a repository: its name stands for what the user wrote.
-            let is_own = OWN_NAMES.contains(&name.as_str());
+            // The user's own command is not replaced by a command of a repository: its name stands for what the user wrote. Neither is
+            // the prompt of a server.
+            let is_own = OWN_NAMES.contains(&name.as_str()) || name.starts_with(PROMPT_PREFIX);
             if is_own || self.commands.iter().any(|known| known.name == name) {
                 continue;
             }

@@ -117,6 +117,15 @@ pub fn write_stderr_bytes(bytes: &[u8]) {
     _ = screen::write_output(OutputStream::Stderr, bytes, false);
 }
 
+/// Returns a foreign text as a part of one line, with its control characters as escapes, so that nothing in it passes for another line.
+pub(crate) fn escape_controls(text: &str) -> String {
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
 /// Renders a time in words: `7 s`, `2 min`, `2 min 5 s`.
 pub fn duration_text(time: Duration) -> String {
     // Rounded up, so that a countdown ends with 1.

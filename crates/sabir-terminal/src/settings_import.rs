@@ -74,7 +74,7 @@ fn plan_text(plan: &ImportPlan) -> String {
     let line = |item: &ImportItem| {
         format!(
             "  {}\n      from {}\n",
-            item.setting.describe(),
+            print::escape_controls(&item.setting.describe()),
             item.file.display()
         )
     };
@@ -88,7 +88,7 @@ fn plan_text(plan: &ImportPlan) -> String {
         for left in &plan.left_out {
             text.push_str(&format!(
                 "  {}\n      from {}\n",
-                left.text,
+                print::escape_controls(&left.text),
                 left.file.display()
             ));
         }

@@ -372,8 +372,13 @@ impl ShellCommand {
             .watch_until_closed(limits, cancel, &mark, record, feed, on_output)
             .await;
         drop(bridge);
-        // Reaped before the reports are read, so that no zombie stays in any case.
-        reap_supervisor(child).await;
+        if watched.survivors.is_some() {
+            // It only frees what has no name any more, for which nobody has to wait.
+            drop(tokio::spawn(reap_supervisor(child)));
+        } else {
+            // Reaped before the reports are read, so that no zombie stays in any case.
+            reap_supervisor(child).await;
+        }
         if let Some(SupervisorReport::Failed(number)) = watched.main {
             if let Some(reason) = SetupStage::explain_error(number) {
                 return Err(WorkspaceError::Sandbox { reason });

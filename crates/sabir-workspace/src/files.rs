@@ -52,7 +52,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// miss.
 #[derive(Debug)]
 pub struct Workspace {
-    dir: Dir,
+    dir: Arc<Dir>,
     root: PathBuf,
     opened_as: PathBuf,
     /// The folders that are already cleared of temporary files left by killed processes.
@@ -130,7 +130,7 @@ impl Workspace {
         let bounds = RwLock::default();
         let trust = Trust::default();
         Ok(Self {
-            dir,
+            dir: Arc::new(dir),
             root: canonical,
             opened_as,
             swept: Mutex::default(),
@@ -139,6 +139,22 @@ impl Workspace {
             trust,
             writes: WriteLog::default(),
         })
+    }
+
+    /// Returns the same folder without bounds, for files that the model must not be able to hide from Sabir itself.
+    #[must_use]
+    pub fn without_bounds(&self) -> Self {
+        Self {
+            // The handle and not the path, where another folder may be by now.
+            dir: Arc::clone(&self.dir),
+            root: self.root.clone(),
+            opened_as: self.opened_as.clone(),
+            swept: Mutex::default(),
+            history: Mutex::default(),
+            bounds: RwLock::default(),
+            trust: Trust::default(),
+            writes: WriteLog::default(),
+        }
     }
 
     /// Starts to collect which paths the commands that run through this `Workspace` write.

@@ -72,6 +72,8 @@ pub(crate) const GIVE_UP: Duration = Duration::from_secs(5);
 /// limits. More processors run more ordinary processes, and end them faster.
 const PROCESSES_PER_CORE: usize = 512;
 const MAX_PROCESSES: (usize, usize) = (1024, 8192);
+/// The name of a supervisor whose command has ended, as `ps` shows it.
+const CLEANUP_NAME: &std::ffi::CStr = c"task-cleanup";
 /// The interval at which processes are counted.
 const COUNT_EVERY: Duration = Duration::from_millis(200);
 /// The number of processes from which on they get no time to end by themselves: signalling each of
@@ -80,8 +82,6 @@ const MANY_PROCESSES: usize = 512;
 /// The interval at which ended orphans are reaped while the command runs.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
-/// The first pause where an end is expected at once.
-const FIRST_PAUSE: Duration = Duration::from_micros(100);
 
 /// Runs the supervisor; `args` are the arguments after [`ARGUMENT`], as [`crate::ShellCommand`]
 /// wrote them.
@@ -347,15 +347,23 @@ fn run_supervisor(plan: &SupervisorPlan, reaper: Pid) -> io::Result<()> {
         send_withheld(&path);
     }
     // Cleaned up before the last report, so that the agent's next step does not meet the masks.
-    drop(environment);
+    let removed = environment.remove_traces();
     let survivors = if children.alive {
         process_tree::list_descendants().len()
     } else {
         0
     };
+    // Nobody waits for the rest, which frees what no name leads to any more. This process has neither the folder nor the arguments of
+    // the command then, so that it is not taken for one of its processes. Its arguments can be written only while it may be inspected,
+    // which concerns nobody any more.
+    let _ = platform::allow_inspection();
+    platform::rename_process(CLEANUP_NAME);
+    let _ = rustix::process::chdir("/");
     send_report(SupervisorReport::AllGone(
         i32::try_from(survivors).unwrap_or(i32::MAX),
     ));
+    let _ = reaper::close_streams();
+    drop(removed);
     Ok(())
 }
 
@@ -529,11 +537,9 @@ impl ChildProcesses {
     fn wait_until(&mut self, time: Duration, enough: impl Fn() -> bool) {
         let start = Instant::now();
         self.reap_ended();
-        // Most commands leave nothing but the first process of their namespace, which ends at once.
-        let mut pause = FIRST_PAUSE;
         while self.alive && start.elapsed() < time && !enough() {
-            sleep(pause);
-            pause = pause.saturating_mul(2).min(PAUSE);
+            // Most commands leave nothing but the first process of their namespace, which ends at once.
+            process_tree::wait_for_child(PAUSE);
             self.reap_ended();
         }
     }

@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+/// The seconds that all hooks of the end of a session have together.
+pub(super) const END_SECONDS: u64 = 60;
+
 /// A moment at which hooks run. The names are those of Claude Code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum HookEvent {
@@ -66,6 +69,15 @@ impl HookEvent {
             // The user waits for these.
             Self::UserPromptSubmit | Self::SessionEnd => 30,
             _ => 600,
+        }
+    }
+
+    /// Returns the most seconds that a hook may ask for.
+    pub(super) fn longest_seconds(self) -> u64 {
+        match self {
+            // The program cannot be left before.
+            Self::SessionEnd => END_SECONDS,
+            _ => 3600,
         }
     }
 

@@ -3,16 +3,21 @@
 //! Only what the line says itself is found. What the shell makes of other variables, wildcards and substitutions is not known here, and
 //! what a script loads in turn is not covered either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Component, Path};
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 use sabir_tools::named_launch_files;
 use sabir_workspace::Workspace;
 
+use crate::environment::Environment;
+
 /// The most files that one hook may name: each is hashed before each run.
 const MAX_FILES: usize = 32;
+/// The most words of a command line, and the most of them that may name a folder: each word is looked for in each folder.
+const MAX_WORDS: usize = 1000;
+const MAX_FOLDERS: usize = 32;
 
 /// The files of the folder that a command line names, each with a text that identifies its place and content.
 pub(super) type PinnedFiles = BTreeMap<String, String>;
@@ -28,6 +33,12 @@ static FOLDER: LazyLock<Regex> = LazyLock::new(|| {
     .unwrap()
 });
 
+/// The ways in which hooks name the home of the user.
+#[expect(clippy::unwrap_used, reason = "a constant, which a test compiles")]
+static HOME: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"\$\{HOME[^}]*\}|\$HOME\b|(?<start>^|[\s;&|(`=:"'])~(?<end>/|$)"#).unwrap()
+});
+
 /// The target of a redirection, which is written and not run.
 #[expect(clippy::unwrap_used, reason = "a constant, which a test compiles")]
 static REDIRECTION: LazyLock<Regex> =
@@ -35,48 +46,150 @@ static REDIRECTION: LazyLock<Regex> =
 
 /// The reason why a hook cannot be trusted: a change of what it runs would not be noticed.
 #[derive(Debug, thiserror::Error)]
-#[error("it names more than {MAX_FILES} files")]
-pub(super) struct TooManyFiles;
+pub(super) enum UnpinnableCommand {
+    #[error("it names more than {MAX_FILES} files")]
+    Files,
+    #[error("it has more than {MAX_WORDS} words, or names more than {MAX_FOLDERS} folders")]
+    Words,
+}
 
-/// Finds the files of the folder that a command line names.
+/// The variables of hooks by which a command finds files that its line does not name in full.
+#[derive(Debug, Clone, Default)]
+pub(super) struct HookVariables {
+    home: Option<String>,
+    /// The folders of `PATH`.
+    search_path: Vec<String>,
+}
+
+impl HookVariables {
+    pub(super) fn of_environment(environment: &Environment) -> Self {
+        Self::of_variables(&environment.command_variables())
+    }
+
+    fn of_variables(variables: &[(String, String)]) -> Self {
+        let find = |wanted: &str| {
+            let last = variables.iter().rfind(|(name, _)| name == wanted);
+            last.map(|(_, value)| value.clone())
+        };
+        let path = find("PATH").unwrap_or_default();
+        Self {
+            home: find("HOME"),
+            search_path: path.split(':').map(str::to_owned).collect(),
+        }
+    }
+
+    /// Returns the folders of `PATH` that are in this one, relative to it. An empty one, and a relative one, is meant there.
+    fn folders_inside(&self, root: &Path) -> BTreeSet<String> {
+        let inside = self.search_path.iter().filter_map(|folder| {
+            let path = Path::new(folder);
+            // A folder that a link leads to is the same one.
+            let real = root.join(path).canonicalize().ok()?;
+            let below = path.strip_prefix(root).or_else(|_| real.strip_prefix(root));
+            Some(below.ok()?.display().to_string())
+        });
+        inside.collect()
+    }
+}
+
+/// Finds the files of the folder that a command line names. `workspace` must have no bounds: a file that is hidden from the model runs all
+/// the same.
 ///
 /// # Errors
 /// When there are too many.
 pub(super) fn find_pinned_files(
     workspace: &Workspace,
     command: &str,
-) -> Result<PinnedFiles, TooManyFiles> {
-    let text = FOLDER.replace_all(command, ".");
+    variables: &HookVariables,
+) -> Result<PinnedFiles, UnpinnableCommand> {
+    let root = workspace.root();
+    let text = command.replace("\\\n", "");
+    let text = FOLDER.replace_all(&text, ".");
+    let text = expand_home(&text, variables);
     let text = REDIRECTION.replace_all(&text, " ");
     // Both ways of reading quotes: `"my hooks/a.sh"` is one word, and in `sh -c "cd x; ./a.sh"` there are several.
     let mut words = split_line(&text, true);
     words.extend(split_line(&text, false));
-    let folders: Vec<String> = words
-        .windows(2)
-        .filter(|pair| matches!(pair, [before, _] if before == "cd" || before == "pushd"))
-        .filter_map(|pair| pair.get(1).cloned())
-        .collect();
-    for folder in folders {
-        let inside: Vec<_> = words
-            .iter()
-            .map(|word| format!("{folder}/{word}"))
-            .collect();
-        words.extend(inside);
-    }
     // One spelling for each file: many of them would be hashed many times.
     let mut plain: Vec<String> = words
         .iter()
-        .map(|word| plain_spelling(word, workspace.root()))
+        .map(|word| plain_spelling(word, root))
         .filter(|word| !word.is_empty())
         .collect();
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     // `-m` may stand before several modules.
     plain.retain(|word| word.starts_with('-') || seen.insert(word.clone()));
-    let files: PinnedFiles = named_launch_files(workspace, &plain);
+    if plain.len() > MAX_WORDS {
+        return Err(UnpinnableCommand::Words);
+    }
+    let folders = named_folders(root, &plain)?;
+    let mut all = plain.clone();
+    for folder in &folders {
+        // Looked for before: most of these pairs are no files.
+        let inside = plain
+            .iter()
+            .map(|word| plain_spelling(&format!("{folder}/{word}"), root));
+        all.extend(inside.filter(|path| is_there(root, path) && seen.insert(path.clone())));
+        let modules = plain.windows(2).filter_map(|pair| match pair {
+            [option, module] if option == "-m" => Some(format!("{folder}/{module}")),
+            _ => None,
+        });
+        all.extend(modules.flat_map(|module| ["-m".to_owned(), module]));
+    }
+    for folder in variables.folders_inside(root) {
+        let programs = plain.iter().filter(|word| !word.contains('/'));
+        let paths = programs.filter_map(|word| match folder.as_str() {
+            // A name with an extension is looked for here anyway. Others get a `./`, since without it a new file is not taken for
+            // what a plain word runs.
+            "" => (!word.contains('.')).then(|| format!("./{word}")),
+            folder => Some(format!("{folder}/{word}")),
+        });
+        all.extend(paths.filter(|path| is_there(root, path) && seen.insert(path.clone())));
+    }
+    let files: PinnedFiles = named_launch_files(workspace, &all);
     if files.len() > MAX_FILES {
-        return Err(TooManyFiles);
+        return Err(UnpinnableCommand::Files);
     }
     Ok(files)
+}
+
+fn is_there(root: &Path, path: &str) -> bool {
+    root.join(path).symlink_metadata().is_ok()
+}
+
+/// Puts the home of the user in the place of its names.
+fn expand_home(text: &str, variables: &HookVariables) -> String {
+    let Some(home) = &variables.home else {
+        return text.to_owned();
+    };
+    let put_home = |found: &Captures<'_>| {
+        let part = |name: &str| found.name(name).map_or("", |part| part.as_str()).to_owned();
+        part("start") + home.trim_end_matches('/') + &part("end")
+    };
+    HOME.replace_all(text, put_home).into_owned()
+}
+
+/// Returns the folders among the words, and those inside of others of them: a command may run in each (`cd a && cd b`, `env -C a`,
+/// `make -C a`).
+fn named_folders(root: &Path, words: &[String]) -> Result<Vec<String>, UnpinnableCommand> {
+    let is_folder = |path: &str| {
+        // What leaves the folder is not looked at.
+        let is_inside = !path.starts_with('/') && !path.split('/').any(|part| part == "..");
+        is_inside && !matches!(path, "" | ".") && root.join(path).is_dir()
+    };
+    let mut folders: Vec<String> = Vec::new();
+    for word in words {
+        let below = folders.iter().map(|folder| format!("{folder}/{word}"));
+        let candidates: Vec<String> = std::iter::once(word.clone()).chain(below).collect();
+        for path in candidates {
+            if is_folder(&path) && !folders.contains(&path) {
+                folders.push(path);
+            }
+        }
+        if folders.len() > MAX_FOLDERS {
+            return Err(UnpinnableCommand::Words);
+        }
+    }
+    Ok(folders)
 }
 
 /// Returns the files that differ from those that were trusted, are gone, or have appeared.
@@ -126,9 +239,9 @@ pub(super) fn names_a_file(files: &PinnedFiles) -> bool {
 
 /// Returns true if only the shell knows all that a line names.
 pub(super) fn has_unknown_parts(command: &str) -> bool {
-    FOLDER
-        .replace_all(command, ".")
-        .contains(['$', '`', '*', '?', '[', '{'])
+    let text = FOLDER.replace_all(command, ".");
+    let text = HOME.replace_all(&text, "$start/$end");
+    text.contains(['$', '`', '*', '?', '[', '{', '~'])
 }
 
 /// Returns a path in its plain spelling, relative to the root where it lies inside; a word that is no path stays as it is.
@@ -182,13 +295,22 @@ mod tests {
             "c d.sh",
             "hook.log",
             "Makefile",
+            "scripts/deep/c.sh",
+            "scripts/own/mod.py",
+            "bin/guard",
         ] {
-            std::fs::write(root.join(name), "1").unwrap();
+            let path = root.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "1").unwrap();
         }
         let workspace = Workspace::open(&root).unwrap();
+        let variables = HookVariables::of_variables(&[
+            ("HOME".to_owned(), root.display().to_string()),
+            ("PATH".to_owned(), format!("/bin:{}/bin:", root.display())),
+        ]);
         let check = |command: &str, expected: &[&str]| {
             let command = command.replace("ROOT", root.to_str().unwrap());
-            let found = find_pinned_files(&workspace, &command).unwrap();
+            let found = find_pinned_files(&workspace, &command, &variables).unwrap();
             let names: Vec<_> = found.keys().map(String::as_str).collect();
             assert_eq!(names, expected, "{command}");
         };
@@ -212,7 +334,21 @@ mod tests {
         check("sh -c 'python \"b.py\"; true'", &["b.py"]);
         check("cat >> hook.log; tee -a hook.log; date > b.py", &[]);
         check("make test", &[]);
-        let found = find_pinned_files(&workspace, "sh \"c d.sh\"").unwrap();
+        let deep = &["scripts/deep/c.sh"];
+        check("cd scripts; cd deep && ./c.sh", deep);
+        check("env -C scripts/deep ./c.sh", deep);
+        check("sh -c 'pushd scripts >/dev/null && sh deep/c.sh'", deep);
+        check("cd scripts && python -m own.mod", &["scripts/own/mod.py"]);
+        check("~/scripts/deep/c.sh", deep);
+        check("\"$HOME\"/scripts/deep/c.sh", deep);
+        check("X=${HOME}/b.py; python $X", &["b.py"]);
+        check("./scr\\\nipts/deep/c.sh", deep);
+        // Programs that `PATH` finds in the folder.
+        check("guard --strict", &["bin/guard"]);
+        check("exec b.py", &["b.py"]);
+        let long = "x ".repeat(10) + &(0..2000).map(|n| format!("w{n} ")).collect::<String>();
+        assert!(find_pinned_files(&workspace, &(long + "./b.py"), &variables).is_err());
+        let found = find_pinned_files(&workspace, "sh \"c d.sh\"", &variables).unwrap();
         assert!(found.contains_key("c d.sh"), "{found:?}");
         // A link out of the folder is not followed: it could lead to a file without an end.
         std::os::unix::fs::symlink("/proc/self/pagemap", root.join("endless.sh")).unwrap();
@@ -255,5 +391,6 @@ mod tests {
         assert_ne!(before, swapped);
         assert_ne!(swapped, swap("s"));
         assert!(has_unknown_parts("./$d/a.sh") && !has_unknown_parts("$PWD/a.sh"));
+        assert!(has_unknown_parts("~ada/a.sh") && !has_unknown_parts("~/a.sh $HOME"));
     }
 }

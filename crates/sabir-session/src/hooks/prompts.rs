@@ -2,10 +2,11 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::json;
 
-use super::event::HookEvent;
+use super::event::{END_SECONDS, HookEvent};
 use super::runner::{EventSubject, HookRunner, quote_for_model};
 
 /// A message that a hook holds back.
@@ -75,8 +76,14 @@ impl HookRunner {
             names: &[reason],
             ..EventSubject::default()
         };
-        self.run_event(HookEvent::SessionEnd, subject, json!({"reason": reason}))
-            .await;
+        let hooks = self.run_event(HookEvent::SessionEnd, subject, json!({"reason": reason}));
+        // Many hooks, or slow ones, must not keep the user from leaving.
+        let time = Duration::from_secs(END_SECONDS);
+        if tokio::time::timeout(time, hooks).await.is_err() {
+            self.notify(format!(
+                "the hooks of SessionEnd took more than {END_SECONDS} s and were ended"
+            ));
+        }
         self.stop_background();
     }
 

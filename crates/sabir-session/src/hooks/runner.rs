@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::PROJECT_VARIABLES;
 use super::event::HookEvent;
 use super::matcher::{Condition, Matcher};
-use super::pinned_files::change_stamps;
+use super::pinned_files::{HookVariables, change_stamps};
 use super::reply::{HookOutput, HookReply, MAX_TEXT_BYTES};
 use super::settings_file::HookSpec;
 use super::sources::{FoundHook, HookList, HookState, find_hooks};
@@ -32,6 +32,9 @@ const MAX_STREAM_BYTES: usize = 128 * 1024;
 pub(crate) struct HookRunner {
     hooks: Vec<LoadedHook>,
     workspace: Arc<Workspace>,
+    /// The folder without bounds, for the files that hooks run.
+    open_workspace: Workspace,
+    variables: HookVariables,
     environment: Arc<Environment>,
     sandbox: Sandbox,
     notices: NoticeSink,
@@ -120,8 +123,11 @@ impl HookRunner {
         Some(Arc::new(Self {
             hooks,
             workspace: Arc::clone(workspace),
+            open_workspace: workspace.without_bounds(),
+            variables: HookVariables::of_environment(&config.environment),
             environment: Arc::clone(&config.environment),
-            sandbox: sandbox.clone(),
+            // A temporary folder of their own: what a command of the model leaves in its one must not answer for a hook.
+            sandbox: sandbox.clone().share_temp_dir(),
             notices: config.notices.clone(),
             attachment: OnceLock::new(),
             objections: AtomicUsize::new(0),
@@ -327,12 +333,23 @@ impl HookRunner {
         match state {
             HookState::Untrusted => return not_trusted(spec, UNTRUSTED),
             HookState::Changed => return not_trusted(spec, CHANGED),
-            HookState::Allowed if !hook.found.is_unchanged(&self.workspace) => {
+            HookState::Allowed
+                if !hook
+                    .found
+                    .is_unchanged(&self.open_workspace, &self.variables) =>
+            {
                 return not_trusted(spec, CHANGED);
             }
             HookState::Allowed => {}
         }
-        let ended = self.run_command(hook, input).await;
+        let hidden = match self.list_hidden_paths().await {
+            Ok(hidden) => hidden,
+            Err(error) => return fail_closed(spec, &error.to_string()),
+        };
+        if self.sandbox.is_on() && hook.found.names_file_below(self.workspace.root(), &hidden) {
+            return not_trusted(spec, HIDDEN);
+        }
+        let ended = self.run_command(hook, input, hidden).await;
         // A command that runs beside it may have put another file in place for a moment, which then has answered.
         if before != stamps() {
             return not_trusted(spec, MOVED);
@@ -350,17 +367,22 @@ impl HookRunner {
         }
     }
 
+    /// Lists the paths that are hidden from the model, and so from hooks, which print what they read.
+    async fn list_hidden_paths(&self) -> Result<Vec<PathBuf>, WorkspaceError> {
+        // The scan may read many folders: not on the threads that drive the task.
+        let workspace = Arc::clone(&self.workspace);
+        let list = move || workspace.list_hidden_paths(&StopFlag::default());
+        tokio::task::spawn_blocking(list)
+            .await
+            .unwrap_or_else(|_| Ok(Vec::new()))
+    }
+
     async fn run_command(
         &self,
         hook: &LoadedHook,
         input: &[u8],
+        hidden: Vec<PathBuf>,
     ) -> Result<(CommandExit, HookOutput), WorkspaceError> {
-        // The scan may read many folders: not on the threads that drive the task.
-        let workspace = Arc::clone(&self.workspace);
-        let list = move || workspace.list_hidden_paths(&StopFlag::default());
-        let hidden = tokio::task::spawn_blocking(list)
-            .await
-            .unwrap_or_else(|_| Ok(Vec::new()))?;
         let folder = self.workspace.root().display().to_string();
         // Both streams apart: only one of them may hold JSON.
         let mut output = Vec::new();
@@ -423,6 +445,8 @@ impl LoadedHook {
 /// The reasons why a hook does not run.
 const UNTRUSTED: &str = "it runs files of this folder, which you have not trusted; look at them, then use `sabir trust --hooks`";
 const CHANGED: &str = "it, or a file that it names, has changed since you trusted it; look at it, then use `sabir trust --hooks`";
+
+const HIDDEN: &str = "a file that it names is hidden from hooks as from the model, by an ignore file or a rule; show that file, or move it";
 
 const MOVED: &str = "a file that it names, or a folder above it, was changed or moved while it ran; what it answered may be from another file";
 

@@ -9,8 +9,6 @@ use super::PROJECT_VARIABLES;
 use super::event::HookEvent;
 use super::matcher::{Condition, Matcher};
 
-/// The most time that a hook can get.
-const LONGEST: Duration = Duration::from_secs(3600);
 /// The most hooks of one file.
 const MAX_HOOKS: usize = 100;
 
@@ -133,9 +131,10 @@ fn parse_hook(event: HookEvent, matcher: &str, entry: &Value) -> Result<HookSpec
     }
     // Written as a whole number or with a part of a second.
     let seconds = entry.get("timeout").and_then(Value::as_f64);
+    let longest = Duration::from_secs(event.longest_seconds());
     let time = seconds
         .filter(|seconds| *seconds > 0.0)
-        .map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST.as_secs_f64())));
+        .map(|seconds| Duration::from_secs_f64(seconds.min(longest.as_secs_f64())));
     // A part of a second is rounded up: 0 would be no time at all.
     let whole = time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
     Ok(HookSpec {
@@ -187,6 +186,7 @@ mod tests {
                 {"matcher": "(", "hooks": [{"type": "command", "command": "x"}]}
             ],
             "Stop": [{"hooks": [{"type": "command", "command": "done", "timeout": 1e9, "onFailure": "block"}]}],
+            "SessionEnd": [{"hooks": [{"command": "bye", "timeout": 3600}]}],
             "Sometimes": []
         }}"#;
         let parsed = parse_hooks(text).unwrap();
@@ -199,10 +199,13 @@ mod tests {
             blocks_on_failure: false,
         };
         assert_eq!(parsed.hooks[0], check);
-        assert_eq!(parsed.hooks[1].event, HookEvent::Stop);
-        assert_eq!(parsed.hooks[1].timeout_seconds, LONGEST.as_secs());
-        assert!(parsed.hooks[1].blocks_on_failure);
-        assert_eq!(parsed.hooks.len(), 2);
+        let find = |event| parsed.hooks.iter().find(|hook| hook.event == event);
+        let stop = find(HookEvent::Stop).unwrap();
+        assert_eq!(stop.timeout_seconds, 3600);
+        assert!(stop.blocks_on_failure);
+        let end = find(HookEvent::SessionEnd).unwrap();
+        assert_eq!(end.timeout_seconds, 60);
+        assert_eq!(parsed.hooks.len(), 3);
         let problems = parsed.problems.join("\n");
         for said in ["`prompt`", "no `command`", "matcher", "`Sometimes`"] {
             assert!(problems.contains(said), "{said}: {problems}");

@@ -8,7 +8,7 @@ use sabir_workspace::Workspace;
 use serde::Serialize;
 
 use super::pinned_files::{
-    PinnedFiles, changed_files, find_pinned_files, has_unknown_parts, names_a_file,
+    HookVariables, PinnedFiles, changed_files, find_pinned_files, has_unknown_parts, names_a_file,
 };
 use super::settings_file::{HookSpec, parse_hooks};
 use crate::config::{self, Config};
@@ -120,9 +120,20 @@ impl FoundHook {
     }
 
     /// Returns true if what a hook runs in the folder is still what was trusted, or found at the start.
-    pub(super) fn is_unchanged(&self, workspace: &Workspace) -> bool {
-        find_pinned_files(workspace, &self.spec.command)
+    pub(super) fn is_unchanged(&self, workspace: &Workspace, variables: &HookVariables) -> bool {
+        find_pinned_files(workspace, &self.spec.command, variables)
             .is_ok_and(|now| changed_files(&self.files, &now).is_empty())
+    }
+
+    /// Returns true if one of the files that it runs is below one of these paths.
+    pub(super) fn names_file_below(&self, root: &Path, paths: &[PathBuf]) -> bool {
+        self.files.keys().any(|name| {
+            let path = root.join(name);
+            // Both names of a link, as its target is what runs.
+            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let is_below = |folder: &PathBuf| path.starts_with(folder) || real.starts_with(folder);
+            paths.iter().any(is_below)
+        })
     }
 
     /// Sets the state by what was trusted, and for a review the files that would be.
@@ -130,6 +141,7 @@ impl FoundHook {
         &mut self,
         trusted: Option<TrustedHook>,
         workspace: &Workspace,
+        variables: &HookVariables,
         reviews: bool,
     ) -> Option<String> {
         // A repository's hook that nobody has trusted costs nothing: its files may be many, large or without an end.
@@ -137,7 +149,7 @@ impl FoundHook {
             self.state = HookState::Untrusted;
             return None;
         }
-        let now = match find_pinned_files(workspace, &self.spec.command) {
+        let now = match find_pinned_files(workspace, &self.spec.command, variables) {
             Ok(now) => now,
             Err(error) => {
                 self.state = HookState::Changed;
@@ -221,7 +233,7 @@ impl HookList {
         let Ok(path) = workspace.parse_path(file) else {
             return;
         };
-        // Through the workspace: a link that leaves the folder, and a hidden file, are no file of hooks.
+        // Through the workspace: a link that leaves the folder is no file of hooks.
         match read_text_start(workspace, &path, MAX_FILE_BYTES) {
             Ok(read) if read.size <= MAX_FILE_BYTES as u64 => {
                 self.add_text(&read.text, file, true);
@@ -245,6 +257,9 @@ pub fn find_hooks(workspace: &Workspace, config: &Config) -> HookList {
 fn list_hooks(workspace: &Workspace, config: &Config, reviews: bool) -> HookList {
     let mut list = HookList::default();
     let environment = &config.environment;
+    // Without the bounds of the task: an ignore file of the folder must hide neither a hook that was trusted, nor a file of the folder
+    // that a hook runs.
+    let workspace = &workspace.without_bounds();
     // The user's own come first: the first that blocks is the last that runs.
     if let Some(file) = environment.config_file(None) {
         list.add_user_file(&file.with_file_name(OWN_FILE), false);
@@ -299,8 +314,9 @@ impl HookList {
             .and_then(|mut file| file.hooks.remove(workspace.root()))
             .unwrap_or_default();
         let mut problems = Vec::new();
+        let variables = HookVariables::of_environment(environment);
         for (key, hook) in self.keyed_hooks() {
-            problems.extend(hook.judge(trusted.remove(&key), workspace, reviews));
+            problems.extend(hook.judge(trusted.remove(&key), workspace, &variables, reviews));
         }
         self.problems.extend(problems);
         // What a trusted hook would have judged passes now, and nobody would notice.

@@ -1,5 +1,6 @@
 //! Offers the prompts of a session's servers as commands: `/mcp__SERVER__PROMPT`, the names that Claude Code gives them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sabir_agent::UserMessage;
@@ -27,7 +28,11 @@ impl PromptCommands {
     pub(crate) fn commands(&self) -> Vec<CustomCommand> {
         let servers = self.hub.servers();
         let prompts = servers.map(|servers| servers.prompts()).unwrap_or_default();
-        prompts.iter().map(describe_prompt).collect()
+        let mut seen = HashSet::new();
+        let mut commands: Vec<_> = prompts.iter().map(describe_prompt).collect();
+        // Those with one name are one line, which is refused when it is sent.
+        commands.retain(|command| seen.insert(command.name.clone()));
+        commands
     }
 
     /// Returns true if a line begins with the name of a prompt of a server that is ready.
@@ -66,9 +71,21 @@ impl PromptCommands {
             return None;
         }
         let servers = self.hub.servers()?;
-        let mut prompts = servers.prompts().into_iter();
-        let prompt = prompts.find(|prompt| command_name(prompt) == name)?;
-        Some(FoundPrompt { servers, prompt })
+        let mut prompts: Vec<_> = servers
+            .prompts()
+            .into_iter()
+            .filter(|prompt| command_name(prompt) == name)
+            .collect();
+        if prompts.is_empty() {
+            return None;
+        }
+        let prompt = prompts.remove(0);
+        let others = prompts;
+        Some(FoundPrompt {
+            servers,
+            prompt,
+            others,
+        })
     }
 }
 
@@ -82,6 +99,8 @@ impl std::fmt::Debug for PromptCommands {
 struct FoundPrompt {
     servers: Arc<McpServers>,
     prompt: ServerPrompt,
+    /// Those that have the same name as a command.
+    others: Vec<ServerPrompt>,
 }
 
 impl FoundPrompt {
@@ -92,6 +111,15 @@ impl FoundPrompt {
             path: describe_server(prompt),
             reason,
         };
+        // One server must not answer for another, and which of them was meant cannot be known.
+        if let Some(other) = self.others.first() {
+            return Err(fail(format!(
+                "and {} have prompts of this name, `{}` and `{}`; give one server another name in your configuration",
+                describe_server(other),
+                plain_name(&prompt.name),
+                plain_name(&other.name)
+            )));
+        }
         let line = line.trim_end();
         let (_, given) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let arguments = assign_words(&prompt.arguments, given);

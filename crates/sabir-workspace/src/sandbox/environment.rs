@@ -204,21 +204,30 @@ impl SandboxEnvironment {
     }
 }
 
-impl Drop for SandboxEnvironment {
-    fn drop(&mut self) {
+impl SandboxEnvironment {
+    /// Removes everything that was made for the command. The storage of the removed folders is free when the result is dropped, which
+    /// takes a while on some file systems.
+    pub(crate) fn remove_traces(&mut self) -> RemovedFolders {
         self.restore_protected();
         // One for both, so that all folders are freed together.
         let mut removed = RemovedFolders::default();
         if let Some(mut masks) = self.masks.take() {
             masks.remove_masks(&mut removed);
         }
-        match &self.plan {
+        match self.plan.take() {
             Some(plan) if plan.stay == TempDirLifetime::Command => {
                 remove_held_folder(&plan.tmp, &mut removed);
             }
             Some(plan) => shared_temp::remove_if_unlocked(&plan.tmp),
             None => {}
         }
+        removed
+    }
+}
+
+impl Drop for SandboxEnvironment {
+    fn drop(&mut self) {
+        drop(self.remove_traces());
     }
 }
 

@@ -84,7 +84,8 @@ fn launch_program(
             .as_ref()
             .and_then(|loopback| LoopbackDoors::connect(&loopback.socket, &loopback.ports));
         let sockets = sockets.as_deref().unwrap_or_default();
-        match enter_namespaces(plan, sockets, doors, status, sender)? {
+        let [_, text] = program.arguments;
+        match enter_namespaces(plan, sockets, text, doors, status, sender)? {
             NamespaceRole::Shell(port) => proxy_port = port,
             NamespaceRole::Done(code) => return Ok(code),
         }

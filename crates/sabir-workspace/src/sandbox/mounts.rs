@@ -4,10 +4,10 @@
 //! Folders that stay writable are cloned before everything is made read-only, and then mounted over
 //! themselves. The mount namespace keeps all of this private and disappears with its last process.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -43,13 +43,29 @@ const RUNTIME_SHOWN: [&str; 5] = [
 const EMPTY: [&str; 2] = ["/dev/.empty/folder", "/dev/.empty/file"];
 const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file"];
 
-/// Builds the mounts, and covers these sockets of the machine.
-pub(super) fn arrange_mounts(plan: &SandboxPlan, sockets: &[PathBuf]) -> io::Result<()> {
+/// The folders of the home with what package managers have fetched, each with the place where a command sees it with its own changes
+/// on top, and the words of command lines that need it.
+const LAYERED: [(&str, &str, &[&str]); 2] = [
+    (
+        ".npm/_cacache",
+        "/tmp/.cache/npm_config_cache/_cacache",
+        &["npm", "npx"],
+    ),
+    (".m2/repository", "/tmp/.cache/maven", &["mvn"]),
+];
+
+/// Builds the mounts, and covers these sockets of the machine. `text` is the command line.
+pub(super) fn arrange_mounts(
+    plan: &SandboxPlan,
+    sockets: &[PathBuf],
+    text: &OsStr,
+) -> io::Result<()> {
     // First of all, cut the propagation: otherwise these mounts could show up outside.
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )?;
+    let caches = open_caches(plan, text);
     let mut temporary = Vec::new();
     for place in TEMPORARY {
         // A link, for instance to the other one, needs no mount.
@@ -90,6 +106,10 @@ pub(super) fn arrange_mounts(plan: &SandboxPlan, sockets: &[PathBuf]) -> io::Res
         make_mount_point(path, *is_folder)?;
         attach_tree(tree, path)?;
     }
+    for cache in &caches {
+        // Where this cannot be done, the command begins with an empty cache.
+        let _ = layer_cache(cache);
+    }
     // After the writable folders are mounted: a mount over a secret would be covered by them
     // otherwise.
     for path in plan.hide.iter().chain(sockets) {
@@ -99,6 +119,69 @@ pub(super) fn arrange_mounts(plan: &SandboxPlan, sockets: &[PathBuf]) -> io::Res
         cover_path(path, EMPTY)?;
     }
     protect_paths(&plan.protected)
+}
+
+/// A cache of the home, with the place where a command sees it.
+struct LayeredCache {
+    own: OwnedFd,
+    place: &'static Path,
+}
+
+/// Opens the caches of the home that a command line needs, so that it can install without a network what was fetched before.
+fn open_caches(plan: &SandboxPlan, text: &OsStr) -> Vec<LayeredCache> {
+    let Some(home) = &plan.home else {
+        return Vec::new();
+    };
+    let text = text.to_string_lossy();
+    let needed = LAYERED
+        .iter()
+        .filter(|(_, _, words)| words.iter().any(|word| text.contains(word)));
+    let opened = needed.filter_map(|(own, place, _)| {
+        let own = home.join(own).canonicalize().ok()?;
+        // A layer would show what mounts over its parts hide.
+        let mut hidden = plan.hide.iter().chain(&plan.empty);
+        let is_hidden = hidden.any(|path| path.starts_with(&own) || own.starts_with(path));
+        let is_shown = plan
+            .visible_paths()
+            .any(|path| own.starts_with(path) || path.starts_with(&own));
+        if is_hidden || is_shown {
+            return None;
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let own = open(&own, flags, Mode::empty()).ok()?;
+        Some(LayeredCache {
+            own,
+            place: Path::new(place),
+        })
+    });
+    opened.collect()
+}
+
+/// Mounts a cache at its place. What the command writes there goes into a folder beside it.
+fn layer_cache(cache: &LayeredCache) -> io::Result<()> {
+    let changes = cache.place.with_extension("changes");
+    let scratch = cache.place.with_extension("scratch");
+    for folder in [cache.place, &changes, &scratch] {
+        fs::create_dir_all(folder)?;
+    }
+    // By its handle: the new `/tmp` may cover its name, and a name may hold what separates layers.
+    let own = PathBuf::from(format!("/proc/self/fd/{}", cache.own.as_raw_fd()));
+    let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (name, path) in [
+        (c"lowerdir", &own),
+        (c"upperdir", &changes),
+        (c"workdir", &scratch),
+    ] {
+        fsconfig_set_string(context.as_fd(), name, path.as_path())?;
+    }
+    // Without privileges outside, marks of removed files can only be attributes of users.
+    rustix::mount::fsconfig_set_flag(context.as_fd(), c"userxattr")?;
+    fsconfig_create(context.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let tree = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    attach_tree(&tree, cache.place)
 }
 
 /// Mounts the list of processes, read-only, after limiting their number.

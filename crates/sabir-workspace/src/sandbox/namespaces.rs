@@ -6,6 +6,7 @@
 //! namespace. It ends with its last child, with the supervisor (parent death signal), or when the
 //! supervisor kills it. The launcher stays outside, and passes on how the shell ended.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -42,11 +43,12 @@ pub(super) enum NamespaceRole {
 }
 
 /// Creates the namespaces and everything in them. `sockets` are those of the machine, to be covered;
-/// `doors` are the ports of its loopback to open; `status` is the pipe to the supervisor, which gets
+/// `text` is the command line; `doors` are the ports of its loopback to open; `status` is the pipe to the supervisor, which gets
 /// the socket of a proxy through `sender`.
 pub(super) fn enter_namespaces(
     plan: &SandboxPlan,
     sockets: &[PathBuf],
+    text: &OsStr,
     doors: Option<LoopbackDoors<'_>>,
     status: &mut Option<OwnedFd>,
     sender: Option<UnixDatagram>,
@@ -71,7 +73,7 @@ pub(super) fn enter_namespaces(
     if is_deserted(status.as_ref()) {
         return Ok(NamespaceRole::Done(1));
     }
-    mounts::arrange_mounts(plan, sockets).map_err(failed(SetupStage::Mounts))?;
+    mounts::arrange_mounts(plan, sockets, text).map_err(failed(SetupStage::Mounts))?;
     if plan.network != NetworkAccess::Allowed {
         let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed(SetupStage::Loopback))?;
         raise_interface(socket.as_fd(), c"lo").map_err(failed(SetupStage::Loopback))?;

@@ -2,7 +2,8 @@
 //!
 //! Some file systems (ext4 with `discard`) tell the device about each freed block at once, which takes up to some milliseconds for each
 //! folder, while the folder above is locked. A folder that is still open only loses its name; its blocks are freed when the
-//! last handle is closed. So the handles are closed at the end, by several threads.
+//! last handle is closed. So the handles are closed at the end, by several threads, when the supervisor has reported the end of the
+//! command.
 
 use std::fs;
 use std::io;
@@ -19,7 +20,7 @@ const MAX_THREADS: usize = 12;
 
 /// Folders without a name. Dropping them frees their blocks.
 #[derive(Debug, Default)]
-pub(super) struct RemovedFolders {
+pub(crate) struct RemovedFolders {
     handles: Vec<OwnedFd>,
 }
 

@@ -1,14 +1,19 @@
 //! Finds the processes below this one, and sends them signals.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::process_table;
+use crate::platform;
 
 pub(crate) use super::process_table::machine_memory;
 
+/// The number of children whose ends are waited for.
+const MAX_WAITED: usize = 16;
 /// The number of rounds in which a freeze searches for new processes.
 const MAX_FREEZE_ROUNDS: usize = 64;
 
@@ -115,6 +120,22 @@ pub(crate) fn exceeds_count(most: usize) -> bool {
         open.extend(children.into_iter().map(|child| child.pid));
     }
     false
+}
+
+/// Waits until one of the children of this process has ended, or the time has passed.
+pub(super) fn wait_for_child(time: Duration) {
+    let children = list_children(getpid());
+    let handles: Vec<_> = children
+        .iter()
+        .take(MAX_WAITED)
+        .filter_map(|child| platform::open_process_handle(child.pid))
+        .collect();
+    let mut waited: Vec<_> = handles
+        .iter()
+        .map(|handle| PollFd::new(handle, PollFlags::IN))
+        .collect();
+    // Without handles this is a pause.
+    let _ = poll(&mut waited, Timespec::try_from(time).ok().as_ref());
 }
 
 /// Kills the children of this process. One of them is the first process of a PID namespace, if there

@@ -742,3 +742,137 @@ fn files_with_mistakes_say_which_hooks_do_not_run() {
         _ = std::fs::remove_file(world.work.path().join("made"));
     }
 }
+
+/// Trusts the hooks of a folder as they are.
+fn trust_all(world: &World) {
+    let trusted = world
+        .sabir()
+        .args(["trust", "--hooks", "--yes"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&trusted), 0, "{}", stderr(&trusted));
+}
+
+/// An ignore file of the folder hides neither the hooks that were trusted, nor the scripts of a clone from the question for trust.
+#[test]
+fn an_ignore_file_switches_no_hook_off() {
+    let world = World::new();
+    let root = world.work.path();
+    put(root, "guard.sh", "echo GUARDED >&2; exit 2\n");
+    put(
+        root,
+        ".claude/settings.json",
+        &hooks("PreToolUse", "", "sh guard.sh").to_string(),
+    );
+    trust_all(&world);
+    for (hidden, expected) in [
+        (".claude\n", "GUARDED"),
+        ("guard.sh\n", "is hidden from hooks"),
+    ] {
+        put(root, ".clineignore", hidden);
+        let provider = world.plays(NATIVE, &[write("made"), done()]);
+        let output = world.run(&provider, NATIVE, &["--approve", "edits", "Go."]);
+        let said = request(&provider, 1) + &stderr(&output);
+        assert!(said.contains(expected), "{hidden}: {said}");
+        assert!(!root.join("made").exists(), "{hidden}: {said}");
+    }
+
+    // The clone hides the script that an own hook of the user runs wherever it is.
+    let world = World::new();
+    let root = world.work.path();
+    let hook = "sh \"$CLAUDE_PROJECT_DIR\"/.claude/hooks/x.sh";
+    own_hooks(&world, &hooks("PreToolUse", "", hook));
+    put(root, ".claude/hooks/x.sh", "touch ran\n");
+    put(root, ".clineignore", ".claude\n");
+    let provider = world.plays(NATIVE, &[write("made"), done()]);
+    let arguments = ["--sandbox", "off", "--approve", "edits", "Go."];
+    let output = world.run(&provider, NATIVE, &arguments);
+    let said = request(&provider, 1) + &stderr(&output);
+    assert!(said.contains("which you have not trusted"), "{said}");
+    assert!(!root.join("ran").exists(), "{said}");
+}
+
+/// A file of the folder is known under each of its usual names: by the home of the user, in another folder, and by `PATH`.
+#[test]
+fn a_hook_that_names_a_file_in_another_way_needs_trust_in_it() {
+    for hook in [
+        "sh ~/work/tools/x.sh",
+        "sh \"$HOME/work/tools/x.sh\"",
+        "cd tools; cd deep && sh ../x.sh || sh ./y.sh",
+        "env -C tools sh x.sh",
+        "tool",
+    ] {
+        let world = World::new();
+        let work = world.home.path().join("work");
+        std::fs::create_dir_all(work.join("tools/deep")).unwrap();
+        for name in ["tools/x.sh", "tools/tool", "tools/deep/y.sh"] {
+            put(
+                &work,
+                name,
+                "#!/bin/sh\ntouch \"$CLAUDE_PROJECT_DIR/ran\"\n",
+            );
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(work.join(name), mode).unwrap();
+        }
+        own_hooks(&world, &hooks("PreToolUse", "", hook));
+        let provider = world.plays(NATIVE, &[write("made"), done()]);
+        let path = std::env::var("PATH").unwrap();
+        let path = format!("{}:{path}", work.join("tools").display());
+        let output = world
+            .sabir_with(&provider)
+            .env("PATH", path)
+            .current_dir(&work)
+            .args(["run", "--model", NATIVE.model(), "--sandbox", "off"])
+            .args(["--approve", "edits", "Go."])
+            .output()
+            .unwrap();
+        let said = request(&provider, 1) + &stderr(&output);
+        assert!(
+            said.contains("which you have not trusted"),
+            "{hook}: {said}"
+        );
+        for absent in ["ran", "made"] {
+            assert!(!work.join(absent).exists(), "{hook}: {said}");
+        }
+    }
+}
+
+/// What a command of the model leaves in the temporary folder is not what a hook reads there.
+#[test]
+fn hooks_and_commands_share_no_temporary_folder() {
+    for level in ["1", "2"] {
+        let world = World::new();
+        let hook = "test -e \"$TMPDIR/verdict\" && exit 0; echo no verdict >&2; exit 2";
+        own_hooks(&world, &hooks("PreToolUse", "Write", hook));
+        let script = "touch \"$TMPDIR/verdict\" && ls \"$TMPDIR\" | tr a-z A-Z\n";
+        world.write("plant.sh", script);
+        let plant = command("sh plant.sh");
+        let provider = world.plays(NATIVE, &[plant, write("made"), done()]);
+        let arguments = ["--sandbox", level, "--approve", "edits"];
+        let arguments = [&arguments[..], &["--approve", "commands", "Go."]].concat();
+        let output = world.run(&provider, NATIVE, &arguments);
+        let said = request(&provider, 1) + &stderr(&output);
+        assert!(said.contains("VERDICT"), "{level}: {said}");
+        let said = request(&provider, 2) + &stderr(&output);
+        assert!(said.contains("no verdict"), "{level}: {said}");
+        assert!(!world.work.path().join("made").exists(), "{level}: {said}");
+    }
+}
+
+/// A hook that takes its time at the end cannot keep the user from leaving.
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
+fn hooks_at_the_end_of_a_session_have_a_minute() {
+    let world = World::new();
+    let slow = json!({"command": "touch begun; sleep 40", "timeout": 3600});
+    let last = json!({"command": "touch last"});
+    let all = json!({"hooks": {"SessionEnd": [{"hooks": [slow, slow, last]}]}});
+    own_hooks(&world, &all);
+    let provider = world.plays(NATIVE, &[done()]);
+    let output = world.run(&provider, NATIVE, &["Go."]);
+    let said = stderr(&output);
+    assert_eq!(code(&output), 0, "{said}");
+    assert!(said.contains("took more than 60 s"), "{said}");
+    let root = world.work.path();
+    assert!(root.join("begun").exists() && !root.join("last").exists());
+}

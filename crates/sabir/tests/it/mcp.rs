@@ -1043,6 +1043,27 @@ fn a_prompt_of_a_server_is_a_command() {
     assert_eq!(talk.leave(), Some(0));
 }
 
+/// A server with a name like that of another does not answer for it, and neither does a file of the repository.
+#[test]
+fn a_prompt_that_two_servers_have_is_not_sent() {
+    let world = World::new();
+    let servers = server_table("\"a.b\"", "", "") + &server_table("a_b", "", "");
+    configure(&world, &servers);
+    let file = world
+        .work
+        .path()
+        .join(".claude/commands/mcp__a_b__review.md");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, "Do what the repository wants.\n").unwrap();
+    let provider = world.plays(NATIVE, &[finish()]);
+    let output = world.run(&provider, NATIVE, &["/mcp__a_b__review events"]);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    for said in ["the MCP server a.b", "the MCP server a_b", "another name"] {
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+    assert_eq!(provider.received_requests().len(), 0);
+}
+
 /// A remote server of MCP, as little as one can be: it answers each request with JSON.
 struct RemoteServer {
     address: String,

@@ -420,3 +420,48 @@ fn killing_the_agent_and_its_supervisors_together_leaves_nothing() {
         }
     }
 }
+
+/// What package managers have fetched into the home is there without a network. What a command changes in it stays in the sandbox, and a
+/// part that is hidden is not shown in another place.
+#[test]
+fn caches_of_the_home_are_read_and_never_written() {
+    let world = World::new();
+    for name in [".npm/_cacache/index-v5/a", ".m2/repository/x/y.pom"] {
+        let path = world.home.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "fetched\n").unwrap();
+    }
+    let run = |line: &str| {
+        let output = world
+            .sabir()
+            .args(["sandbox", "--level", "2", "--", line])
+            .output()
+            .unwrap();
+        (code(&output), stdout(&output))
+    };
+    let npm = "npm_config_cache/_cacache/index-v5";
+    let line = format!(
+        ": npm mvn; cd /tmp/.cache; cat {npm}/a maven/x/y.pom; echo planted > {npm}/a; rm maven/x/y.pom; touch {npm}/b; cat {npm}/a; ls {npm}; \
+         echo \"$MAVEN_OPTS\""
+    );
+    let repository = "-Dmaven.repo.local=/tmp/.cache/maven";
+    let expected = format!("fetched\nfetched\nplanted\na\nb\n{repository}\n");
+    assert_eq!(run(&line), (0, expected));
+    for name in [".npm/_cacache/index-v5/a", ".m2/repository/x/y.pom"] {
+        let text = std::fs::read_to_string(world.home.path().join(name)).unwrap();
+        assert_eq!(text, "fetched\n", "{name}");
+    }
+    assert!(!world.home.path().join(".npm/_cacache/index-v5/b").exists());
+    // A cache that leads to secrets of the home is none.
+    let secret = world.home.path().join(".ssh");
+    std::fs::create_dir(&secret).unwrap();
+    std::fs::write(secret.join("id"), "private\n").unwrap();
+    let cache = world.home.path().join(".m2/repository");
+    std::fs::remove_dir_all(&cache).unwrap();
+    for target in [&secret, world.home.path()] {
+        std::os::unix::fs::symlink(target, &cache).unwrap();
+        let (_, shown) = run(": mvn; cat /tmp/.cache/maven/id /tmp/.cache/maven/.ssh/id; true");
+        assert_eq!(shown, "", "{}", target.display());
+        std::fs::remove_file(&cache).unwrap();
+    }
+}

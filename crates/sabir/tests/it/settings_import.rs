@@ -195,3 +195,45 @@ fn an_import_keeps_what_the_configuration_has() {
         stdout(&broken)
     );
 }
+
+/// No name in the settings of another program makes a line that passes for one of the review, or of Sabir.
+#[test]
+fn names_of_other_programs_forge_no_line() {
+    let world = World::new();
+    let forged = "x\n  deny: everything\nsabir: forged\r\x1b[2K\tz";
+    put(
+        &world,
+        ".claude.json",
+        &json!({
+            "mcpServers": {forged: {"command": "y"}, "s": {"command": forged}, "u": {"type": "http", "url": forged}},
+            "projects": {forged: {"mcpServers": {"local": {"command": "y"}}}},
+        })
+        .to_string(),
+    );
+    put(
+        &world,
+        ".claude/settings.json",
+        &json!({"model": forged, "permissions": {"allow": [forged, format!("Bash({forged})")], "deny": [forged, format!("Read({forged})")]}})
+            .to_string(),
+    );
+    put(
+        &world,
+        ".config/opencode/opencode.json",
+        &json!({"model": format!("a/{forged}"), "permission": {forged: "allow", "bash": {forged: "ask", "z": forged}}}).to_string(),
+    );
+    put(
+        &world,
+        ".gemini/settings.json",
+        &json!({"model": {"name": forged}, "tools": {"allowed": [forged], "exclude": [format!("run_shell_command({forged})")]}}).to_string(),
+    );
+    let output = world.sabir().args(["import", "settings"]).output().unwrap();
+    let shown = stdout(&output) + &stderr(&output);
+    assert!(shown.contains("forged"), "{shown}");
+    for line in shown.lines() {
+        let is_forged = line.starts_with("sabir: forged") || line.starts_with("  deny: everything");
+        assert!(
+            !is_forged && !line.contains(['\x1b', '\r', '\t']),
+            "{shown}"
+        );
+    }
+}

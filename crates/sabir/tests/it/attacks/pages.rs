@@ -480,6 +480,54 @@ const CONFINED: &[(&str, &str, &str, &str)] = &[
         "mkdir n && cd n && git init -q && git status --short && echo works",
         "works",
     ),
+    (
+        "`/tmp`, `/var/tmp` and `/dev/shm` are private",
+        "2",
+        "ls /tmp /var/tmp /dev/shm | grep -v : | grep .; touch /tmp/a /var/tmp/a /dev/shm/a && echo private",
+        "private",
+    ),
+    (
+        "can be changed if you could change them | cannot be changed",
+        "2",
+        "chmod 644 /etc/hostname || touch -d yesterday /etc/hostname || echo refused",
+        "refused",
+    ),
+    (
+        "a private loopback, for tests that talk to a server",
+        "2",
+        "grep -c : /proc/net/dev",
+        "1",
+    ),
+    (
+        "| network | none |",
+        "1",
+        "python3 -c 'import socket; socket.socket(); print(\"own\")'",
+        "!own",
+    ),
+    (
+        "its own; those of other programs cannot be reached",
+        "2",
+        "python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.bind(\"/tmp/s\"); s.listen(); socket.socket(socket.AF_UNIX).connect(\"/tmp/s\"); print(\"talks\")'",
+        "talks",
+    ),
+    (
+        "a command cannot create a hard link to a file that it could not write",
+        "2",
+        "ln /etc/hostname linked || echo refused",
+        "refused",
+    ),
+    (
+        "a command cannot create a hard link to a file that it could not write",
+        "1",
+        "ln /etc/hostname linked || echo refused",
+        "refused",
+    ),
+    (
+        "`.git/hooks`, `AGENTS.md`, `.vscode` and other protected names of the folder | are restored when the command has ended",
+        "1",
+        "mkdir .vscode && echo x > .vscode/tasks.json && echo made",
+        "made",
+    ),
 ];
 
 /// Claims that named tests hold.
@@ -543,6 +591,66 @@ const HELD: &[(&str, &str, &str)] = &[
         "policy.md",
         "They run without asking, also behind `timeout`, `nice`, `time` or `env X=1`",
         "attacks/builds.rs::a_trusted_build_runs_unasked_and_stays_inside",
+    ),
+    (
+        "approval.md",
+        "`y` and `a` are refused until everything was shown",
+        "approval.rs::a_call_cannot_be_approved_before_all_of_it_was_shown",
+    ),
+    (
+        "approval.md",
+        "A paste of several lines answers one question",
+        "approval.rs::a_paste_answers_one_question",
+    ),
+    (
+        "approval.md",
+        "Invisible characters and unusual blanks are shown by name, as in `<U+202E>`",
+        "approval.rs::hidden_characters_are_shown",
+    ),
+    (
+        "approval.md",
+        "the call does not run; the model is told what changed",
+        "approval.rs::a_call_changed_since_its_approval_does_not_run",
+    ),
+    (
+        "approval.md",
+        "files that programs\nsuch as `make`, `npm`, `cargo`, `pytest` and `git` read by default",
+        "approval.rs::files_that_a_program_runs_implicitly_are_preconditions",
+    ),
+    (
+        "approval.md",
+        "Whole lines that were typed earlier are messages",
+        "approval.rs::piped_lines_after_the_first_are_messages",
+    ),
+    (
+        "sandbox.md",
+        "can reach those ports of this machine's loopback that are on its command line",
+        "loopback.rs::an_approved_command_reaches_the_port_that_it_names",
+    ),
+    (
+        "sandbox.md",
+        "If a connection is refused in the sandbox, the model gets an explanation with these alternatives",
+        "loopback.rs::a_port_that_is_not_on_the_line_is_refused_with_a_hint",
+    ),
+    (
+        "sandbox.md",
+        "the question says that the command\ncannot reach the ports",
+        "loopback.rs::the_question_says_that_the_loopback_is_off",
+    ),
+    (
+        "sandbox.md",
+        "what they change there stays in the temporary folder",
+        "sandboxes.rs::caches_of_the_home_are_read_and_never_written",
+    ),
+    (
+        "sandbox.md",
+        "If the new repository makes git run programs, it becomes `withheld-.git`",
+        "attacks/walls.rs::a_new_repository_runs_nothing",
+    ),
+    (
+        "sandbox.md",
+        "If a requested level is not available, no command runs, and the error says what is missing",
+        "sandboxes.rs::an_unavailable_level_runs_nothing_and_explains_why",
     ),
 ];
 

@@ -25,6 +25,7 @@ use sabir_agent::ProgressSink;
 use sabir_workspace::{ServerCommand, ServerExit, ServerProcess};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::client_handler::{ClientFactory, SabirClient};
@@ -35,6 +36,7 @@ use crate::limits::{
     MAX_TOOLS, PROGRESS_INTERVAL, START_TIME,
 };
 use crate::line_guard::{LineFacts, LineGuard};
+use crate::login::{AuthorizedClient, ServerLogin, missing_scopes};
 use crate::result_content::one_line;
 use crate::servers::McpSettings;
 use crate::spec::{McpServerSpec, McpTransport};
@@ -71,6 +73,19 @@ pub(crate) struct ServerLists {
 pub(crate) struct Connection {
     service: RunningService<RoleClient, SabirClient>,
     call_time: Duration,
+    /// The way in which a remote server is logged in to.
+    access: RemoteAccess,
+    /// Woken when the server refuses the login.
+    login_lost: Arc<Notify>,
+}
+
+/// The way in which a server is logged in to, for the words about a refusal.
+#[derive(Clone, Default)]
+struct RemoteAccess {
+    server: String,
+    /// `None` for a program, and for a server with a token in its headers.
+    login: Option<Arc<ServerLogin>>,
+    address: Option<url::Url>,
 }
 
 /// A connected server: the connection, and what ends with it.
@@ -146,14 +161,14 @@ fn attempt_connect(
 ) -> BoxedFuture<'static, Result<ConnectedServer, AttemptError>> {
     Box::pin(async move {
         let call_time = spec.call_seconds.map_or(CALL_TIME, Duration::from_secs);
-        match spec.transport {
+        match &spec.transport {
             McpTransport::Stdio { command, args, env } => {
                 let mut environment = settings.environment.clone();
                 environment.extend(
                     env.iter()
                         .map(|(name, value)| (name.clone(), value.clone())),
                 );
-                let command = ServerCommand::new(command, args, environment);
+                let command = ServerCommand::new(command.clone(), args.clone(), environment);
                 let started = command.start(&settings.workspace, &settings.helper);
                 let (mut process, streams) = started
                     .map_err(|error| AttemptError::Failed(McpError::Start(error.to_string())))?;
@@ -184,27 +199,33 @@ fn attempt_connect(
                     }
                 };
                 Ok(ConnectedServer {
-                    connection: Arc::new(Connection { service, call_time }),
+                    connection: Connection::new(service, call_time, RemoteAccess::default()),
                     process: Some(process),
                     facts,
                     errors,
                 })
             }
-            McpTransport::Http { url, headers } => {
-                let config = http_config(&url, &headers).map_err(AttemptError::Failed)?;
-                let http = (settings.http_client)().map_err(|error| {
-                    AttemptError::Failed(McpError::Address {
-                        url: url.clone(),
-                        reason: error.to_string(),
-                    })
-                })?;
-                let transport = StreamableHttpClientTransport::with_client(http, config);
+            McpTransport::Http { url, headers, .. } => {
+                let config = http_config(url, headers).map_err(AttemptError::Failed)?;
+                let http = (settings.http_client)()
+                    .build()
+                    .map_err(|error| AttemptError::Failed(unusable_client(url, &error)))?;
+                let access =
+                    RemoteAccess::new(&spec, &settings).map_err(AttemptError::Failed)?;
+                let client_of_login = AuthorizedClient {
+                    http,
+                    login: access.login.clone(),
+                };
+                let transport =
+                    StreamableHttpClientTransport::with_client(client_of_login, config);
                 let serving: BoxedFuture<'static, _> =
                     Box::pin(serve_client_with_lifecycle(client, transport, lifecycle));
                 let served = serving.await;
                 let service = served.map_err(|error| {
-                    if error.is_authorization_required() || error.auth_challenge().is_some() {
-                        return AttemptError::Failed(McpError::LoginRequired);
+                    if let Some(refusal) =
+                        access.refusal(error.is_authorization_required(), error.auth_challenge())
+                    {
+                        return AttemptError::Failed(refusal);
                     }
                     match &error {
                         // An older server has no other way to say that it does not know the request.
@@ -216,7 +237,7 @@ fn attempt_connect(
                     }
                 })?;
                 Ok(ConnectedServer {
-                    connection: Arc::new(Connection { service, call_time }),
+                    connection: Connection::new(service, call_time, access),
                     process: None,
                     facts: Arc::default(),
                     errors: StderrTail::follow(Box::new(tokio::io::empty())),
@@ -224,6 +245,78 @@ fn attempt_connect(
             }
         }
     })
+}
+
+fn unusable_client(url: &str, error: &reqwest::Error) -> McpError {
+    McpError::Address {
+        url: url.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+impl RemoteAccess {
+    fn new(spec: &McpServerSpec, settings: &McpSettings) -> Result<Self, McpError> {
+        let McpTransport::Http { url, oauth, .. } = &spec.transport else {
+            return Ok(Self::default());
+        };
+        let address = parse_address(url)?;
+        let login = match spec.transport.login_key(&spec.name) {
+            None => None,
+            Some(key) => {
+                let login = ServerLogin::new(
+                    key,
+                    address.clone(),
+                    oauth.clone().unwrap_or_default(),
+                    Arc::clone(&settings.logins),
+                    (settings.http_client)(),
+                );
+                let login = login.map_err(|error| unusable_client(url, &error))?;
+                Some(Arc::new(login))
+            }
+        };
+        Ok(Self {
+            server: spec.name.clone(),
+            login,
+            address: Some(address),
+        })
+    }
+
+    /// Returns the error for a request that the server refused for want of a login or of rights.
+    fn refusal(&self, needs_login: bool, challenge: Option<&str>) -> Option<McpError> {
+        let address = self.address.as_ref()?;
+        let Some(login) = &self.login else {
+            return (needs_login || challenge.is_some()).then_some(McpError::TokenRefused);
+        };
+        if let Some(missing) = challenge.and_then(|text| missing_scopes(text, address)) {
+            let granted = login.granted_scopes();
+            let scopes = one_line(&missing.join(" "));
+            // Another login would change nothing, however often it is repeated.
+            if !missing.is_empty() && missing.iter().all(|scope| granted.contains(scope)) {
+                return Some(McpError::ScopeUseless(scopes));
+            }
+            return Some(McpError::ScopeRequired {
+                server: self.server.clone(),
+                scopes,
+            });
+        }
+        let is_refused = needs_login || challenge.is_some();
+        is_refused.then(|| McpError::LoginRequired(self.server.clone()))
+    }
+}
+
+/// Parses the address of a remote server.
+pub(crate) fn parse_address(url: &str) -> Result<url::Url, McpError> {
+    let wrong = |reason: String| McpError::Address {
+        url: url.to_owned(),
+        reason,
+    };
+    let parsed = url::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+    match parsed.scheme() {
+        "http" | "https" => Ok(parsed),
+        _ => Err(wrong(
+            "write one that begins with https:// or http://".to_owned(),
+        )),
+    }
 }
 
 /// Builds the settings of a remote connection.
@@ -235,10 +328,7 @@ fn http_config(
         url: url.to_owned(),
         reason: reason.to_owned(),
     };
-    let parsed = url::Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
-    if !matches!(parsed.scheme(), "http" | "https") {
-        return Err(wrong("write one that begins with https:// or http://"));
-    }
+    parse_address(url)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_sse_event_size(MAX_FRAME_BYTES)
         .max_json_response_size(MAX_FRAME_BYTES);
@@ -399,6 +489,35 @@ impl Drop for CancelOnDrop {
 }
 
 impl Connection {
+    fn new(
+        service: RunningService<RoleClient, SabirClient>,
+        call_time: Duration,
+        access: RemoteAccess,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            service,
+            call_time,
+            access,
+            login_lost: Arc::default(),
+        })
+    }
+
+    /// Wakes when the server refuses the login.
+    pub(crate) fn login_lost(&self) -> Arc<Notify> {
+        Arc::clone(&self.login_lost)
+    }
+
+    /// Describes the failure of a request, and notes the end of a login.
+    fn describe_failure(&self, error: &ServiceError) -> McpError {
+        let refusal = self
+            .access
+            .refusal(error.is_authorization_required(), error.auth_challenge());
+        if matches!(refusal, Some(McpError::LoginRequired(_))) {
+            self.login_lost.notify_one();
+        }
+        refusal.unwrap_or_else(|| service_error(error))
+    }
+
     /// Wakes when a list of the server has changed.
     pub(crate) fn lists_changed(&self) -> Arc<tokio::sync::Notify> {
         Arc::clone(&self.service.service().lists_changed)
@@ -433,7 +552,7 @@ impl Connection {
                         .service
                         .list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor)))
                         .await
-                        .map_err(|error| service_error(&error))?;
+                        .map_err(|error| self.describe_failure(&error))?;
                     let room = MAX_TOOLS.saturating_sub(lists.tools.len());
                     lists.left_out += page.tools.len().saturating_sub(room);
                     let taken = page.tools.iter().take(room);
@@ -520,7 +639,7 @@ impl Connection {
             .service
             .send_cancellable_request(request, options)
             .await
-            .map_err(|error| service_error(&error))?;
+            .map_err(|error| self.describe_failure(&error))?;
         let mut guard = CancelOnDrop {
             peer: self.service.peer().clone(),
             id: Some(handle.id.clone()),
@@ -554,7 +673,7 @@ impl Connection {
         guard.id = None;
         result.map_err(|error| match error {
             ServiceError::Timeout { timeout } => McpError::CallTimeout(timeout.as_secs()),
-            error => service_error(&error),
+            error => self.describe_failure(&error),
         })
     }
 
@@ -564,7 +683,7 @@ impl Connection {
             .service
             .read_resource(ReadResourceRequestParams::new(uri));
         match timeout(self.call_time, reading).await {
-            Ok(result) => result.map_err(|error| service_error(&error)),
+            Ok(result) => result.map_err(|error| self.describe_failure(&error)),
             Err(_) => Err(McpError::CallTimeout(self.call_time.as_secs())),
         }
     }
@@ -577,7 +696,7 @@ impl Connection {
     ) -> Result<GetPromptResult, McpError> {
         let params = GetPromptRequestParams::new(name).with_arguments(arguments);
         match timeout(self.call_time, self.service.get_prompt(params)).await {
-            Ok(result) => result.map_err(|error| service_error(&error)),
+            Ok(result) => result.map_err(|error| self.describe_failure(&error)),
             Err(_) => Err(McpError::CallTimeout(self.call_time.as_secs())),
         }
     }
@@ -624,7 +743,6 @@ fn service_error(error: &ServiceError) -> McpError {
         ServiceError::McpError(answer) => McpError::Answer(one_line(&answer.message)),
         ServiceError::TransportClosed => McpError::Closed("before it answered".to_owned()),
         ServiceError::UnexpectedResponse => McpError::Unexpected,
-        error if error.is_authorization_required() => McpError::LoginRequired,
         error => McpError::Closed(plain_reason(&error.to_string())),
     }
 }

@@ -75,6 +75,7 @@
 //! ```
 
 mod bounds;
+mod browser;
 mod capture;
 mod command;
 mod command_writes;
@@ -114,6 +115,7 @@ pub use command::{
 };
 pub use command_writes::{CommandWatch, ObservedWrites};
 pub use diff::unified_diff;
+pub use browser::{BrowserError, open_web_page};
 pub use editor::{EditorError, edit_text};
 pub use error::WorkspaceError;
 pub use executable::ExecutableFile;
@@ -134,7 +136,7 @@ pub use kernel::{is_in_process_group, is_session_leader};
 pub use links::TooManyFiles;
 pub use output_lines::{OutputLine, PageOptions};
 pub use path::{WorkPath, protection_reason};
-pub use public_address::{NetworkKind, non_public_kind};
+pub use public_address::{NetworkKind, never_reachable_kind, non_public_kind};
 pub use sandbox::{
     ConnectionOutcome, DenialKind, DenialNote, HostConnection, NetworkAccess, RegistryHost,
     Sandbox, SandboxLevel, SandboxReport, SandboxTier, SecurityReport, UnknownHost,

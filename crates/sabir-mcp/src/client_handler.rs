@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
-    ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, Implementation,
-    ListRootsResult, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam,
-    ProgressToken, ProtocolVersion, Root,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorData,
+    FormElicitationCapability, Implementation, ListRootsResult, LoggingLevel,
+    LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    Root, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -194,7 +195,14 @@ impl ClientHandler for SabirClient {
     fn get_info(&self) -> ClientConfig {
         let capabilities = ClientCapabilities::builder().enable_roots();
         let capabilities = match self.elicitor {
-            Some(_) => capabilities.enable_elicitation().build(),
+            // Both ways are named: a capability without any means forms only.
+            Some(_) => capabilities
+                .enable_elicitation_with(
+                    ElicitationCapability::new()
+                        .with_form(FormElicitationCapability::new())
+                        .with_url(UrlElicitationCapability::new()),
+                )
+                .build(),
             None => capabilities.build(),
         };
         ClientConfig::new(

@@ -12,7 +12,7 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
     ClientRequest, GetPromptRequestParams, GetPromptResult, InputRequest, InputRequests,
     InputResponses, PaginatedRequestParams, Prompt, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResult, RequestId, Resource, ServerResult,
+    ReadResourceResult, RequestId, Resource, ResourceTemplate, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError,
@@ -21,11 +21,12 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientLifecycleMode, RoleClient, serve_client_with_lifecycle};
-use sabir_agent::ProgressSink;
+use sabir_agent::{ProgressSink, ToolOutput};
 use sabir_workspace::{ServerCommand, ServerExit, ServerProcess};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::client_handler::{ClientFactory, SabirClient};
@@ -37,7 +38,7 @@ use crate::limits::{
 };
 use crate::line_guard::{LineFacts, LineGuard};
 use crate::login::{AuthorizedClient, ServerLogin, missing_scopes};
-use crate::result_content::one_line;
+use crate::result_content::{convert_result, one_line};
 use crate::servers::McpSettings;
 use crate::spec::{McpServerSpec, McpTransport};
 
@@ -50,6 +51,11 @@ const STDERR_TIME: Duration = Duration::from_secs(1);
 /// The interval at which a remote connection is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The most streams of changes that are opened one after another.
+const MAX_LISTENS: usize = 1_000;
+/// The pause between two such streams.
+const LISTEN_PAUSE: Duration = Duration::from_secs(5);
+
 /// A future of a known type: the compiler cannot prove of the nested ones that they may move between threads.
 pub(crate) type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -60,6 +66,7 @@ pub(crate) struct ServerLists {
     /// The number of tools beyond the limit.
     pub(crate) left_out: usize,
     pub(crate) resources: Vec<Resource>,
+    pub(crate) templates: Vec<ResourceTemplate>,
     pub(crate) prompts: Vec<Prompt>,
     /// The server's own words on its use.
     pub(crate) instructions: String,
@@ -77,6 +84,17 @@ pub(crate) struct Connection {
     access: RemoteAccess,
     /// Woken when the server refuses the login.
     login_lost: Arc<Notify>,
+    /// Follows changes of the server's lists in the newest protocol, until the connection ends.
+    _follower: AbortOnDrop,
+}
+
+/// A background task that ends with its owner.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The way in which a server is logged in to, for the words about a refusal.
@@ -140,8 +158,12 @@ pub(crate) fn connect_server(
                         newest,
                     )
                     .await;
-                    // What was refused first says more about a server that speaks neither.
-                    second.map_err(|_| first)
+                    second.map_err(|error| match error {
+                        // It speaks the newer protocol, and wants a login for that.
+                        AttemptError::Failed(refusal) if refusal.is_about_login() => refusal,
+                        // What was refused first says more about a server that speaks neither.
+                        _ => first,
+                    })
                 }
                 Err(AttemptError::Failed(error)) => Err(error),
                 Ok(connected) => Ok(connected),
@@ -207,17 +229,18 @@ fn attempt_connect(
             }
             McpTransport::Http { url, headers, .. } => {
                 let config = http_config(url, headers).map_err(AttemptError::Failed)?;
-                let http = (settings.http_client)()
-                    .build()
+                let builder = (settings.http_client)();
+                // Reads the certificates of the system, which would hold up the first request of the task.
+                let built = tokio::task::spawn_blocking(move || builder.build()).await;
+                let http = built
+                    .map_err(|error| AttemptError::Failed(unusable_client(url, &error)))?
                     .map_err(|error| AttemptError::Failed(unusable_client(url, &error)))?;
-                let access =
-                    RemoteAccess::new(&spec, &settings).map_err(AttemptError::Failed)?;
+                let access = RemoteAccess::new(&spec, &settings).map_err(AttemptError::Failed)?;
                 let client_of_login = AuthorizedClient {
                     http,
                     login: access.login.clone(),
                 };
-                let transport =
-                    StreamableHttpClientTransport::with_client(client_of_login, config);
+                let transport = StreamableHttpClientTransport::with_client(client_of_login, config);
                 let serving: BoxedFuture<'static, _> =
                     Box::pin(serve_client_with_lifecycle(client, transport, lifecycle));
                 let served = serving.await;
@@ -247,7 +270,7 @@ fn attempt_connect(
     })
 }
 
-fn unusable_client(url: &str, error: &reqwest::Error) -> McpError {
+fn unusable_client(url: &str, error: &dyn std::error::Error) -> McpError {
     McpError::Address {
         url: url.to_owned(),
         reason: error.to_string(),
@@ -268,9 +291,8 @@ impl RemoteAccess {
                     address.clone(),
                     oauth.clone().unwrap_or_default(),
                     Arc::clone(&settings.logins),
-                    (settings.http_client)(),
+                    Arc::clone(&settings.http_client),
                 );
-                let login = login.map_err(|error| unusable_client(url, &error))?;
                 Some(Arc::new(login))
             }
         };
@@ -494,17 +516,28 @@ impl Connection {
         call_time: Duration,
         access: RemoteAccess,
     ) -> Arc<Self> {
+        let changed = Arc::clone(&service.service().lists_changed);
+        let follower = tokio::spawn(follow_lists(service.peer().clone(), changed));
         Arc::new(Self {
             service,
             call_time,
             access,
             login_lost: Arc::default(),
+            _follower: AbortOnDrop(follower),
         })
     }
 
     /// Wakes when the server refuses the login.
     pub(crate) fn login_lost(&self) -> Arc<Notify> {
         Arc::clone(&self.login_lost)
+    }
+
+    /// Removes the tokens of the login from what the server said.
+    pub(crate) fn hide_tokens(&self, text: String) -> String {
+        match &self.access.login {
+            Some(login) => login.hide_tokens(text),
+            None => text,
+        }
     }
 
     /// Describes the failure of a request, and notes the end of a login.
@@ -515,7 +548,11 @@ impl Connection {
         if matches!(refusal, Some(McpError::LoginRequired(_))) {
             self.login_lost.notify_one();
         }
-        refusal.unwrap_or_else(|| service_error(error))
+        match refusal.unwrap_or_else(|| service_error(error)) {
+            McpError::Answer(text) => McpError::Answer(self.hide_tokens(text)),
+            McpError::Closed(text) => McpError::Closed(self.hide_tokens(text)),
+            other => other,
+        }
     }
 
     /// Wakes when a list of the server has changed.
@@ -578,6 +615,20 @@ impl Connection {
                     }
                 }
                 lists.resources.truncate(MAX_RESOURCES);
+                let mut cursor = None;
+                for _ in 0..MAX_PAGES {
+                    let params = PaginatedRequestParams::default().with_cursor(cursor);
+                    // Many servers with resources have none, and no answer for that.
+                    let Ok(page) = self.service.list_resource_templates(Some(params)).await else {
+                        break;
+                    };
+                    lists.templates.extend(page.resource_templates);
+                    cursor = page.next_cursor;
+                    if cursor.is_none() || lists.templates.len() >= MAX_RESOURCES {
+                        break;
+                    }
+                }
+                lists.templates.truncate(MAX_RESOURCES);
             }
             if capabilities.prompts.is_some() {
                 let mut cursor = None;
@@ -598,8 +649,20 @@ impl Connection {
         })
     }
 
-    /// Calls a tool. Dropping the future cancels the call at the server.
-    pub(crate) async fn call_tool(
+    /// Calls a tool, and returns what a model may see of its result. Dropping the future cancels the call at the server.
+    pub(crate) async fn run_tool(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        progress: ProgressSink<'_>,
+    ) -> Result<ToolOutput, McpError> {
+        let result = self.call_tool(tool, arguments, progress).await?;
+        let mut output = convert_result(&result);
+        output.content = self.hide_tokens(output.content);
+        Ok(output)
+    }
+
+    async fn call_tool(
         &self,
         tool: &str,
         arguments: &Map<String, Value>,
@@ -722,6 +785,43 @@ impl Connection {
             answers.insert(key, answer.map_err(|_| McpError::Unexpected)?);
         }
         Ok(answers)
+    }
+}
+
+/// Follows changes of a server's lists in the newest protocol, in which a server tells them only to a client that listens.
+async fn follow_lists(peer: Peer<RoleClient>, changed: Arc<Notify>) {
+    let Some(info) = peer.peer_info() else { return };
+    if info.protocol_version != ProtocolVersion::V_2026_07_28 {
+        return;
+    }
+    let capabilities = &info.capabilities;
+    let mut filter = SubscriptionFilter::new();
+    let is_told = |told: Option<bool>| told.filter(|is_told| *is_told);
+    filter.tools_list_changed = capabilities
+        .tools
+        .as_ref()
+        .and_then(|own| is_told(own.list_changed));
+    filter.prompts_list_changed = capabilities
+        .prompts
+        .as_ref()
+        .and_then(|own| is_told(own.list_changed));
+    filter.resources_list_changed = capabilities
+        .resources
+        .as_ref()
+        .and_then(|own| is_told(own.list_changed));
+    if filter == SubscriptionFilter::new() {
+        return;
+    }
+    for _ in 0..MAX_LISTENS {
+        let Ok(mut subscription) = peer.listen(filter.clone()).await else {
+            return;
+        };
+        while let Ok(Some(_)) = subscription.next().await {
+            changed.notify_one();
+        }
+        // What changed between two streams was told to nobody.
+        tokio::time::sleep(LISTEN_PAUSE).await;
+        changed.notify_one();
     }
 }
 

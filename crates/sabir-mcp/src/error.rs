@@ -65,3 +65,16 @@ pub enum McpError {
     #[error("the server sent an unexpected answer")]
     Unexpected,
 }
+
+impl McpError {
+    /// Reports whether the user's login, or its rights, are what is missing.
+    pub(crate) fn is_about_login(&self) -> bool {
+        matches!(
+            self,
+            Self::LoginRequired(_)
+                | Self::TokenRefused
+                | Self::ScopeRequired { .. }
+                | Self::ScopeUseless(_)
+        )
+    }
+}

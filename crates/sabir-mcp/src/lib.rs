@@ -59,8 +59,8 @@ pub use prompts::{PromptArgument, PromptContent, ServerPrompt};
 pub use schema::normalize_schema;
 pub use serve::{ServedFuture, ServedResult, ServedTool, serve_tools};
 pub use servers::{
-    McpNotice, McpServers, McpSettings, ServerState, ServerStatus, StartCheck, call_server_tool,
-    list_server_tools,
+    HttpClientFactory, McpNotice, McpServers, McpSettings, ServerState, ServerStatus, StartCheck,
+    call_server_tool, list_server_tools,
 };
 pub use spec::{McpServerSpec, McpTransport, ToolSelection};
 pub use variables::{UnsetVariable, expand_variables};

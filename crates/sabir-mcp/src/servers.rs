@@ -25,7 +25,6 @@ use crate::mcp_tool::McpTool;
 use crate::names::NameTable;
 use crate::prompts::{PromptContent, ServerPrompt, join_messages};
 use crate::resource_tool::{ResourceTool, UseTool, resource_lines};
-use crate::result_content::convert_result;
 use crate::spec::McpServerSpec;
 
 /// Bytes of a definition for each token, on average.
@@ -33,6 +32,9 @@ const BYTES_PER_TOKEN: usize = 4;
 
 /// Returns the reason why a server must not be started, if there is one.
 pub type StartCheck = Arc<dyn Fn(&McpServerSpec) -> Option<String> + Send + Sync>;
+
+/// Begins HTTP clients.
+pub type HttpClientFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;
 
 /// Everything that servers need from their surroundings.
 #[derive(Clone)]
@@ -44,7 +46,7 @@ pub struct McpSettings {
     /// The environment of local servers, to which each adds its own variables.
     pub environment: Vec<(String, String)>,
     /// Begins a client for remote servers. It must not follow redirects, which could lead to addresses of the local network.
-    pub http_client: Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>,
+    pub http_client: HttpClientFactory,
     /// Keeps the logins of remote servers.
     pub logins: Arc<dyn LoginStore>,
     /// Keeps the definitions of tools that were approved.
@@ -375,7 +377,8 @@ impl ServerPool {
     /// Returns the lines of a listing of a server's resources.
     pub(crate) fn list_resources(&self, server: &str) -> Result<Vec<String>, McpError> {
         let state = self.lock_state();
-        Ok(resource_lines(&state.find_server(server)?.lists.resources))
+        let lists = &state.find_server(server)?.lists;
+        Ok(resource_lines(&lists.resources, &lists.templates))
     }
 
     /// Finds a tool by its server's name and its own.
@@ -667,14 +670,11 @@ async fn wait_for_login(
 
 /// Reports whether another start may end differently.
 fn is_worth_retrying(reason: &McpError) -> bool {
-    !matches!(
+    let is_final = matches!(
         reason,
-        McpError::Address { .. }
-            | McpError::LoginRequired(_)
-            | McpError::TokenRefused
-            | McpError::Start(_)
-            | McpError::Refused(_)
-    )
+        McpError::Address { .. } | McpError::Start(_) | McpError::Refused(_)
+    );
+    !(is_final || reason.is_about_login())
 }
 
 /// Connects to a server and keeps its lists up to date. Returns the reason of its end; `None` when it was asked to stop.
@@ -830,8 +830,8 @@ pub async fn call_server_tool(
     let clients = client_factory(spec, settings);
     let connected = connect_server(spec.clone(), settings.clone(), clients).await?;
     let connection = Arc::clone(&connected.connection);
-    let called = connection.call_tool(tool, arguments, progress).await;
+    let called = connection.run_tool(tool, arguments, progress).await;
     drop(connection);
     connected.close().await;
-    Ok(convert_result(&called?))
+    called
 }

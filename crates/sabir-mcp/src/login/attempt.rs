@@ -146,14 +146,17 @@ impl LoginAttempt {
             server: spec.name.clone(),
             url: url.clone(),
         };
-        let kept = ServerCredentialStore::new(Arc::clone(&settings.logins), key);
+        let kept = ServerCredentialStore {
+            is_login: true,
+            ..ServerCredentialStore::new(Arc::clone(&settings.logins), key)
+        };
         let http = |error: reqwest::Error| McpError::Address {
             url: url.clone(),
             reason: error.to_string(),
         };
         let client = (settings.http_client)().build().map_err(http)?;
         let first = probe_server(&client, &server, headers).await?;
-        let guarded = GuardedHttp::new(server.clone(), (settings.http_client)()).map_err(http)?;
+        let guarded = GuardedHttp::new(server.clone(), Arc::clone(&settings.http_client));
         let created =
             AuthorizationManager::new_with_oauth_http_client(server.clone(), Arc::new(guarded));
         let mut manager = created.await.map_err(discovery_error)?;
@@ -275,7 +278,9 @@ impl LoginAttempt {
         let credentials = login.and_then(|login| login.credentials);
         Ok(LoginReport {
             issuer: credentials.as_ref().and_then(|own| own.issuer.clone()),
-            scopes: credentials.map(|own| own.granted_scopes).unwrap_or_default(),
+            scopes: credentials
+                .map(|own| own.granted_scopes)
+                .unwrap_or_default(),
         })
     }
 }

@@ -10,7 +10,10 @@ use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 use sabir_workspace::{NetworkKind, never_reachable_kind, non_public_kind};
+use tokio::sync::OnceCell;
 use url::{Host, Url};
+
+use crate::servers::HttpClientFactory;
 
 /// The longest time of one request.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
@@ -30,27 +33,37 @@ pub(crate) enum GuardError {
 
 /// The HTTP client of a login.
 pub(crate) struct GuardedHttp {
-    client: reqwest::Client,
+    /// Made for the first request; most connections never make one.
+    client: OnceCell<reqwest::Client>,
+    begin_client: HttpClientFactory,
     server: Url,
     resolver: GuardedResolver,
 }
 
 impl GuardedHttp {
-    /// Creates the client for logins to one server. `builder` makes clients that do not follow redirects.
-    pub(crate) fn new(server: Url, builder: reqwest::ClientBuilder) -> reqwest::Result<Self> {
-        let resolver = GuardedResolver {
-            server: server.clone(),
-            targets: Arc::default(),
-        };
-        let client = builder
-            .dns_resolver(Arc::new(resolver.clone()))
-            .timeout(REQUEST_TIME)
-            .build()?;
-        Ok(Self {
-            client,
+    /// Creates the client for logins to one server. `begin_client` begins clients that do not follow redirects.
+    pub(crate) fn new(server: Url, begin_client: HttpClientFactory) -> Self {
+        Self {
+            client: OnceCell::new(),
+            begin_client,
+            resolver: GuardedResolver {
+                server: server.clone(),
+                targets: Arc::default(),
+            },
             server,
-            resolver,
-        })
+        }
+    }
+
+    async fn client(&self) -> Result<&reqwest::Client, OAuthHttpClientError> {
+        let build = async || {
+            let builder = (self.begin_client)()
+                .dns_resolver(Arc::new(self.resolver.clone()))
+                .timeout(REQUEST_TIME);
+            // Reads the certificates of the system, which takes long enough to hold others up.
+            let built = tokio::task::spawn_blocking(move || builder.build()).await;
+            Ok(built??)
+        };
+        self.client.get_or_try_init(build).await
     }
 
     async fn send(
@@ -62,7 +75,7 @@ impl GuardedHttp {
         self.check_literal_address(request.url()).await?;
         let host = request.url().host_str().unwrap_or_default().to_owned();
         self.resolver.watch_host(&host);
-        let mut response = self.client.execute(request).await?;
+        let mut response = self.client().await?.execute(request).await?;
         let mut answer = http::Response::builder().status(response.status());
         for (name, value) in response.headers() {
             answer = answer.header(name, value);

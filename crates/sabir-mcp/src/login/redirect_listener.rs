@@ -95,7 +95,11 @@ async fn read_head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut buffer = [0; 2048];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let count = stream.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
+        let count = stream
+            .read(&mut buffer)
+            .await
+            .ok()
+            .filter(|count| *count > 0)?;
         head.extend_from_slice(buffer.get(..count)?);
         if head.len() > MAX_HEAD_BYTES {
             return None;

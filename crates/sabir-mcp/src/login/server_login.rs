@@ -1,6 +1,7 @@
 //! Gives the requests to one server their token, and renews it.
 
-use std::sync::{Arc, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, ClientCredentialsConfig, OAuthClientConfig, StoredCredentials,
@@ -10,6 +11,8 @@ use url::Url;
 
 use super::guarded_http::GuardedHttp;
 use super::store::{LoginStore, ServerCredentialStore, StoredLogin};
+use crate::servers::HttpClientFactory;
+
 use super::{LoginKey, OAuthGrant, OAuthSettings};
 
 /// The login of one server as its connection uses it.
@@ -18,6 +21,8 @@ pub(crate) struct ServerLogin {
     settings: OAuthSettings,
     kept: ServerCredentialStore,
     http: Arc<GuardedHttp>,
+    /// The tokens of this connection so far, which a server may repeat in its answers.
+    used_tokens: StdMutex<BTreeSet<String>>,
     /// One request at a time renews the token; the others wait for it.
     session: Mutex<TokenSession>,
 }
@@ -31,42 +36,77 @@ struct TokenSession {
 }
 
 impl ServerLogin {
-    /// Creates the login of a server. `builder` makes HTTP clients that do not follow redirects.
-    ///
-    /// # Errors
-    /// When no HTTP client can be made.
+    /// Creates the login of a server. `begin_client` begins HTTP clients that do not follow redirects.
     pub(crate) fn new(
         key: LoginKey,
         url: Url,
         settings: OAuthSettings,
         store: Arc<dyn LoginStore>,
-        builder: reqwest::ClientBuilder,
-    ) -> reqwest::Result<Self> {
-        Ok(Self {
-            http: Arc::new(GuardedHttp::new(url.clone(), builder)?),
+        begin_client: HttpClientFactory,
+    ) -> Self {
+        Self {
+            http: Arc::new(GuardedHttp::new(url.clone(), begin_client)),
             url,
             settings,
             kept: ServerCredentialStore::new(store, key),
+            used_tokens: StdMutex::default(),
             session: Mutex::default(),
-        })
+        }
     }
 
     /// Returns the token for the next request, renewed if it is about to expire; `None` without a login.
     pub(crate) async fn bearer_token(&self) -> Result<Option<String>, AuthError> {
         let mut session = self.session.lock().await;
-        self.current_token(&mut session).await
+        let token = self.current_token(&mut session).await;
+        self.remember_token(token)
     }
 
     /// Returns another token in place of one that the server refused; `None` if the user has to log in.
     pub(crate) async fn replace_token(&self, refused: &str) -> Result<Option<String>, AuthError> {
         let mut session = self.session.lock().await;
-        let current = self.current_token(&mut session).await?;
+        let token = self.renewed_token(&mut session, refused).await;
+        self.remember_token(token)
+    }
+
+    fn remember_token(
+        &self,
+        token: Result<Option<String>, AuthError>,
+    ) -> Result<Option<String>, AuthError> {
+        if let Ok(Some(token)) = &token {
+            let mut used = self
+                .used_tokens
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            used.insert(token.clone());
+        }
+        token
+    }
+
+    /// Removes the tokens of this connection from a text of the server.
+    pub(crate) fn hide_tokens(&self, text: String) -> String {
+        let used = self
+            .used_tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        used.iter()
+            .fold(text, |text, token| match text.contains(token) {
+                true => text.replace(token, "[redacted: login token]"),
+                false => text,
+            })
+    }
+
+    async fn renewed_token(
+        &self,
+        session: &mut TokenSession,
+        refused: &str,
+    ) -> Result<Option<String>, AuthError> {
+        let current = self.current_token(session).await?;
         // Another request, another process or the user may have renewed it meanwhile.
         if current.as_deref() != Some(refused) {
             return Ok(current);
         }
         if self.settings.grant == OAuthGrant::ClientCredentials {
-            return self.request_client_token(&mut session).await.map(Some);
+            return self.request_client_token(session).await.map(Some);
         }
         let Some(login) = self.kept.load_login()? else {
             return Ok(None);
@@ -74,9 +114,7 @@ impl ServerLogin {
         let Some(credentials) = &login.credentials else {
             return Ok(None);
         };
-        let manager = self
-            .prepare_renewal(&mut session, &login, credentials)
-            .await?;
+        let manager = self.prepare_renewal(session, &login, credentials).await?;
         match manager.refresh_token().await {
             Ok(_) => manager.get_access_token().await.map(Some),
             Err(AuthError::AuthorizationRequired | AuthError::TokenRefreshRejected(_)) => Ok(None),
@@ -98,10 +136,7 @@ impl ServerLogin {
             .unwrap_or_default()
     }
 
-    async fn current_token(
-        &self,
-        session: &mut TokenSession,
-    ) -> Result<Option<String>, AuthError> {
+    async fn current_token(&self, session: &mut TokenSession) -> Result<Option<String>, AuthError> {
         if self.settings.grant == OAuthGrant::ClientCredentials {
             return self.current_client_token(session).await.map(Some);
         }
@@ -135,12 +170,15 @@ impl ServerLogin {
     }
 
     async fn create_manager(&self) -> Result<AuthorizationManager, AuthError> {
-        let http = Arc::clone(&self.http);
-        let created =
-            AuthorizationManager::new_with_oauth_http_client(self.url.clone(), http).await;
-        let mut manager = created?;
+        let mut manager = self.create_client_manager().await?;
         manager.set_credential_store(self.kept.clone());
         Ok(manager)
+    }
+
+    /// Creates a manager that keeps nothing.
+    async fn create_client_manager(&self) -> Result<AuthorizationManager, AuthError> {
+        let http = Arc::clone(&self.http);
+        AuthorizationManager::new_with_oauth_http_client(self.url.clone(), http).await
     }
 
     /// Finds the authorization server, which must still be the one that issued the tokens.
@@ -177,7 +215,10 @@ impl ServerLogin {
             session.manager = Some(manager);
             session.ready_client = Some(credentials.client_id.clone());
         }
-        session.manager.as_ref().ok_or(AuthError::AuthorizationRequired)
+        session
+            .manager
+            .as_ref()
+            .ok_or(AuthError::AuthorizationRequired)
     }
 
     /// Returns the client's own token, or a new one.
@@ -200,10 +241,7 @@ impl ServerLogin {
         };
         let client_id = self.settings.client_id.clone().ok_or_else(missing)?;
         let client_secret = self.settings.client_secret.clone().ok_or_else(missing)?;
-        let http = Arc::clone(&self.http);
-        let created =
-            AuthorizationManager::new_with_oauth_http_client(self.url.clone(), http).await;
-        let mut manager = created?;
+        let mut manager = self.create_client_manager().await?;
         let metadata = manager.resolve_metadata().await?.metadata;
         manager.set_metadata(metadata);
         let scopes = match self.settings.scopes.is_empty() {

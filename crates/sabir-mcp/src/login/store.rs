@@ -146,6 +146,8 @@ pub(crate) struct ServerCredentialStore {
     pub(crate) key: LoginKey,
     /// The secret of the client that was registered for the next login to be saved, and that of the loaded one.
     pub(crate) client_secret: Arc<Mutex<Option<String>>>,
+    /// True for a new login, after which nothing is missing any more; false where tokens are only renewed.
+    pub(crate) is_login: bool,
 }
 
 impl ServerCredentialStore {
@@ -154,6 +156,7 @@ impl ServerCredentialStore {
             store,
             key,
             client_secret: Arc::default(),
+            is_login: false,
         }
     }
 
@@ -189,9 +192,14 @@ impl CredentialStore for ServerCredentialStore {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
+        let known = self.load_login()?.filter(|_| !self.is_login);
         let login = StoredLogin {
             client_secret: secret,
             credentials: Some(credentials),
+            // A renewed token has no more rights than the one before.
+            challenge: known
+                .and_then(|login| login.challenge)
+                .filter(|text| text.contains("insufficient_scope")),
             ..StoredLogin::new(&self.key)
         };
         self.store.save_login(&login).map_err(store_error)

@@ -29,7 +29,9 @@ pub(crate) enum McpKeysError {
     CommandAndAddress(String),
     #[error("mcp.servers.{0} needs `command` or `url`")]
     NoTransport(String),
-    #[error("mcp.servers.{0}: `args` and `env` belong to `command`, `headers` and `oauth` to `url`")]
+    #[error(
+        "mcp.servers.{0}: `args` and `env` belong to `command`, `headers` and `oauth` to `url`"
+    )]
     MixedKeys(String),
     #[error(
         "mcp.servers.{0}: the grant client_credentials needs `oauth.client_id` and `oauth.client_secret`"

@@ -39,10 +39,15 @@ pub enum PageOpening {
 /// Opens the page of a login in the browser of the user: `$BROWSER`, or the one of their desktop.
 pub fn open_login_page(url: &str, config: &Config) -> PageOpening {
     let environment = &config.environment;
-    let is_set = |name: &str| environment.variable(name).is_some_and(|value| !value.is_empty());
-    let browser = environment.variable("BROWSER").filter(|text| !text.is_empty());
-    let has_desktop =
-        cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY");
+    let is_set = |name: &str| {
+        environment
+            .variable(name)
+            .is_some_and(|value| !value.is_empty())
+    };
+    let browser = environment
+        .variable("BROWSER")
+        .filter(|text| !text.is_empty());
+    let has_desktop = cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY");
     if browser.is_none() && !has_desktop {
         // `xdg-open` would start a browser in this terminal.
         return PageOpening::NoDesktop;

@@ -291,9 +291,9 @@ fn server_text(found: &FoundServer, login: Option<LoginState>) -> String {
         None => String::new(),
         Some(LoginState::LoggedIn) => ", logged in".to_owned(),
         Some(LoginState::Needed) => format!(", needs a login: `sabir mcp login {name}`"),
-        Some(LoginState::MoreNeeded) => format!(
-            ", logged in, and has asked for more rights since: `sabir mcp login {name}`"
-        ),
+        Some(LoginState::MoreNeeded) => {
+            format!(", logged in, and has asked for more rights since: `sabir mcp login {name}`")
+        }
     };
     let state = match &found.launch {
         _ if found.spec.disabled => "disabled".to_owned(),

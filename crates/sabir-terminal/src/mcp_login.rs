@@ -37,7 +37,10 @@ pub(crate) async fn run_login(
     let attempt = start_login(name, config, Path::new(".")).await?;
     say("log in with your browser at this address:");
     // Whole and alone on its line, so that it can be copied.
-    crate::print::write_stdout(&crate::print::sanitize_text(&format!("{}\n", attempt.url())));
+    crate::print::write_stdout(&crate::print::sanitize_text(&format!(
+        "{}\n",
+        attempt.url()
+    )));
     if !arguments.no_browser {
         match open_login_page(attempt.url(), config) {
             PageOpening::Opened => say("it was opened in your browser"),

@@ -72,7 +72,10 @@ mod tests {
         let asked = folder.path().join("asked");
         let evil = folder.path().join("evil");
         let url = format!("https://a.example/\"; touch {} #$(id)", evil.display());
-        let browser = format!("sh -c 'printf %s \"$1\" > {}.new; mv {0}.new {0}' sh", asked.display());
+        let browser = format!(
+            "sh -c 'printf %s \"$1\" > {}.new; mv {0}.new {0}' sh",
+            asked.display()
+        );
         open_web_page(&url, Some(&browser)).unwrap();
         while !asked.exists() {
             std::thread::sleep(std::time::Duration::from_millis(10));

@@ -108,6 +108,7 @@ mod terminal_text;
 mod trust;
 
 pub use bounds::{Bounds, BoundsError};
+pub use browser::{BrowserError, open_web_page};
 pub use capture::CapturedOutput;
 pub use command::{
     CommandExit, CommandOutcome, ExitSummary, OutputStream, ServerCommand, ServerExit, ServerInput,
@@ -115,7 +116,6 @@ pub use command::{
 };
 pub use command_writes::{CommandWatch, ObservedWrites};
 pub use diff::unified_diff;
-pub use browser::{BrowserError, open_web_page};
 pub use editor::{EditorError, edit_text};
 pub use error::WorkspaceError;
 pub use executable::ExecutableFile;

@@ -295,3 +295,36 @@ fn clean_message(text: &str) -> String {
         .collect();
     crate::result_content::cut_text(plain.trim(), MAX_MESSAGE_BYTES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl UserElicitor for Nobody {
+        fn elicit(
+            &self,
+            _: ElicitationRequest,
+        ) -> Pin<Box<dyn Future<Output = ElicitationAnswer> + Send + '_>> {
+            Box::pin(std::future::ready(ElicitationAnswer::Cancel))
+        }
+    }
+
+    #[test]
+    fn both_ways_to_ask_the_user_are_announced_where_one_can_be_asked() {
+        let announced = |elicitor: Option<Arc<dyn UserElicitor>>| {
+            let clients = ClientFactory {
+                server: "s".to_owned(),
+                root: PathBuf::from("/"),
+                elicitor,
+                notify: Arc::new(drop),
+            };
+            let info = clients.create_client().get_info();
+            serde_json::to_value(info.capabilities).unwrap()["elicitation"].clone()
+        };
+        let both = serde_json::json!({"form": {}, "url": {}});
+        assert_eq!(announced(Some(Arc::new(Nobody))), both);
+        assert_eq!(announced(None), Value::Null);
+    }
+}

@@ -129,8 +129,8 @@ enum AttemptError {
     Failed(McpError),
 }
 
-/// Connects to a server, in the way of the older protocols and then, if it refuses that, of the stateless one. `spec` has no variables
-/// left.
+/// Connects to a server. A remote one is asked for the stateless protocol first; it answers at once if it knows only the older ones. A
+/// program is asked in the older way first, since some of them wait for that and answer nothing else. `spec` has no variables left.
 pub(crate) fn connect_server(
     spec: McpServerSpec,
     settings: McpSettings,
@@ -138,28 +138,28 @@ pub(crate) fn connect_server(
 ) -> BoxedFuture<'static, Result<ConnectedServer, McpError>> {
     Box::pin(async move {
         let limit = spec.start_seconds.map_or(START_TIME, Duration::from_secs);
-        let connecting = async move {
-            let newest = ClientLifecycleMode::Discover {
-                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            };
-            match attempt_connect(
-                spec.clone(),
-                settings.clone(),
-                clients.create_client(),
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        let [first_way, second_way] = match &spec.transport {
+            McpTransport::Stdio { .. } => [
                 ClientLifecycleMode::Initialize,
-            )
-            .await
-            {
+                ClientLifecycleMode::Discover { preferred_versions },
+            ],
+            McpTransport::Http { .. } => [
+                ClientLifecycleMode::Auto {
+                    preferred_versions,
+                    legacy_version: Some(ProtocolVersion::V_2025_11_25),
+                },
+                // For a server that fails at a request which it does not know, instead of refusing it.
+                ClientLifecycleMode::Initialize,
+            ],
+        };
+        let connecting = async move {
+            let attempt =
+                |way| attempt_connect(spec.clone(), settings.clone(), clients.create_client(), way);
+            match attempt(first_way).await {
                 Err(AttemptError::Refused(first)) => {
-                    let second = attempt_connect(
-                        spec.clone(),
-                        settings.clone(),
-                        clients.create_client(),
-                        newest,
-                    )
-                    .await;
-                    second.map_err(|error| match error {
-                        // It speaks the newer protocol, and wants a login for that.
+                    attempt(second_way).await.map_err(|error| match error {
+                        // It speaks that protocol, and wants a login for it.
                         AttemptError::Failed(refusal) if refusal.is_about_login() => refusal,
                         // What was refused first says more about a server that speaks neither.
                         _ => first,

@@ -212,3 +212,27 @@ pub(crate) fn resource_lines(
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_addresses_are_listed_too() {
+        let resource: Resource =
+            serde_json::from_value(json!({"uri": "memo://1", "name": "one"})).unwrap();
+        let template =
+            json!({"uriTemplate": "memo://{id}", "name": "memo", "description": "A memo."});
+        let template: ResourceTemplate = serde_json::from_value(template).unwrap();
+        let lines = resource_lines(&[resource], &[template]);
+        assert_eq!(
+            lines,
+            [
+                "memo://1: one",
+                "Addresses with parts to fill in:",
+                "memo://{id}: memo: A memo."
+            ]
+        );
+        assert_eq!(resource_lines(&[], &[]), ["(no resources)"]);
+    }
+}

@@ -434,12 +434,18 @@ impl OAuthState {
                 request.authorization.as_deref().unwrap_or("")
             )),
             "tools/call" => text(format!("{}: {}", params["name"], params["arguments"])),
-            _ => {
+            _ if message["id"].is_null() => {
                 return Answer {
                     status: "202 Accepted",
                     header: None,
                     body: String::new(),
                 };
+            }
+            method => {
+                let error = json!({"code": -32601, "message": format!("no method {method}")});
+                return Answer::json(
+                    &json!({"jsonrpc": "2.0", "id": message["id"], "error": error}),
+                );
             }
         };
         Answer::json(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}))

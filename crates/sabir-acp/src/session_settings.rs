@@ -124,14 +124,14 @@ pub(crate) fn mcp_servers(servers: Vec<McpServer>) -> (Vec<McpServerSpec>, Vec<S
             ),
             McpServer::Http(server) => (
                 server.name,
-                McpTransport::Http {
-                    url: server.url,
-                    headers: server
+                McpTransport::at_address(
+                    server.url,
+                    server
                         .headers
                         .into_iter()
                         .map(|HttpHeader { name, value, .. }| (name, value))
                         .collect(),
-                },
+                ),
             ),
             McpServer::Sse(server) => {
                 others.push(server.name);
@@ -189,7 +189,7 @@ mod tests {
             if command == "/bin/a" && args == ["-x"] && env["K"] == "v")
         );
         assert!(
-            matches!(second.transport, McpTransport::Http { url, headers }
+            matches!(second.transport, McpTransport::Http { url, headers, .. }
             if url.ends_with("/mcp") && headers["H"] == "w")
         );
     }

@@ -14,9 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
-    ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, Implementation,
-    ListRootsResult, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam,
-    ProgressToken, ProtocolVersion, Root,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorData,
+    FormElicitationCapability, Implementation, ListRootsResult, LoggingLevel,
+    LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    Root, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -194,7 +195,14 @@ impl ClientHandler for SabirClient {
     fn get_info(&self) -> ClientConfig {
         let capabilities = ClientCapabilities::builder().enable_roots();
         let capabilities = match self.elicitor {
-            Some(_) => capabilities.enable_elicitation().build(),
+            // Both ways are named: a capability without any means forms only.
+            Some(_) => capabilities
+                .enable_elicitation_with(
+                    ElicitationCapability::new()
+                        .with_form(FormElicitationCapability::new())
+                        .with_url(UrlElicitationCapability::new()),
+                )
+                .build(),
             None => capabilities.build(),
         };
         ClientConfig::new(
@@ -286,4 +294,37 @@ fn clean_message(text: &str) -> String {
         .filter(|&c| c == '\n' || !(c.is_control() || sabir_policy::is_deceiving(c)))
         .collect();
     crate::result_content::cut_text(plain.trim(), MAX_MESSAGE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl UserElicitor for Nobody {
+        fn elicit(
+            &self,
+            _: ElicitationRequest,
+        ) -> Pin<Box<dyn Future<Output = ElicitationAnswer> + Send + '_>> {
+            Box::pin(std::future::ready(ElicitationAnswer::Cancel))
+        }
+    }
+
+    #[test]
+    fn both_ways_to_ask_the_user_are_announced_where_one_can_be_asked() {
+        let announced = |elicitor: Option<Arc<dyn UserElicitor>>| {
+            let clients = ClientFactory {
+                server: "s".to_owned(),
+                root: PathBuf::from("/"),
+                elicitor,
+                notify: Arc::new(drop),
+            };
+            let info = clients.create_client().get_info();
+            serde_json::to_value(info.capabilities).unwrap()["elicitation"].clone()
+        };
+        let both = serde_json::json!({"form": {}, "url": {}});
+        assert_eq!(announced(Some(Arc::new(Nobody))), both);
+        assert_eq!(announced(None), Value::Null);
+    }
 }

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::login::OAuthSettings;
 use crate::spec::{McpServerSpec, McpTransport, ToolSelection};
 
 /// The servers of a file.
@@ -255,6 +256,7 @@ fn parse_entry(
             McpTransport::Http {
                 url: url.to_owned(),
                 headers,
+                oauth: parse_oauth(entry)?,
             }
         }
     };
@@ -305,6 +307,36 @@ fn parse_entry(
     Ok(spec)
 }
 
+/// Reads the settings of a login, as Claude Code, Gemini CLI and opencode write them. Addresses of authorization servers are left out:
+/// Sabir asks the server for them.
+fn parse_oauth(entry: &Map<String, Value>) -> Result<Option<OAuthSettings>, EntryProblem> {
+    let oauth = match entry.get("oauth") {
+        Some(Value::Object(oauth)) => oauth,
+        // opencode writes `false` for a server that needs no login.
+        None | Some(Value::Null | Value::Bool(_)) => return Ok(None),
+        Some(_) => return Err(EntryProblem::NoTable("oauth".to_owned())),
+    };
+    let text = |keys: &[&str]| text_of(oauth, keys).map(str::to_owned);
+    let scopes = match oauth.get("scopes") {
+        Some(Value::Array(_)) => list_of(oauth, "scopes")?,
+        _ => text_of(oauth, &["scopes", "scope"])
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+    };
+    let port = oauth.get("callbackPort").and_then(Value::as_u64);
+    let settings = OAuthSettings {
+        client_id: text(&["clientId", "client_id"]),
+        client_secret: text(&["clientSecret", "client_secret"]),
+        client_metadata_url: text(&["clientMetadataUrl"]),
+        scopes,
+        redirect_port: port.and_then(|port| u16::try_from(port).ok()),
+        ..OAuthSettings::default()
+    };
+    Ok((settings != OAuthSettings::default()).then_some(settings))
+}
+
 /// Rounds a time to whole seconds, at least one.
 fn whole_seconds(time: f64) -> Option<u64> {
     let time = time.round().clamp(1.0, 86_400.0);
@@ -319,7 +351,7 @@ fn find_input(transport: &McpTransport) -> Option<String> {
             .chain(args)
             .chain(env.values())
             .collect(),
-        McpTransport::Http { url, headers } => {
+        McpTransport::Http { url, headers, .. } => {
             std::iter::once(url).chain(headers.values()).collect()
         }
     };

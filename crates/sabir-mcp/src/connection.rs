@@ -12,7 +12,7 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
     ClientRequest, GetPromptRequestParams, GetPromptResult, InputRequest, InputRequests,
     InputResponses, PaginatedRequestParams, Prompt, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResult, RequestId, Resource, ServerResult,
+    ReadResourceResult, RequestId, Resource, ResourceTemplate, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError,
@@ -21,10 +21,12 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientLifecycleMode, RoleClient, serve_client_with_lifecycle};
-use sabir_agent::ProgressSink;
+use sabir_agent::{ProgressSink, ToolOutput};
 use sabir_workspace::{ServerCommand, ServerExit, ServerProcess};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::client_handler::{ClientFactory, SabirClient};
@@ -35,7 +37,8 @@ use crate::limits::{
     MAX_TOOLS, PROGRESS_INTERVAL, START_TIME,
 };
 use crate::line_guard::{LineFacts, LineGuard};
-use crate::result_content::one_line;
+use crate::login::{AuthorizedClient, ServerLogin, missing_scopes};
+use crate::result_content::{convert_result, one_line};
 use crate::servers::McpSettings;
 use crate::spec::{McpServerSpec, McpTransport};
 
@@ -48,6 +51,11 @@ const STDERR_TIME: Duration = Duration::from_secs(1);
 /// The interval at which a remote connection is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The most streams of changes that are opened one after another.
+const MAX_LISTENS: usize = 1_000;
+/// The pause between two such streams.
+const LISTEN_PAUSE: Duration = Duration::from_secs(5);
+
 /// A future of a known type: the compiler cannot prove of the nested ones that they may move between threads.
 pub(crate) type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -58,6 +66,7 @@ pub(crate) struct ServerLists {
     /// The number of tools beyond the limit.
     pub(crate) left_out: usize,
     pub(crate) resources: Vec<Resource>,
+    pub(crate) templates: Vec<ResourceTemplate>,
     pub(crate) prompts: Vec<Prompt>,
     /// The server's own words on its use.
     pub(crate) instructions: String,
@@ -71,6 +80,30 @@ pub(crate) struct ServerLists {
 pub(crate) struct Connection {
     service: RunningService<RoleClient, SabirClient>,
     call_time: Duration,
+    /// The way in which a remote server is logged in to.
+    access: RemoteAccess,
+    /// Woken when the server refuses the login.
+    login_lost: Arc<Notify>,
+    /// Follows changes of the server's lists in the newest protocol, until the connection ends.
+    _follower: AbortOnDrop,
+}
+
+/// A background task that ends with its owner.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The way in which a server is logged in to, for the words about a refusal.
+#[derive(Clone, Default)]
+struct RemoteAccess {
+    server: String,
+    /// `None` for a program, and for a server with a token in its headers.
+    login: Option<Arc<ServerLogin>>,
+    address: Option<url::Url>,
 }
 
 /// A connected server: the connection, and what ends with it.
@@ -96,8 +129,8 @@ enum AttemptError {
     Failed(McpError),
 }
 
-/// Connects to a server, in the way of the older protocols and then, if it refuses that, of the stateless one. `spec` has no variables
-/// left.
+/// Connects to a server. A remote one is asked for the stateless protocol first; it answers at once if it knows only the older ones. A
+/// program is asked in the older way first, since some of them wait for that and answer nothing else. `spec` has no variables left.
 pub(crate) fn connect_server(
     spec: McpServerSpec,
     settings: McpSettings,
@@ -105,28 +138,32 @@ pub(crate) fn connect_server(
 ) -> BoxedFuture<'static, Result<ConnectedServer, McpError>> {
     Box::pin(async move {
         let limit = spec.start_seconds.map_or(START_TIME, Duration::from_secs);
-        let connecting = async move {
-            let newest = ClientLifecycleMode::Discover {
-                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            };
-            match attempt_connect(
-                spec.clone(),
-                settings.clone(),
-                clients.create_client(),
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        let [first_way, second_way] = match &spec.transport {
+            McpTransport::Stdio { .. } => [
                 ClientLifecycleMode::Initialize,
-            )
-            .await
-            {
+                ClientLifecycleMode::Discover { preferred_versions },
+            ],
+            McpTransport::Http { .. } => [
+                ClientLifecycleMode::Auto {
+                    preferred_versions,
+                    legacy_version: Some(ProtocolVersion::V_2025_11_25),
+                },
+                // For a server that fails at a request which it does not know, instead of refusing it.
+                ClientLifecycleMode::Initialize,
+            ],
+        };
+        let connecting = async move {
+            let attempt =
+                |way| attempt_connect(spec.clone(), settings.clone(), clients.create_client(), way);
+            match attempt(first_way).await {
                 Err(AttemptError::Refused(first)) => {
-                    let second = attempt_connect(
-                        spec.clone(),
-                        settings.clone(),
-                        clients.create_client(),
-                        newest,
-                    )
-                    .await;
-                    // What was refused first says more about a server that speaks neither.
-                    second.map_err(|_| first)
+                    attempt(second_way).await.map_err(|error| match error {
+                        // It speaks that protocol, and wants a login for it.
+                        AttemptError::Failed(refusal) if refusal.is_about_login() => refusal,
+                        // What was refused first says more about a server that speaks neither.
+                        _ => first,
+                    })
                 }
                 Err(AttemptError::Failed(error)) => Err(error),
                 Ok(connected) => Ok(connected),
@@ -146,14 +183,14 @@ fn attempt_connect(
 ) -> BoxedFuture<'static, Result<ConnectedServer, AttemptError>> {
     Box::pin(async move {
         let call_time = spec.call_seconds.map_or(CALL_TIME, Duration::from_secs);
-        match spec.transport {
+        match &spec.transport {
             McpTransport::Stdio { command, args, env } => {
                 let mut environment = settings.environment.clone();
                 environment.extend(
                     env.iter()
                         .map(|(name, value)| (name.clone(), value.clone())),
                 );
-                let command = ServerCommand::new(command, args, environment);
+                let command = ServerCommand::new(command.clone(), args.clone(), environment);
                 let started = command.start(&settings.workspace, &settings.helper);
                 let (mut process, streams) = started
                     .map_err(|error| AttemptError::Failed(McpError::Start(error.to_string())))?;
@@ -184,27 +221,34 @@ fn attempt_connect(
                     }
                 };
                 Ok(ConnectedServer {
-                    connection: Arc::new(Connection { service, call_time }),
+                    connection: Connection::new(service, call_time, RemoteAccess::default()),
                     process: Some(process),
                     facts,
                     errors,
                 })
             }
-            McpTransport::Http { url, headers } => {
-                let config = http_config(&url, &headers).map_err(AttemptError::Failed)?;
-                let http = (settings.http_client)().map_err(|error| {
-                    AttemptError::Failed(McpError::Address {
-                        url: url.clone(),
-                        reason: error.to_string(),
-                    })
-                })?;
-                let transport = StreamableHttpClientTransport::with_client(http, config);
+            McpTransport::Http { url, headers, .. } => {
+                let config = http_config(url, headers).map_err(AttemptError::Failed)?;
+                let builder = (settings.http_client)();
+                // Reads the certificates of the system, which would hold up the first request of the task.
+                let built = tokio::task::spawn_blocking(move || builder.build()).await;
+                let http = built
+                    .map_err(|error| AttemptError::Failed(unusable_client(url, &error)))?
+                    .map_err(|error| AttemptError::Failed(unusable_client(url, &error)))?;
+                let access = RemoteAccess::new(&spec, &settings).map_err(AttemptError::Failed)?;
+                let client_of_login = AuthorizedClient {
+                    http,
+                    login: access.login.clone(),
+                };
+                let transport = StreamableHttpClientTransport::with_client(client_of_login, config);
                 let serving: BoxedFuture<'static, _> =
                     Box::pin(serve_client_with_lifecycle(client, transport, lifecycle));
                 let served = serving.await;
                 let service = served.map_err(|error| {
-                    if error.is_authorization_required() || error.auth_challenge().is_some() {
-                        return AttemptError::Failed(McpError::LoginRequired);
+                    if let Some(refusal) =
+                        access.refusal(error.is_authorization_required(), error.auth_challenge())
+                    {
+                        return AttemptError::Failed(refusal);
                     }
                     match &error {
                         // An older server has no other way to say that it does not know the request.
@@ -216,7 +260,7 @@ fn attempt_connect(
                     }
                 })?;
                 Ok(ConnectedServer {
-                    connection: Arc::new(Connection { service, call_time }),
+                    connection: Connection::new(service, call_time, access),
                     process: None,
                     facts: Arc::default(),
                     errors: StderrTail::follow(Box::new(tokio::io::empty())),
@@ -224,6 +268,77 @@ fn attempt_connect(
             }
         }
     })
+}
+
+fn unusable_client(url: &str, error: &dyn std::error::Error) -> McpError {
+    McpError::Address {
+        url: url.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+impl RemoteAccess {
+    fn new(spec: &McpServerSpec, settings: &McpSettings) -> Result<Self, McpError> {
+        let McpTransport::Http { url, oauth, .. } = &spec.transport else {
+            return Ok(Self::default());
+        };
+        let address = parse_address(url)?;
+        let login = match spec.transport.login_key(&spec.name) {
+            None => None,
+            Some(key) => {
+                let login = ServerLogin::new(
+                    key,
+                    address.clone(),
+                    oauth.clone().unwrap_or_default(),
+                    Arc::clone(&settings.logins),
+                    Arc::clone(&settings.http_client),
+                );
+                Some(Arc::new(login))
+            }
+        };
+        Ok(Self {
+            server: spec.name.clone(),
+            login,
+            address: Some(address),
+        })
+    }
+
+    /// Returns the error for a request that the server refused for want of a login or of rights.
+    fn refusal(&self, needs_login: bool, challenge: Option<&str>) -> Option<McpError> {
+        let address = self.address.as_ref()?;
+        let Some(login) = &self.login else {
+            return (needs_login || challenge.is_some()).then_some(McpError::TokenRefused);
+        };
+        if let Some(missing) = challenge.and_then(|text| missing_scopes(text, address)) {
+            let granted = login.granted_scopes();
+            let scopes = one_line(&missing.join(" "));
+            // Another login would change nothing, however often it is repeated.
+            if !missing.is_empty() && missing.iter().all(|scope| granted.contains(scope)) {
+                return Some(McpError::ScopeUseless(scopes));
+            }
+            return Some(McpError::ScopeRequired {
+                server: self.server.clone(),
+                scopes,
+            });
+        }
+        let is_refused = needs_login || challenge.is_some();
+        is_refused.then(|| McpError::LoginRequired(self.server.clone()))
+    }
+}
+
+/// Parses the address of a remote server.
+pub(crate) fn parse_address(url: &str) -> Result<url::Url, McpError> {
+    let wrong = |reason: String| McpError::Address {
+        url: url.to_owned(),
+        reason,
+    };
+    let parsed = url::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+    match parsed.scheme() {
+        "http" | "https" => Ok(parsed),
+        _ => Err(wrong(
+            "write one that begins with https:// or http://".to_owned(),
+        )),
+    }
 }
 
 /// Builds the settings of a remote connection.
@@ -235,10 +350,7 @@ fn http_config(
         url: url.to_owned(),
         reason: reason.to_owned(),
     };
-    let parsed = url::Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
-    if !matches!(parsed.scheme(), "http" | "https") {
-        return Err(wrong("write one that begins with https:// or http://"));
-    }
+    parse_address(url)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_sse_event_size(MAX_FRAME_BYTES)
         .max_json_response_size(MAX_FRAME_BYTES);
@@ -399,6 +511,50 @@ impl Drop for CancelOnDrop {
 }
 
 impl Connection {
+    fn new(
+        service: RunningService<RoleClient, SabirClient>,
+        call_time: Duration,
+        access: RemoteAccess,
+    ) -> Arc<Self> {
+        let changed = Arc::clone(&service.service().lists_changed);
+        let follower = tokio::spawn(follow_lists(service.peer().clone(), changed));
+        Arc::new(Self {
+            service,
+            call_time,
+            access,
+            login_lost: Arc::default(),
+            _follower: AbortOnDrop(follower),
+        })
+    }
+
+    /// Wakes when the server refuses the login.
+    pub(crate) fn login_lost(&self) -> Arc<Notify> {
+        Arc::clone(&self.login_lost)
+    }
+
+    /// Removes the tokens of the login from what the server said.
+    pub(crate) fn hide_tokens(&self, text: String) -> String {
+        match &self.access.login {
+            Some(login) => login.hide_tokens(text),
+            None => text,
+        }
+    }
+
+    /// Describes the failure of a request, and notes the end of a login.
+    fn describe_failure(&self, error: &ServiceError) -> McpError {
+        let refusal = self
+            .access
+            .refusal(error.is_authorization_required(), error.auth_challenge());
+        if matches!(refusal, Some(McpError::LoginRequired(_))) {
+            self.login_lost.notify_one();
+        }
+        match refusal.unwrap_or_else(|| service_error(error)) {
+            McpError::Answer(text) => McpError::Answer(self.hide_tokens(text)),
+            McpError::Closed(text) => McpError::Closed(self.hide_tokens(text)),
+            other => other,
+        }
+    }
+
     /// Wakes when a list of the server has changed.
     pub(crate) fn lists_changed(&self) -> Arc<tokio::sync::Notify> {
         Arc::clone(&self.service.service().lists_changed)
@@ -433,7 +589,7 @@ impl Connection {
                         .service
                         .list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor)))
                         .await
-                        .map_err(|error| service_error(&error))?;
+                        .map_err(|error| self.describe_failure(&error))?;
                     let room = MAX_TOOLS.saturating_sub(lists.tools.len());
                     lists.left_out += page.tools.len().saturating_sub(room);
                     let taken = page.tools.iter().take(room);
@@ -459,6 +615,20 @@ impl Connection {
                     }
                 }
                 lists.resources.truncate(MAX_RESOURCES);
+                let mut cursor = None;
+                for _ in 0..MAX_PAGES {
+                    let params = PaginatedRequestParams::default().with_cursor(cursor);
+                    // Many servers with resources have none, and no answer for that.
+                    let Ok(page) = self.service.list_resource_templates(Some(params)).await else {
+                        break;
+                    };
+                    lists.templates.extend(page.resource_templates);
+                    cursor = page.next_cursor;
+                    if cursor.is_none() || lists.templates.len() >= MAX_RESOURCES {
+                        break;
+                    }
+                }
+                lists.templates.truncate(MAX_RESOURCES);
             }
             if capabilities.prompts.is_some() {
                 let mut cursor = None;
@@ -479,8 +649,20 @@ impl Connection {
         })
     }
 
-    /// Calls a tool. Dropping the future cancels the call at the server.
-    pub(crate) async fn call_tool(
+    /// Calls a tool, and returns what a model may see of its result. Dropping the future cancels the call at the server.
+    pub(crate) async fn run_tool(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        progress: ProgressSink<'_>,
+    ) -> Result<ToolOutput, McpError> {
+        let result = self.call_tool(tool, arguments, progress).await?;
+        let mut output = convert_result(&result);
+        output.content = self.hide_tokens(output.content);
+        Ok(output)
+    }
+
+    async fn call_tool(
         &self,
         tool: &str,
         arguments: &Map<String, Value>,
@@ -520,7 +702,7 @@ impl Connection {
             .service
             .send_cancellable_request(request, options)
             .await
-            .map_err(|error| service_error(&error))?;
+            .map_err(|error| self.describe_failure(&error))?;
         let mut guard = CancelOnDrop {
             peer: self.service.peer().clone(),
             id: Some(handle.id.clone()),
@@ -554,7 +736,7 @@ impl Connection {
         guard.id = None;
         result.map_err(|error| match error {
             ServiceError::Timeout { timeout } => McpError::CallTimeout(timeout.as_secs()),
-            error => service_error(&error),
+            error => self.describe_failure(&error),
         })
     }
 
@@ -564,7 +746,7 @@ impl Connection {
             .service
             .read_resource(ReadResourceRequestParams::new(uri));
         match timeout(self.call_time, reading).await {
-            Ok(result) => result.map_err(|error| service_error(&error)),
+            Ok(result) => result.map_err(|error| self.describe_failure(&error)),
             Err(_) => Err(McpError::CallTimeout(self.call_time.as_secs())),
         }
     }
@@ -577,7 +759,7 @@ impl Connection {
     ) -> Result<GetPromptResult, McpError> {
         let params = GetPromptRequestParams::new(name).with_arguments(arguments);
         match timeout(self.call_time, self.service.get_prompt(params)).await {
-            Ok(result) => result.map_err(|error| service_error(&error)),
+            Ok(result) => result.map_err(|error| self.describe_failure(&error)),
             Err(_) => Err(McpError::CallTimeout(self.call_time.as_secs())),
         }
     }
@@ -606,6 +788,43 @@ impl Connection {
     }
 }
 
+/// Follows changes of a server's lists in the newest protocol, in which a server tells them only to a client that listens.
+async fn follow_lists(peer: Peer<RoleClient>, changed: Arc<Notify>) {
+    let Some(info) = peer.peer_info() else { return };
+    if info.protocol_version != ProtocolVersion::V_2026_07_28 {
+        return;
+    }
+    let capabilities = &info.capabilities;
+    let mut filter = SubscriptionFilter::new();
+    let is_told = |told: Option<bool>| told.filter(|is_told| *is_told);
+    filter.tools_list_changed = capabilities
+        .tools
+        .as_ref()
+        .and_then(|own| is_told(own.list_changed));
+    filter.prompts_list_changed = capabilities
+        .prompts
+        .as_ref()
+        .and_then(|own| is_told(own.list_changed));
+    filter.resources_list_changed = capabilities
+        .resources
+        .as_ref()
+        .and_then(|own| is_told(own.list_changed));
+    if filter == SubscriptionFilter::new() {
+        return;
+    }
+    for _ in 0..MAX_LISTENS {
+        let Ok(mut subscription) = peer.listen(filter.clone()).await else {
+            return;
+        };
+        while let Ok(Some(_)) = subscription.next().await {
+            changed.notify_one();
+        }
+        // What changed between two streams was told to nobody.
+        tokio::time::sleep(LISTEN_PAUSE).await;
+        changed.notify_one();
+    }
+}
+
 /// Writes progress as a line.
 fn describe_progress(progress: &rmcp::model::ProgressNotificationParam) -> String {
     let message = one_line(progress.message.as_deref().unwrap_or_default());
@@ -624,7 +843,6 @@ fn service_error(error: &ServiceError) -> McpError {
         ServiceError::McpError(answer) => McpError::Answer(one_line(&answer.message)),
         ServiceError::TransportClosed => McpError::Closed("before it answered".to_owned()),
         ServiceError::UnexpectedResponse => McpError::Unexpected,
-        error if error.is_authorization_required() => McpError::LoginRequired,
         error => McpError::Closed(plain_reason(&error.to_string())),
     }
 }

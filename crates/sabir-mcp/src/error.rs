@@ -20,8 +20,22 @@ pub enum McpError {
     #[error("the handshake failed: {0}")]
     Handshake(String),
     /// The server has to be logged in to.
-    #[error("it needs a login: give a token in its headers")]
-    LoginRequired,
+    #[error("it needs a login: run `sabir mcp login {0}`")]
+    LoginRequired(String),
+    /// The server refused the token of the configuration.
+    #[error("it refused the Authorization header of its configuration")]
+    TokenRefused,
+    /// The login has not the rights for a request.
+    #[error("it asks for more rights ({scopes}): run `sabir mcp login {server}`")]
+    ScopeRequired {
+        /// The server.
+        server: String,
+        /// The scopes that it names.
+        scopes: String,
+    },
+    /// The server refuses a request although the login has the rights that it names.
+    #[error("it refuses the request although the login has the rights ({0}) that it asks for")]
+    ScopeUseless(String),
     /// Its address cannot be used.
     #[error("its address {url} cannot be used: {reason}")]
     Address {
@@ -50,4 +64,17 @@ pub enum McpError {
     /// The server sent what is no answer to the request.
     #[error("the server sent an unexpected answer")]
     Unexpected,
+}
+
+impl McpError {
+    /// Reports whether the user's login, or its rights, are what is missing.
+    pub(crate) fn is_about_login(&self) -> bool {
+        matches!(
+            self,
+            Self::LoginRequired(_)
+                | Self::TokenRefused
+                | Self::ScopeRequired { .. }
+                | Self::ScopeUseless(_)
+        )
+    }
 }

@@ -32,6 +32,7 @@ mod error;
 mod find_tool;
 pub mod limits;
 mod line_guard;
+mod login;
 mod mcp_tool;
 mod names;
 mod prompts;
@@ -49,13 +50,17 @@ pub use definition::{
     ApprovedDefinition, DefinitionState, DefinitionStore, ForgetfulDefinitionStore, ToolDefinition,
 };
 pub use error::McpError;
+pub use login::{
+    ForgetfulLoginStore, LoginAttempt, LoginError, LoginKey, LoginReport, LoginStore,
+    LoginStoreError, OAuthGrant, OAuthSettings, StoredLogin,
+};
 pub use names::{NameTable, shown_tool_name};
 pub use prompts::{PromptArgument, PromptContent, ServerPrompt};
 pub use schema::normalize_schema;
 pub use serve::{ServedFuture, ServedResult, ServedTool, serve_tools};
 pub use servers::{
-    McpNotice, McpServers, McpSettings, ServerState, ServerStatus, StartCheck, call_server_tool,
-    list_server_tools,
+    HttpClientFactory, McpNotice, McpServers, McpSettings, ServerState, ServerStatus, StartCheck,
+    call_server_tool, list_server_tools,
 };
 pub use spec::{McpServerSpec, McpTransport, ToolSelection};
 pub use variables::{UnsetVariable, expand_variables};

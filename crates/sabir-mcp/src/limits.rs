@@ -43,3 +43,5 @@ pub const MAX_RESTARTS: u32 = 5;
 pub const FIRST_BACK_OFF: Duration = Duration::from_millis(500);
 /// The time after which a server that works has its restarts forgotten.
 pub const STABLE_TIME: Duration = Duration::from_secs(60);
+/// The interval at which a server that needs a login is looked at, for a login in another process.
+pub const LOGIN_LOOK_INTERVAL: Duration = Duration::from_secs(2);

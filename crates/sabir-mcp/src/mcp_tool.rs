@@ -10,7 +10,6 @@ use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
 
 use crate::definition::{DefinitionState, ToolDefinition};
-use crate::result_content::convert_result;
 use crate::schema::normalize_schema;
 use crate::servers::ServerPool;
 
@@ -157,11 +156,11 @@ impl PreparedCall for McpCall {
             let called = async {
                 let connection = pool.connection(&self.server)?;
                 connection
-                    .call_tool(&self.definition.name, &self.arguments, progress)
+                    .run_tool(&self.definition.name, &self.arguments, progress)
                     .await
             };
             match called.await {
-                Ok(result) => convert_result(&result),
+                Ok(output) => output,
                 Err(error) => ToolOutput::failed(format!(
                     "{} of the server {} failed: {error}",
                     self.definition.name, self.server

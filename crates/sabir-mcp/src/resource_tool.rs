@@ -2,6 +2,7 @@
 
 use std::sync::Weak;
 
+use rmcp::model::{Resource, ResourceTemplate};
 use sabir_agent::{
     CallArguments, CallPermit, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,
 };
@@ -178,25 +179,60 @@ impl PreparedCall for ResourceCall {
     }
 }
 
-/// Writes resources as lines.
-pub(crate) fn resource_lines(resources: &[rmcp::model::Resource]) -> Vec<String> {
+/// Writes resources and the patterns of addresses as lines.
+pub(crate) fn resource_lines(
+    resources: &[Resource],
+    templates: &[ResourceTemplate],
+) -> Vec<String> {
+    let describe = |uri: &str, name: &str, description: &Option<String>| {
+        let line = format!("{}: {}", one_line(uri), one_line(name));
+        match description.as_deref().map(one_line) {
+            Some(text) if !text.is_empty() => format!("{line}: {text}"),
+            _ => line,
+        }
+    };
     let mut lines: Vec<String> = resources
         .iter()
         .take(MAX_LISTED)
-        .map(|resource| {
-            let uri = one_line(&resource.uri);
-            let name = one_line(&resource.name);
-            match resource.description.as_deref().map(one_line) {
-                Some(text) if !text.is_empty() => format!("{uri}: {name}: {text}"),
-                _ => format!("{uri}: {name}"),
-            }
-        })
+        .map(|resource| describe(&resource.uri, &resource.name, &resource.description))
         .collect();
     if resources.len() > MAX_LISTED {
         lines.push(format!("and {} more", resources.len() - MAX_LISTED));
+    }
+    if !templates.is_empty() {
+        lines.push("Addresses with parts to fill in:".to_owned());
+        let some = templates.iter().take(MAX_LISTED);
+        lines.extend(some.map(|one| describe(&one.uri_template, &one.name, &one.description)));
+        if templates.len() > MAX_LISTED {
+            lines.push(format!("and {} more", templates.len() - MAX_LISTED));
+        }
     }
     if lines.is_empty() {
         lines.push("(no resources)".to_owned());
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_addresses_are_listed_too() {
+        let resource: Resource =
+            serde_json::from_value(json!({"uri": "memo://1", "name": "one"})).unwrap();
+        let template =
+            json!({"uriTemplate": "memo://{id}", "name": "memo", "description": "A memo."});
+        let template: ResourceTemplate = serde_json::from_value(template).unwrap();
+        let lines = resource_lines(&[resource], &[template]);
+        assert_eq!(
+            lines,
+            [
+                "memo://1: one",
+                "Addresses with parts to fill in:",
+                "memo://{id}: memo: A memo."
+            ]
+        );
+        assert_eq!(resource_lines(&[], &[]), ["(no resources)"]);
+    }
 }

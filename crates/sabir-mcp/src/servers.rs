@@ -19,12 +19,12 @@ use crate::connection::{ConnectedServer, Connection, ServerLists, connect_server
 use crate::definition::{DefinitionState, DefinitionStore, ToolDefinition};
 use crate::error::McpError;
 use crate::find_tool::{FindTool, find_matching, list_names};
-use crate::limits::{FIRST_BACK_OFF, MAX_RESTARTS, STABLE_TIME};
+use crate::limits::{FIRST_BACK_OFF, LOGIN_LOOK_INTERVAL, MAX_RESTARTS, STABLE_TIME};
+use crate::login::{LoginKey, LoginStore};
 use crate::mcp_tool::McpTool;
 use crate::names::NameTable;
 use crate::prompts::{PromptContent, ServerPrompt, join_messages};
 use crate::resource_tool::{ResourceTool, UseTool, resource_lines};
-use crate::result_content::convert_result;
 use crate::spec::McpServerSpec;
 
 /// Bytes of a definition for each token, on average.
@@ -32,6 +32,9 @@ const BYTES_PER_TOKEN: usize = 4;
 
 /// Returns the reason why a server must not be started, if there is one.
 pub type StartCheck = Arc<dyn Fn(&McpServerSpec) -> Option<String> + Send + Sync>;
+
+/// Begins HTTP clients.
+pub type HttpClientFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;
 
 /// Everything that servers need from their surroundings.
 #[derive(Clone)]
@@ -42,8 +45,10 @@ pub struct McpSettings {
     pub helper: PathBuf,
     /// The environment of local servers, to which each adds its own variables.
     pub environment: Vec<(String, String)>,
-    /// Creates the client for remote servers. It must not follow redirects, which could lead to addresses of the local network.
-    pub http_client: Arc<dyn Fn() -> reqwest::Result<reqwest::Client> + Send + Sync>,
+    /// Begins a client for remote servers. It must not follow redirects, which could lead to addresses of the local network.
+    pub http_client: HttpClientFactory,
+    /// Keeps the logins of remote servers.
+    pub logins: Arc<dyn LoginStore>,
     /// Keeps the definitions of tools that were approved.
     pub definitions: Arc<dyn DefinitionStore>,
     /// Receives notices for the user.
@@ -84,6 +89,11 @@ pub enum ServerState {
         /// The reason.
         reason: String,
     },
+    /// The user has to log in to it. It is connected once they have.
+    NeedsLogin {
+        /// The command that does it.
+        command: String,
+    },
     /// It is not started again.
     Failed {
         /// The reason.
@@ -101,6 +111,7 @@ impl std::fmt::Display for ServerState {
             Self::Restarting { attempt, reason } => {
                 write!(f, "restarting (attempt {attempt}): {reason}")
             }
+            Self::NeedsLogin { command } => write!(f, "in need of a login: run `{command}`"),
             Self::Failed { reason } => write!(f, "failed: {reason}"),
             Self::Disabled => f.write_str("disabled"),
         }
@@ -295,9 +306,12 @@ impl McpServers {
         self.wait_started(|spec| spec.required).await;
         let state = self.pool.lock_state();
         for entry in state.servers.iter().filter(|entry| entry.spec.required) {
-            if let ServerState::Failed { reason } = &entry.state {
-                return Err((entry.spec.name.clone(), McpError::Closed(reason.clone())));
-            }
+            let error = match &entry.state {
+                ServerState::Failed { reason } => McpError::Closed(reason.clone()),
+                ServerState::NeedsLogin { .. } => McpError::LoginRequired(entry.spec.name.clone()),
+                _ => continue,
+            };
+            return Err((entry.spec.name.clone(), error));
         }
         Ok(())
     }
@@ -363,7 +377,8 @@ impl ServerPool {
     /// Returns the lines of a listing of a server's resources.
     pub(crate) fn list_resources(&self, server: &str) -> Result<Vec<String>, McpError> {
         let state = self.lock_state();
-        Ok(resource_lines(&state.find_server(server)?.lists.resources))
+        let lists = &state.find_server(server)?.lists;
+        Ok(resource_lines(&lists.resources, &lists.templates))
     }
 
     /// Finds a tool by its server's name and its own.
@@ -576,6 +591,17 @@ async fn run_server(pool: Arc<ServerPool>, index: usize) {
             () = pool.wait_stopped() => return,
         };
         let Some(reason) = reason else { return };
+        if matches!(reason, McpError::LoginRequired(_))
+            && let Some(key) = spec.transport.login_key(&spec.name)
+        {
+            tokio::select! {
+                () = wait_for_login(&pool, index, &spec, &key) => {}
+                () = pool.wait_stopped() => return,
+            }
+            attempt = 0;
+            back_off = FIRST_BACK_OFF;
+            continue;
+        }
         if started.elapsed() >= STABLE_TIME {
             attempt = 0;
             back_off = FIRST_BACK_OFF;
@@ -608,15 +634,47 @@ async fn run_server(pool: Arc<ServerPool>, index: usize) {
     }
 }
 
+/// Tells the user that a server needs a login, and waits until they have logged in, here or in another process.
+async fn wait_for_login(
+    pool: &Arc<ServerPool>,
+    index: usize,
+    spec: &McpServerSpec,
+    key: &LoginKey,
+) {
+    let command = format!("sabir mcp login {}", spec.name);
+    pool.notify(
+        &spec.name,
+        format!("it needs a login: run `{command}`; it is connected after that"),
+    );
+    pool.set_state(index, |entry| {
+        // Its tools stay, so that a model which calls one learns what has happened.
+        entry.connection = None;
+        entry.state = ServerState::NeedsLogin { command };
+    });
+    let logins = Arc::clone(&pool.settings.logins);
+    let load = || {
+        let login = logins.load_login(key).ok().flatten();
+        let credentials = login.and_then(|login| login.credentials)?;
+        serde_json::to_string(&credentials).ok()
+    };
+    let refused = load();
+    loop {
+        sleep(LOGIN_LOOK_INTERVAL).await;
+        let now = load();
+        if now.is_some() && now != refused {
+            pool.set_state(index, |entry| entry.state = ServerState::Starting);
+            return;
+        }
+    }
+}
+
 /// Reports whether another start may end differently.
 fn is_worth_retrying(reason: &McpError) -> bool {
-    !matches!(
+    let is_final = matches!(
         reason,
-        McpError::Address { .. }
-            | McpError::LoginRequired
-            | McpError::Start(_)
-            | McpError::Refused(_)
-    )
+        McpError::Address { .. } | McpError::Start(_) | McpError::Refused(_)
+    );
+    !(is_final || reason.is_about_login())
 }
 
 /// Connects to a server and keeps its lists up to date. Returns the reason of its end; `None` when it was asked to stop.
@@ -643,6 +701,7 @@ async fn serve_until_end(
         .start_seconds
         .map_or(crate::limits::START_TIME, Duration::from_secs);
     let changed = connected.connection.lists_changed();
+    let login_lost = connected.connection.login_lost();
     let mut is_first = true;
     loop {
         let connection = Arc::clone(&connected.connection);
@@ -659,6 +718,11 @@ async fn serve_until_end(
         }
         is_first = false;
         tokio::select! {
+            () = login_lost.notified() => {
+                pool.set_state(index, |entry| entry.connection = None);
+                connected.close().await;
+                return Some(McpError::LoginRequired(spec.name));
+            }
             reason = connected.wait_closed() => {
                 pool.set_state(index, |entry| entry.connection = None);
                 connected.close().await;
@@ -766,8 +830,8 @@ pub async fn call_server_tool(
     let clients = client_factory(spec, settings);
     let connected = connect_server(spec.clone(), settings.clone(), clients).await?;
     let connection = Arc::clone(&connected.connection);
-    let called = connection.call_tool(tool, arguments, progress).await;
+    let called = connection.run_tool(tool, arguments, progress).await;
     drop(connection);
     connected.close().await;
-    Ok(convert_result(&called?))
+    called
 }

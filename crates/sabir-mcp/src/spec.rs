@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::login::{LoginKey, OAuthSettings};
 use crate::variables::{UnsetVariable, expand_variables};
 
 /// The specification of an MCP server: how it is reached, and which of its tools are used.
@@ -56,7 +57,42 @@ pub enum McpTransport {
         /// Headers of each request.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         headers: BTreeMap<String, String>,
+        /// The settings of its login.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        oauth: Option<OAuthSettings>,
     },
+}
+
+impl McpTransport {
+    /// Creates the transport of a server at an address.
+    pub fn at_address(url: impl Into<String>, headers: BTreeMap<String, String>) -> Self {
+        Self::Http {
+            url: url.into(),
+            headers,
+            oauth: None,
+        }
+    }
+
+    /// Returns the key of the server's login, if it can have one: a program has none, nor a server with a token in its headers.
+    pub fn login_key(&self, server: &str) -> Option<LoginKey> {
+        match self {
+            Self::Http { url, .. } if !self.has_own_token() => Some(LoginKey {
+                server: server.to_owned(),
+                url: url.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Reports whether the configuration gives requests an `Authorization` header.
+    pub(crate) fn has_own_token(&self) -> bool {
+        match self {
+            Self::Stdio { .. } => false,
+            Self::Http { headers, .. } => headers
+                .keys()
+                .any(|name| name.eq_ignore_ascii_case("authorization")),
+        }
+    }
 }
 
 /// Selects tools by their names at the server.
@@ -118,7 +154,7 @@ impl McpServerSpec {
                 });
                 names.collect::<String>() + &words.collect::<Vec<_>>().join(" ")
             }
-            McpTransport::Http { url, headers } => {
+            McpTransport::Http { url, headers, .. } => {
                 let names: Vec<_> = headers.keys().map(String::as_str).collect();
                 match names.is_empty() {
                     true => url.clone(),
@@ -145,9 +181,17 @@ impl McpServerSpec {
                 args: args.iter().map(expand).collect::<Result<_, _>>()?,
                 env: expand_values(env)?,
             },
-            McpTransport::Http { url, headers } => McpTransport::Http {
+            McpTransport::Http {
+                url,
+                headers,
+                oauth,
+            } => McpTransport::Http {
                 url: expand(url)?,
                 headers: expand_values(headers)?,
+                oauth: match oauth {
+                    Some(oauth) => Some(oauth.expand(variable)?),
+                    None => None,
+                },
             },
         };
         Ok(Self {

@@ -7,6 +7,8 @@
 mod definitions;
 mod elicitation;
 mod keys;
+mod login;
+mod login_store;
 mod manage;
 mod prompts;
 mod served_tools;
@@ -15,6 +17,9 @@ mod sources;
 mod store;
 
 pub(crate) use keys::McpKeys;
+pub use login::{
+    LoginState, PageOpening, log_out, login_error, login_state, open_login_page, start_login,
+};
 pub use manage::{
     ServerTest, add_server, call_tool, lint_source, remove_server, server_settings, test_server,
     trust_servers,

@@ -1,4 +1,4 @@
-//! Implements `mcp`: lists, adds, removes, trusts and tests MCP servers, and serves Sabir's tools as one.
+//! Implements `mcp`: lists, adds, removes, trusts, tests and logs in to MCP servers, and serves Sabir's tools as one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,13 @@ use clap::{Args, Subcommand};
 use sabir_session::config::Config;
 use sabir_session::mcp::protocol::serve_tools;
 use sabir_session::mcp::{
-    FoundServer, LaunchState, ServerSource, add_server, call_tool, find_servers, remove_server,
-    served_tools, test_server, trust_servers,
+    FoundServer, LaunchState, LoginState, ServerSource, add_server, call_tool, find_servers,
+    login_state, remove_server, served_tools, test_server, trust_servers,
 };
 use sabir_session::{McpServerSpec, McpTransport, RuleSpec, SessionError};
 use serde_json::json;
 
+use crate::mcp_login::{LoginArguments, run_login, run_logout};
 use crate::mcp_toolbox::toolbox_tools;
 use crate::{print, stdin_reader};
 
@@ -71,6 +72,13 @@ enum McpCommand {
         /// Print JSON, with the definitions of the tools.
         #[arg(long)]
         json: bool,
+    },
+    /// Log in to a server that asks for it, with your browser. The tokens are kept on this machine and renewed by themselves.
+    Login(LoginArguments),
+    /// Remove the login of a server from this machine.
+    Logout {
+        /// The name of the server, or an address.
+        name: String,
     },
     /// Call a tool of a server yourself, to try it.
     Call {
@@ -149,6 +157,8 @@ pub async fn run_mcp_command(
                 print::write_stdout(&print::sanitize_text(&text));
             }
         }
+        McpCommand::Login(arguments) => run_login(arguments, config).await?,
+        McpCommand::Logout { name } => run_logout(name, config)?,
         McpCommand::Call {
             server,
             tool,
@@ -188,7 +198,7 @@ pub async fn run_mcp_command(
     Ok(true)
 }
 
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     print::write_stderr(&print::sanitize_text(&format!("sabir: {text}\n")));
 }
 
@@ -215,10 +225,7 @@ fn parse_target(
             if !env.is_empty() {
                 return Err(SessionError::invalid("--env is for programs; use --header"));
             }
-            Ok(McpTransport::Http {
-                url: url.clone(),
-                headers,
-            })
+            Ok(McpTransport::at_address(url, headers))
         }
         [command, args @ ..] => {
             if !headers.is_empty() {
@@ -243,7 +250,8 @@ fn current_folder() -> Result<PathBuf, SessionError> {
 }
 
 fn list_servers(config: &Config, as_json: bool) -> Result<(), SessionError> {
-    let list = find_servers(&[], config, &current_folder()?);
+    let root = current_folder()?;
+    let list = find_servers(&[], config, &root);
     if as_json {
         let servers: Vec<_> = list
             .servers
@@ -255,6 +263,7 @@ fn list_servers(config: &Config, as_json: bool) -> Result<(), SessionError> {
                     "source": found.source.describe(),
                     "disabled": found.spec.disabled,
                     "state": found.launch,
+                    "login": login_state(found, config, &root),
                 })
             })
             .collect();
@@ -263,7 +272,7 @@ fn list_servers(config: &Config, as_json: bool) -> Result<(), SessionError> {
     }
     let mut text = String::new();
     for found in &list.servers {
-        text.push_str(&server_text(found));
+        text.push_str(&server_text(found, login_state(found, config, &root)));
     }
     for problem in &list.problems {
         text.push_str(&format!("problem: {problem}\n"));
@@ -276,7 +285,16 @@ fn list_servers(config: &Config, as_json: bool) -> Result<(), SessionError> {
 }
 
 /// Describes a server in two or three lines.
-fn server_text(found: &FoundServer) -> String {
+fn server_text(found: &FoundServer, login: Option<LoginState>) -> String {
+    let name = &found.spec.name;
+    let login = match login {
+        None => String::new(),
+        Some(LoginState::LoggedIn) => ", logged in".to_owned(),
+        Some(LoginState::Needed) => format!(", needs a login: `sabir mcp login {name}`"),
+        Some(LoginState::MoreNeeded) => {
+            format!(", logged in, and has asked for more rights since: `sabir mcp login {name}`")
+        }
+    };
     let state = match &found.launch {
         _ if found.spec.disabled => "disabled".to_owned(),
         LaunchState::Allowed => "started with each task".to_owned(),
@@ -294,7 +312,7 @@ fn server_text(found: &FoundServer) -> String {
         LaunchState::Unusable { reason } => format!("cannot be started: {reason}"),
     };
     format!(
-        "{}  {}\n    {}, {state}\n",
+        "{}  {}\n    {}, {state}{login}\n",
         found.spec.name,
         found.spec.launch_line(),
         found.source.describe()
@@ -312,7 +330,7 @@ fn trust_repository(config: &Config, names: &[String], yes: bool) -> Result<bool
         .collect();
     let mut text = String::new();
     for found in &open {
-        text.push_str(&server_text(found));
+        text.push_str(&server_text(found, None));
         // All of it, with the values: they come from the repository and decide what runs.
         let whole = serde_json::to_string(&found.spec.transport).unwrap_or_default();
         text.push_str(&format!("    {whole}\n"));

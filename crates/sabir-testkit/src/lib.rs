@@ -4,12 +4,14 @@
 //! real HTTP, replies as a [`ReplyScript`] says, misbehaves on demand, and records the requests it
 //! received.
 
+mod oauth_server;
 mod page_server;
 mod script;
 mod scripted_provider;
 mod temp_base;
 mod untrusted;
 
+pub use oauth_server::{LoginForgery, OAuthRequest, OAuthServer};
 pub use page_server::{PageServer, StaticPage};
 pub use script::{ChunkSplit, ProviderReply, ReplyPart, ReplyScript, ScriptedFault};
 pub use scripted_provider::{ReceivedRequest, ScriptedProvider};

@@ -75,6 +75,7 @@
 //! ```
 
 mod bounds;
+mod browser;
 mod capture;
 mod command;
 mod command_writes;
@@ -107,6 +108,7 @@ mod terminal_text;
 mod trust;
 
 pub use bounds::{Bounds, BoundsError};
+pub use browser::{BrowserError, open_web_page};
 pub use capture::CapturedOutput;
 pub use command::{
     CommandExit, CommandOutcome, ExitSummary, OutputStream, ServerCommand, ServerExit, ServerInput,
@@ -134,7 +136,7 @@ pub use kernel::{is_in_process_group, is_session_leader};
 pub use links::TooManyFiles;
 pub use output_lines::{OutputLine, PageOptions};
 pub use path::{WorkPath, protection_reason};
-pub use public_address::{NetworkKind, non_public_kind};
+pub use public_address::{NetworkKind, never_reachable_kind, non_public_kind};
 pub use sandbox::{
     ConnectionOutcome, DenialKind, DenialNote, HostConnection, NetworkAccess, RegistryHost,
     Sandbox, SandboxLevel, SandboxReport, SandboxTier, SecurityReport, UnknownHost,

@@ -125,7 +125,8 @@ fn embedded_v4(high: u16, low: u16) -> Ipv4Addr {
 
 /// Returns the kind of an address that no program has any business with, not even where private networks are allowed: the
 /// metadata services of clouds, and what is no single machine.
-pub(crate) fn never_reachable_kind(address: IpAddr) -> Option<NetworkKind> {
+#[must_use]
+pub fn never_reachable_kind(address: IpAddr) -> Option<NetworkKind> {
     // Amazon answers for its metadata service at this address, too.
     const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
     let is_metadata = match address {

@@ -175,7 +175,7 @@ pub(crate) enum Command {
     Security(SecurityArguments),
     /// Find mistakes in tool definitions: colliding names, schemas that a format cannot express, missing descriptions.
     Lint(LintArguments),
-    /// List, add, remove, trust and test MCP servers, and serve Sabir's tools as one. See `sabir help mcp`.
+    /// List, add, remove, trust, test and log in to MCP servers, and serve Sabir's tools as one. See `sabir help mcp`.
     Mcp(McpArguments),
     /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to
     /// replace, or a whole file. Prints the changes. See `sabir help edits`.

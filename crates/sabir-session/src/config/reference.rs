@@ -1043,6 +1043,48 @@ fn mcp_server_keys() -> Vec<ConfigKey> {
             "A header of each request to `url`.",
         )
         .beside(ADDRESS),
+        key(
+            "oauth.client_id",
+            "Sabir registers itself",
+            "\"my-client\"",
+            "The id of a client that you registered for the login. See `sabir mcp login`.",
+        )
+        .beside(ADDRESS),
+        key(
+            "oauth.client_secret",
+            "none",
+            "\"${CLIENT_SECRET}\"",
+            "The secret of that client.",
+        )
+        .beside(ADDRESS),
+        key(
+            "oauth.client_metadata_url",
+            "none",
+            "\"https://example.com/client.json\"",
+            "The address of a client metadata document, which is used as the id where that is supported.",
+        )
+        .beside(ADDRESS),
+        key(
+            "oauth.scopes",
+            "those that the server names",
+            "[\"read\"]",
+            "The scopes that a login asks for.",
+        )
+        .beside(ADDRESS),
+        key(
+            "oauth.redirect_port",
+            "any free one",
+            "8912",
+            "The port of this machine that the browser comes back to.",
+        )
+        .beside(ADDRESS),
+        key(
+            "oauth.grant",
+            "\"authorization_code\"",
+            "\"authorization_code\"",
+            "`client_credentials` takes the client's own secret for a token, without a user.",
+        )
+        .beside(ADDRESS),
     ];
     keys.extend(program.into_iter().map(|key| key.beside(COMMAND)));
     keys

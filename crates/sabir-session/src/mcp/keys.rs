@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sabir_mcp::limits::DEFAULT_DEFINITION_TOKENS;
-use sabir_mcp::{McpServerSpec, McpTransport, ToolSelection};
+use sabir_mcp::{McpServerSpec, McpTransport, OAuthGrant, OAuthSettings, ToolSelection};
 use serde::Deserialize;
 
 /// The table `[mcp]`.
@@ -29,8 +29,14 @@ pub(crate) enum McpKeysError {
     CommandAndAddress(String),
     #[error("mcp.servers.{0} needs `command` or `url`")]
     NoTransport(String),
-    #[error("mcp.servers.{0}: `args` and `env` belong to `command`, `headers` to `url`")]
+    #[error(
+        "mcp.servers.{0}: `args` and `env` belong to `command`, `headers` and `oauth` to `url`"
+    )]
     MixedKeys(String),
+    #[error(
+        "mcp.servers.{0}: the grant client_credentials needs `oauth.client_id` and `oauth.client_secret`"
+    )]
+    NoClient(String),
 }
 
 /// One server.
@@ -42,6 +48,7 @@ struct McpServerKeys {
     env: BTreeMap<String, String>,
     url: Option<String>,
     headers: BTreeMap<String, String>,
+    oauth: Option<OAuthSettings>,
     start_seconds: Option<u64>,
     call_seconds: Option<u64>,
     required: bool,
@@ -74,6 +81,7 @@ impl McpServerKeys {
             (None, Some(url)) => McpTransport::Http {
                 url: url.clone(),
                 headers: self.headers.clone(),
+                oauth: self.oauth.clone(),
             },
             (Some(_), Some(_)) => {
                 return Err(McpKeysError::CommandAndAddress(name.to_owned()));
@@ -81,11 +89,17 @@ impl McpServerKeys {
             _ => return Err(McpKeysError::NoTransport(name.to_owned())),
         };
         let is_mixed = match transport {
-            McpTransport::Stdio { .. } => !self.headers.is_empty(),
+            McpTransport::Stdio { .. } => !self.headers.is_empty() || self.oauth.is_some(),
             McpTransport::Http { .. } => !self.args.is_empty() || !self.env.is_empty(),
         };
         if is_mixed {
             return Err(McpKeysError::MixedKeys(name.to_owned()));
+        }
+        if let Some(oauth) = &self.oauth
+            && oauth.grant == OAuthGrant::ClientCredentials
+            && (oauth.client_id.is_none() || oauth.client_secret.is_none())
+        {
+            return Err(McpKeysError::NoClient(name.to_owned()));
         }
         Ok(McpServerSpec {
             start_seconds: self.start_seconds,
@@ -122,7 +136,9 @@ impl McpKeys {
     /// Reports whether the table may hold a secret: a value of a variable or a header that is written out.
     pub(crate) fn has_secret(&self) -> bool {
         self.servers.values().any(|keys| {
-            let mut values = keys.env.values().chain(keys.headers.values());
+            let oauth = keys.oauth.as_ref();
+            let secret = oauth.and_then(|oauth| oauth.client_secret.as_ref());
+            let mut values = keys.env.values().chain(keys.headers.values()).chain(secret);
             values.any(|value| !value.contains("${"))
         })
     }

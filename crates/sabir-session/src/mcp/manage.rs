@@ -6,14 +6,15 @@ use std::sync::Arc;
 use sabir_agent::{ProgressSink, ToolOutput};
 use sabir_call::ToolSpec;
 use sabir_mcp::{
-    ForgetfulDefinitionStore, McpServerSpec, McpSettings, McpTransport, ServerStatus,
-    call_server_tool, list_server_tools,
+    ForgetfulDefinitionStore, McpServerSpec, McpSettings, McpTransport, OAuthGrant, OAuthSettings,
+    ServerStatus, call_server_tool, list_server_tools,
 };
 use sabir_workspace::Workspace;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
+use super::login_store::FileLoginStore;
 use super::session_servers::startable_server;
 use super::sources::{FoundServer, LaunchState, ServerSource, find_servers};
 use super::store::{TrustedServer, change_store};
@@ -37,7 +38,8 @@ pub fn server_settings(config: &Config, workspace: Arc<Workspace>) -> McpSetting
         workspace,
         helper: config.environment.helper_program.clone(),
         environment: config.environment.command_variables(),
-        http_client: Arc::new(build_client),
+        http_client: Arc::new(begin_client),
+        logins: Arc::new(FileLoginStore::new(Arc::clone(&config.environment))),
         definitions: Arc::new(ForgetfulDefinitionStore),
         notify: Arc::new(drop),
         refuse_start: Arc::new(|_| None),
@@ -46,14 +48,13 @@ pub fn server_settings(config: &Config, workspace: Arc<Workspace>) -> McpSetting
     }
 }
 
-fn build_client() -> reqwest::Result<reqwest::Client> {
+fn begin_client() -> reqwest::ClientBuilder {
     // Fails only if a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         // A redirect could lead to an address of the local network.
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(std::time::Duration::from_secs(10))
-        .build()
 }
 
 /// Starts a configured server, lists its tools, and ends it.
@@ -84,7 +85,7 @@ pub async fn call_tool(
 ) -> Result<ToolOutput, SessionError> {
     let workspace = open_workspace(Path::new("."))?;
     let spec = if is_address(target) {
-        McpServerSpec::new("server", address_transport(target))
+        McpServerSpec::new(target, address_transport(target))
     } else {
         let list = find_servers(&[], config, workspace.root());
         startable_server(&list, target, config, workspace.root())?
@@ -96,15 +97,12 @@ pub async fn call_tool(
     })
 }
 
-fn is_address(target: &str) -> bool {
+pub(super) fn is_address(target: &str) -> bool {
     target.starts_with("http://") || target.starts_with("https://")
 }
 
-fn address_transport(url: &str) -> McpTransport {
-    McpTransport::Http {
-        url: url.to_owned(),
-        headers: Default::default(),
-    }
+pub(super) fn address_transport(url: &str) -> McpTransport {
+    McpTransport::at_address(url, Default::default())
 }
 
 async fn run_test(
@@ -135,23 +133,23 @@ pub async fn lint_source(
     config: &Config,
     folder: &Path,
 ) -> Result<String, SessionError> {
-    let transport = if is_address(target) {
-        address_transport(target)
+    let spec = if is_address(target) {
+        McpServerSpec::new(target, address_transport(target))
     } else {
         // The user's own command line, in the words of their shell.
-        McpTransport::Stdio {
+        let transport = McpTransport::Stdio {
             command: "/bin/sh".to_owned(),
             args: vec!["-c".to_owned(), format!("exec {target}")],
             env: Default::default(),
-        }
+        };
+        McpServerSpec::new("server", transport)
     };
-    let spec = McpServerSpec::new("server", transport);
     let test = run_test(&spec, config, open_workspace(folder)?).await?;
     serde_json::to_string(&test.definitions)
         .map_err(|error| SessionError::internal(error.to_string()))
 }
 
-fn open_workspace(folder: &Path) -> Result<Arc<Workspace>, SessionError> {
+pub(super) fn open_workspace(folder: &Path) -> Result<Arc<Workspace>, SessionError> {
     let opened = Workspace::open(folder);
     opened
         .map(Arc::new)
@@ -243,10 +241,17 @@ pub(crate) fn server_table(spec: &McpServerSpec) -> Table {
                 table.insert("env", pairs(env));
             }
         }
-        McpTransport::Http { url, headers } => {
+        McpTransport::Http {
+            url,
+            headers,
+            oauth,
+        } => {
             table.insert("url", value(url));
             if !headers.is_empty() {
                 table.insert("headers", pairs(headers));
+            }
+            if let Some(oauth) = oauth {
+                table.insert("oauth", value(oauth_table(oauth)));
             }
         }
     }
@@ -269,6 +274,31 @@ pub(crate) fn server_table(spec: &McpServerSpec) -> Table {
     if !spec.tools.except.is_empty() {
         let except = spec.tools.except.iter().collect::<Array>();
         table.insert("except_tools", value(except));
+    }
+    table
+}
+
+/// Returns the table of a server's login settings.
+fn oauth_table(oauth: &OAuthSettings) -> InlineTable {
+    let mut table = InlineTable::new();
+    for (key, text) in [
+        ("client_id", &oauth.client_id),
+        ("client_secret", &oauth.client_secret),
+        ("client_metadata_url", &oauth.client_metadata_url),
+    ] {
+        if let Some(text) = text {
+            table.insert(key, text.as_str().into());
+        }
+    }
+    if !oauth.scopes.is_empty() {
+        let scopes = oauth.scopes.iter().collect::<Array>();
+        table.insert("scopes", scopes.into());
+    }
+    if let Some(port) = oauth.redirect_port {
+        table.insert("redirect_port", i64::from(port).into());
+    }
+    if oauth.grant == OAuthGrant::ClientCredentials {
+        table.insert("grant", "client_credentials".into());
     }
     table
 }

@@ -55,7 +55,10 @@ impl ImportPlan {
         self.items.iter().any(|item| match &item.setting {
             ImportedSetting::Server(spec) => match &spec.transport {
                 McpTransport::Stdio { env, .. } => !env.is_empty(),
-                McpTransport::Http { headers, .. } => !headers.is_empty(),
+                McpTransport::Http { headers, oauth, .. } => {
+                    let secret = oauth.as_ref().map(|oauth| oauth.client_secret.is_some());
+                    !headers.is_empty() || secret == Some(true)
+                }
             },
             _ => false,
         })

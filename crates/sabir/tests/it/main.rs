@@ -59,6 +59,7 @@ mod line_editor;
 mod lint;
 mod loopback;
 mod mcp;
+mod mcp_login;
 mod models;
 mod modes;
 mod old_journals;

@@ -6,6 +6,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sabir_testkit::ScriptedProvider;
@@ -1064,7 +1065,7 @@ fn a_prompt_that_two_servers_have_is_not_sent() {
     assert_eq!(provider.received_requests().len(), 0);
 }
 
-/// A remote server of MCP, as little as one can be: it answers each request with JSON.
+/// A remote server of MCP, as little as one can be: it answers each request with JSON. A call with the text `forget` ends its session.
 struct RemoteServer {
     address: String,
     /// The head of each request.
@@ -1078,11 +1079,15 @@ impl RemoteServer {
         let address = format!("http://{}/mcp", listener.local_addr().unwrap());
         let heads = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let seen = std::sync::Arc::clone(&heads);
+        let session = std::sync::Arc::new(AtomicUsize::new(1));
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let seen = std::sync::Arc::clone(&seen);
+                let session = std::sync::Arc::clone(&session);
                 let refusal = refusal.clone();
-                std::thread::spawn(move || answer_connection(stream, refusal.as_deref(), &seen));
+                std::thread::spawn(move || {
+                    answer_connection(stream, refusal.as_deref(), &seen, &session);
+                });
             }
         });
         Self { address, heads }
@@ -1093,6 +1098,7 @@ fn answer_connection(
     stream: std::net::TcpStream,
     refusal: Option<&str>,
     seen: &std::sync::Mutex<Vec<String>>,
+    session: &AtomicUsize,
 ) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut writer = stream;
@@ -1111,18 +1117,28 @@ fn answer_connection(
         let mut bytes = vec![0; length];
         std::io::Read::read_exact(&mut reader, &mut bytes).unwrap();
         let is_post = head.starts_with("POST");
+        let present = format!("s{}", session.load(Ordering::SeqCst));
+        let named = head
+            .to_lowercase()
+            .lines()
+            .find_map(|line| Some(line.strip_prefix("mcp-session-id: ")?.trim().to_owned()));
+        let is_forgotten = named.is_some_and(|named| named != present);
         seen.lock().unwrap().push(head);
         let request: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let answer = |result: Value| {
             let id = &request["id"];
             let body = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
             format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                "HTTP/1.1 200 OK\r\nmcp-session-id: {present}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             )
         };
+        if request["params"]["arguments"]["text"] == "forget" && !is_forgotten {
+            session.fetch_add(1, Ordering::SeqCst);
+        }
         let text = match (refusal, request["method"].as_str().unwrap_or_default()) {
             (Some(refusal), _) => refusal.to_owned(),
+            _ if is_forgotten => "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned(),
             _ if !is_post => {
                 "HTTP/1.1 405 Method Not Allowed\r\ncontent-length: 0\r\n\r\n".to_owned()
             }
@@ -1133,6 +1149,15 @@ fn answer_connection(
             })),
             (_, "tools/list") => answer(json!({"tools": scripted_tools("", false)})),
             (_, "tools/call") => answer(call_result(&request["params"])),
+            _ if !request["id"].is_null() => {
+                let error = json!({"code": -32601, "message": "unknown method"});
+                let body =
+                    json!({"jsonrpc": "2.0", "id": request["id"], "error": error}).to_string();
+                format!(
+                    "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                )
+            }
             _ => "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n".to_owned(),
         };
         if writer.write_all(text.as_bytes()).is_err() {
@@ -1193,6 +1218,32 @@ fn a_remote_server_is_called() {
     assert!(stdout(&output).contains("by hand"), "{}", stderr(&output));
     let words = ["mcp", "call", &remote.address, "fail"];
     assert_eq!(code(&world.sabir().args(words).output().unwrap()), 5);
+}
+
+#[test]
+fn a_session_that_a_remote_server_has_forgotten_is_begun_anew() {
+    let world = World::new();
+    let remote = RemoteServer::start(None);
+    let address = &remote.address;
+    configure(
+        &world,
+        &format!("[mcp.servers.far]\nurl = {address:?}\nrequired = true\n"),
+    );
+    let turns = [
+        turn("", vec![("far__echo", json!({"text": "forget"}))]),
+        turn("", vec![("far__echo", json!({"text": "again"}))]),
+        finish(),
+    ];
+    let provider = world.plays(NATIVE, &turns);
+    let output = world.run(&provider, NATIVE, &["--approve", "mcp=far/*", "do it"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let result = body(&provider, 2);
+    assert!(result.contains("\\\"text\\\":\\\"again"), "{result}");
+    let heads = remote.heads.lock().unwrap().join("").to_lowercase();
+    assert!(
+        heads.contains("mcp-session-id: s1") && heads.contains("mcp-session-id: s2"),
+        "{heads}"
+    );
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Logs in to servers and out again, for the command line.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sabir_mcp::{LoginAttempt, LoginStore, McpServerSpec, McpTransport};
+use serde::Serialize;
+
+use super::login_store::FileLoginStore;
+use super::manage::{address_transport, is_address, open_workspace, server_settings};
+use super::session_servers::startable_server;
+use super::sources::{FoundServer, expand_spec, find_servers};
+use crate::config::Config;
+use crate::error::SessionError;
+
+/// The state of a server's login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoginState {
+    /// There are tokens, which are renewed by themselves as long as the server allows it.
+    LoggedIn,
+    /// The server has asked for a login.
+    Needed,
+    /// The server has asked for more rights than the login has.
+    MoreNeeded,
+}
+
+/// The end of an attempt to open a page in the user's browser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageOpening {
+    /// The browser was started.
+    Opened,
+    /// There is no desktop to open it on, as on a server.
+    NoDesktop,
+    /// The browser cannot be started, with the reason.
+    Failed(String),
+}
+
+/// Opens the page of a login in the browser of the user: `$BROWSER`, or the one of their desktop.
+pub fn open_login_page(url: &str, config: &Config) -> PageOpening {
+    let environment = &config.environment;
+    let is_set = |name: &str| {
+        environment
+            .variable(name)
+            .is_some_and(|value| !value.is_empty())
+    };
+    let browser = environment
+        .variable("BROWSER")
+        .filter(|text| !text.is_empty());
+    let has_desktop = cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY");
+    if browser.is_none() && !has_desktop {
+        // `xdg-open` would start a browser in this terminal.
+        return PageOpening::NoDesktop;
+    }
+    match sabir_workspace::open_web_page(url, browser) {
+        Ok(()) => PageOpening::Opened,
+        Err(error) => PageOpening::Failed(error.to_string()),
+    }
+}
+
+/// Begins the login of a configured server, or of the one with this address.
+///
+/// # Errors
+/// When there is no such server, it is not trusted, it needs no login, or one is not possible.
+pub async fn start_login(
+    target: &str,
+    config: &Config,
+    folder: &Path,
+) -> Result<LoginAttempt, SessionError> {
+    let workspace = open_workspace(folder)?;
+    let spec = if is_address(target) {
+        McpServerSpec::new(target, address_transport(target))
+    } else {
+        let list = find_servers(&[], config, workspace.root());
+        startable_server(&list, target, config, workspace.root())?
+    };
+    let settings = server_settings(config, workspace);
+    LoginAttempt::start(&spec, &settings)
+        .await
+        .map_err(|error| login_error(target, &error))
+}
+
+/// Describes the failure of a login.
+pub fn login_error(target: &str, error: &sabir_mcp::LoginError) -> SessionError {
+    SessionError::invalid(format!("no login to the MCP server {target}: {error}"))
+}
+
+/// Removes the login of a server, and returns true if there was one. A server of the repository need not be trusted for that.
+///
+/// # Errors
+/// When there is no such server, or the login cannot be removed.
+pub fn log_out(target: &str, config: &Config, folder: &Path) -> Result<bool, SessionError> {
+    let workspace = open_workspace(folder)?;
+    let transport = if is_address(target) {
+        address_transport(target)
+    } else {
+        let list = find_servers(&[], config, workspace.root());
+        let found = list.servers.iter().find(|found| found.spec.name == target);
+        let found = found.ok_or_else(|| {
+            SessionError::invalid(format!(
+                "there is no MCP server `{target}`; `sabir mcp list` lists them"
+            ))
+        })?;
+        expand_spec(&found.spec, config, workspace.root())
+            .map_err(|error| SessionError::invalid(format!("{target}: {error}")))?
+            .transport
+    };
+    let Some(key) = transport.login_key(target) else {
+        return Ok(false);
+    };
+    let store = FileLoginStore::new(Arc::clone(&config.environment));
+    store
+        .remove_login(&key)
+        .map_err(|error| SessionError::invalid(error.to_string()))
+}
+
+/// Returns the state of a server's login; `None` where none is known to be needed.
+pub fn login_state(found: &FoundServer, config: &Config, root: &Path) -> Option<LoginState> {
+    if !matches!(found.spec.transport, McpTransport::Http { .. }) {
+        return None;
+    }
+    let spec = expand_spec(&found.spec, config, root).ok()?;
+    let key = spec.transport.login_key(&spec.name)?;
+    let store = FileLoginStore::new(Arc::clone(&config.environment));
+    let login = store.load_login(&key).ok().flatten()?;
+    Some(match (&login.credentials, &login.challenge) {
+        (None, _) => LoginState::Needed,
+        (Some(_), None) => LoginState::LoggedIn,
+        (Some(_), Some(_)) => LoginState::MoreNeeded,
+    })
+}

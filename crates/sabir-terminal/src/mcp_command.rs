@@ -40,7 +40,7 @@ enum McpCommand {
         /// The name.
         name: String,
         /// The address, or the program with its arguments.
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        #[arg(required = true)]
         target: Vec<String>,
         /// A variable for the program's environment; `${NAME}` stands for the value in your environment. May be given several
         /// times.

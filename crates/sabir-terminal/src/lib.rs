@@ -49,6 +49,7 @@ pub mod interrupts;
 pub mod line_editor;
 mod margin;
 pub mod mcp_command;
+mod mcp_http;
 mod mcp_toolbox;
 pub mod output_filter;
 pub mod piped_input;

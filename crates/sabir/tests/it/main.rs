@@ -59,6 +59,7 @@ mod line_editor;
 mod lint;
 mod loopback;
 mod mcp;
+mod mcp_http;
 mod models;
 mod modes;
 mod old_journals;

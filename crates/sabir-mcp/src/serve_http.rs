@@ -644,7 +644,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_stop_lets_running_calls_end() {
-        let server = TestServer::start(None, HttpServerLimits::default()).await;
+        let limits = HttpServerLimits {
+            requests: 1,
+            ..HttpServerLimits::default()
+        };
+        let server = TestServer::start(None, limits).await;
         let body = stateless("tools/call", json!({"name": "wait", "arguments": {}}));
         let headers = [NEWER, ("mcp-method", "tools/call"), ("mcp-name", "wait")];
         // The answer begins with what the tool has written so far.
@@ -652,6 +656,8 @@ mod tests {
         let first = called.chunk().await.unwrap().unwrap();
         let first = String::from_utf8_lossy(&first);
         assert!(first.contains("\"message\":\"half\""), "{first}");
+        let other = server.post(&initialize(), &[]).await;
+        assert_eq!(other.status(), 503);
         server.stop();
         // Nobody is let in any more, and the call still runs.
         while TcpStream::connect(server.address).await.is_ok() {

@@ -77,7 +77,6 @@ pub(crate) async fn serve_http(
 /// Returns the text for the operator: the address, and an entry for clients with the same shape of settings as `.mcp.json`.
 fn startup_text(address: SocketAddr, token: &GatewayToken) -> String {
     let url = format!("http://{address}{HTTP_PATH}");
-    let mut entry = json!({"type": "http", "url": url});
     let bearer = match token {
         GatewayToken::None => None,
         // A token that the user gave is not printed.
@@ -87,9 +86,12 @@ fn startup_text(address: SocketAddr, token: &GatewayToken) -> String {
         )),
         GatewayToken::Generated(token) => Some(format!("Bearer {}", token.expose())),
     };
-    if let Some(bearer) = bearer {
-        entry["headers"] = json!({"Authorization": bearer});
-    }
+    let entry = match bearer {
+        None => json!({"type": "http", "url": url}),
+        Some(bearer) => {
+            json!({"type": "http", "url": url, "headers": {"Authorization": bearer}})
+        }
+    };
     let settings = json!({"mcpServers": {"sabir": entry}});
     format!("listening on {url}\n{settings}\n")
 }

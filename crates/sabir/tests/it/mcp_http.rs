@@ -171,7 +171,7 @@ fn a_forgotten_session_is_begun_again() {
         .trim_start_matches("http://")
         .trim_end_matches("/mcp")
         .to_owned();
-    world.configure(&format!(
+    world.configure(format!(
         "[mcp.servers.far]\nurl = {url:?}\nrequired = true\nheaders = {{ Authorization = \"Bearer ${{FAR_TOKEN}}\" }}\n"
     ));
     let command = Mutex::new(Some(serve()));

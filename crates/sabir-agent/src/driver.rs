@@ -17,7 +17,9 @@ use tokio::time::Instant;
 
 use crate::control;
 use crate::event::{TaskEvent, TransientEvent, UserQuestion, UserReply};
-use crate::observer::{DriverObserver, ObservedCall, StopObjection, ToolRefusal};
+use crate::observer::{
+    CompactionObjection, DriverObserver, ObservedCall, StopObjection, ToolRefusal,
+};
 use crate::permit::{CallPermit, Preconditions};
 use crate::record::{CompactionReason, Record, RecordStore, TaskOutcome};
 use crate::subtask::SharedBudget;
@@ -149,6 +151,14 @@ struct RunningTools {
     tool_work: JoinSet<(CallId, ToolOutput)>,
     order: VecDeque<CallId>,
     early_results: HashMap<CallId, ToolOutput>,
+}
+
+/// What an observer did before the model is asked.
+enum BeforeAsking {
+    /// Judged a compaction.
+    Compaction(Result<(), CompactionObjection>),
+    /// Left a text for the next turn, or nothing.
+    Turn(Option<String>),
 }
 
 /// The task and its audience while an answer is streamed.
@@ -360,15 +370,38 @@ impl TaskDriver<'_> {
                 self.broadcaster().store_records(effects)?;
             }
         }
-        if let Some(reason) = task.summary_reason() {
-            for observer in &self.observers {
-                tokio::select! {
-                    biased;
-                    () = self.cancel.wait_cancelled() => return Ok(task.step(TaskInput::Cancel)),
-                    () = wait_deadline(interrupts.deadline) => return Ok(task.step(TaskInput::TimeExpired)),
-                    () = observer.before_compaction(reason) => {}
+        let summary_reason = task.summary_reason();
+        let mut notes = Vec::new();
+        for observer in &self.observers {
+            let observed = async {
+                match summary_reason {
+                    Some(reason) => {
+                        BeforeAsking::Compaction(observer.before_compaction(reason).await)
+                    }
+                    None => BeforeAsking::Turn(observer.before_request().await),
                 }
+            };
+            let observed = tokio::select! {
+                biased;
+                () = self.cancel.wait_cancelled() => return Ok(task.step(TaskInput::Cancel)),
+                () = wait_deadline(interrupts.deadline) => return Ok(task.step(TaskInput::TimeExpired)),
+                observed = observed => observed,
+            };
+            match observed {
+                BeforeAsking::Compaction(Err(_)) => {
+                    let effects = task.step(TaskInput::CompactionRefused);
+                    // An objection that has no effect leaves the task where it was.
+                    if !effects.is_empty() || !task.is_summarising() {
+                        return Ok(effects);
+                    }
+                }
+                BeforeAsking::Turn(Some(text)) => notes.push(text),
+                BeforeAsking::Compaction(Ok(())) | BeforeAsking::Turn(None) => {}
             }
+        }
+        for note in notes {
+            let effects = task.step(TaskInput::Note(note));
+            self.broadcaster().store_records(effects)?;
         }
         let request = task.model_request();
         self.broadcaster().show_event(asking_event(task));

@@ -64,7 +64,9 @@ pub use context::{
 pub use driver::{CancelToken, DriveError, FrontEnd, TaskDriver};
 pub use event::{RuleProposal, TaskEvent, TransientEvent, UserQuestion, UserReply};
 pub use mode_history::ModeHistory;
-pub use observer::{DriverObserver, ObservedCall, ObserverWork, StopObjection, ToolRefusal};
+pub use observer::{
+    CompactionObjection, DriverObserver, ObservedCall, ObserverWork, StopObjection, ToolRefusal,
+};
 pub use permit::{CallDigest, CallPermit, Preconditions};
 pub use record::{
     AddedTool, AssistantTurn, CallCheck, CompactionReason, CompactionRecord, ContextChange,

@@ -40,6 +40,10 @@ pub struct ToolRefusal(pub String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopObjection(pub String);
 
+/// The decision of an observer that the context must not be compacted now. The observer tells the user why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompactionObjection;
+
 /// The work of an observer around a tool call, a question or an end.
 pub type ObserverWork<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -106,7 +110,18 @@ pub trait DriverObserver: Send + Sync {
     }
 
     /// Does what must happen before the model is asked for a summary.
-    fn before_compaction(&self, _: CompactionReason) -> ObserverWork<'_, ()> {
-        Box::pin(std::future::ready(()))
+    ///
+    /// # Errors
+    /// If the context must not be compacted. After a request that was too long an objection has no effect: the task could not continue.
+    fn before_compaction(
+        &self,
+        _: CompactionReason,
+    ) -> ObserverWork<'_, Result<(), CompactionObjection>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Does what must happen before the model is asked for its next turn, and returns a text for the model, if there is one.
+    fn before_request(&self) -> ObserverWork<'_, Option<String>> {
+        Box::pin(std::future::ready(None))
     }
 }

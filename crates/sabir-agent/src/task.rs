@@ -185,6 +185,10 @@ pub enum TaskInput<'a> {
     ContextChanged(Vec<ContextFragment>),
     /// Tools have appeared or disappeared. Applied right before the model is asked.
     ToolsChanged(ToolsChange),
+    /// A text for the model, right before it is asked.
+    Note(String),
+    /// The context must not be compacted now. A full one is tried again before the next turn.
+    CompactionRefused,
     /// A piece of the model's answer.
     ModelEvent(Event<'a>),
     /// The model's answer is complete.
@@ -510,6 +514,12 @@ impl Task {
             }
             (TaskPhase::AwaitingModel, TaskInput::ToolsChanged(change)) => {
                 self.handle_tools_change(change, &mut effects)
+            }
+            (TaskPhase::AwaitingModel, TaskInput::Note(text)) => {
+                self.note_for_model(text, &mut effects)
+            }
+            (TaskPhase::AwaitingSummary(why), TaskInput::CompactionRefused) => {
+                self.refuse_compaction(why, &mut effects)
             }
             (
                 TaskPhase::AwaitingModel | TaskPhase::AwaitingSummary(_),

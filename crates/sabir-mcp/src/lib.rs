@@ -17,7 +17,8 @@
 //!
 //! # Server
 //!
-//! [`serve_tools`] offers a list of [`ServedTool`]s over standard input and output.
+//! A [`ToolServer`] offers [`ServedTool`]s and texts: [`serve_over_streams`] to one client over standard input and output,
+//! [`serve_over_http`] to many over streamable HTTP, with a token, checks of `Host` and `Origin`, and limits.
 //!
 //! # Configuration
 //!
@@ -40,6 +41,7 @@ mod resource_tool;
 mod result_content;
 mod schema;
 mod serve;
+mod serve_http;
 mod servers;
 mod spec;
 mod variables;
@@ -57,7 +59,12 @@ pub use login::{
 pub use names::{NameTable, shown_tool_name};
 pub use prompts::{PromptArgument, PromptContent, ServerPrompt};
 pub use schema::normalize_schema;
-pub use serve::{ServedFuture, ServedResult, ServedTool, serve_tools};
+pub use serve::{
+    ServedFuture, ServedResult, ServedText, ServedTool, ToolServer, serve_over_streams,
+};
+pub use serve_http::{
+    HTTP_PATH, HttpServeError, HttpServerLimits, HttpServerSettings, serve_over_http,
+};
 pub use servers::{
     HttpClientFactory, McpNotice, McpServers, McpSettings, ServerState, ServerStatus, StartCheck,
     call_server_tool, list_server_tools,

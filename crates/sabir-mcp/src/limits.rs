@@ -37,6 +37,8 @@ pub const CALL_TIME: Duration = Duration::from_secs(120);
 pub const LONGEST_CALL: Duration = Duration::from_secs(3_600);
 /// The shortest time between two reports of the progress of a call.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// The most calls of served tools that run at the same time. More wait.
+pub const MAX_SERVED_CALLS: usize = 32;
 /// The number of restarts in a row after which a server is given up.
 pub const MAX_RESTARTS: u32 = 5;
 /// The time before the first restart; it doubles with each one.

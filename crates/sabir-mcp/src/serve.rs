@@ -1,4 +1,4 @@
-//! Offers tools to other programs, as an MCP server.
+//! Offers tools and texts to other programs, as an MCP server.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,17 +6,21 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-    Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
-    Tool, ToolAnnotations,
+    Implementation, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    Resource, ResourceContents, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{RoleServer, ServerHandler, serve_server};
-use serde_json::{Map, Value};
+use sabir_agent::ProgressSink;
+use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep_until};
 
 use crate::error::McpError;
-use crate::limits::MAX_FRAME_BYTES;
+use crate::limits::{MAX_FRAME_BYTES, MAX_SERVED_CALLS, PROGRESS_INTERVAL};
 
 /// The running work of a served tool.
 pub type ServedFuture<'a> = Pin<Box<dyn Future<Output = ServedResult> + Send + 'a>>;
@@ -59,27 +63,39 @@ pub trait ServedTool: Send + Sync {
     /// Reports whether the tool changes nothing.
     fn is_read_only(&self) -> bool;
 
-    /// Runs a call. Dropping the future stops it.
-    fn run(&self, arguments: Map<String, Value>) -> ServedFuture<'_>;
+    /// Runs a call. Its output so far goes to `progress`. Dropping the future stops it.
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        progress: ProgressSink<'a>,
+    ) -> ServedFuture<'a>;
+}
+
+/// A text that is offered to other programs, as a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedText {
+    /// Its address, such as `sabir://help/policy`.
+    pub uri: String,
+    /// Its name.
+    pub name: String,
+    /// A sentence about it.
+    pub description: String,
+    /// The text, in Markdown.
+    pub text: &'static str,
 }
 
 /// Serves one client over two streams, until it closes them. Writes nothing else to the output.
 ///
 /// # Errors
 /// When the handshake fails.
-pub async fn serve_tools(
-    tools: Vec<Arc<dyn ServedTool>>,
-    instructions: &str,
+pub async fn serve_over_streams(
+    server: ToolServer,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), McpError> {
     let transport = AsyncRwTransport::<RoleServer, _, _>::new(input, output)
         .with_max_line_length(MAX_FRAME_BYTES);
-    let handler = ToolServer {
-        tools,
-        instructions: instructions.to_owned(),
-    };
-    let service = serve_server(handler, transport)
+    let service = serve_server(server, transport)
         .await
         .map_err(|error| McpError::Handshake(error.to_string()))?;
     match service.waiting().await {
@@ -88,17 +104,79 @@ pub async fn serve_tools(
     }
 }
 
-/// Answers the requests of a client.
-struct ToolServer {
-    tools: Vec<Arc<dyn ServedTool>>,
-    instructions: String,
+/// Answers the requests of clients with tools and texts. Clones share them, and the limit of concurrent calls.
+#[derive(Clone)]
+pub struct ToolServer {
+    tools: Arc<[Arc<dyn ServedTool>]>,
+    texts: Arc<[ServedText]>,
+    instructions: Arc<str>,
+    /// The slots for calls that run. A client that does not wait for its answers cannot start more.
+    calls: Arc<Semaphore>,
+}
+
+impl ToolServer {
+    /// Creates a server of these tools and texts.
+    pub fn new(
+        tools: Vec<Arc<dyn ServedTool>>,
+        texts: Vec<ServedText>,
+        instructions: &str,
+    ) -> Self {
+        Self {
+            tools: tools.into(),
+            texts: texts.into(),
+            instructions: instructions.into(),
+            calls: Arc::new(Semaphore::new(MAX_SERVED_CALLS)),
+        }
+    }
+
+    /// Runs a call, and reports its output as progress if the client asked for that.
+    async fn run_call(
+        &self,
+        tool: &dyn ServedTool,
+        arguments: Map<String, Value>,
+        context: &RequestContext<RoleServer>,
+    ) -> ServedResult {
+        let Ok(_slot) = self.calls.acquire().await else {
+            return ServedResult::failed("the server has ended");
+        };
+        let Some(token) = context.meta.get_progress_token() else {
+            return tool.run(arguments, &mut |_| {}).await;
+        };
+        // Only the newest piece is kept: a client that reads slowly must not make output pile up here.
+        let newest = watch::Sender::new(String::new());
+        let mut pieces = newest.subscribe();
+        let mut note = |piece: &str| {
+            newest.send_replace(piece.trim_end().to_owned());
+        };
+        let mut run = std::pin::pin!(tool.run(arguments, &mut note));
+        let mut next = Instant::now();
+        let mut count = 0.0;
+        loop {
+            tokio::select! {
+                result = &mut run => return result,
+                Ok(()) = async { sleep_until(next).await; pieces.changed().await } => {
+                    count += 1.0;
+                    next = Instant::now() + PROGRESS_INTERVAL;
+                    let message = pieces.borrow_and_update().clone();
+                    let progress = ProgressNotificationParam::new(token.clone(), count);
+                    // A client that is gone is noticed by the transport, which cancels the call.
+                    let _ = context.peer.notify_progress(progress.with_message(message)).await;
+                }
+            }
+        }
+    }
 }
 
 impl ServerHandler for ToolServer {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let capabilities = ServerCapabilities::builder().enable_tools();
+        let capabilities = match self.texts.is_empty() {
+            true => capabilities.build(),
+            false => capabilities.enable_resources().build(),
+        };
+        ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("sabir", env!("CARGO_PKG_VERSION")))
-            .with_instructions(&self.instructions)
+            .with_instructions(&*self.instructions)
     }
 
     async fn list_tools(
@@ -106,16 +184,45 @@ impl ServerHandler for ToolServer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.tools.iter().map(|tool| {
-            let spec = tool.spec();
-            let schema = match spec.parameters {
-                Value::Object(schema) => schema,
-                _ => Map::new(),
-            };
-            Tool::new(spec.name, spec.description, schema)
-                .with_annotations(ToolAnnotations::new().read_only(tool.is_read_only()))
-        });
+        let tools = self.tools.iter().map(|tool| tool_definition(&**tool));
         Ok(ListToolsResult::with_all_items(tools.collect()))
+    }
+
+    /// Returns a tool's definition, against which the transport checks headers that repeat arguments.
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let mut tools = self.tools.iter();
+        let tool = tools.find(|tool| tool.spec().name == name)?;
+        Some(tool_definition(&**tool))
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let texts = self.texts.iter().map(|text| {
+            Resource::new(&text.uri, &text.name)
+                .with_description(&text.description)
+                .with_mime_type("text/markdown")
+                .with_size(text.text.len() as u64)
+        });
+        Ok(ListResourcesResult::with_all_items(texts.collect()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let mut texts = self.texts.iter();
+        let Some(text) = texts.find(|text| text.uri == request.uri) else {
+            return Err(ErrorData::resource_not_found(
+                format!("there is no resource `{}`", request.uri),
+                Some(json!({"uri": request.uri})),
+            ));
+        };
+        let contents = ResourceContents::text(text.text, &text.uri).with_mime_type("text/markdown");
+        Ok(ReadResourceResult::new(vec![contents]).into())
     }
 
     async fn call_tool(
@@ -132,7 +239,7 @@ impl ServerHandler for ToolServer {
         };
         let arguments = request.arguments.unwrap_or_default();
         let result = tokio::select! {
-            result = tool.run(arguments) => result,
+            result = self.run_call(&**tool, arguments, &context) => result,
             () = context.ct.cancelled() => ServedResult::failed("cancelled"),
         };
         let mut content = vec![ContentBlock::text(result.text)];
@@ -144,4 +251,15 @@ impl ServerHandler for ToolServer {
         }
         .into())
     }
+}
+
+/// Returns the definition of a tool for clients.
+fn tool_definition(tool: &dyn ServedTool) -> Tool {
+    let spec = tool.spec();
+    let schema = match spec.parameters {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    };
+    Tool::new(spec.name, spec.description, schema)
+        .with_annotations(ToolAnnotations::new().read_only(tool.is_read_only()))
 }

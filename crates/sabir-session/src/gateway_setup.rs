@@ -165,7 +165,10 @@ impl GatewaySpec {
 }
 
 /// Checks a token given by the user, which must not be empty: an empty one would admit every client.
-fn given_token(token: Secret, variable: Option<&str>) -> Result<GatewayToken, SessionError> {
+pub(crate) fn given_token(
+    token: Secret,
+    variable: Option<&str>,
+) -> Result<GatewayToken, SessionError> {
     if token.is_empty() {
         let place = variable.unwrap_or("--token");
         return Err(SessionError::invalid(format!(

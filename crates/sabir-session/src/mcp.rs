@@ -26,7 +26,7 @@ pub use manage::{
 };
 pub(crate) use manage::{server_table, server_tables};
 pub(crate) use prompts::{PROMPT_PREFIX, PromptCommands};
-pub use served_tools::served_tools;
+pub use served_tools::{served_token, served_tools};
 pub(crate) use session_servers::start_servers;
 pub use sources::{FoundServer, LaunchState, ServerList, ServerSource, find_servers};
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use sabir_agent::{
-    CancelToken, CompactionTiming, FrontEnd, Record, StoreError, SummaryAuthor, TaskDriver,
-    TaskEffect, TaskEvent, TaskId, TaskInput, TaskOutcome, UserCommand, UserMessage, UserReply,
+    CancelToken, CompactionReason, CompactionTiming, ContextChange, FrontEnd, Record, StoreError,
+    SummaryAuthor, TaskDriver, TaskEffect, TaskEvent, TaskId, TaskInput, TaskOutcome, UserCommand,
+    UserMessage, UserReply,
 };
 use sabir_call::{Event, Image};
 use sabir_checkpoint::display_path;
@@ -1034,11 +1035,14 @@ impl SessionWorker {
         if timing == CompactionTiming::Nothing {
             return true;
         }
-        if let Some(hooks) = hooks {
-            tokio::select! {
+        if let Some(hooks) = &hooks {
+            let announced = tokio::select! {
                 biased;
                 () = stop.notified() => return true,
-                () = hooks.announce_compaction("manual") => {}
+                announced = hooks.announce_compaction(CompactionReason::Asked) => announced,
+            };
+            if announced.is_err() {
+                return true;
             }
         }
         task.step(TaskInput::Compact(SummaryAuthor::Model));
@@ -1070,6 +1074,9 @@ impl SessionWorker {
                 _ => None,
             })
             .collect();
+        let is_compacted = records
+            .iter()
+            .any(|record| matches!(record, Record::Context(ContextChange::Compacted(_))));
         // Task lists read only the last record, so the end of the task is recorded again after the
         // compaction.
         records.push(Record::Ended {
@@ -1079,7 +1086,16 @@ impl SessionWorker {
         });
         end.totals = task.totals();
         match self.keep_records(records) {
-            Ok(()) => true,
+            Ok(()) => {
+                if let Some(hooks) = hooks.filter(|_| is_compacted) {
+                    tokio::select! {
+                        biased;
+                        () = stop.notified() => {}
+                        () = hooks.begin_session("compact") => {}
+                    }
+                }
+                true
+            }
             Err(error) => {
                 end.outcome = TaskOutcome::StoreFailed;
                 end.message = error.to_string();

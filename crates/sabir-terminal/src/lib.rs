@@ -50,6 +50,7 @@ pub mod line_editor;
 mod margin;
 pub mod mcp_command;
 mod mcp_login;
+mod mcp_http;
 mod mcp_toolbox;
 pub mod output_filter;
 pub mod piped_input;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use sabir_session::config::Config;
-use sabir_session::mcp::protocol::serve_tools;
+use sabir_session::mcp::protocol::{ToolServer, serve_over_streams};
 use sabir_session::mcp::{
     FoundServer, LaunchState, LoginState, ServerSource, add_server, call_tool, find_servers,
     login_state, remove_server, served_tools, test_server, trust_servers,
@@ -15,11 +15,15 @@ use serde_json::json;
 
 use crate::mcp_login::{LoginArguments, run_login, run_logout};
 use crate::mcp_toolbox::toolbox_tools;
+use crate::mcp_http::{HttpOptions, serve_http};
+use crate::mcp_toolbox::{toolbox_texts, toolbox_tools};
+use crate::screen::ExitBySignal;
 use crate::{print, stdin_reader};
 
 /// The words that models of other programs read about the served tools.
 const INSTRUCTIONS: &str = "The tools of the coding agent Sabir, for one folder: reading, searching and changing files, running commands in a sandbox. \
-    parse_calls, check_calls, lint_tools and edit_text read, check and lint tool calls in any format, and apply edits as models write them.";
+    parse_calls, check_calls, lint_tools and edit_text read, check and lint tool calls in any format, and apply edits as models write them. \
+    The resources are pages about all of this.";
 
 /// Options of `sabir mcp`.
 #[derive(Debug, Args)]
@@ -41,7 +45,7 @@ enum McpCommand {
         /// The name.
         name: String,
         /// The address, or the program with its arguments.
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        #[arg(required = true)]
         target: Vec<String>,
         /// A variable for the program's environment; `${NAME}` stands for the value in your environment. May be given several
         /// times.
@@ -90,7 +94,7 @@ enum McpCommand {
         #[arg(default_value = "{}")]
         arguments: String,
     },
-    /// Serve Sabir's tools to another agent, over standard input and output.
+    /// Serve Sabir's tools to another agent, over standard input and output, or over HTTP.
     Serve {
         /// The folder to work in.
         #[arg(long, short = 'C')]
@@ -104,11 +108,13 @@ enum McpCommand {
         /// Deny calls that match this pattern. May be given several times.
         #[arg(long, value_name = "PATTERN")]
         deny: Vec<String>,
+        #[command(flatten)]
+        http: HttpOptions,
     },
 }
 
-/// Runs `sabir mcp`. `named` is the configuration file that the command line names. Returns false if the user said no, or a
-/// called tool failed.
+/// Runs `sabir mcp`. `named` is the configuration file that the command line names; `exit` ends the process at the second signal.
+/// Returns false if the user said no, or a called tool failed.
 ///
 /// # Errors
 /// When a server does not exist or does not work, or a file cannot be read or changed.
@@ -116,6 +122,7 @@ pub async fn run_mcp_command(
     arguments: &McpArguments,
     config: &Config,
     named: Option<&Path>,
+    exit: ExitBySignal,
 ) -> Result<bool, SessionError> {
     let here = Path::new(".");
     match &arguments.command {
@@ -180,6 +187,7 @@ pub async fn run_mcp_command(
             approve,
             allow,
             deny,
+            http,
         } => {
             let rules = RuleSpec {
                 approve: approve.clone(),
@@ -189,10 +197,15 @@ pub async fn run_mcp_command(
             };
             let mut tools = served_tools(config, folder.clone(), rules)?;
             tools.extend(toolbox_tools(config));
-            let served = serve_tools(tools, INSTRUCTIONS, tokio::io::stdin(), tokio::io::stdout());
-            served
-                .await
-                .map_err(|error| SessionError::invalid(error.to_string()))?;
+            let server = ToolServer::new(tools, toolbox_texts(), INSTRUCTIONS);
+            if let Some(address) = &http.http {
+                serve_http(server, address, http, config, exit).await?;
+            } else {
+                let served = serve_over_streams(server, tokio::io::stdin(), tokio::io::stdout());
+                served
+                    .await
+                    .map_err(|error| SessionError::invalid(error.to_string()))?;
+            }
         }
     }
     Ok(true)

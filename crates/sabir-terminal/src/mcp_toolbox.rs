@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use sabir_session::agent::ProgressSink;
 use sabir_session::built_in_tools;
 use sabir_session::call::dialect::DialectSet;
 use sabir_session::call::{Event, ToolSpec};
 use sabir_session::config::Config;
-use sabir_session::mcp::protocol::{ServedFuture, ServedResult, ServedTool};
+use sabir_session::mcp::protocol::{ServedFuture, ServedResult, ServedText, ServedTool};
 use sabir_toolbox::ToolboxError;
+use sabir_toolbox::documents::{document_names, find_document};
 use sabir_toolbox::edit::edit_text;
 use sabir_toolbox::lint::{LintOptions, lint_text};
 use sabir_toolbox::parse::{ParseOptions, parse_text, parse_tools, select_dialect};
@@ -26,6 +28,7 @@ enum ToolboxFunction {
 }
 
 /// A function of the toolbox as a tool.
+#[derive(Clone)]
 struct ToolboxTool {
     function: ToolboxFunction,
     dialects: DialectSet,
@@ -45,6 +48,20 @@ pub(crate) fn toolbox_tools(config: &Config) -> Vec<Arc<dyn ServedTool>> {
         Arc::new(ToolboxTool { function, dialects }) as Arc<dyn ServedTool>
     })
     .collect()
+}
+
+/// Returns the documents of `sabir help` as resources.
+pub(crate) fn toolbox_texts() -> Vec<ServedText> {
+    document_names()
+        .filter_map(|name| {
+            Some(ServedText {
+                uri: format!("sabir://help/{name}"),
+                name: name.to_owned(),
+                description: format!("The page that `sabir help {name}` prints."),
+                text: find_document(name)?,
+            })
+        })
+        .collect()
 }
 
 /// The failure of a call.
@@ -167,11 +184,16 @@ impl ServedTool for ToolboxTool {
         true
     }
 
-    fn run(&self, arguments: Map<String, Value>) -> ServedFuture<'_> {
-        let result = match self.run_function(&arguments) {
-            Ok(text) => ServedResult::done(text),
-            Err(error) => ServedResult::failed(error.to_string()),
-        };
-        Box::pin(std::future::ready(result))
+    fn run<'a>(&'a self, arguments: Map<String, Value>, _: ProgressSink<'a>) -> ServedFuture<'a> {
+        let tool = self.clone();
+        Box::pin(async move {
+            // A long text must not hold up the other clients.
+            let run = tokio::task::spawn_blocking(move || tool.run_function(&arguments));
+            match run.await {
+                Ok(Ok(text)) => ServedResult::done(text),
+                Ok(Err(error)) => ServedResult::failed(error.to_string()),
+                Err(error) => ServedResult::failed(format!("the function failed: {error}")),
+            }
+        })
     }
 }

@@ -288,11 +288,13 @@ impl Task {
             return true;
         }
         self.pending_input.compaction = false;
+        let keeps_context = std::mem::take(&mut self.pending_input.keeps_context);
         let limit = view
             .context_window()
             .map(|window| window.saturating_mul(view.context.threshold.into()) / 100);
         let is_full = limit.is_some_and(|limit| view.request_tokens(bytes) >= limit);
         if !is_full
+            || keeps_context
             || view.auto_compaction_paused
             || self.compaction_cut(CompactionReason::Threshold).is_none()
         {
@@ -440,6 +442,26 @@ impl Task {
             self.commit_compaction(compacted, effects);
         }
         self.continue_after_summary(why, effects);
+    }
+
+    /// Continues without the compaction that is about to happen. One after a request that was too long cannot be refused.
+    pub(super) fn refuse_compaction(
+        &mut self,
+        why: CompactionReason,
+        effects: &mut Vec<TaskEffect>,
+    ) {
+        // A later turn tries again: the objection may be about this moment only.
+        self.pending_input.keeps_context = why == CompactionReason::Threshold;
+        if why != CompactionReason::Overflow {
+            self.continue_after_summary(why, effects);
+        }
+    }
+
+    /// Adds a text for the model to the end of what it sees. The context stays as it was announced.
+    pub(super) fn note_for_model(&mut self, told: String, effects: &mut Vec<TaskEffect>) {
+        let fragments = self.transcript.view.announced.clone().unwrap_or_default();
+        let change = ContextChange::Changed { fragments, told };
+        self.commit_record(Record::Context(change), effects);
     }
 
     /// Continues the phase that the summary interrupted.

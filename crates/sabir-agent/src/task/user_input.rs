@@ -72,6 +72,8 @@ pub(super) struct PendingInput {
     pub(super) images: Vec<Image>,
     /// True if the user wants a compaction.
     pub(super) compaction: bool,
+    /// True if a full context must stay as it is for the next turn.
+    pub(super) keeps_context: bool,
     /// True if the user sent a message while the model was asked for its summary.
     pub(super) user_spoke: bool,
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use sabir_agent::{
-    CompactionReason, DriverObserver, ObservedCall, ObserverWork, StopObjection, ToolOutput,
-    ToolRefusal, UserQuestion,
+    CompactionObjection, CompactionReason, ContextChange, DriverObserver, ObservedCall,
+    ObserverWork, Record, StopObjection, ToolOutput, ToolRefusal, UserQuestion,
 };
 use serde_json::{Value, json};
 
@@ -211,11 +211,23 @@ impl DriverObserver for HookObserver {
         Box::pin(self.0.object_to_stop(message))
     }
 
-    fn before_compaction(&self, reason: CompactionReason) -> ObserverWork<'_, ()> {
-        let trigger = match reason {
-            CompactionReason::Asked => "manual",
-            _ => "auto",
-        };
-        Box::pin(self.0.announce_compaction(trigger))
+    fn on_record_kept(&self, record: &Record) {
+        if let Record::Context(ContextChange::Compacted(_)) = record {
+            self.0.compacted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn before_compaction(
+        &self,
+        reason: CompactionReason,
+    ) -> ObserverWork<'_, Result<(), CompactionObjection>> {
+        Box::pin(self.0.announce_compaction(reason))
+    }
+
+    fn before_request(&self) -> ObserverWork<'_, Option<String>> {
+        if !self.0.compacted.swap(false, Ordering::Relaxed) {
+            return Box::pin(std::future::ready(None));
+        }
+        Box::pin(self.0.begin_compacted())
     }
 }

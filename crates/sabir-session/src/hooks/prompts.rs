@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use sabir_agent::{CompactionObjection, CompactionReason};
 use serde_json::json;
 
 use super::event::{END_SECONDS, HookEvent};
@@ -15,8 +16,22 @@ use super::runner::{EventSubject, HookRunner, quote_for_model};
 pub(crate) struct PromptRefused(String);
 
 impl HookRunner {
-    /// Runs the hooks of a beginning. What they print is added to the next message. `source` is `startup` or `resume`.
+    /// Runs the hooks of a beginning. What they print is added to the next message. `source` is `startup`, `resume` or `compact`.
     pub(crate) async fn begin_session(&self, source: &str) {
+        if let Some(text) = self.run_beginning(source).await {
+            self.waiting_context
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(text);
+        }
+    }
+
+    /// Runs the hooks of the beginning that a compaction in the middle of a run is, and returns what they print for the model.
+    pub(super) async fn begin_compacted(&self) -> Option<String> {
+        self.run_beginning("compact").await
+    }
+
+    async fn run_beginning(&self, source: &str) -> Option<String> {
         let subject = EventSubject {
             names: &[source],
             ..EventSubject::default()
@@ -28,13 +43,8 @@ impl HookRunner {
             // A beginning cannot be refused; the reason is for the user.
             self.notify(reason);
         }
-        if !verdict.context.is_empty() {
-            let text = quote_for_model(HookEvent::SessionStart, &verdict.context);
-            self.waiting_context
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(text);
-        }
+        (!verdict.context.is_empty())
+            .then(|| quote_for_model(HookEvent::SessionStart, &verdict.context))
     }
 
     /// Runs the hooks about a message, and returns it with what they add.
@@ -87,13 +97,34 @@ impl HookRunner {
         self.stop_background();
     }
 
-    /// Runs the hooks before a compaction. `trigger` is `manual` or `auto`.
-    pub(crate) async fn announce_compaction(&self, trigger: &str) {
+    /// Runs the hooks before a compaction, and says in a notice if one refuses it.
+    ///
+    /// # Errors
+    /// When a hook refuses it, unless the last request was too long.
+    pub(crate) async fn announce_compaction(
+        &self,
+        reason: CompactionReason,
+    ) -> Result<(), CompactionObjection> {
+        let trigger = match reason {
+            CompactionReason::Asked => "manual",
+            _ => "auto",
+        };
         let subject = EventSubject {
             names: &[trigger],
             ..EventSubject::default()
         };
         let fields = json!({"trigger": trigger, "custom_instructions": ""});
-        self.run_event(HookEvent::PreCompact, subject, fields).await;
+        let verdict = self.run_event(HookEvent::PreCompact, subject, fields).await;
+        let Some(objection) = verdict.block.or(verdict.stop) else {
+            return Ok(());
+        };
+        if reason == CompactionReason::Overflow {
+            self.notify(format!(
+                "a hook refused a compaction, which happens anyway: the last request was too long; {objection}"
+            ));
+            return Ok(());
+        }
+        self.notify(format!("a hook refused a compaction: {objection}"));
+        Err(CompactionObjection)
     }
 }

@@ -1,7 +1,7 @@
 //! Runs hooks: starts their commands, gives them their input, and combines their answers.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sabir_agent::{CancelToken, TaskId, UserQuestion, UserReply};
@@ -41,6 +41,8 @@ pub(crate) struct HookRunner {
     attachment: OnceLock<HookAttachment>,
     /// The number of times in a row that hooks have let the model continue.
     pub(super) objections: AtomicUsize,
+    /// True from a compaction until the hooks of the beginning that it is have run.
+    pub(super) compacted: AtomicBool,
     /// The texts of hooks that wait for the next message.
     pub(super) waiting_context: Mutex<Vec<String>>,
     /// The notes for results of calls, by the call.
@@ -131,6 +133,7 @@ impl HookRunner {
             notices: config.notices.clone(),
             attachment: OnceLock::new(),
             objections: AtomicUsize::new(0),
+            compacted: AtomicBool::new(false),
             waiting_context: Mutex::default(),
             notes: Mutex::default(),
             cancel: Mutex::default(),

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, Tool};
+use sabir_agent::{CallPermit, ProgressSink, Tool};
 use sabir_call::{CallId, ToolSpec};
 use sabir_mcp::{ServedFuture, ServedResult, ServedTool};
+use sabir_model::Secret;
 use sabir_policy::{PolicyRules, Verdict};
 use sabir_tools::EditTool;
 use sabir_workspace::{Sandbox, SandboxLevel};
@@ -13,8 +14,12 @@ use serde_json::{Map, Value};
 
 use crate::config::Config;
 use crate::error::SessionError;
+use crate::gateway_setup::{GatewayToken, format_token, given_token, random_bytes};
 use crate::setup::{TaskSetup, ToolResources, temporary_jobs};
 use crate::spec::{RuleSpec, SessionSpec};
+
+/// The environment variable with the token that clients of the tools over HTTP must give.
+const TOKEN_VARIABLE: &str = "SABIR_MCP_TOKEN";
 
 /// A built-in tool, as another program calls it.
 struct BuiltInServedTool {
@@ -61,6 +66,19 @@ pub fn served_tools(
         .collect())
 }
 
+/// Returns the token for clients over HTTP: the one in `SABIR_MCP_TOKEN`, or a random one.
+///
+/// # Errors
+/// When the variable is empty, or no random bytes can be had.
+pub fn served_token(config: &Config) -> Result<GatewayToken, SessionError> {
+    match config.environment.variable(TOKEN_VARIABLE) {
+        Some(token) => given_token(Secret::new(token), Some(TOKEN_VARIABLE)),
+        None => Ok(GatewayToken::Generated(
+            format_token(&random_bytes::<24>()?),
+        )),
+    }
+}
+
 impl ServedTool for BuiltInServedTool {
     fn spec(&self) -> ToolSpec {
         self.tool.spec()
@@ -70,7 +88,11 @@ impl ServedTool for BuiltInServedTool {
         self.tool.is_read_only()
     }
 
-    fn run(&self, arguments: Map<String, Value>) -> ServedFuture<'_> {
+    fn run<'a>(
+        &'a self,
+        arguments: Map<String, Value>,
+        progress: ProgressSink<'a>,
+    ) -> ServedFuture<'a> {
         Box::pin(async move {
             let call = self.tool.prepare(&arguments);
             let decision = self.rules.decide(&call.access());
@@ -82,7 +104,7 @@ impl ServedTool for BuiltInServedTool {
             }
             let mut permit = CallPermit::unchecked(CallId::new("served"));
             permit.read_only = decision.only_reads;
-            let output = call.run(&permit, &mut |_| {}).await;
+            let output = call.run(&permit, progress).await;
             ServedResult {
                 text: output.content,
                 images: output

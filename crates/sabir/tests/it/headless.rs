@@ -75,14 +75,19 @@ impl Desk {
 
     /// Waits for the event of that kind.
     pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
+        self.wait_for_any(&[kind])
+    }
+
+    /// Waits for an event of one of these kinds.
+    pub(crate) fn wait_for_any(&mut self, kinds: &[&str]) -> Value {
         loop {
             let line = self
                 .lines
                 .recv_timeout(PATIENCE)
-                .unwrap_or_else(|_| panic!("no {kind}: {:?}", self.seen));
+                .unwrap_or_else(|_| panic!("none of {kinds:?}: {:?}", self.seen));
             let event = checked(&line);
             self.seen.push(event.clone());
-            if event["kind"] == kind {
+            if kinds.iter().any(|kind| event["kind"] == *kind) {
                 return event;
             }
         }

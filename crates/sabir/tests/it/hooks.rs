@@ -402,6 +402,106 @@ fn questions_and_compactions_are_announced() {
     assert_eq!(said["trigger"], "auto");
 }
 
+/// Plays a task that reads until its context is full, with these hooks beside one that writes down each beginning.
+fn fill_context(world: &World, compaction: &str) -> (std::process::Output, ScriptedProvider) {
+    let line = "grep -o '\"source\":\"[a-z]*\"' >> begun.txt; echo the colour is blue";
+    own_hooks(
+        world,
+        &json!({"hooks": {
+            "SessionStart": [{"hooks": [{"command": line}]}],
+            "PreCompact": [{"hooks": [{"command": compaction}]}],
+        }}),
+    );
+    world.configure("context_window = 16000\ncompact_at = 60\n");
+    let notes = "a line of notes, long enough to matter\n".repeat(150);
+    for number in 0..12 {
+        world.write(&format!("notes-{number}.txt"), &notes);
+    }
+    let provider = world.provider(ReplyScript::from_fn(|count, request| {
+        if request.body.to_string().contains("You summarise the work") {
+            return ProviderReply::text("What was there before.");
+        }
+        let path = format!("notes-{count}.txt");
+        let read = turn("I look.", vec![("read_file", json!({"path": path}))]);
+        NATIVE.reply(&if count < 10 { read } else { done() }, count + 1)
+    }));
+    let output = world.run(&provider, NATIVE, &["Go."]);
+    (output, provider)
+}
+
+#[test]
+fn a_compaction_is_a_beginning_whose_text_reaches_the_model() {
+    let world = World::new();
+    let (output, provider) = fill_context(&world, "true");
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let begun = world.read("begun.txt");
+    assert!(
+        begun.starts_with("\"source\":\"startup\"\n\"source\":\"compact\"\n"),
+        "{begun}"
+    );
+    let requests = provider.received_requests();
+    let summary = requests
+        .iter()
+        .position(|request| request.body.to_string().contains("You summarise the work"))
+        .unwrap();
+    // The text of the startup went with the first message, which a compaction keeps; this is the second.
+    let after = requests[summary + 1].body.to_string();
+    assert_eq!(after.matches("the colour is blue").count(), 2, "{after}");
+}
+
+#[test]
+fn a_hook_refuses_a_compaction_and_is_asked_again() {
+    let world = World::new();
+    let refusal = "echo x >> asked.txt; echo keep everything >&2; exit 2";
+    let (output, provider) = fill_context(&world, refusal);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("a hook refused a compaction: keep everything"),
+        "{}",
+        stderr(&output)
+    );
+    // Nothing was summarised, the model got every turn, and the hook was asked before each turn of a full context.
+    let requests = provider.received_requests();
+    assert_eq!(requests.len(), 11);
+    assert!(
+        requests
+            .iter()
+            .all(|request| !request.body.to_string().contains("You summarise the work"))
+    );
+    assert!(world.read("asked.txt").lines().count() > 1);
+    assert_eq!(world.read("begun.txt").lines().count(), 1);
+}
+
+#[test]
+fn hooks_judge_the_calls_of_a_resumed_task() {
+    let world = World::new();
+    own_hooks(
+        &world,
+        &json!({"hooks": {
+            "SessionStart": [{"matcher": "resume", "hooks": [{"command": "touch resumed"}]}],
+            "PreToolUse": [{"matcher": "Write", "hooks": [{"command": "echo not here >&2; exit 2"}]}],
+            "UserPromptSubmit": [{"hooks": [{"command": "grep -q 'go on' || exit 0; echo mind the gap"}]}],
+        }}),
+    );
+    let turns = [command("true"), write("made"), done(), done()];
+    let provider = world.plays(NATIVE, &turns);
+    let arguments = ["--approve", "all", "--max-turns", "1", "Go."];
+    let output = world.run(&provider, NATIVE, &arguments);
+    assert_eq!(code(&output), 6, "{}", stderr(&output));
+    assert!(!world.work.path().join("resumed").exists());
+    let output = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "text", "--approve", "all"])
+        .args([world.only_task().as_str(), "go on"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(world.work.path().join("resumed").exists());
+    assert!(!world.work.path().join("made").exists());
+    assert!(request(&provider, 1).contains("mind the gap"));
+    assert!(request(&provider, 2).contains("not here"));
+}
+
 /// A hook of a repository starts nothing until exactly it is trusted, and what a changed one would have judged does not run.
 #[test]
 fn a_hook_of_a_repository_runs_only_as_it_was_trusted() {

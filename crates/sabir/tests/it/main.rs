@@ -60,6 +60,8 @@ mod lint;
 mod loopback;
 mod mcp;
 mod mcp_login;
+mod mcp_http;
+mod mcp_servers;
 mod models;
 mod modes;
 mod old_journals;

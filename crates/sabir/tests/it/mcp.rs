@@ -18,6 +18,9 @@ const NATIVE: Way = WAYS[1];
 /// The variable with the script of the server.
 const SCRIPT: &str = "MCP_TEST_SCRIPT";
 
+/// The number of notifications that the tool `chatter` sends.
+const CHATTER: usize = 20_000;
+
 /// A PNG of one pixel.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
@@ -38,6 +41,13 @@ fn scripted_server() {
     if let Some(file) = value("started") {
         std::fs::write(file, std::process::id().to_string()).unwrap();
     }
+    if let Some(file) = value("starts") {
+        let file = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(file);
+        writeln!(file.unwrap(), "started").unwrap();
+    }
     if has("noisy-errors") {
         let line = vec![b'e'; 1 << 20];
         for _ in 0..16 {
@@ -57,7 +67,19 @@ fn scripted_server() {
         let Some(id) = request.get("id") else {
             continue;
         };
-        let reply = |result: Value| send(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        let reply = |result: Value| {
+            let answer = json!({"jsonrpc": "2.0", "id": id, "result": result});
+            // The handshake expects its answer first.
+            if has("strays") && request["method"] != "initialize" {
+                send(&json!({"jsonrpc": "2.0", "id": 90_000, "result": {"content": []}}));
+                send(&answer);
+            }
+            send(&answer);
+        };
+        if request["method"].as_str() == value("exit-at") {
+            eprintln!("I end at this step");
+            std::process::exit(3);
+        }
         match request["method"].as_str().unwrap_or_default() {
             "initialize" => {
                 if has("hang") {
@@ -136,6 +158,15 @@ fn call_result(params: &Value) -> Value {
                 std::thread::sleep(Duration::from_millis(120));
             }
             text_result("slow is done")
+        }
+        "chatter" => {
+            let token = params["_meta"]["progressToken"].clone();
+            let method = "notifications/progress";
+            for done in 1..=CHATTER {
+                let params = json!({"progressToken": token, "progress": done, "message": "and on"});
+                send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+            }
+            text_result("chatter is done")
         }
         "picture" => {
             json!({"content": [{"type": "image", "data": PIXEL, "mimeType": "image/png"}]})
@@ -216,6 +247,7 @@ fn scripted_tools(script: &str, has_grown: bool) -> Vec<Value> {
         "flood",
         "grow",
         "slow",
+        "chatter",
         "picture",
         "fail",
         "ask",
@@ -426,6 +458,65 @@ fn a_server_that_dies_is_reported_and_started_again() {
         "{again}\n{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn a_server_that_ends_at_any_step_ends_no_task() {
+    for step in [
+        "initialize",
+        "tools/list",
+        "resources/list",
+        "prompts/list",
+        "tools/call",
+    ] {
+        let world = World::new();
+        let starts = world.home.path().join("starts");
+        let script = format!("exit-at={step} starts={}", starts.display());
+        configure(&world, &server_table("s", &script, ""));
+        let turns = [
+            turn("", vec![("execute_command", json!({"command": "sleep 2"}))]),
+            turn("", vec![("s__echo", json!({"text": "x"}))]),
+            finish(),
+        ];
+        let provider = world.plays(NATIVE, &turns);
+        let arguments = ["--approve", "mcp=s/*", "--approve", "commands", "do it"];
+        let output = world.run(&provider, NATIVE, &arguments);
+        assert!(
+            matches!(code(&output), 0 | 3),
+            "{step}: {}",
+            stderr(&output)
+        );
+        assert_eq!(provider.received_requests().len(), 3, "{step}");
+        assert!(!body(&provider, 2).contains("echo: {"), "{step}");
+        // The first start and at most five more.
+        let count = std::fs::read_to_string(&starts).unwrap().lines().count();
+        assert!((1..=6).contains(&count), "{step}: {count}");
+    }
+}
+
+#[test]
+fn answers_that_nobody_waits_for_are_ignored() {
+    let (output, result) = run_call("strays", "s__echo", json!({"text": "x"}));
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(result.contains("echo: {"), "{result}");
+}
+
+/// However much progress a server reports, it is shown at most about ten times a second.
+#[test]
+fn a_chattering_server_is_shown_now_and_then() {
+    let world = World::new();
+    configure(&world, &server_table("s", "", "required = true"));
+    let turns = [turn("", vec![("s__chatter", json!({}))]), finish()];
+    let provider = world.plays(NATIVE, &turns);
+    let arguments = ["--output", "events", "--approve", "mcp=s/*", "do it"];
+    let began = std::time::Instant::now();
+    let output = world.run(&provider, NATIVE, &arguments);
+    let elapsed = began.elapsed();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(body(&provider, 1).contains("chatter is done"));
+    let shown = stdout(&output).matches("and on").count();
+    let most = usize::try_from(elapsed.as_millis() / 100).unwrap() + 2;
+    assert!(shown <= most && most < CHATTER, "{shown} of {most}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 const LIST: &str = include_str!("held.md");
 
 /// The number of rows of each kind; they are numbered from 1.
-const KINDS: [(&str, usize); 7] = [
+const KINDS: [(&str, usize); 8] = [
     ("STR", 52),
     ("PRO", 11),
     ("SIG", 9),
@@ -15,6 +15,7 @@ const KINDS: [(&str, usize); 7] = [
     ("CON", 7),
     ("CLO", 3),
     ("STA", 5),
+    ("MCP", 4),
 ];
 
 #[test]

@@ -43,6 +43,9 @@ pub(crate) struct TaggedCalls {
     pub(crate) prefixes: &'static [&'static str],
     /// The names of tags around the prose of a message, which have no meaning of their own.
     pub(crate) frames: &'static [&'static str],
+    /// True if a line feed at both ends of a value is a part of it, as in dialects whose values are never on lines of
+    /// their own.
+    pub(crate) exact_values: bool,
     /// True if messages have a header with a recipient, as in the harmony dialect: calls count only in one that
     /// is addressed to a tool.
     pub(crate) channels: bool,
@@ -160,6 +163,8 @@ pub(crate) struct PythonCalls {
     pub(crate) open: &'static str,
     /// The marker after the list.
     pub(crate) close: &'static str,
+    /// True if calls are written as a list in square brackets, false if each is on a line of its own. Both are read.
+    pub(crate) list: bool,
 }
 
 /// Gemma's notation.

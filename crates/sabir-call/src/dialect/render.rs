@@ -60,8 +60,12 @@ fn render_untagged(dialect: &Dialect, calls: &[NamedCall<'_>]) -> String {
     match *dialect.grammar {
         Grammar::Tagged(_) => String::new(),
         Grammar::Json(table) => render_json_calls(&table, calls),
-        Grammar::Python(PythonCalls { open, close }) => {
-            format!("{open}{}{close}", super::python::render_python(calls))
+        Grammar::Python(PythonCalls { open, close, list }) => {
+            let calls = match list {
+                true => super::python::render_python(calls),
+                false => super::python::render_python_lines(calls),
+            };
+            format!("{open}{calls}{close}")
         }
         Grammar::Gemma(GemmaCalls { open, close, quote }) => {
             let one = |(name, arguments): &NamedCall<'_>| {

@@ -236,6 +236,7 @@ impl BareCallGuess {
             let table = PythonCalls {
                 open: "",
                 close: "",
+                list: true,
             };
             return Some(AnyRegionParser::Python(Box::new(PythonRegionParser::new(
                 table,

@@ -116,7 +116,7 @@ impl OpenTagCall {
         self.argument = name.into();
         self.value = ValueState::new(
             self.form.value_close(&tag),
-            json,
+            json || self.form.has_exact_values(),
             self.form.has_name_behind(),
         );
         if let Some(doubt) = &mut self.ambiguity {

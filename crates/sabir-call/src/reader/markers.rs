@@ -43,6 +43,7 @@ pub(super) const GEMMA: &str = "call:";
 const PYTHON: PythonCalls = PythonCalls {
     open: "<|python_start|>",
     close: "",
+    list: true,
 };
 
 /// The markers of all dialects.

@@ -40,9 +40,9 @@ pub(super) fn render_tagged_call(
     // Lines are the form that models are taught. Inline keeps values that themselves begin or end
     // with a line feed; JSON
     // keeps everything, because `<` is escaped.
-    for style in [StringStyle::Lines, StringStyle::Inline, StringStyle::Json] {
-        text = write_call(tagged, at, call, style);
-        if style == StringStyle::Json || reads_back(dialect, &text, call, tools) {
+    for style in tagged.string_styles() {
+        text = write_call(tagged, at, call, *style);
+        if *style == StringStyle::Json || reads_back(dialect, &text, call, tools) {
             break;
         }
     }
@@ -55,7 +55,9 @@ pub(super) fn render_tagged_example(
     name: &str,
     arguments: &Map<String, Value>,
 ) -> String {
-    write_call(tagged, 0, (name, arguments), StringStyle::Lines)
+    let style = tagged.string_styles().first();
+    let style = style.copied().unwrap_or(StringStyle::Lines);
+    write_call(tagged, 0, (name, arguments), style)
 }
 
 /// Joins calls and adds the wrappers and section markers.
@@ -198,15 +200,25 @@ impl TaggedCalls {
         }
     }
 
+    /// Returns the notations for string values, the simplest first.
+    fn string_styles(&self) -> &'static [StringStyle] {
+        let all = &[StringStyle::Lines, StringStyle::Inline, StringStyle::Json];
+        match self.exact_values {
+            true => &[StringStyle::Inline, StringStyle::Json],
+            false => all,
+        }
+    }
+
     /// Returns true if every value goes on its own lines.
     fn has_value_lines(&self) -> bool {
-        matches!(
+        let is_equals = matches!(
             self.tags,
             TagScheme::Fixed {
                 argument_name: NamePosition::Equals,
                 ..
             }
-        )
+        );
+        is_equals && !self.exact_values
     }
 }
 

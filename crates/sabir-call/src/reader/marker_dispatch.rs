@@ -395,10 +395,12 @@ impl CallReader {
                         )
                     };
                     let mut meanings = self.vocabulary.markers.active_meanings(&text);
+                    let is_open = list && meanings.any(is_open_ended);
                     let markers = RegionMarkers {
                         dialect,
                         close,
-                        stop: stop || (list && meanings.any(is_open_ended)),
+                        stop: stop || is_open,
+                        open_ended: is_open,
                         named_by_key,
                         sure: self.marker_certainty(&text),
                     };
@@ -603,6 +605,7 @@ impl CallReader {
             dialect: spelling.dialect,
             close,
             stop: false,
+            open_ended: false,
             named_by_key: false,
             sure,
         };
@@ -716,6 +719,7 @@ impl CallReader {
             dialect,
             close: form.close,
             stop: form.stop,
+            open_ended: false,
             named_by_key: false,
             sure,
         };
@@ -790,6 +794,7 @@ impl CallReader {
                 dialect: HARMONY,
                 close: "<|call|>",
                 stop: true,
+                open_ended: false,
                 named_by_key: false,
                 sure,
             };

@@ -400,7 +400,14 @@ impl CallReader {
                 let opens = tag.is_closing_tag(&opening.tag)
                     || form.is_some_and(|form| form.argument_name(&tag).is_some());
                 if opens {
-                    self.begin_with(opening, tag, tag_at, out);
+                    let index = self.begin_with(opening, tag, tag_at, out);
+                    if opening.name_at == opening.at {
+                        let span = Span::new(opening.at, opening.at + opening.len);
+                        let message = format!("the opening tag `<{}>` is missing", opening.tag);
+                        let fault = Fault::warning(FaultKind::MissingWrapper, span, message);
+                        let hint = format!("begin each call with `<{}>`", opening.tag);
+                        out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
+                    }
                 }
                 opens
             }

@@ -74,6 +74,16 @@ pub(crate) struct TagDialect {
     listened: bool,
 }
 
+/// A call in keys and values whose opening tag is missing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum UnopenedCall<'t> {
+    None,
+    /// The text ends inside a possible one.
+    Partial,
+    /// The dialect, the tag that is missing, and the tool's name.
+    Call(TagDialect, &'static str, &'t str),
+}
+
 impl Vocabulary {
     /// Compiles the dialects and tools. Inactive dialects are compiled too, so that a call in one
     /// of them is reported with its name instead of passing as prose.
@@ -107,6 +117,7 @@ impl Vocabulary {
                 made.add_dialect(dialect, listened);
             }
             made.markers.add_turn_tokens();
+            made.add_name_triggers();
             if made.chosen && selection.includes(INVOKE) {
                 made.add_compatible_json(selection);
             }
@@ -175,6 +186,54 @@ impl Vocabulary {
         b"{[`"
             .iter()
             .for_each(|byte| self.triggers.add_at_line_start(*byte));
+    }
+
+    /// Makes the names of tools triggers where a call in keys and values may begin with one.
+    fn add_name_triggers(&mut self) {
+        if self.keyed_dialects().next().is_some() {
+            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+                let first = tool.name.bytes().next();
+                first
+                    .into_iter()
+                    .for_each(|byte| self.triggers.add_at_line_start(byte));
+            }
+        }
+    }
+
+    /// Returns the active dialects in keys and values, with the tags of a call and of a key.
+    fn keyed_dialects(&self) -> impl Iterator<Item = (TagDialect, &'static str, &'static str)> {
+        self.active_tag_dialects()
+            .filter_map(|spelling| match spelling.tagged.tags {
+                TagScheme::Keyed { call, key, .. } => Some((spelling, call, key)),
+                TagScheme::Own | TagScheme::Fixed { .. } => None,
+            })
+    }
+
+    /// Finds a declared tool's name at the start of `rest` that the tag of a key follows directly.
+    pub(crate) fn find_unopened_call<'t>(&self, rest: &'t str, last: bool) -> UnopenedCall<'t> {
+        let mut is_partial = false;
+        for (spelling, call, key) in self.keyed_dialects() {
+            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+                let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
+                    is_partial |= tool.name.starts_with(rest);
+                    continue;
+                };
+                let inside = behind.strip_prefix('<').unwrap_or_default();
+                let is_key = inside
+                    .strip_prefix(key)
+                    .is_some_and(|end| end.starts_with('>'));
+                if is_key {
+                    let name = rest.get(..tool.name.len()).unwrap_or_default();
+                    return UnopenedCall::Call(spelling, call, name);
+                }
+                is_partial |=
+                    behind.is_empty() || behind.starts_with('<') && key.starts_with(inside);
+            }
+        }
+        match is_partial && !last {
+            true => UnopenedCall::Partial,
+            false => UnopenedCall::None,
+        }
     }
 
     /// Calls without any marker.
@@ -254,6 +313,22 @@ impl Vocabulary {
     pub(crate) fn is_dialect_tag(&self, name: &str) -> bool {
         let is_tag = |spelling: &TagDialect| spelling.tagged.tag_names().any(|tag| tag == name);
         self.tagged.iter().any(is_tag)
+    }
+
+    /// Returns true if only inactive dialects have a tag of this name around calls or for them.
+    pub(crate) fn is_inactive_tag(&self, name: &str) -> bool {
+        let (prefix, base) = split_name(name);
+        let has_tag = |spelling: &&TagDialect| {
+            let tagged = spelling.tagged;
+            let is_call = match tagged.tags {
+                TagScheme::Own => false,
+                TagScheme::Fixed { call, .. } => call == base && tagged.has_prefix(prefix),
+                TagScheme::Keyed { call, .. } => call == name,
+            };
+            is_call || tagged.is_wrapper_name(name)
+        };
+        let mut known = self.tagged.iter().filter(has_tag).peekable();
+        known.peek().is_some() && known.all(|spelling| !spelling.listened)
     }
 
     /// Returns true if a tag of this name is a wrapper in some active dialect.

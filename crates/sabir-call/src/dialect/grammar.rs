@@ -46,6 +46,8 @@ pub(crate) struct TaggedCalls {
     /// True if a line feed at both ends of a value is a part of it, as in dialects whose values are never on lines of
     /// their own.
     pub(crate) exact_values: bool,
+    /// True if a value may be a CDATA section, as in XML.
+    pub(crate) sections_of_text: bool,
     /// True if messages have a header with a recipient, as in the harmony dialect: calls count only in one that
     /// is addressed to a tool.
     pub(crate) channels: bool,
@@ -154,6 +156,10 @@ pub(crate) struct HeaderFormat {
     pub(crate) id: Option<&'static str>,
     /// True if the JSON is in a code fence.
     pub(crate) fenced: bool,
+    /// True if the id comes before its separator, and the name behind it.
+    pub(crate) id_first: bool,
+    /// True if the JSON is a whole call, whose name the header only repeats.
+    pub(crate) echo: bool,
 }
 
 /// Calls in Python syntax.

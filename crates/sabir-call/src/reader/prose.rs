@@ -260,7 +260,7 @@ impl ProseTracker {
             self.last_solid_byte(),
             b'.' | b'!' | b'?' | b':' | b'>' | b'\n'
         );
-        let is_apart = matches!(self.previous_byte(), b' ' | b'\t' | b'(');
+        let is_apart = matches!(self.previous_byte(), b' ' | b'\t' | b'(' | b'[');
         !self.is_start() && !self.is_resumed && is_apart && !ends
     }
 

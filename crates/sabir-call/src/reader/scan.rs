@@ -207,6 +207,7 @@ impl CallReader {
         match self.vocabulary.find_unopened_call(rest, last) {
             UnopenedCall::None => None,
             UnopenedCall::Partial => Some(TriggerMatch::Wait),
+            UnopenedCall::Echo(length) => Some(TriggerMatch::Skip(length)),
             UnopenedCall::Call(spelling, tag, name) => {
                 let start = self.offset + at;
                 let opening = PendingOpen {

@@ -70,6 +70,10 @@ impl LineFeed {
 pub(super) enum ValuePhase {
     /// Before the first byte.
     Start,
+    /// In a CDATA section.
+    Section,
+    /// Behind a CDATA section.
+    AfterSection,
     /// In the value.
     Body,
     /// After a closing tag at that offset, which is held back together with a line feed of that

@@ -13,7 +13,7 @@ use crate::small_name_set::SmallNameSet;
 use crate::tool::{ToolSet, nearest_candidate};
 
 use super::markers::MarkerTable;
-use super::tag::{TagInterest, names_match, split_name};
+use super::tag::{Tag, TagInterest, names_match, split_name};
 use super::tag_form::TagForm;
 use super::triggers::{FirstLetters, TriggerTable};
 
@@ -82,6 +82,8 @@ pub(crate) enum UnopenedCall<'t> {
     Partial,
     /// The dialect, the tag that is missing, and the tool's name.
     Call(TagDialect, &'static str, &'t str),
+    /// A name that the JSON behind it repeats, with its length.
+    Echo(usize),
 }
 
 impl Vocabulary {
@@ -190,7 +192,7 @@ impl Vocabulary {
 
     /// Makes the names of tools triggers where a call in keys and values may begin with one.
     fn add_name_triggers(&mut self) {
-        if self.keyed_dialects().next().is_some() {
+        if self.keyed_dialects().next().is_some() || self.markers.echo_ends().next().is_some() {
             for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
                 let first = tool.name.bytes().next();
                 first
@@ -228,6 +230,18 @@ impl Vocabulary {
                 }
                 is_partial |=
                     behind.is_empty() || behind.starts_with('<') && key.starts_with(inside);
+            }
+        }
+        for end in self.markers.echo_ends() {
+            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+                let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
+                    is_partial |= tool.name.starts_with(rest);
+                    continue;
+                };
+                if behind.starts_with(end) {
+                    return UnopenedCall::Echo(tool.name.len());
+                }
+                is_partial |= end.starts_with(behind);
             }
         }
         match is_partial && !last {
@@ -407,6 +421,22 @@ impl Vocabulary {
         wrapper: Option<&str>,
     ) -> Option<TagDialect> {
         best_match(self.active_tag_dialects(), name, notation, wrapper)
+    }
+
+    /// Returns the active dialect in which a tag of this name opens a call, and `argument` its first argument.
+    pub(crate) fn find_call_with_argument(
+        &self,
+        name: &str,
+        argument: &Tag<'_>,
+    ) -> Option<TagDialect> {
+        let (prefix, base) = split_name(name);
+        self.active_tag_dialects().find(|spelling| {
+            let tagged = spelling.tagged;
+            matches!(tagged.tags, TagScheme::Fixed { call, argument, .. } if call == base && !argument.is_empty())
+                && tagged.notation == TagNotation::Angle
+                && tagged.has_prefix(prefix)
+                && TagForm::new(*spelling, name).argument_name(argument).is_some()
+        })
     }
 
     /// Returns the active dialect whose call tag differs from this name by a letter or by capitals.

@@ -190,6 +190,7 @@ fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
         frames: &[],
         channels: false,
         exact_values: false,
+        sections_of_text: false,
         notation: TagNotation::Angle,
         tags: TagScheme::Fixed {
             call,
@@ -218,6 +219,8 @@ fn build_json(table: &DialectTable) -> Result<JsonCalls, DefineError> {
         prefix: "",
         id: None,
         fenced: false,
+        id_first: false,
+        echo: false,
     });
     let name_key = json
         .name_key

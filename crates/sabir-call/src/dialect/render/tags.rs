@@ -18,6 +18,8 @@ enum StringStyle {
     Lines,
     /// Raw, directly between the tags.
     Inline,
+    /// In a CDATA section.
+    Section,
     /// Encoded as JSON strings.
     Json,
 }
@@ -203,6 +205,9 @@ impl TaggedCalls {
     /// Returns the notations for string values, the simplest first.
     fn string_styles(&self) -> &'static [StringStyle] {
         let all = &[StringStyle::Lines, StringStyle::Inline, StringStyle::Json];
+        if self.sections_of_text {
+            return &[StringStyle::Inline, StringStyle::Section, StringStyle::Json];
+        }
         match self.exact_values {
             true => &[StringStyle::Inline, StringStyle::Json],
             false => all,
@@ -244,6 +249,10 @@ impl StringStyle {
                 RenderedValue { text, json: true }
             }
             (Value::String(text), Self::Inline) => raw(text.clone()),
+            (Value::String(text), Self::Section) => raw(format!(
+                "<![CDATA[{}]]>",
+                text.replace("]]>", "]]]]><![CDATA[>")
+            )),
             (Value::String(text), _) if pairs || text.contains('\n') => raw(format!("\n{text}\n")),
             (Value::String(text), _) => raw(text.clone()),
             (other, Self::Json) => RenderedValue {

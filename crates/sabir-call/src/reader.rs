@@ -434,6 +434,13 @@ impl CallReader {
                     .prose
                     .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
             }
+            if self.prose.take_quotation_end() {
+                self.emit_prose(window.text_between(said, at), out);
+                said = at;
+                let signs = self.diagnostics.outer_signs();
+                let first = signs.map_or(0, |signs| signs.calls_before_quotation);
+                self.reject_mentions(first, "in a quotation", self.offset + at, out);
+            }
             let rest = window.text_from(at);
             if rest.is_empty() {
                 self.emit_prose(window.text_from(said), out);

@@ -1,10 +1,10 @@
 //! Counts the calls that run although none was made, and the true calls that are lost, in every dialect.
 //!
-//! `confusion FOLDER… [--pieces N]` cuts the text files below the folders (Markdown, HTML, XML, source code) into N
+//! `confusion FOLDER… [--pieces N] [--examples N]` cuts the text files below the folders (Markdown, HTML, XML, source code) into N
 //! pieces, and makes as many pieces of chat about tool calls. Each piece is read by each dialect by name and by all
 //! at once (`auto`); no call may run in any. Then it renders as many true calls between pieces of the prose, each
-//! read by its own dialect and by `auto`; every call must run, with exactly its arguments. It prints a Markdown
-//! table, and an example of each kind of mistake. `bench/confusion/run` builds and runs it.
+//! read by its own dialect and by `auto`; every call must run, with exactly its arguments. It prints Markdown: a
+//! table of the dialects, one of the kinds of text, and examples of each kind of mistake. `bench/confusion/run` builds and runs it.
 
 #![allow(
     clippy::print_stdout,
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sabir_call::dialect::{DialectSelection, DialectSet};
+use sabir_call::dialect::DialectSet;
 use sabir_call::{Call, CallId, CallReader, DraftResponse, ToolSet, Truncation};
 use sabir_check::{CallChecker, CallState};
 use serde_json::{Map, Value, json};
@@ -38,14 +38,26 @@ const SUFFIXES: [&str; 9] = [
     "md", "html", "xml", "rs", "txt", "json", "toml", "py", "svg",
 ];
 
+/// The dialects whose calls have no marker, or one of ordinary words: they begin on a line of their own, since nothing else tells
+/// them from prose. Their parsers read them only at the start of a message, models write them on lines of their own.
+const UNMARKED: [&str; 3] = ["json", "pythonic", "react"];
+
 /// The counts of one dialect.
 #[derive(Default)]
 struct Counts {
     ran: usize,
     lost: usize,
     lost_by_all: usize,
-    example: Option<String>,
-    lost_example: Option<String>,
+}
+
+/// The mistakes of one kind: where a text was read wrongly, what it is, and in which dialect its call is written.
+type MistakeKind = (&'static str, &'static str, &'static str);
+
+/// A text with its kind, and the dialect of the call that it shows.
+struct Piece {
+    kind: &'static str,
+    dialect: &'static str,
+    text: String,
 }
 
 /// The name and the arguments of a call.
@@ -77,15 +89,16 @@ impl Dice {
 fn main() {
     let mut folders = Vec::new();
     let mut count = 20_000;
+    let mut examples = 1;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
+        let mut number = |known| {
+            let given = arguments.next();
+            given.and_then(|n| n.parse().ok()).unwrap_or(known)
+        };
         match argument.as_str() {
-            "--pieces" => {
-                count = arguments
-                    .next()
-                    .and_then(|n| n.parse().ok())
-                    .unwrap_or(count)
-            }
+            "--pieces" => count = number(count),
+            "--examples" => examples = number(examples),
             folder => folders.push(PathBuf::from(folder)),
         }
     }
@@ -94,63 +107,92 @@ fn main() {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let prose = collect_prose(&folders, count, &mut dice);
     let dialects = DialectSet::built_in();
-    let chat: Vec<String> = (0..count)
-        .map(|_| make_chat(&prose, &tools, &mut dice))
+    let names: Vec<&'static str> = dialects.iter().map(|dialect| dialect.name).collect();
+    let mut pieces: Vec<Piece> = (0..count)
+        .map(|_| make_chat(&prose, &names, &tools, &mut dice))
         .collect();
+    pieces.extend(prose.iter().map(|text| Piece {
+        kind: "a file",
+        dialect: "no call",
+        text: text.clone(),
+    }));
     let mut table: BTreeMap<&str, Counts> = BTreeMap::new();
-    let names: Vec<&str> = dialects.iter().map(|dialect| dialect.name).collect();
+    let mut mistakes: BTreeMap<MistakeKind, Vec<String>> = BTreeMap::new();
     for name in names.iter().copied().chain(["auto"]) {
         let counts = table.entry(name).or_default();
-        for piece in prose.iter().chain(&chat) {
-            let selection = dialects.select(name).expect("a known dialect");
-            let ran = run_calls(selection, &checker, piece);
-            if !ran.is_empty() {
+        let reader = CallReader::new(dialects.select(name).expect("a known dialect"), &tools);
+        let reach = if name == "auto" { "auto" } else { "by name" };
+        for piece in &pieces {
+            if !run_calls(&reader, &checker, &piece.text).is_empty() {
                 counts.ran += 1;
-                counts.example.get_or_insert_with(|| shorten(piece));
+                let kind = (reach, piece.kind, piece.dialect);
+                mistakes.entry(kind).or_default().push(shorten(&piece.text));
             }
         }
     }
+    let all = CallReader::new(dialects.all(), &tools);
     for name in names {
         let counts = table.entry(name).or_default();
         let dialect = dialects.find(name).expect("a known dialect");
+        let only = CallReader::new(dialects.only(dialect), &tools);
         for _ in 0..count {
             let TrueText { text, meant } = make_true_text(&prose, name, &tools, &mut dice);
-            let is_read = |selection| run_calls(selection, &checker, &text) == meant;
-            if !is_read(dialects.only(dialect)) {
+            let is_read = |reader| run_calls(reader, &checker, &text) == meant;
+            if !is_read(&only) {
                 counts.lost += 1;
-                counts.lost_example.get_or_insert_with(|| shorten(&text));
+                let kind = ("by name", "a true call", name);
+                mistakes.entry(kind).or_default().push(shorten(&text));
             }
-            counts.lost_by_all += usize::from(!is_read(dialects.all()));
+            if !is_read(&all) {
+                counts.lost_by_all += 1;
+                let kind = ("auto", "a true call", name);
+                mistakes.entry(kind).or_default().push(shorten(&text));
+            }
         }
     }
-    print_table(&table, prose.len() + chat.len(), count);
+    print_table(&table, pieces.len(), count);
+    print_mistakes(&mistakes, examples);
 }
 
 fn print_table(table: &BTreeMap<&str, Counts>, pieces: usize, calls: usize) {
     println!("| dialect | ran, of {pieces} pieces | lost by name, of {calls} | lost by auto |");
     println!("| --- | --- | --- | --- |");
+    let mut sums = Counts::default();
     for (name, counts) in table {
         let Counts {
             ran,
             lost,
             lost_by_all,
-            ..
         } = counts;
         println!("| {name} | {ran} | {lost} | {lost_by_all} |");
+        if *name != "auto" {
+            sums.ran += ran;
+            sums.lost += lost;
+            sums.lost_by_all += lost_by_all;
+        }
     }
-    for (name, counts) in table {
-        for (what, example) in [("ran", &counts.example), ("lost", &counts.lost_example)] {
-            if let Some(example) = example {
-                println!("\n{name}, {what}: {example:?}");
-            }
+    println!(
+        "| all by name | {} | {} | {} |",
+        sums.ran, sums.lost, sums.lost_by_all
+    );
+}
+
+fn print_mistakes(mistakes: &BTreeMap<MistakeKind, Vec<String>>, examples: usize) {
+    println!("\n| read | text | of a call in | mistakes |\n| --- | --- | --- | --- |");
+    for ((reach, kind, dialect), texts) in mistakes {
+        println!("| {reach} | {kind} | {dialect} | {} |", texts.len());
+    }
+    for ((reach, kind, dialect), texts) in mistakes {
+        for text in texts.iter().take(examples) {
+            println!("\n{reach}, {kind}, {dialect}: {text:?}");
         }
     }
 }
 
 /// Reads a text and returns the calls that would run.
-fn run_calls(selection: DialectSelection<'_>, checker: &CallChecker, text: &str) -> Vec<NamedCall> {
+fn run_calls(reader: &CallReader, checker: &CallChecker, text: &str) -> Vec<NamedCall> {
     let mut draft = DraftResponse::default();
-    let mut reader = CallReader::new(selection, checker.tools());
+    let mut reader = reader.for_next_text();
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     text.clone_into(&mut draft.source);
@@ -253,25 +295,48 @@ fn render(prose: &[String], dialect: &str, tools: &ToolSet, dice: &mut Dice) -> 
 }
 
 /// Makes a message that talks about a call and makes none.
-fn make_chat(prose: &[String], tools: &ToolSet, dice: &mut Dice) -> String {
-    let names: Vec<&str> = DialectSet::built_in()
-        .iter()
-        .map(|dialect| dialect.name)
-        .collect();
-    let name = *dice.pick(&names);
-    let call = render(prose, name, tools, dice);
+fn make_chat(prose: &[String], names: &[&'static str], tools: &ToolSet, dice: &mut Dice) -> Piece {
+    let dialect = *dice.pick(names);
+    let call = render(prose, dialect, tools, dice);
     let flat = call.replace('\n', " ");
-    let shown = match dice.roll(8) {
-        0 => format!("```\n{call}\n```"),
-        1 => format!("```xml\n{call}\n```\n"),
-        2 => format!("The model writes `{flat}` for that."),
-        3 => format!("The model writes \"{flat}\" for that."),
-        4 => format!("> {}", call.replace('\n', "\n> ")),
-        5 => format!("<example>\n{call}\n</example>"),
-        6 => format!("To do so, write {flat} and wait for the result."),
-        _ => format!("    {}", call.replace('\n', "\n    ")),
+    // A shorter run of backticks would end inside a call that holds such a run.
+    let ticks = "`".repeat(longest_backtick_run(&call) + 1);
+    let fence = if ticks.len() < 3 { "```" } else { &ticks };
+    let (kind, shown) = match dice.roll(8) {
+        0 => ("a fence", format!("{fence}\n{call}\n{fence}")),
+        1 => ("an XML fence", format!("{fence}xml\n{call}\n{fence}\n")),
+        2 => (
+            "inline code",
+            format!("The model writes {ticks} {flat} {ticks} for that."),
+        ),
+        3 => (
+            "a quotation",
+            format!("The model writes \"{flat}\" for that."),
+        ),
+        4 => ("a block quote", format!("> {}", call.replace('\n', "\n> "))),
+        5 => ("an example", format!("<example>\n{call}\n</example>")),
+        6 => (
+            "a sentence",
+            format!("To do so, write {flat} and wait for the result."),
+        ),
+        _ => (
+            "indented code",
+            format!("    {}", call.replace('\n', "\n    ")),
+        ),
     };
-    format!("A call of {name} looks like this:\n\n{shown}\n\nThat is all there is to it.\n")
+    let text =
+        format!("A call of {dialect} looks like this:\n\n{shown}\n\nThat is all there is to it.\n");
+    Piece {
+        kind,
+        dialect,
+        text,
+    }
+}
+
+/// Returns the length of the longest run of backticks.
+fn longest_backtick_run(text: &str) -> usize {
+    let runs = text.split(|c| c != '`');
+    runs.map(str::len).max().unwrap_or_default()
 }
 
 /// Makes a message with calls behind prose.
@@ -290,7 +355,13 @@ fn make_true_text(prose: &[String], dialect: &str, tools: &ToolSet, dice: &mut D
         .find(dialect)
         .expect("a known dialect");
     let calls: Vec<Call> = (0..=dice.roll(2)).map(|_| make_call(prose, dice)).collect();
-    let text = format!("{}{}", dice.pick(&BEFORE), row.render_calls(&calls, tools));
+    let before = *dice.pick(&BEFORE);
+    let is_on_line = before.is_empty() || before.ends_with('\n');
+    let gap = match UNMARKED.contains(&dialect) && !is_on_line {
+        true => "\n",
+        false => "",
+    };
+    let text = format!("{before}{gap}{}", row.render_calls(&calls, tools));
     let meant = calls.into_iter().map(|call| (call.name, call.arguments));
     TrueText {
         text,

@@ -43,6 +43,11 @@ pub(crate) struct TaggedCalls {
     pub(crate) prefixes: &'static [&'static str],
     /// The names of tags around the prose of a message, which have no meaning of their own.
     pub(crate) frames: &'static [&'static str],
+    /// True if a line feed at both ends of a value is a part of it, as in dialects whose values are never on lines of
+    /// their own.
+    pub(crate) exact_values: bool,
+    /// True if a value may be a CDATA section, as in XML.
+    pub(crate) sections_of_text: bool,
     /// True if messages have a header with a recipient, as in the harmony dialect: calls count only in one that
     /// is addressed to a tool.
     pub(crate) channels: bool,
@@ -151,6 +156,10 @@ pub(crate) struct HeaderFormat {
     pub(crate) id: Option<&'static str>,
     /// True if the JSON is in a code fence.
     pub(crate) fenced: bool,
+    /// True if the id comes before its separator, and the name behind it.
+    pub(crate) id_first: bool,
+    /// True if the JSON is a whole call, whose name the header only repeats.
+    pub(crate) echo: bool,
 }
 
 /// Calls in Python syntax.
@@ -160,6 +169,8 @@ pub(crate) struct PythonCalls {
     pub(crate) open: &'static str,
     /// The marker after the list.
     pub(crate) close: &'static str,
+    /// True if calls are written as a list in square brackets, false if each is on a line of its own. Both are read.
+    pub(crate) list: bool,
 }
 
 /// Gemma's notation.

@@ -10,9 +10,18 @@ use serde_json::{Map, Value};
 /// An argument whose name is not a Python identifier goes into `**{"name": value}`. The names of
 /// tools are written unchanged.
 pub(crate) fn render_python(calls: &[(&str, &Map<String, Value>)]) -> String {
-    let mut text = String::from("[");
+    format!("[{}]", join_calls(calls, ", "))
+}
+
+/// Renders each call on a line of its own, without a list around them.
+pub(crate) fn render_python_lines(calls: &[(&str, &Map<String, Value>)]) -> String {
+    join_calls(calls, "\n")
+}
+
+fn join_calls(calls: &[(&str, &Map<String, Value>)], separator: &str) -> String {
+    let mut text = String::new();
     for (at, (name, arguments)) in calls.iter().enumerate() {
-        text.push_str(if at == 0 { "" } else { ", " });
+        text.push_str(if at == 0 { "" } else { separator });
         text.push_str(name);
         text.push('(');
         for (at, (name, value)) in arguments.iter().enumerate() {
@@ -29,7 +38,6 @@ pub(crate) fn render_python(calls: &[(&str, &Map<String, Value>)]) -> String {
         }
         text.push(')');
     }
-    text.push(']');
     text
 }
 

@@ -60,8 +60,12 @@ fn render_untagged(dialect: &Dialect, calls: &[NamedCall<'_>]) -> String {
     match *dialect.grammar {
         Grammar::Tagged(_) => String::new(),
         Grammar::Json(table) => render_json_calls(&table, calls),
-        Grammar::Python(PythonCalls { open, close }) => {
-            format!("{open}{}{close}", super::python::render_python(calls))
+        Grammar::Python(PythonCalls { open, close, list }) => {
+            let calls = match list {
+                true => super::python::render_python(calls),
+                false => super::python::render_python_lines(calls),
+            };
+            format!("{open}{calls}{close}")
         }
         Grammar::Gemma(GemmaCalls { open, close, quote }) => {
             let one = |(name, arguments): &NamedCall<'_>| {
@@ -97,7 +101,7 @@ fn render_json_calls(table: &JsonCalls, calls: &[NamedCall<'_>]) -> String {
         let all = calls
             .iter()
             .enumerate()
-            .map(|(at, call)| render_headed_call(&form, at, call));
+            .map(|(at, call)| render_headed_call(table, &form, at, call));
         return format!(
             "{before}{}{behind}",
             all.collect::<Vec<_>>()
@@ -130,7 +134,12 @@ fn render_json_calls(table: &JsonCalls, calls: &[NamedCall<'_>]) -> String {
 }
 
 /// Renders a name before the JSON of its arguments.
-fn render_headed_call(form: &JsonForm, at: usize, call: &NamedCall<'_>) -> String {
+fn render_headed_call(
+    table: &JsonCalls,
+    form: &JsonForm,
+    at: usize,
+    call: &NamedCall<'_>,
+) -> String {
     let (name, arguments) = call;
     let Some(head) = form.head else {
         return String::new();
@@ -140,7 +149,14 @@ fn render_headed_call(form: &JsonForm, at: usize, call: &NamedCall<'_>) -> Strin
     } else {
         String::new()
     };
-    let json = json::render_object(arguments);
+    let before = match head.id {
+        Some(separator) if head.id_first => format!("{at}{separator}"),
+        _ => String::new(),
+    };
+    let json = match head.echo {
+        true => json::render_named_call(table, at, call),
+        false => json::render_object(arguments),
+    };
     let json = if head.fenced {
         format!("```json\n{json}\n```")
     } else {
@@ -151,7 +167,7 @@ fn render_headed_call(form: &JsonForm, at: usize, call: &NamedCall<'_>) -> Strin
     let gap = if spaced { " " } else { "" };
     let feed = if spaced { "\n" } else { "" };
     format!(
-        "{}{gap}{}{name}{id}{feed}{}{gap}{json}{}",
+        "{}{gap}{before}{}{name}{id}{feed}{}{gap}{json}{}",
         form.open, head.prefix, head.end, form.close
     )
 }

@@ -18,6 +18,7 @@ pub(super) static ROWS: &[Dialect] = &[
         grammar: &Grammar::Python(PythonCalls {
             open: "",
             close: "",
+            list: true,
         }),
         tokens: &["<|python_end|>", "<|eom|>", "<|eot|>"],
         thought: None,
@@ -31,6 +32,7 @@ pub(super) static ROWS: &[Dialect] = &[
         grammar: &Grammar::Python(PythonCalls {
             open: "<|tool_call_start|>",
             close: "<|tool_call_end|>",
+            list: true,
         }),
         tokens: &["<|im_end|>"],
         thought: None,
@@ -44,6 +46,7 @@ pub(super) static ROWS: &[Dialect] = &[
         grammar: &Grammar::Python(PythonCalls {
             open: "<function_calls>",
             close: "</function_calls>",
+            list: false,
         }),
         tokens: &[],
         thought: None,

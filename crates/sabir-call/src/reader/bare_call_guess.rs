@@ -236,6 +236,7 @@ impl BareCallGuess {
             let table = PythonCalls {
                 open: "",
                 close: "",
+                list: true,
             };
             return Some(AnyRegionParser::Python(Box::new(PythonRegionParser::new(
                 table,
@@ -248,6 +249,7 @@ impl BareCallGuess {
             dialect: self.json?,
             close: "",
             stop: false,
+            open_ended: false,
             named_by_key: false,
             sure,
         };
@@ -612,6 +614,10 @@ impl CallReader {
         out.push_event(Event::Mark(
             guess.call_mark("calls without a marker, in the dialect that was chosen"),
         ));
+        self.note_bare_surroundings();
+        let ReaderState::Guess(guess) = &self.state else {
+            return ReaderStep::To(next);
+        };
         let (text, offset) = guess.call_text();
         match region.parse_view(
             TextView {

@@ -35,6 +35,10 @@ use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace};
 /// one pair, so only hostile text reaches the limit.
 const CLOSED_CAP: usize = 256;
 
+/// The marks of a CDATA section.
+const SECTION_OPEN: &str = "<![CDATA[";
+const SECTION_CLOSE: &str = "]]>";
+
 /// A call in tags that is being read.
 #[derive(Debug)]
 pub(super) struct OpenTagCall {
@@ -116,7 +120,7 @@ impl OpenTagCall {
         self.argument = name.into();
         self.value = ValueState::new(
             self.form.value_close(&tag),
-            json,
+            json || self.form.has_exact_values(),
             self.form.has_name_behind(),
         );
         if let Some(doubt) = &mut self.ambiguity {
@@ -180,9 +184,32 @@ impl CallReader {
                 if rest == "\r" && !window.last {
                     return ReaderStep::Wait(from);
                 }
+                if open.form.has_text_sections() {
+                    if rest.starts_with(SECTION_OPEN) {
+                        open.value.phase = ValuePhase::Section;
+                        return ReaderStep::To(from + SECTION_OPEN.len());
+                    }
+                    if SECTION_OPEN.starts_with(rest) && !window.last {
+                        return ReaderStep::Wait(from);
+                    }
+                }
                 open.value.lead = LineFeed::parse_leading(rest);
                 open.value.phase = ValuePhase::Body;
                 ReaderStep::To(from + open.value.lead.as_str().len())
+            }
+            ValuePhase::Section => open.read_section(window, from, out),
+            ValuePhase::AfterSection => {
+                // A section cannot hold its own end, so the rest of such a text is in another one.
+                let rest = window.text_from(from);
+                let is_next = rest.starts_with(SECTION_OPEN);
+                if !is_next && SECTION_OPEN.starts_with(rest) && !window.last {
+                    return ReaderStep::Wait(from);
+                }
+                open.value.phase = match is_next {
+                    true => ValuePhase::Section,
+                    false => ValuePhase::Body,
+                };
+                ReaderStep::To(from + if is_next { SECTION_OPEN.len() } else { 0 })
             }
             ValuePhase::Body => self.read_value_body(window, from, out),
             ValuePhase::Closing(..) => self.read_closing(window, from, out),
@@ -496,6 +523,30 @@ impl CallReader {
 }
 
 impl OpenTagCall {
+    /// Reads a CDATA section up to its end, or to the end of the window.
+    fn read_section(
+        &mut self,
+        window: TextWindow<'_>,
+        from: usize,
+        out: &mut dyn EventSink,
+    ) -> ReaderStep {
+        let rest = window.text_from(from);
+        if let Some((text, _)) = rest.split_once(SECTION_CLOSE) {
+            self.emit_piece(Some(text), out);
+            self.value.phase = ValuePhase::AfterSection;
+            return ReaderStep::To(from + text.len() + SECTION_CLOSE.len());
+        }
+        // A part of the end may be the last of the window.
+        let is_part = |length: &usize| rest.ends_with(SECTION_CLOSE.get(..*length).unwrap_or("]"));
+        let keep = match window.last {
+            true => 0,
+            false => (1..SECTION_CLOSE.len()).rev().find(is_part).unwrap_or(0),
+        };
+        let end = rest.len() - keep;
+        self.emit_piece(rest.get(..end), out);
+        ReaderStep::Wait(from + end)
+    }
+
     /// Returns true if an argument's tag ends the value before it, whose closing tag is missing.
     /// The tag must come first on its line, in a value on its own lines, and open an argument of
     /// the tool that was not given yet.

@@ -298,6 +298,11 @@ impl ReaderDiagnostics {
         self.thought_has_call = false;
     }
 
+    /// Records that the thought holds a call.
+    pub(super) fn note_call_in_thought(&mut self) {
+        self.thought_has_call = true;
+    }
+
     /// Records that the thought ends.
     pub(super) fn end_thought(&mut self) {
         self.thought_has_call = false;
@@ -395,7 +400,8 @@ impl ReaderDiagnostics {
         let span = Span::new(start, start + length);
         let hint = format!("write `{close}` before calling a tool");
         let fault = match self.thought_has_call {
-            // The call was lost with the rest, so the message was not understood.
+            // A call was lost with the rest, or one of special tokens ran and an answer behind it was lost: the message was not
+            // understood.
             true => Fault::error(FaultKind::WrongClose, span, message.clone()),
             false => Fault::warning(FaultKind::WrongClose, span, message.clone()),
         };

@@ -213,6 +213,15 @@ impl CallReader {
                         return ReaderStep::To(at + length);
                     }
                 }
+                // The header of a message that is no call.
+                if (opening.first || self.prose.is_start())
+                    && self.vocabulary.markers.is_section(&opening.tag)
+                {
+                    self.drop_section(&opening);
+                    self.diagnostics.emit_notes(out);
+                    self.state = self.state_after_call();
+                    return ReaderStep::To(at);
+                }
                 if let Some(dialect) = self.inactive_dialect_behind(&opening, rest) {
                     self.diagnostics
                         .note_other_dialect(dialect, opening.at, opening.len);
@@ -395,10 +404,12 @@ impl CallReader {
                         )
                     };
                     let mut meanings = self.vocabulary.markers.active_meanings(&text);
+                    let is_open = list && meanings.any(is_open_ended);
                     let markers = RegionMarkers {
                         dialect,
                         close,
-                        stop: stop || (list && meanings.any(is_open_ended)),
+                        stop: stop || is_open,
+                        open_ended: is_open,
                         named_by_key,
                         sure: self.marker_certainty(&text),
                     };
@@ -603,6 +614,7 @@ impl CallReader {
             dialect: spelling.dialect,
             close,
             stop: false,
+            open_ended: false,
             named_by_key: false,
             sure,
         };
@@ -689,7 +701,14 @@ impl CallReader {
         else {
             return;
         };
-        let Some(HeaderFormat { prefix, id, .. }) = form.head else {
+        let Some(HeaderFormat {
+            prefix,
+            id,
+            id_first,
+            echo,
+            ..
+        }) = form.head
+        else {
             return;
         };
         let text = head.trim();
@@ -703,6 +722,13 @@ impl CallReader {
                 }
                 _ => (text, None),
             },
+            Some(separator) if id_first => match text.split_once(separator) {
+                Some((id, name)) => (
+                    name.trim_start(),
+                    Some(id.trim()).filter(|id| !id.is_empty()),
+                ),
+                None => (text, None),
+            },
             Some(separator) => match text.split_once(separator) {
                 Some((name, id)) => (name.trim_end(), Some(id.trim())),
                 None => (text, None),
@@ -710,15 +736,24 @@ impl CallReader {
             None => (text, None),
         };
         let bare = name.strip_prefix(prefix).unwrap_or(name);
-        let name_at = start + name.len() - bare.len();
+        let before = if id_first { text.len() - name.len() } else { 0 };
+        let name_at = start + before + name.len() - bare.len();
         let sure = self.marker_certainty(&opening.tag);
         let markers = RegionMarkers {
             dialect,
             close: form.close,
             stop: form.stop,
+            open_ended: false,
             named_by_key: false,
             sure,
         };
+        if echo {
+            let index = self.diagnostics.calls;
+            self.take_marker(opening, dialect, out);
+            let calls = JsonRegionParser::for_calls(markers, index, opening.at);
+            self.state = ReaderState::Region(AnyRegionParser::Json(Box::new(calls)));
+            return;
+        }
         let head = ParsedHeader {
             index: self.diagnostics.calls,
             id: call_id,
@@ -790,6 +825,7 @@ impl CallReader {
                 dialect: HARMONY,
                 close: "<|call|>",
                 stop: true,
+                open_ended: false,
                 named_by_key: false,
                 sure,
             };

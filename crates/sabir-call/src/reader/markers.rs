@@ -43,6 +43,7 @@ pub(super) const GEMMA: &str = "call:";
 const PYTHON: PythonCalls = PythonCalls {
     open: "<|python_start|>",
     close: "",
+    list: true,
 };
 
 /// The markers of all dialects.
@@ -256,6 +257,23 @@ impl MarkerTable {
         })
     }
 
+    /// Returns true if a marker is one around calls or messages in an active dialect.
+    pub(crate) fn is_section(&self, text: &str) -> bool {
+        self.active_meanings(text)
+            .any(|marker| marker.kind == MarkerKind::Section)
+    }
+
+    /// Returns the names of marker and dialect of the calls in JSON behind their own name, without the marker before it.
+    pub(crate) fn echo_ends(&self) -> impl Iterator<Item = &'static str> {
+        self.all
+            .iter()
+            .filter(|marker| marker.listened)
+            .filter_map(|marker| match marker.kind {
+                MarkerKind::Json(form) => form.head.filter(|head| head.echo).map(|head| head.end),
+                _ => None,
+            })
+    }
+
     /// Returns true if a marker ends thoughts in an active dialect.
     pub(crate) fn ends_thought(&self, text: &str) -> bool {
         self.active_meanings(text)
@@ -387,10 +405,11 @@ fn dialect_markers(
                 .thought
                 .map(|(open, close)| (open, MarkerKind::Thought(close))),
         );
-        // The closing marker may appear alone, if the prompt already opened the thought.
+        // The closing marker may appear alone, if the prompt already opened the thought; unless it ends every block.
         markers.extend(
             dialect
                 .thought
+                .filter(|(_, close)| !dialect.tokens.contains(close))
                 .map(|(_, close)| (close, MarkerKind::ThoughtEnd)),
         );
     }

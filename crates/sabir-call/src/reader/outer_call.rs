@@ -38,6 +38,8 @@ pub(super) struct OuterCallSigns {
     /// The calls that were rejected, in rising ranges with gaps between, so that each is reported once: several closing tags may
     /// end the same value.
     reported: Vec<Range<u32>>,
+    /// The number of calls before the last quotation of markup.
+    pub(super) calls_before_quotation: u32,
     /// The first argument that was closed outside of any call.
     lost: Option<Span>,
 }

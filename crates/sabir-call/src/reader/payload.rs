@@ -56,6 +56,8 @@ pub(super) struct RegionMarkers {
     pub(super) close: &'static str,
     /// True if servers strip that marker because it ends the message.
     pub(super) stop: bool,
+    /// True if another dialect writes this marker before a list that nothing closes.
+    pub(super) open_ended: bool,
     /// True if a call's only key is the tool's name.
     pub(super) named_by_key: bool,
     /// The confidence of the reader in the region.

@@ -400,7 +400,14 @@ impl CallReader {
                 let opens = tag.is_closing_tag(&opening.tag)
                     || form.is_some_and(|form| form.argument_name(&tag).is_some());
                 if opens {
-                    self.begin_with(opening, tag, tag_at, out);
+                    let index = self.begin_with(opening, tag, tag_at, out);
+                    if opening.name_at == opening.at {
+                        let span = Span::new(opening.at, opening.at + opening.len);
+                        let message = format!("the opening tag `<{}>` is missing", opening.tag);
+                        let fault = Fault::warning(FaultKind::MissingWrapper, span, message);
+                        let hint = format!("begin each call with `<{}>`", opening.tag);
+                        out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
+                    }
                 }
                 opens
             }
@@ -446,6 +453,14 @@ impl CallReader {
             return false;
         };
         let closes = tag.is_closing_tag(&opening.tag);
+        // Two dialects may have the same tag around a call; the tag of its first argument tells which.
+        if !closes
+            && !form.has_argument_tags()
+            && form.argument_name(&tag).is_none()
+            && let Some(spelling) = self.vocabulary.find_call_with_argument(&opening.tag, &tag)
+        {
+            return self.open_fixed_as(spelling, opening, tag, tag_at, out);
+        }
         let argues = match form.has_argument_tags() {
             true => {
                 !tag.close
@@ -480,6 +495,29 @@ impl CallReader {
             out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
         }
         true
+    }
+
+    /// Opens a call whose tag two dialects share, as one of this dialect.
+    fn open_fixed_as(
+        &mut self,
+        spelling: TagDialect,
+        opening: &PendingOpen,
+        tag: Tag<'_>,
+        tag_at: usize,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let other = PendingOpen {
+            kind: OpenKind::Fixed(spelling),
+            tag: opening.tag.clone(),
+            name: opening.name.clone(),
+            name_at: opening.name_at,
+            at: opening.at,
+            len: opening.len,
+            first: opening.first,
+            words: opening.words,
+            element: None,
+        };
+        self.try_open_fixed(&other, tag, tag_at, out)
     }
 
     /// Returns true if the tag is a word that also occurs in other markup, such as `<view>`: only an
@@ -714,7 +752,7 @@ impl CallReader {
     }
 
     /// Drops a marker around calls, which is not text.
-    fn drop_section(&mut self, opening: &PendingOpen) {
+    pub(super) fn drop_section(&mut self, opening: &PendingOpen) {
         self.prose.is_addressed_to_user = false;
         self.diagnostics.note_mark(
             MarkupRole::Wrapper,

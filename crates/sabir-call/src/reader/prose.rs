@@ -1,6 +1,6 @@
 //! Tracks Markdown-like prose to find the places where markup only mentions a call.
 //!
-//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, up to an equal run or the end of the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` (up to its close or the end of the paragraph), `<pre>` at the start of a line (up to its close), and an opening quotation mark directly before the tag.
+//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, up to an equal run or the end of the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` (up to its close or the end of the paragraph), `<pre>` at the start of a line (up to its close), and an opening quotation mark directly before the tag. A quotation that begins with markup of a call continues up to its closing mark or the end of the paragraph.
 //!
 //! Unsupported: nested list indentation (four spaces after an empty line are code everywhere).
 //!
@@ -11,6 +11,12 @@ use super::vocabulary::SHOWN;
 
 /// The reason for a mention in a fence.
 pub(crate) const IN_FENCE: &str = "in a code fence";
+
+/// The reason for a mention in a quotation.
+const IN_QUOTATION: &str = "behind a quotation mark";
+
+/// The value of [`ProseTracker::quotation`] behind the end of a quotation.
+const QUOTATION_ENDED: u8 = 1;
 
 /// The state of the prose at the current position.
 #[derive(Debug, Clone)]
@@ -23,9 +29,9 @@ pub(crate) struct ProseTracker {
     after_blank: bool,
     fence: Option<CodeFence>,
     /// The length of the backtick run that opened inline code; 0 if none is open.
-    code: u32,
+    code: u16,
     /// The length of the current run of backticks or tildes.
-    run: u32,
+    run: u16,
     run_of: u8,
     escaped: bool,
     /// True inside an HTML comment.
@@ -36,6 +42,11 @@ pub(crate) struct ProseTracker {
     fresh: bool,
     /// True if an odd number of straight quotation marks precedes on this line.
     quote: bool,
+    /// The last byte of the mark that opened a quotation of markup; 0 if none is open, and [`QUOTATION_ENDED`] right behind
+    /// its closing mark.
+    quotation: u8,
+    /// True if a call or a thought precedes on this line.
+    is_resumed: bool,
     /// True in a message that is addressed to the user, in which calls are only shown.
     pub(super) is_addressed_to_user: bool,
     /// The last four bytes, newest last: enough to see a quotation mark and the text before it.
@@ -46,6 +57,8 @@ pub(crate) struct ProseTracker {
     solid: u32,
     /// The value of `read` at the last new start.
     resumed: u32,
+    /// The value of `read` after the last markup of an inactive dialect in the middle of a sentence.
+    foreign_end: u32,
 }
 
 /// The part of the line at the current position.
@@ -71,7 +84,7 @@ enum LineState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CodeFence {
     mark: u8,
-    length: u32,
+    length: u16,
 }
 
 impl Default for ProseTracker {
@@ -89,11 +102,14 @@ impl Default for ProseTracker {
             shown: None,
             fresh: false,
             quote: false,
+            quotation: 0,
+            is_resumed: false,
             is_addressed_to_user: false,
             last: [b'\n'; 4],
             read: 0,
             solid: 0,
             resumed: 0,
+            foreign_end: 0,
         }
     }
 }
@@ -121,8 +137,46 @@ impl ProseTracker {
         } else if self.line == LineState::Quote {
             Some("in a block quote")
         } else {
-            self.is_quoted().then_some("behind a quotation mark")
+            (self.quotation != 0 || self.is_quoted()).then_some(IN_QUOTATION)
         }
+    }
+
+    /// Records that markup of a call is mentioned here. If a quotation mark comes directly before it, all of the quotation is
+    /// a mention: its later markup has no such mark of its own. Returns true if a quotation begins.
+    pub(crate) fn open_quotation(&mut self) -> bool {
+        let begins = self.quotation == 0 && self.mention_reason() == Some(IN_QUOTATION);
+        if begins {
+            self.quotation = self.previous_byte();
+        }
+        begins
+    }
+
+    /// Closes the quotation of markup if `byte` is the last one of its closing mark. The quotation may hold quotation marks of
+    /// its own, so a straight one closes it only directly behind the end of markup.
+    fn close_quotation(&mut self, byte: u8) {
+        let [_, second, third, _] = self.last;
+        let closes = match self.quotation {
+            mark @ (b'"' | b'\'') => byte == mark && matches!(third, b'>' | b']' | b'}' | b')'),
+            0xab => (third, byte) == (0xc2, 0xbb),
+            _ => (second, third) == (0xe2, 0x80) && matches!(byte, 0x98 | 0x99 | 0x9c | 0x9d),
+        };
+        if closes {
+            self.quotation = QUOTATION_ENDED;
+        }
+    }
+
+    /// Returns true if a mention here depends on the end of the quotation that is open.
+    pub(crate) fn is_inside_quotation(&self) -> bool {
+        self.quotation != 0 && !self.is_quoted() && self.mention_reason() == Some(IN_QUOTATION)
+    }
+
+    /// Returns true, once, behind the closing mark of a quotation of markup.
+    pub(crate) fn take_quotation_end(&mut self) -> bool {
+        let ends = self.quotation == QUOTATION_ENDED;
+        if ends {
+            self.quotation = 0;
+        }
+        ends
     }
 
     /// Tracks an HTML tag. Returns true if it belongs to an element whose content is only shown.
@@ -199,11 +253,27 @@ impl ProseTracker {
         self.last.into_iter().rev().find(is_solid).unwrap_or(b'\n')
     }
 
-    /// Returns true if a sentence continues at this place: a word or a comma precedes it on the line.
+    /// Returns true if a sentence continues at this place: words and white space precede it on the line, and no mark that ends or
+    /// introduces a sentence. Behind a call on the same line, the words tell of that call.
     pub(crate) fn is_in_sentence(&self) -> bool {
-        let solid = self.last_solid_byte();
-        let is_word = solid.is_ascii_alphanumeric() || !solid.is_ascii();
-        !self.is_start() && (is_word || solid == b',')
+        let ends = matches!(
+            self.last_solid_byte(),
+            b'.' | b'!' | b'?' | b':' | b'>' | b'\n'
+        );
+        let is_apart = matches!(self.previous_byte(), b' ' | b'\t' | b'(' | b'[');
+        !self.is_start() && !self.is_resumed && is_apart && !ends
+    }
+
+    /// Returns true if a sentence continues with markup of an inactive dialect that ends right before this place.
+    pub(crate) fn is_behind_foreign_markup(&self) -> bool {
+        self.foreign_end > 0 && self.blank_since(self.foreign_end)
+    }
+
+    /// Records markup of an inactive dialect at this place, which has this length.
+    pub(crate) fn note_foreign_markup(&mut self, length: usize) {
+        if self.is_in_sentence() || self.is_behind_foreign_markup() {
+            self.foreign_end = self.read.saturating_add(to_u32(length));
+        }
     }
 
     /// Reads up to the next trigger in `text` or to its end. Returns the number of bytes read.
@@ -216,12 +286,16 @@ impl ProseTracker {
             }
             self.push_byte(byte);
             at += 1;
+            if self.quotation == QUOTATION_ENDED {
+                return at;
+            }
             // In this state nothing but triggers can change anything, so the search can skip ahead.
             if self.line == LineState::Inside
                 && !self.is_start()
                 && self.run == 0
                 && !self.escaped
                 && !self.comment
+                && self.quotation == 0
                 && !matches!(byte, b'!' | b'-')
             {
                 at = self.skip_plain(bytes, at, triggers);
@@ -251,6 +325,7 @@ impl ProseTracker {
             solid,
             fresh,
             is_addressed_to_user,
+            quotation,
             ..
         } = *self;
         let line = LineState::Inside;
@@ -263,6 +338,8 @@ impl ProseTracker {
             solid,
             fresh,
             is_addressed_to_user,
+            quotation,
+            is_resumed: true,
             resumed: read,
             ..Self::default()
         };
@@ -331,6 +408,9 @@ impl ProseTracker {
             _ => {}
         }
         self.remember_byte(byte);
+        if self.quotation != 0 {
+            self.close_quotation(byte);
+        }
         self.fresh = false;
         self.quote ^= byte == b'"';
         self.read = self.read.saturating_add(1);
@@ -432,7 +512,7 @@ impl ProseTracker {
 
     /// Opens inline code, or closes it if the run is as long as the one that opened it (CommonMark
     /// 6.1).
-    fn toggle_code(&mut self, run: u32) {
+    fn toggle_code(&mut self, run: u16) {
         self.code = match self.code {
             0 => run,
             open if open == run => 0,
@@ -456,11 +536,13 @@ impl ProseTracker {
         self.after_blank = (blank && self.solid > 0) || self.line == LineState::Code;
         if blank {
             self.code = 0;
+            self.quotation = 0;
             self.shown = self.shown.filter(|at| *at > 0);
         }
         self.line = LineState::Start;
         self.indent = 0;
         self.escaped = false;
+        self.is_resumed = false;
         // A stray mark must not turn every later tag into a mention, so each line counts anew.
         self.quote = false;
     }

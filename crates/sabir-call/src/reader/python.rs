@@ -142,6 +142,7 @@ impl PythonRegionParser {
                 PythonCalls {
                     open: "",
                     close: "",
+                    list: true,
                 },
                 dialect,
                 index,

@@ -20,7 +20,10 @@ use super::tag::{
     LexedTag, TAG_CAP, Tag, TagInterest, lex_in_notation, lex_tag, name_length, names_match,
 };
 use super::thought::ThoughtBlock;
-use super::vocabulary::{SHOWN, TagDialect};
+use super::vocabulary::{SHOWN, TagDialect, UnopenedCall};
+
+/// The maximum length of the name of a tag that is looked up among the dialects that are not read, in bytes.
+const FOREIGN_NAME_CAP: usize = 32;
 
 /// The reason for a mention in a message to the user.
 const TO_USER: &str = "in a message that is addressed to the user";
@@ -51,7 +54,12 @@ impl CallReader {
     pub(super) fn scan_trigger(&mut self, rest: &str, at: usize, last: bool) -> TriggerMatch {
         // Decided by the text before the trigger alone, so the chunks after it cannot change it
         // (law 1).
-        let quoted = self.prose.mention_reason();
+        // Only the end of the quotation proves that special tokens in it are quoted; then the calls are rejected.
+        let is_special = rest.starts_with("<|") || rest.starts_with("<｜");
+        let quoted = self
+            .prose
+            .mention_reason()
+            .filter(|_| !(is_special && self.prose.is_inside_quotation()));
         let mention = quoted.or(self.prose.is_addressed_to_user.then_some(TO_USER));
         let first = self.prose.at_line_start() && mention.is_none();
         let fresh = first || (self.prose.is_fresh() && mention.is_none());
@@ -79,11 +87,18 @@ impl CallReader {
                     return look;
                 }
             }
-            // A word is a trigger only because it may be a marker.
-            MarkerMatch::None if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) => {
-                return TriggerMatch::Text;
+            MarkerMatch::None => {
+                if mention.is_none()
+                    && self.prose.is_start()
+                    && let Some(look) = self.scan_unopened_call(rest, at, last)
+                {
+                    return look;
+                }
+                // A word is a trigger only because it may be a marker or a tool's name.
+                if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+                    return TriggerMatch::Text;
+                }
             }
-            MarkerMatch::None => {}
         }
         // A bracket directly after a word is an index expression or a link.
         let index = rest.starts_with('[') && self.prose.previous_byte().is_ascii_alphanumeric();
@@ -97,6 +112,12 @@ impl CallReader {
             )
         {
             return TriggerMatch::Guess(guess);
+        }
+        if mention.is_some() && self.vocabulary.bare_anywhere && rest.starts_with(['{', '[']) {
+            self.open_quotation();
+        }
+        if self.vocabulary.chosen && !self.note_foreign_tag(rest, last) {
+            return TriggerMatch::Wait;
         }
         let first = fresh;
         let (tag, notation) = match self.lex_any(rest, last, first) {
@@ -135,6 +156,7 @@ impl CallReader {
                 let span = Span::new(self.offset + at, self.offset + at + tag.len);
                 self.reject_inner_calls(tag.name, span);
             } else if self.vocabulary.thought_tag(tag.name).is_none() {
+                self.open_quotation();
                 self.diagnostics
                     .note_mention(why, tag.name, self.offset + at, tag.len);
             }
@@ -165,6 +187,7 @@ impl CallReader {
         }
         if let Some(close) = self.vocabulary.thought_tag(tag.name) {
             if tag.is_plain() {
+                self.surroundings = None;
                 self.diagnostics.note_mark(
                     MarkupRole::Thought,
                     self.offset + at,
@@ -176,6 +199,67 @@ impl CallReader {
             return TriggerMatch::Text;
         }
         self.scan_open_tag(tag, at, first, notation)
+    }
+
+    /// Identifies a call in keys and values whose opening tag is missing, since servers drop special tokens: a tool's name that the
+    /// tag of a key follows directly. `None` means that it is none.
+    fn scan_unopened_call(&self, rest: &str, at: usize, last: bool) -> Option<TriggerMatch> {
+        match self.vocabulary.find_unopened_call(rest, last) {
+            UnopenedCall::None => None,
+            UnopenedCall::Partial => Some(TriggerMatch::Wait),
+            UnopenedCall::Echo(length) => Some(TriggerMatch::Skip(length)),
+            UnopenedCall::Call(spelling, tag, name) => {
+                let start = self.offset + at;
+                let opening = PendingOpen {
+                    kind: OpenKind::Keyed(spelling),
+                    tag: tag.to_owned(),
+                    name: name.to_owned(),
+                    ..PendingOpen::from_marker(name, start, true)
+                };
+                Some(TriggerMatch::Open(opening, name.len()))
+            }
+        }
+    }
+
+    /// Records markup of a call that may begin a quotation.
+    fn open_quotation(&mut self) {
+        if self.prose.open_quotation() {
+            let calls = self.diagnostics.calls;
+            self.diagnostics.outer_signs_mut().calls_before_quotation = calls;
+        }
+    }
+
+    /// Notes markup of a dialect that is not read, of this length.
+    fn note_foreign_markup(&mut self, length: usize) {
+        self.open_quotation();
+        self.prose.note_foreign_markup(length);
+    }
+
+    /// Notes an opening tag of a dialect that is not read. Returns false if more text is needed.
+    fn note_foreign_tag(&mut self, rest: &str, last: bool) -> bool {
+        let Some(inside) = rest.strip_prefix('<') else {
+            return true;
+        };
+        let is_possible = self.prose.is_in_sentence()
+            || self.prose.is_behind_foreign_markup()
+            || self.prose.mention_reason().is_some();
+        let length = name_length(inside.as_bytes());
+        if length == 0 || length > FOREIGN_NAME_CAP || !is_possible {
+            return true;
+        }
+        if length == inside.len() {
+            return last;
+        }
+        let name = inside.get(..length).unwrap_or_default();
+        if self.vocabulary.is_inactive_tag(name) {
+            // An attribute may follow the name; the end of the tag is all that counts.
+            let end = inside.bytes().take(TAG_CAP).position(|byte| byte == b'>');
+            if end.is_none() && !last && inside.len() < TAG_CAP {
+                return false;
+            }
+            self.note_foreign_markup(end.unwrap_or(length) + 2);
+        }
+        true
     }
 
     /// Returns true if the tag closes a thought that the text did not open.
@@ -354,6 +438,9 @@ impl CallReader {
                 .find_wrapper(name, TagNotation::Angle)
                 .or_else(|| self.vocabulary.find_keyed_call(name))
                 .is_some();
+            if !tag {
+                self.note_foreign_markup(text.len());
+            }
             // A marker in angle brackets may be typed; in the middle of a line it is not worth a
             // fault.
             let whole = text.starts_with('<') && text.ends_with('>');
@@ -391,6 +478,7 @@ impl CallReader {
         }
         if let Some(why) = mention.filter(|_| !(section && self.prose.ends_fence())) {
             if !self.vocabulary.markers.is_turn_token(text) {
+                self.open_quotation();
                 self.diagnostics.note_mention(why, text, start, text.len());
             }
             return Some(TriggerMatch::Text);

@@ -9,7 +9,7 @@ use crate::event::{Event, EventSink};
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::CallReader;
-use super::markers::{GEMMA, is_special};
+use super::markers::GEMMA;
 use super::pending_open::PendingOpen;
 
 /// The words with which a ReAct transcript continues behind a call.
@@ -20,6 +20,9 @@ const REACT_LABELS: [&str; 5] = [
     "Final Answer:",
     "PAUSE",
 ];
+
+/// The maximum length of a closing tag and the blanks behind it, in bytes.
+const CLOSE_CAP: usize = 64;
 
 /// The words before a run of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(super) struct CallSurroundings {
 enum RunStart {
     /// In the middle of a sentence.
     Sentence,
+    /// Behind markup of a dialect that is not read, in the middle of a sentence about that dialect.
+    Foreign,
     /// At the label of a ReAct prompt, while other dialects are read too.
     Label,
     /// Anywhere else.
@@ -43,26 +48,32 @@ enum RunStart {
 impl CallReader {
     /// Records the words before a marker or tag that may open a call.
     pub(super) fn note_surroundings(&mut self, opening: &PendingOpen) {
+        let is_label = opening.tag.ends_with(':') && opening.tag != GEMMA;
+        match is_label && !self.vocabulary.chosen {
+            true => self.begin_run(RunStart::Label),
+            false => self.note_bare_surroundings(),
+        }
+    }
+
+    /// Records the words before a call without a marker, or before a marker that is no word.
+    pub(super) fn note_bare_surroundings(&mut self) {
+        self.begin_run(if self.prose.is_behind_foreign_markup() {
+            RunStart::Foreign
+        } else if self.prose.is_in_sentence() {
+            RunStart::Sentence
+        } else {
+            RunStart::Other
+        });
+    }
+
+    fn begin_run(&mut self, start: RunStart) {
         // Directly behind another call the words before the first one count.
         if self.inside.is_none() && self.surroundings.is_none() {
             self.diagnostics.calls_before_run = self.diagnostics.calls;
             self.surroundings = Some(CallSurroundings {
                 before: self.prose.last_solid_byte(),
-                start: self.run_start(opening),
+                start,
             });
-        }
-    }
-
-    /// Returns the place at which a call with this opening begins.
-    fn run_start(&self, opening: &PendingOpen) -> RunStart {
-        let is_label = opening.tag.ends_with(':') && opening.tag != GEMMA;
-        if is_label && !self.vocabulary.chosen {
-            RunStart::Label
-        } else if !is_special(&opening.tag) && self.prose.is_in_sentence() {
-            // Special tokens are no words of a sentence.
-            RunStart::Sentence
-        } else {
-            RunStart::Other
         }
     }
 
@@ -79,16 +90,32 @@ impl CallReader {
         let Some(around) = self.surroundings else {
             return true;
         };
-        let Some(next) = rest.chars().next().filter(|next| *next != '<') else {
+        let is_foreign = around.start == RunStart::Foreign;
+        let is_markup =
+            |next: &char| *next == '<' || self.vocabulary.marked.map(char::from) == Some(*next);
+        let Some(next) = rest
+            .chars()
+            .next()
+            .filter(|next| is_foreign || !is_markup(next))
+        else {
             // More markup may follow, such as the end of a block.
+            if around.start == RunStart::Sentence && !blank.contains(['\n', '\r']) {
+                match continues_behind_tag(rest, last) {
+                    None => return false,
+                    Some(true) => self.reject_run("in the middle of a sentence", at, out),
+                    Some(false) => {}
+                }
+            }
             return true;
         };
         let is_same_line = !blank.contains(['\n', '\r']);
-        let goes_on = next.is_lowercase() || matches!(next, ',' | ';');
+        let goes_on = continues_sentence(next);
         let ends_quotation = matches!(around.before, b'`' | b'"' | b'\'')
             && blank.is_empty()
             && next == char::from(around.before);
-        let why = if ends_quotation {
+        let why = if is_foreign {
+            Some("in the middle of a sentence")
+        } else if ends_quotation {
             Some("in a quotation")
         } else if around.start == RunStart::Sentence && is_same_line && goes_on {
             Some("in the middle of a sentence")
@@ -102,14 +129,58 @@ impl CallReader {
         } else {
             None
         };
+        match why {
+            Some(why) => self.reject_run(why, at, out),
+            None => self.surroundings = None,
+        }
+        true
+    }
+
+    /// Rejects the calls of the run, which are only mentioned.
+    fn reject_run(&mut self, why: &str, at: usize, out: &mut dyn EventSink) {
         self.surroundings = None;
-        let Some(why) = why else { return true };
-        for index in self.diagnostics.calls_before_run..self.diagnostics.calls {
+        self.reject_mentions(self.diagnostics.calls_before_run, why, at, out);
+    }
+
+    /// Rejects the calls from that number on, which are only mentioned.
+    pub(super) fn reject_mentions(
+        &self,
+        first: u32,
+        why: &str,
+        at: usize,
+        out: &mut dyn EventSink,
+    ) {
+        for index in first..self.diagnostics.calls {
             let message = format!("the call is {why}, where it is only mentioned; it was not run");
             let fault = Fault::error(FaultKind::Mentioned, Span::new(at, at), message);
             let hint = "write a call on lines of its own";
             out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
         }
-        true
+    }
+}
+
+/// Returns true if a sentence goes on with this character. A new sentence may follow a call; the rest of the one that it is in
+/// shows that it is a part of it.
+fn continues_sentence(next: char) -> bool {
+    let is_word = next.is_alphabetic() && !next.is_uppercase();
+    is_word || matches!(next, ',' | ';' | '.' | ':' | '!' | '?' | ')' | ']')
+}
+
+/// Returns true if a sentence goes on behind the closing tag at the start of `rest`, on the same line. `None` means that more text is
+/// needed.
+fn continues_behind_tag(rest: &str, last: bool) -> Option<bool> {
+    let is_possible = rest.starts_with("</") || "</".starts_with(rest);
+    if !is_possible {
+        return Some(false);
+    }
+    let head = rest.get(..rest.floor_char_boundary(CLOSE_CAP));
+    let head = head.unwrap_or_default();
+    let behind = head
+        .split_once('>')
+        .map_or("", |(_, behind)| behind.trim_start_matches(' '));
+    match behind.chars().next() {
+        Some(next) => Some(continues_sentence(next)),
+        None if last || head.len() >= CLOSE_CAP => Some(false),
+        None => None,
     }
 }

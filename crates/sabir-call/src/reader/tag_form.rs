@@ -68,6 +68,16 @@ impl TagForm {
         matches!(self.tagged.tags, TagScheme::Keyed { .. })
     }
 
+    /// Returns true if a value may be a CDATA section.
+    pub(super) fn has_text_sections(&self) -> bool {
+        self.tagged.sections_of_text
+    }
+
+    /// Returns true if a line feed at both ends of a value is a part of it.
+    pub(super) fn has_exact_values(&self) -> bool {
+        self.tagged.exact_values
+    }
+
     /// Returns true if every value goes on its own lines.
     pub(super) fn has_value_lines(&self) -> bool {
         matches!(

@@ -327,6 +327,9 @@ impl CallReader {
         };
         // The text before the markup has no influence on the text after it.
         self.prose.note_preceding(">");
+        if opening.is_some() {
+            self.diagnostics.note_call_in_thought();
+        }
         // The call interrupts the thought, which continues after it.
         self.inside = Some(Box::new(thought));
         let Some(opening) = opening else {

@@ -70,6 +70,10 @@ impl LineFeed {
 pub(super) enum ValuePhase {
     /// Before the first byte.
     Start,
+    /// In a CDATA section.
+    Section,
+    /// Behind a CDATA section.
+    AfterSection,
     /// In the value.
     Body,
     /// After a closing tag at that offset, which is held back together with a line feed of that
@@ -78,9 +82,9 @@ pub(super) enum ValuePhase {
 }
 
 impl ValueState {
-    /// Creates the state for a value. In a JSON value, a leading line feed has no meaning.
-    pub(super) fn new(close: &str, json: bool, named: bool) -> Self {
-        let phase = if json {
+    /// Creates the state for a value. `exact` is true if a line feed at its start has no meaning, as in a JSON value.
+    pub(super) fn new(close: &str, exact: bool, named: bool) -> Self {
+        let phase = if exact {
             ValuePhase::Body
         } else {
             ValuePhase::Start

@@ -13,7 +13,7 @@ use crate::small_name_set::SmallNameSet;
 use crate::tool::{ToolSet, nearest_candidate};
 
 use super::markers::MarkerTable;
-use super::tag::{TagInterest, names_match, split_name};
+use super::tag::{Tag, TagInterest, names_match, split_name};
 use super::tag_form::TagForm;
 use super::triggers::{FirstLetters, TriggerTable};
 
@@ -74,6 +74,18 @@ pub(crate) struct TagDialect {
     listened: bool,
 }
 
+/// A call in keys and values whose opening tag is missing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum UnopenedCall<'t> {
+    None,
+    /// The text ends inside a possible one.
+    Partial,
+    /// The dialect, the tag that is missing, and the tool's name.
+    Call(TagDialect, &'static str, &'t str),
+    /// A name that the JSON behind it repeats, with its length.
+    Echo(usize),
+}
+
 impl Vocabulary {
     /// Compiles the dialects and tools. Inactive dialects are compiled too, so that a call in one
     /// of them is reported with its name instead of passing as prose.
@@ -107,6 +119,7 @@ impl Vocabulary {
                 made.add_dialect(dialect, listened);
             }
             made.markers.add_turn_tokens();
+            made.add_name_triggers();
             if made.chosen && selection.includes(INVOKE) {
                 made.add_compatible_json(selection);
             }
@@ -175,6 +188,66 @@ impl Vocabulary {
         b"{[`"
             .iter()
             .for_each(|byte| self.triggers.add_at_line_start(*byte));
+    }
+
+    /// Makes the names of tools triggers where a call in keys and values may begin with one.
+    fn add_name_triggers(&mut self) {
+        if self.keyed_dialects().next().is_some() || self.markers.echo_ends().next().is_some() {
+            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+                let first = tool.name.bytes().next();
+                first
+                    .into_iter()
+                    .for_each(|byte| self.triggers.add_at_line_start(byte));
+            }
+        }
+    }
+
+    /// Returns the active dialects in keys and values, with the tags of a call and of a key.
+    fn keyed_dialects(&self) -> impl Iterator<Item = (TagDialect, &'static str, &'static str)> {
+        self.active_tag_dialects()
+            .filter_map(|spelling| match spelling.tagged.tags {
+                TagScheme::Keyed { call, key, .. } => Some((spelling, call, key)),
+                TagScheme::Own | TagScheme::Fixed { .. } => None,
+            })
+    }
+
+    /// Finds a declared tool's name at the start of `rest` that the tag of a key follows directly.
+    pub(crate) fn find_unopened_call<'t>(&self, rest: &'t str, last: bool) -> UnopenedCall<'t> {
+        let mut is_partial = false;
+        for (spelling, call, key) in self.keyed_dialects() {
+            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+                let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
+                    is_partial |= tool.name.starts_with(rest);
+                    continue;
+                };
+                let inside = behind.strip_prefix('<').unwrap_or_default();
+                let is_key = inside
+                    .strip_prefix(key)
+                    .is_some_and(|end| end.starts_with('>'));
+                if is_key {
+                    let name = rest.get(..tool.name.len()).unwrap_or_default();
+                    return UnopenedCall::Call(spelling, call, name);
+                }
+                is_partial |=
+                    behind.is_empty() || behind.starts_with('<') && key.starts_with(inside);
+            }
+        }
+        for end in self.markers.echo_ends() {
+            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+                let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
+                    is_partial |= tool.name.starts_with(rest);
+                    continue;
+                };
+                if behind.starts_with(end) {
+                    return UnopenedCall::Echo(tool.name.len());
+                }
+                is_partial |= end.starts_with(behind);
+            }
+        }
+        match is_partial && !last {
+            true => UnopenedCall::Partial,
+            false => UnopenedCall::None,
+        }
     }
 
     /// Calls without any marker.
@@ -256,6 +329,22 @@ impl Vocabulary {
         self.tagged.iter().any(is_tag)
     }
 
+    /// Returns true if only inactive dialects have a tag of this name around calls or for them.
+    pub(crate) fn is_inactive_tag(&self, name: &str) -> bool {
+        let (prefix, base) = split_name(name);
+        let has_tag = |spelling: &&TagDialect| {
+            let tagged = spelling.tagged;
+            let is_call = match tagged.tags {
+                TagScheme::Own => false,
+                TagScheme::Fixed { call, .. } => call == base && tagged.has_prefix(prefix),
+                TagScheme::Keyed { call, .. } => call == name,
+            };
+            is_call || tagged.is_wrapper_name(name)
+        };
+        let mut known = self.tagged.iter().filter(has_tag).peekable();
+        known.peek().is_some() && known.all(|spelling| !spelling.listened)
+    }
+
     /// Returns true if a tag of this name is a wrapper in some active dialect.
     pub(crate) fn is_wrapper_name(&self, name: &str) -> bool {
         self.active_tag_dialects()
@@ -332,6 +421,22 @@ impl Vocabulary {
         wrapper: Option<&str>,
     ) -> Option<TagDialect> {
         best_match(self.active_tag_dialects(), name, notation, wrapper)
+    }
+
+    /// Returns the active dialect in which a tag of this name opens a call, and `argument` its first argument.
+    pub(crate) fn find_call_with_argument(
+        &self,
+        name: &str,
+        argument: &Tag<'_>,
+    ) -> Option<TagDialect> {
+        let (prefix, base) = split_name(name);
+        self.active_tag_dialects().find(|spelling| {
+            let tagged = spelling.tagged;
+            matches!(tagged.tags, TagScheme::Fixed { call, argument, .. } if call == base && !argument.is_empty())
+                && tagged.notation == TagNotation::Angle
+                && tagged.has_prefix(prefix)
+                && TagForm::new(*spelling, name).argument_name(argument).is_some()
+        })
     }
 
     /// Returns the active dialect whose call tag differs from this name by a letter or by capitals.

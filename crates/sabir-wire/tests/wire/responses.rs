@@ -311,6 +311,30 @@ fn custom_tools_are_called_with_text() {
 }
 
 #[test]
+fn searches_that_xai_runs_are_no_calls() {
+    let search = |call_id: &str, status: &str, input: &str| {
+        json!({"type": "custom_tool_call", "id": "ctc_1", "call_id": call_id, "status": status,
+               "name": "x_keyword_search", "input": input})
+    };
+    let events = |call_id: &str| {
+        vec![
+            item("added", 0, search(call_id, "in_progress", "")),
+            piece("custom_tool_call_input.delta", 0, "ctc_1", "delta", "{}"),
+            item("done", 0, search(call_id, "completed", "{}")),
+            completed(),
+        ]
+    };
+    let (merged, _) = read(&events("xs_call_1"));
+    let [DraftPart::Opaque(opaque)] = &merged.draft.parts[..] else {
+        panic!("{:?}", merged.draft.parts)
+    };
+    assert_eq!(opaque.data, search("xs_call_1", "completed", "{}"));
+    // A client's own tool may have the same name.
+    let (merged, _) = read(&events("call_1"));
+    assert_eq!(merged.draft.calls().count(), 1);
+}
+
+#[test]
 fn server_tools_are_no_calls_and_go_back() {
     // As recordings 107, 304, 309, 320, 404 and 409; shells and computers alike.
     for kind in [

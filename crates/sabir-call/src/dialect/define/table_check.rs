@@ -90,6 +90,7 @@ fn build_grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
         ParserKind::Python => Ok(Grammar::Python(PythonCalls {
             open: checked_open(table)?,
             close: checked_close(table)?,
+            list: true,
         })),
         ParserKind::Gemma => Ok(Grammar::Gemma(GemmaCalls {
             open: checked_open(table)?,
@@ -188,6 +189,8 @@ fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
     Ok(TaggedCalls {
         frames: &[],
         channels: false,
+        exact_values: false,
+        sections_of_text: false,
         notation: TagNotation::Angle,
         tags: TagScheme::Fixed {
             call,
@@ -216,6 +219,8 @@ fn build_json(table: &DialectTable) -> Result<JsonCalls, DefineError> {
         prefix: "",
         id: None,
         fenced: false,
+        id_first: false,
+        echo: false,
     });
     let name_key = json
         .name_key

@@ -18,6 +18,8 @@ enum StringStyle {
     Lines,
     /// Raw, directly between the tags.
     Inline,
+    /// In a CDATA section.
+    Section,
     /// Encoded as JSON strings.
     Json,
 }
@@ -40,9 +42,9 @@ pub(super) fn render_tagged_call(
     // Lines are the form that models are taught. Inline keeps values that themselves begin or end
     // with a line feed; JSON
     // keeps everything, because `<` is escaped.
-    for style in [StringStyle::Lines, StringStyle::Inline, StringStyle::Json] {
-        text = write_call(tagged, at, call, style);
-        if style == StringStyle::Json || reads_back(dialect, &text, call, tools) {
+    for style in tagged.string_styles() {
+        text = write_call(tagged, at, call, *style);
+        if *style == StringStyle::Json || reads_back(dialect, &text, call, tools) {
             break;
         }
     }
@@ -55,7 +57,9 @@ pub(super) fn render_tagged_example(
     name: &str,
     arguments: &Map<String, Value>,
 ) -> String {
-    write_call(tagged, 0, (name, arguments), StringStyle::Lines)
+    let style = tagged.string_styles().first();
+    let style = style.copied().unwrap_or(StringStyle::Lines);
+    write_call(tagged, 0, (name, arguments), style)
 }
 
 /// Joins calls and adds the wrappers and section markers.
@@ -198,15 +202,28 @@ impl TaggedCalls {
         }
     }
 
+    /// Returns the notations for string values, the simplest first.
+    fn string_styles(&self) -> &'static [StringStyle] {
+        let all = &[StringStyle::Lines, StringStyle::Inline, StringStyle::Json];
+        if self.sections_of_text {
+            return &[StringStyle::Inline, StringStyle::Section, StringStyle::Json];
+        }
+        match self.exact_values {
+            true => &[StringStyle::Inline, StringStyle::Json],
+            false => all,
+        }
+    }
+
     /// Returns true if every value goes on its own lines.
     fn has_value_lines(&self) -> bool {
-        matches!(
+        let is_equals = matches!(
             self.tags,
             TagScheme::Fixed {
                 argument_name: NamePosition::Equals,
                 ..
             }
-        )
+        );
+        is_equals && !self.exact_values
     }
 }
 
@@ -232,6 +249,10 @@ impl StringStyle {
                 RenderedValue { text, json: true }
             }
             (Value::String(text), Self::Inline) => raw(text.clone()),
+            (Value::String(text), Self::Section) => raw(format!(
+                "<![CDATA[{}]]>",
+                text.replace("]]>", "]]]]><![CDATA[>")
+            )),
             (Value::String(text), _) if pairs || text.contains('\n') => raw(format!("\n{text}\n")),
             (Value::String(text), _) => raw(text.clone()),
             (other, Self::Json) => RenderedValue {

@@ -322,6 +322,11 @@ impl JsonRegionParser {
             return PayloadStep::Over(from);
         }
         let found = rest.chars().next().map(String::from).unwrap_or_default();
+        // The list is whole, and the words behind it are the dialect's that closes none.
+        if self.markers.open_ended && tail == AllowedTail::Nothing && !self.fenced && found != "]" {
+            self.close_pending(None, out);
+            return PayloadStep::Over(from);
+        }
         self.report_wrong_close(Span::new(place, place + found.len()), &found, out);
         if matches!(found.as_str(), "}" | "]") {
             self.state = PayloadState::After(AllowedTail::Brackets);

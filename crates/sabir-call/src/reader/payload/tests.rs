@@ -60,6 +60,7 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Truncati
         dialect: "test",
         close: kind.close,
         stop: kind.stop,
+        open_ended: false,
         named_by_key: false,
         sure: Certainty::Certain,
     };

@@ -12,10 +12,12 @@ use crate::event::Truncation;
 const BARE: PythonCalls = PythonCalls {
     open: "",
     close: "",
+    list: true,
 };
 const MARKED: PythonCalls = PythonCalls {
     open: "<start>",
     close: "<end>",
+    list: true,
 };
 
 fn events(grammar: PythonCalls, text: &str) -> (String, Option<usize>) {

@@ -21,7 +21,7 @@ def check(data: bytes) -> str:
     """Returns what was found; ends the program if the signature does not hold."""
     magic, processor, _, _, commands, _, _, _ = struct.unpack_from("<8I", data)
     if magic != 0xFEEDFACF or processor != 0x0100000C:
-        sys.exit("this is no Mach-O program of 64 bits for ARM")
+        sys.exit("this is not a Mach-O program of 64 bits for ARM")
     at = 32
     for _ in range(commands):
         command, size = struct.unpack_from("<2I", data, at)

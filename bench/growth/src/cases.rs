@@ -124,7 +124,7 @@ fn inside(dialect: &Dialect, open: &str, close: &str) -> Vec<Case> {
         ("examples", open, format!("{open}x{close}\n"), close),
         ("closer-blanks", &format!("{open}{first}"), " ".to_owned(), close),
         ("unclosed", open, "let a = b < c; // \n".to_owned(), ""),
-        // Where a value begins that is no string, in dialects of JSON.
+        // Where a value begins that is not a string, in dialects of JSON.
         ("arrays", bare, "[".to_owned(), ""),
         ("objects", bare, "{\"a\":".to_owned(), ""),
         ("numbers", bare, "1".to_owned(), ""),

@@ -137,7 +137,7 @@ mod tests {
                 rules: vec!["command=a".to_owned(), "command=b".to_owned()]
             }
         );
-        // Not offered without proposals, so it is no answer to what was shown.
+        // Not offered without proposals, so it is not an answer to what was shown.
         assert!(is_denied(selected(ALWAYS), &[]));
         assert!(is_denied(selected(REJECT), &proposals()));
         assert!(is_denied(selected("allow_all"), &proposals()));

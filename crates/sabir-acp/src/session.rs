@@ -777,7 +777,7 @@ impl SessionWorker {
         self.show_notice(NoticeSeverity::Info, &notice.text);
     }
 
-    /// Shows a notice. A client without a place for notices gets the warnings among the thoughts, since they are no words of the model.
+    /// Shows a notice. A client without a place for notices gets the warnings among the thoughts, since they are not words of the model.
     fn show_notice(&mut self, severity: NoticeSeverity, text: &str) {
         let text = sanitize_text(text);
         if self.seed.features.notices {

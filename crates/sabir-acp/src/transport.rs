@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 /// The most bytes of a line: the images of a prompt in base64, and room for the rest.
 const MAX_LINE_BYTES: u64 = 32 << 20;
 
-/// Returns the lines of the input. A line that is not UTF-8, or too long, becomes one that is no JSON, so that it is answered with an error.
+/// Returns the lines of the input. A line that is not UTF-8, or too long, becomes one that is not JSON, so that it is answered with an error.
 pub(crate) fn input_lines(
     input: impl AsyncRead + Send + Unpin + 'static,
 ) -> impl Stream<Item = io::Result<String>> + Send + 'static {

@@ -659,7 +659,7 @@ mod tests {
             call_part("3", "execute_command", json!({"command": "ls"})),
         ]);
         let updates = live(&mut mapper, &answer(parts));
-        // What was streamed is not repeated, and a todo list is no call to look at.
+        // What was streamed is not repeated, and a todo list is not a call to look at.
         let kinds: Vec<_> = updates
             .iter()
             .map(|update| update["sessionUpdate"].as_str().unwrap())

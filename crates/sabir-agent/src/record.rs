@@ -226,7 +226,7 @@ pub struct TaskStart {
 }
 
 impl TaskStart {
-    /// Returns the number of tasks above it; 0 for a task that is no subtask.
+    /// Returns the number of tasks above it; 0 for a task that is not a subtask.
     pub fn depth(&self) -> u32 {
         match &self.from {
             Some(TaskOrigin::Subtask { depth, .. }) => *depth,
@@ -263,7 +263,7 @@ pub enum TaskOrigin {
         task: TaskId,
         /// The call.
         call: CallId,
-        /// The number of tasks above it: 1 for the subtask of a task that is no subtask itself.
+        /// The number of tasks above it: 1 for the subtask of a task that is not a subtask itself.
         depth: u32,
         /// Its first todo list, as the call gave it.
         #[serde(default, skip_serializing_if = "Option::is_none")]

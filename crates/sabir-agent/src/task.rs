@@ -94,7 +94,7 @@ pub struct TaskSettings {
     pub dialects: DialectSet,
     /// The names of the tools that only read.
     pub read_only_tools: Vec<String>,
-    /// The names of the tools that poll for something, so that repeating a call is no cycle.
+    /// The names of the tools that poll for something, so that repeating a call is not a cycle.
     pub polling_tools: Vec<String>,
     /// The rules that judge calls, with what is approved in advance.
     pub rules: PolicyRules,
@@ -668,7 +668,7 @@ impl Task {
             self.progress.note_refusal();
         }
         turn.mark_done(result);
-        // One good call among bad ones is no progress: only a turn without mistakes ends the count.
+        // One good call among bad ones is not progress: only a turn without mistakes ends the count.
         if turn.is_clean() {
             self.progress.note_clean_turn();
         }

@@ -63,7 +63,7 @@ pub trait Tool: Send + Sync {
     /// Reports whether the tool only reads: such calls of one turn run at the same time, all others in order.
     fn is_read_only(&self) -> bool;
 
-    /// Reports whether the tool polls for something, so that repeating the same call is no mistake.
+    /// Reports whether the tool polls for something, so that repeating the same call is not a mistake.
     fn is_polling(&self) -> bool {
         false
     }

@@ -27,7 +27,7 @@ pub struct Dollars(u64);
 
 /// The error for a text that is not an amount of dollars.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no amount of dollars: write 5 or 0.25, with at most nine decimals")]
+#[error("`{0}` is not an amount of dollars: write 5 or 0.25, with at most nine decimals")]
 pub struct DollarsError(pub String);
 
 /// A provider's prices in US dollars per million tokens. `None` means unknown.

@@ -138,7 +138,7 @@ pub(crate) fn example_arguments(tool: &ToolSpec) -> Map<String, Value> {
     }
     let required = tool
         .declared_arguments()
-        // A name that is no plain word would write markup of its own into the example.
+        // A name that is not a plain word would write markup of its own into the example.
         .filter(|argument| argument.required && is_plain_name(argument.name));
     required
         .map(|argument| (argument.name.to_owned(), example_value(argument.schema)))

@@ -445,7 +445,7 @@ mod tests {
         }
     }
 
-    /// A marker that is no plain tag is a token of some model.
+    /// A marker that is not a plain tag is a token of some model.
     #[test]
     fn every_special_marker_of_a_dialect_is_broken() {
         for dialect in DialectSet::built_in().iter() {

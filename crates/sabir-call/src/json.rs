@@ -271,7 +271,7 @@ impl ArgumentScanner {
                 ScanOutcome::Complete
             }
             ScannerState::Null(_) => {
-                self.report_malformed(0, "the arguments are no JSON object", out);
+                self.report_malformed(0, "the arguments are not JSON object", out);
                 ScanOutcome::Broken
             }
             ScannerState::Skip | ScannerState::Broken => ScanOutcome::Broken,
@@ -590,7 +590,7 @@ impl ArgumentScanner {
 
     /// Emits the error of a text that is neither strict JSON nor repairable.
     fn report_malformed(&self, at: usize, message: &str, out: &mut dyn EventSink) {
-        let message = format!("the arguments are no valid JSON: {message}");
+        let message = format!("the arguments are not valid JSON: {message}");
         let fault = Fault::error(FaultKind::MalformedJson, self.span_at(at), message);
         self.emit_fault(
             fault.with_hint("write one JSON object, for example {\"path\": \"a.txt\"}"),

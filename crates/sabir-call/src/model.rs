@@ -118,7 +118,7 @@ impl std::str::FromStr for TextRecovery {
 
 /// The name of no [`TextRecovery`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no kind of recovery: use off, ask or on")]
+#[error("`{0}` is not a kind of recovery: use off, ask or on")]
 pub struct UnknownRecovery(pub String);
 
 /// Sampling parameters and stop sequences. `None` means the provider's default.
@@ -264,7 +264,7 @@ impl std::str::FromStr for ParallelCalls {
 
 /// A text that is no [`ParallelCalls`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no number of calls for a message: use 1, or many")]
+#[error("`{0}` is not a number of calls for a message: use 1, or many")]
 pub struct UnknownCallNumber(pub String);
 
 /// A failure of a request as a whole. A broken call is not such an error; it is a fault among the

@@ -174,7 +174,7 @@ fn write_tool(tool: &ToolSpec, dialect: &Dialect, text: &mut String) {
     text.push_str(&format!("\nUsage:\n{}\n\n", dialect.render_example(tool)));
 }
 
-/// Returns the name of an argument, as a JSON string without `<` if it is no plain word. Definitions
+/// Returns the name of an argument, as a JSON string without `<` if it is not a plain word. Definitions
 /// come from servers and clients too, and a name with markup or line feeds in it could pass for
 /// instructions or for a call.
 fn quote_argument_name(name: &str) -> Cow<'_, str> {

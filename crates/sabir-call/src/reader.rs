@@ -182,7 +182,7 @@ impl CallReader {
         let vocabulary = Arc::clone(&self.vocabulary);
         let mut prompt = Self::with_vocabulary(vocabulary, ReaderState::Prose);
         prompt.push(prefill, &mut |_: Event<'_>| {});
-        // Anything else that the prompt opens is not continued: its text is no part of the response,
+        // Anything else that the prompt opens is not continued: its text is not part of the response,
         // so a call that began there could not be shown.
         if let ReaderState::Thought(thought) = prompt.state {
             self.state = ReaderState::Thought(Box::new(thought.opened_by_prompt()));
@@ -590,7 +590,7 @@ impl CallReader {
 
     fn report_invalid_utf8(&self, out: &mut dyn EventSink) {
         let at = self.offset + self.hold.len();
-        let message = "bytes that are no UTF-8 were replaced by U+FFFD";
+        let message = "bytes that are not UTF-8 were replaced by U+FFFD";
         out.push_event(Event::Fault(&Fault::warning(
             FaultKind::InvalidUtf8,
             Span::new(at, at + 3),

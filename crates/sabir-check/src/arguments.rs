@@ -17,7 +17,7 @@ use crate::schema::{JsonTypes, SchemaView};
 use crate::trailing_arguments;
 
 /// The number of superfluous names above which no misspelled name is looked for. Comparing every name with every other is
-/// quadratic, and so many unknown names are no typing error.
+/// quadratic, and so many unknown names are not a typing error.
 const MAX_EXTRA_NAMES: usize = 64;
 
 /// The most arguments of a call beyond those that the tool declares. Each would have a fault of its own.
@@ -220,7 +220,7 @@ impl ArgumentReader<'_> {
     ) -> Option<TypedArgument<'d>> {
         let written = misspelling::truncate_at_unknown(written, notes);
         let text = written.text.as_str();
-        // Half a JSON value is no value, while half a text can still be shown to the user.
+        // Half a JSON value is not a value, while half a text can still be shown to the user.
         if written.partial {
             let shown = written.form != ArgForm::Json;
             let value = Value::String(text.to_owned());

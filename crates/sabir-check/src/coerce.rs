@@ -192,7 +192,7 @@ pub(crate) fn coerce_value(
 
 /// Reads a null, a boolean or a number in exactly the documented spellings.
 ///
-/// `1.` and `.5`, `+1` and `007` are no JSON numbers, `NaN` and `Infinity` have no JSON value at
+/// `1.` and `.5`, `+1` and `007` are not JSON numbers, `NaN` and `Infinity` have no JSON value at
 /// all; each is refused rather than guessed. Words such as `yes` and `on` are refused for the same
 /// reason: YAML reads them as booleans, JSON and Python do not.
 pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
@@ -588,7 +588,7 @@ fn merge_attributes(
             .filter(is_string);
         free.next().filter(|_| free.next().is_none())
     };
-    // Neither a declared property nor an attribute suggests an object, so the text is no object.
+    // Neither a declared property nor an attribute suggests an object, so the text is not an object.
     if usual.is_none() && object.is_empty() {
         return None;
     }

@@ -192,7 +192,7 @@ pub static LINTS: [LintRule; 24] = [
 ///
 /// The findings are in the order of the list; for each tool errors come first.
 ///
-/// Never fails: a list that is no array has no findings, and an element that is no tool is one.
+/// Never fails: a list that is not an array has no findings, and an element that is not a tool is one.
 pub fn lint_tools(tools: &Value, scope: &LintScope) -> Vec<LintFinding> {
     let tools = LintInput::new(tools, scope);
     let mut findings = LintFindings::default();
@@ -235,7 +235,7 @@ impl LintScope {
 }
 
 /// The input of the rules.
-/// Elements that are no tools stay in the list, so that indexes are those of the author's file.
+/// Elements that are not tools stay in the list, so that indexes are those of the author's file.
 struct LintInput<'a> {
     list: Vec<ToolEntry<'a>>,
     scope: &'a LintScope,

@@ -185,7 +185,7 @@ pub(crate) fn mismatch_fault(
                 .with_hint("give the key once: which of its values is meant cannot be known")
         }
         CoercionError::Json(broken) => malformed_json_fault(
-            &format!("`{name}` is no valid JSON"),
+            &format!("`{name}` is not valid JSON"),
             written,
             &broken,
             notes,

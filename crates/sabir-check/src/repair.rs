@@ -17,7 +17,7 @@
 //! | `argument_alias` | `cmd`, `file_path`, … | the argument for which models use that name, if it is missing |
 //! | `near_argument` | `startLine`, `start-line` | the argument `start_line`, if no other name is similar and it is not given |
 //! | `null_argument` | `"end_line": null` | a missing argument, if it is optional and must not be null |
-//! | `fenced_json` | JSON in a ```` ```json ```` fence | the JSON inside: all arguments, or a value that is no string |
+//! | `fenced_json` | JSON in a ```` ```json ```` fence | the JSON inside: all arguments, or a value that is not a string |
 //! | `double_encoding` | `"{\"a\": 1}"` | the object or array in the string |
 //! | `stringified_value` | `"10"` | the number, boolean or null in the string |
 //! | `trimmed_scalar` | `<n> 10 </n>` | the number, boolean or null without the white space |
@@ -170,7 +170,7 @@ pub static RULES: [RepairRule; 20] = [
     },
     RepairRule {
         name: "fenced_json",
-        doc: "Arguments, or a value that is no string, in a code fence: the content of the fence is read.",
+        doc: "Arguments, or a value that is not a string, in a code fence: the content of the fence is read.",
         stage: RepairStage::Fence,
     },
     RepairRule {

@@ -65,7 +65,7 @@ pub(crate) fn resolve_arguments<'d>(
         Err(_) if notes.has_xml_fault() => {}
         Err(broken) => {
             let fault =
-                malformed_json_fault("the arguments are no JSON object", last, &broken, notes);
+                malformed_json_fault("the arguments are not JSON object", last, &broken, notes);
             let example = "write one JSON object, for example {\"path\": \"a.txt\"}";
             let hint = if fault.kind == FaultKind::TagInJson {
                 fault.hint.clone()

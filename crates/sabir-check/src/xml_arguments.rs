@@ -14,7 +14,7 @@ pub(crate) enum XmlArguments {
     Call(Box<DraftCall>),
     /// A call of another tool.
     OtherTool(String),
-    /// Several calls, a cut one, or tags that are no call.
+    /// Several calls, a cut one, or tags that are not a call.
     Unreadable,
 }
 

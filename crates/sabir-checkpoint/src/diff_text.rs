@@ -191,7 +191,11 @@ impl fmt::Display for RestoreConflict {
             Self::Lost(why) => write!(f, "what is there now could not be kept: {}", why.describe()),
             Self::Special => f.write_str("it is a FIFO, socket or device"),
             Self::Under { path, .. } => {
-                write!(f, "{} is left alone, and is no folder", display_path(path))
+                write!(
+                    f,
+                    "{} is left alone, and is not a folder",
+                    display_path(path)
+                )
             }
         }
     }

@@ -266,7 +266,7 @@ impl CheckpointStore {
         for (path, mut history) in histories {
             let now = now.get(&path).cloned().flatten();
             // A state without its content is compared by its stamp: with room enough, the scan of single paths
-            // has read the file, which alone is no change.
+            // has read the file, which alone is not a change.
             let has_stamp_of = |known: Option<&TreeNode>| {
                 matches!(
                     known,

@@ -320,7 +320,7 @@ impl ObjectStore {
         Ok(id)
     }
 
-    /// Returns a number that no file uses, not even one that is no complete pack.
+    /// Returns a number that no file uses, not even one that is not a complete pack.
     pub(super) fn next_pack_number(&self) -> u64 {
         self.packs.keys().next_back().map_or(1, |last| last + 1)
     }

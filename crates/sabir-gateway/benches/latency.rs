@@ -257,7 +257,7 @@ async fn say(stream: &mut TcpStream, delta: &Value) -> io::Result<()> {
 
 /// Returns true if an argument has begun, and the number of its bytes that the client has.
 fn arguments(bytes: &[u8]) -> (bool, usize) {
-    // The lines around the chunks of the transfer are no events, and are not counted.
+    // The lines around the chunks of the transfer are not events, and are not counted.
     let text: String = String::from_utf8_lossy(bytes)
         .lines()
         .filter(|line| line.starts_with("data: "))

@@ -35,7 +35,7 @@ pub(crate) fn check_access(
     }
     // Only browsers send an origin, and a page that is not allowed must not even try tokens.
     for origin in parts.headers.get_all(header::ORIGIN) {
-        // An origin that is no text is on no list.
+        // An origin that is not text is on no list.
         let origin = origin.to_str().unwrap_or("?");
         if !settings.origins.iter().any(|known| known == origin) {
             return Err(Refusal::Origin(origin.chars().take(100).collect()));
@@ -72,7 +72,7 @@ fn request_host(parts: &Parts) -> Result<String, Refusal> {
         (Some(first), None, Some(whole)) if first != whole => Err(Refusal::Malformed(
             "the host and the address are not the same".to_owned(),
         )),
-        // Without any host the name is empty, which is no name of this gateway.
+        // Without any host the name is empty, which is not a name of this gateway.
         (first, None, whole) => Ok(whole.or(first).unwrap_or_default().to_owned()),
     }
 }

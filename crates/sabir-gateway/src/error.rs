@@ -44,7 +44,7 @@ pub(crate) enum Refusal {
     /// The body has a type that a web page can send to any server without asking first: 415.
     #[error("bodies of the type `{0}` are not accepted: send `Content-Type: application/json`")]
     NotJson(String),
-    /// The request is no valid HTTP, or lacks a value: 400.
+    /// The request is not valid HTTP, or lacks a value: 400.
     #[error("{0}")]
     Malformed(String),
     /// The body cannot be decoded, or cannot be sent to the provider: 400 with a path.

@@ -376,7 +376,7 @@ struct BufferingSink {
 impl EventSink for BufferingSink {
     fn push_event(&mut self, event: Event<'_>) {
         self.ledger.count_event(&event);
-        // Usage and opaque state are no output yet.
+        // Usage and opaque state are not output yet.
         let says = matches!(
             event,
             Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. }

@@ -10,7 +10,7 @@ use crate::frame::FrameError;
 #[non_exhaustive]
 pub enum JournalError {
     /// The task's id cannot be a part of a file name.
-    #[error("`{id}` is no task: the name of a task has 1 to 128 letters, digits and `-`")]
+    #[error("`{id}` is not a task: the name of a task has 1 to 128 letters, digits and `-`")]
     Name {
         /// The id, shortened.
         id: String,
@@ -42,7 +42,9 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// The file does not begin like a journal.
-    #[error("{path:?} is no journal of Sabir, or its first line is damaged; it was left as it is")]
+    #[error(
+        "{path:?} is not a journal of Sabir, or its first line is damaged; it was left as it is"
+    )]
     NotAJournal {
         /// The file.
         path: PathBuf,

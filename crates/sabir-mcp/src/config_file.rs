@@ -31,7 +31,7 @@ pub struct ParsedServers {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFileError {
     /// It is neither JSON nor TOML.
-    #[error("it is no JSON and no TOML: {0}")]
+    #[error("it is not JSON and no TOML: {0}")]
     Syntax(String),
     /// It has no list of servers.
     #[error("it has none of `mcpServers`, `servers`, `mcp` and `mcp_servers`")]
@@ -41,13 +41,13 @@ pub enum ServerFileError {
 /// The reason why an entry cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum EntryProblem {
-    #[error("it is no table")]
+    #[error("it is not a table")]
     Shape,
-    #[error("`{0}` is no list")]
+    #[error("`{0}` is not a list")]
     NoList(String),
-    #[error("`{0}` is no table")]
+    #[error("`{0}` is not a table")]
     NoTable(String),
-    #[error("`{0}` is no plain text")]
+    #[error("`{0}` is not a plain text")]
     NotPlain(String),
     #[error("it has both a command and an address")]
     CommandAndAddress,
@@ -55,7 +55,7 @@ enum EntryProblem {
     NoTransport,
     #[error("`command` is empty")]
     EmptyCommand,
-    #[error("`command` is no text")]
+    #[error("`command` is not text")]
     CommandShape,
     #[error("`envFile` is not read; write the variables under `env`")]
     EnvFile,
@@ -479,7 +479,7 @@ mod tests {
             (r#"{"mcpServers": {"b": {"command": " "}}}"#, "empty"),
             (
                 r#"{"mcpServers": {"b": {"command": "x", "args": "-y"}}}"#,
-                "`args` is no list",
+                "`args` is not a list",
             ),
             (
                 r#"{"mcpServers": {"b": {"command": "x", "cwd": "/srv"}}}"#,

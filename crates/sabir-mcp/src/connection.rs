@@ -357,7 +357,7 @@ fn http_config(
     let mut custom = HashMap::new();
     for (name, value) in headers {
         let header = HeaderName::try_from(name.as_str())
-            .map_err(|_| wrong(&format!("`{}` is no name of a header", one_line(name))))?;
+            .map_err(|_| wrong(&format!("`{}` is not a name of a header", one_line(name))))?;
         let bearer = value.strip_prefix("Bearer ");
         if let Some(token) = bearer.filter(|_| header == AUTHORIZATION) {
             config = config.auth_header(token);
@@ -467,7 +467,7 @@ impl ConnectedServer {
         })
     }
 
-    /// Returns the number of lines that were no messages.
+    /// Returns the number of lines that were not messages.
     pub(crate) fn noise_lines(&self) -> u64 {
         self.facts.noise_lines.load(Ordering::Relaxed)
     }

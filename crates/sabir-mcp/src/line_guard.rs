@@ -14,7 +14,7 @@ use crate::limits::MAX_FRAME_BYTES;
 pub(crate) struct LineFacts {
     /// True once a line was longer than a message may be.
     pub(crate) is_oversized: AtomicBool,
-    /// The number of lines that are no messages.
+    /// The number of lines that are not messages.
     pub(crate) noise_lines: AtomicU64,
 }
 

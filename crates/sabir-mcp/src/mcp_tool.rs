@@ -67,7 +67,7 @@ impl Tool for McpTool {
     }
 
     fn is_read_only(&self) -> bool {
-        // Only the server knows, and its word is no proof.
+        // Only the server knows, and its word is not a proof.
         false
     }
 

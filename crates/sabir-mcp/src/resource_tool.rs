@@ -66,7 +66,7 @@ impl Tool for UseTool {
             Some(Value::String(text)) => match serde_json::from_str(text) {
                 Ok(inner) => inner,
                 Err(error) => {
-                    return InvalidCall::boxed(format!("`arguments` is no JSON object: {error}"));
+                    return InvalidCall::boxed(format!("`arguments` is not JSON object: {error}"));
                 }
             },
             Some(_) => return InvalidCall::boxed("`arguments` must be a JSON object"),

@@ -133,9 +133,9 @@ enum ImageProblem {
     Type(String),
     #[error("it has {0} MiB, and {limit} MiB are the most", limit = MAX_IMAGE_BYTES >> 20)]
     Size(usize),
-    #[error("its data is no base64")]
+    #[error("its data is not base64")]
     Encoding,
-    #[error("its data is no image")]
+    #[error("its data is not an image")]
     Content,
 }
 

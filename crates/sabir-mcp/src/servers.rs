@@ -759,7 +759,7 @@ fn accept_lists(
     if is_first && connected.noise_lines() > 0 {
         pool.notify(
             &spec.name,
-            "it writes lines to its standard output that are no messages; they are ignored",
+            "it writes lines to its standard output that are not messages; they are ignored",
         );
     }
     if lists.left_out > 0 {

@@ -118,7 +118,7 @@ pub(crate) struct RecordedRequest {
     pub(crate) path: String,
     /// The headers, with `[redacted]` for secrets.
     pub(crate) headers: Vec<(String, String)>,
-    /// The body; a string if it is no JSON.
+    /// The body; a string if it is not JSON.
     pub(crate) body: Value,
 }
 
@@ -213,7 +213,7 @@ enum LineError {
     #[error("request {0} is out of order")]
     OutOfOrder(usize),
     /// The member `hex` has other characters, or an odd number of them.
-    #[error("these are no hexadecimal digits")]
+    #[error("these are not hexadecimal digits")]
     NotHex,
     /// A line belongs to a request that is not in the file.
     #[error("there is no request {0}")]

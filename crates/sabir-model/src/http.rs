@@ -812,7 +812,7 @@ fn connection_failure(asked: RequestTarget<'_>, loss: &TransportError) -> Attemp
         ),
         TransportErrorKind::Address => (
             ModelErrorKind::Rejected,
-            format!("{address} is no usable address; check the base URL of {name}: {cause}"),
+            format!("{address} is not a usable address; check the base URL of {name}: {cause}"),
         ),
         // Not retried: only the user can decide to trust a certificate.
         TransportErrorKind::Certificate => (

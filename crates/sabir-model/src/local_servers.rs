@@ -161,13 +161,13 @@ fn parse_models(answer: &Value, field: &str, name: &str) -> Option<Vec<ServedMod
         })
     });
     let served: Vec<_> = served.take(MAX_MODELS).collect();
-    // A server may have no models yet; a list of something else is no model list.
+    // A server may have no models yet; a list of something else is not a model list.
     (items.is_empty() || !served.is_empty()).then_some(served)
 }
 
 /// The response to one request.
 enum ProbeResponse {
-    /// No answer, or one that is no JSON.
+    /// No answer, or one that is not JSON.
     Nothing,
     /// A key is needed: status 401 or 403.
     Locked,

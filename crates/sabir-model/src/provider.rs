@@ -267,7 +267,7 @@ impl Provider {
             .iter()
             .flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
         let own = self.headers.iter().map(|(_, value)| value);
-        // An address without a password is no secret, and messages name it.
+        // An address without a password is not a secret, and messages name it.
         let proxy = self
             .proxy
             .iter()

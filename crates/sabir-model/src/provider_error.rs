@@ -33,7 +33,7 @@ impl RequestTarget<'_> {
 
     /// Makes the error of an error response, from its status and body.
     pub(crate) fn status_error(self, status: u16, body: &[u8]) -> ModelError {
-        // A body that is no JSON may still explain the error, so its text is quoted.
+        // A body that is not JSON may still explain the error, so its text is quoted.
         let known = ProviderError::from_body(body).map(|error| error.with_status(status));
         let error = known.unwrap_or_else(|| {
             ProviderError::new("", String::from_utf8_lossy(body)).with_status(status)

@@ -292,7 +292,7 @@ fn named_remote(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
             text.contains("::") || text.contains("//") || text.starts_with(['.', '+', ':'])
         })
     }) {
-        Some(word) => Err(format!("{} is no plain name", word.raw).into()),
+        Some(word) => Err(format!("{} is not a plain name", word.raw).into()),
         None => Ok(()),
     }
 }

@@ -442,7 +442,7 @@ pub(crate) fn is_outside_target(word: &ShellWord, place: CommandPlace<'_>) -> bo
         && !text.split('/').any(|part| part == "..")
         || matches!(text, "/tmp" | "/var/tmp")
         || DEVICES.contains(&text);
-    // A URL is no path, although it holds slashes.
+    // A URL is not a path, although it holds slashes.
     let remote = text.contains("://");
     !temporary
         && !remote

@@ -293,7 +293,7 @@ impl GitInvocation<'_> {
         }
     }
 
-    /// Returns the words in front of `--` that are no options.
+    /// Returns the words in front of `--` that are not options.
     fn operands(&self) -> impl Iterator<Item = &ShellWord> {
         self.arguments()
             .iter()
@@ -369,7 +369,7 @@ impl GitInvocation<'_> {
                 .iter()
                 .any(|start| word.text.starts_with(start))
         });
-        // The pattern of `git grep` is no object.
+        // The pattern of `git grep` is not an object.
         let skipped = usize::from(self.subcommand() == Some("grep") && !has_pattern_option);
         let ids = self.operands().skip(skipped).filter_map(|word| {
             let text = word.known_text()?;
@@ -456,7 +456,7 @@ impl GitInvocation<'_> {
             let text = word.known_prefix();
             text.starts_with("-e") || text.starts_with("-f")
         });
-        // The pattern of `git grep` is no pathspec.
+        // The pattern of `git grep` is not a pathspec.
         let skipped = usize::from(self.subcommand() == Some("grep") && !has_pattern_option);
         arguments
             .iter()

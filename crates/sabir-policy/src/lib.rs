@@ -152,14 +152,14 @@ pub enum RuleKind {
 pub enum RuleError {
     /// An approval rule that is none of the known forms; holds the rule.
     #[error(
-        "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `network`, `registries`, `all`, `none`, `command=LINE` for one exact command \
+        "`{0}` is not an approval rule: use `reads`, `edits`, `commands`, `network`, `registries`, `all`, `none`, `command=LINE` for one exact command \
          line, `host=NAME` for documents of one host, `mcp=SERVER/TOOL` for tools of a server, `mode=NAME` for a switch to a mode, or \
          `kind=NAME` for a kind of command, as `sabir policy explain` proposes it"
     )]
     Approval(String),
     /// A pattern that is none of the known forms; holds the pattern.
     #[error(
-        "`{0}` is no rule: write the words of a command (`git log **`: `*` is one word, `**` at the end any number; the program \
+        "`{0}` is not a rule: write the words of a command (`git log **`: `*` is one word, `**` at the end any number; the program \
          itself must be named), `kind=NAME`, `path=GLOB` (without `..`), `host=NAME` or `mcp=SERVER/TOOL` (to allow, the server must be \
          named)"
     )]

@@ -389,7 +389,7 @@ fn plain_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
         .iter()
         .find(|word| !word.known_text().is_some_and(plain))
     {
-        Some(word) => Err(format!("{} is no plain name", word.raw).into()),
+        Some(word) => Err(format!("{} is not a plain name", word.raw).into()),
         None => Ok(()),
     }
 }
@@ -558,12 +558,12 @@ fn named_plainly(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
         .skip(given)
         .find(|word| !word.known_text().is_some_and(plain))
     {
-        Some(word) => Err(format!("{} is no plain name", word.raw).into()),
+        Some(word) => Err(format!("{} is not a plain name", word.raw).into()),
         None => Ok(()),
     }
 }
 
-/// Accepts `tee` only with outputs that are no files.
+/// Accepts `tee` only with outputs that are not files.
 fn only_null(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let harmless = |word: &ShellWord| {
         matches!(

@@ -8,7 +8,7 @@
 //! * [`names_secrets`] marks the command lines whose output a display folds.
 //!
 //! Names are compared without regard to case, because some file systems ignore it. A file that is committed on purpose
-//! (`.env.example`) is no secret. The table holds names only; known formats of keys are recognized by `sabir_call::redact`.
+//! (`.env.example`) is not a secret. The table holds names only; known formats of keys are recognized by `sabir_call::redact`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -5,7 +5,7 @@
 //! a command: the patterns and folders whose files it may open. The caller supplies the files themselves
 //! ([`SecretFiles`]), so that a workspace without any is not asked about at all.
 //!
-//! Programs that only show names, sizes or times ([`SHOWS_NAMES`]) have no reach: a name is no secret.
+//! Programs that only show names, sizes or times ([`SHOWS_NAMES`]) have no reach: a name is not a secret.
 //!
 //! | command | reach |
 //! | --- | --- |

@@ -151,7 +151,7 @@ impl CommandEvaluator<'_> {
 
     /// Judges the words of a command by its program.
     ///
-    /// The name decides who judges. A path is no name: `./ls` is a file of the workspace, which can be anything, and only `/bin`,
+    /// The name decides who judges. A path is not a name: `./ls` is a file of the workspace, which can be anything, and only `/bin`,
     /// `/usr/bin` and `/usr/local/bin` hold programs of the system. Builtins are known by their bare name only, since `/bin/cd` is another
     /// program.
     fn evaluate_command_words(
@@ -284,7 +284,7 @@ impl CommandEvaluator<'_> {
 
     /// Returns the reason why a line asks even if all commands are approved, or `None` if it does not.
     ///
-    /// The line is judged apart, so its parts are not shown. A text that is no line at all has no such reason.
+    /// The line is judged apart, so its parts are not shown. A text that is not a line at all has no such reason.
     fn destructive_line_reason(&self, line: &str, scope: &ShellScope) -> Option<String> {
         if self.line_depth >= MAX_NESTED_LINES || super::line::parse_line(line).is_err() {
             return None;

@@ -190,7 +190,7 @@ pub enum HistoryError {
     #[error("the task {0} has changed nothing here, or took no checkpoints")]
     NothingChanged(TaskId),
     /// The folder itself was given as a path to restore.
-    #[error("the folder itself is no path to restore: leave the paths out")]
+    #[error("the folder itself is not a path to restore: leave the paths out")]
     FolderItself,
     /// A call is not written as `TASK@N` or `@N`.
     #[error(
@@ -289,7 +289,7 @@ impl CheckpointFolder {
         }
     }
 
-    /// Finds a task by a name that is no beginning of an id.
+    /// Finds a task by a name that is not a beginning of an id.
     fn find_by_other_name(&self, name: &str) -> Result<String, HistoryError> {
         let id = self.lookup.find(Some(name))?;
         let list = self.checkpoints.list_checkpoints(Some(id.as_str()))?;

@@ -209,7 +209,7 @@ impl TaskCheckpointer {
         let Some(task) = self.task.get().filter(|_| count > 0) else {
             return Vec::new();
         };
-        // A call that changed nothing is no changing call for the store.
+        // A call that changed nothing is not a changing call for the store.
         let active = self
             .checkpoints
             .active_calls(task.as_str())

@@ -450,7 +450,7 @@ impl Config {
                 "no model is chosen: use --model PROVIDER/NAME, or keep one with `sabir config set model openai/gpt-5`",
             )
         })?;
-        // An address is no provider: it has no key, so none can leak to a host from a command line.
+        // An address is not a provider: it has no key, so none can leak to a host from a command line.
         let (reached, id) = if name.starts_with("http://") || name.starts_with("https://") {
             let (url, id) = name.split_once('#').unwrap_or((name, ""));
             let reached = providers::connect_address(url)?;
@@ -795,7 +795,7 @@ pub fn parse_token_count(text: &str) -> Result<u64, SessionError> {
         .and_then(|count| count.checked_mul(unit));
     count.filter(|count| *count > 0).ok_or_else(|| {
         SessionError::invalid(format!(
-            "`{text}` is no number of tokens: write 200000, 500k or 2M"
+            "`{text}` is not a number of tokens: write 200000, 500k or 2M"
         ))
     })
 }
@@ -823,7 +823,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, SessionError> {
     let seconds = seconds.filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
     seconds.map(Duration::from_secs).ok_or_else(|| {
         SessionError::invalid(format!(
-            "`{text}` is no time: write 90, 90s, 15m or 2h, at most 720h"
+            "`{text}` is not a time: write 90, 90s, 15m or 2h, at most 720h"
         ))
     })
 }

@@ -204,7 +204,7 @@ fn replay_for_context(
     };
     let folder = setup::workspace_of(start);
     let setup = TaskSetup::new(&spec, config, Some(&folder), resources)?;
-    // The model is needed for the size of its window only, so a missing key or provider is no error here.
+    // The model is needed for the size of its window only, so a missing key or provider is not an error here.
     let chosen = present_model(
         start,
         ModeHistory::from_records(&records).current_mode(),

@@ -128,7 +128,7 @@ pub fn unknown_dialect(dialects: &DialectSet, name: &str, also: &str) -> Session
     };
     let names: Vec<_> = dialects.iter().map(|dialect| dialect.name).collect();
     SessionError::invalid(format!(
-        "`{name}` is no dialect: {hint}use {also}{}",
+        "`{name}` is not a dialect: {hint}use {also}{}",
         names.join(", ")
     ))
 }

@@ -113,7 +113,7 @@ impl DoctorReport {
     /// it blocks for some milliseconds; must not be called on a thread of a tokio runtime.
     ///
     /// # Errors
-    /// When the configured sandbox is no level, or it cannot be tried.
+    /// When the configured sandbox is not a level, or it cannot be tried.
     pub fn gather(
         host: &Host,
         named: Option<&Path>,

@@ -168,11 +168,11 @@ fn instruction_files(config: &Config, folder: &Path) -> Vec<String> {
 /// Returns the models of a server, as `URL#NAME`; of an address with a name, that one. There is at least one.
 ///
 /// # Errors
-/// When it is no address, or no list of models comes from there.
+/// When it is not an address, or no list of models comes from there.
 pub async fn models_at(url: &str) -> Result<Vec<String>, SessionError> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Err(SessionError::invalid(format!(
-            "`{url}` is no address: it begins with http:// or https://"
+            "`{url}` is not an address: it begins with http:// or https://"
         )));
     }
     if url.contains('#') {
@@ -283,7 +283,7 @@ pub fn store_choice(
         |why: String| SessionError::invalid(format!("{} is left as it is: {why}", path.display()));
     let mut document: DocumentMut = text
         .parse()
-        .map_err(|error| left(format!("it is no TOML: {error}")))?;
+        .map_err(|error| left(format!("it is not TOML: {error}")))?;
     if let Some(ProviderKey { provider, key }) = key {
         let mut tables = Table::new();
         tables.set_implicit(true);
@@ -291,12 +291,12 @@ pub fn store_choice(
             .entry("providers")
             .or_insert(Item::Table(tables))
             .as_table_mut()
-            .ok_or_else(|| left("its `providers` are no table".to_owned()))?;
+            .ok_or_else(|| left("its `providers` are not a table".to_owned()))?;
         let table = providers
             .entry(provider)
             .or_insert(Item::Table(Table::new()))
             .as_table_like_mut()
-            .ok_or_else(|| left(format!("its `providers.{provider}` is no table")))?;
+            .ok_or_else(|| left(format!("its `providers.{provider}` is not a table")))?;
         table.insert("key", value(key));
     }
     document.insert("model", value(model));

@@ -44,7 +44,7 @@ impl InputHistory {
         let text = self.read_end().unwrap_or_default();
         let messages = text
             .lines()
-            // A line that is cut, by the limit or by a crash, is no JSON.
+            // A line that is cut, by the limit or by a crash, is not JSON.
             .filter_map(|line| serde_json::from_str::<String>(line).ok());
         let mut messages: Vec<_> = messages.collect();
         messages.dedup();

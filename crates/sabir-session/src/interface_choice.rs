@@ -28,7 +28,7 @@ impl FromStr for InterfaceChoice {
             "full" => Ok(Self::Full),
             "line" => Ok(Self::Line),
             _ => Err(SessionError::invalid(format!(
-                "`{text}` is no interface: write `auto`, `full` or `line`"
+                "`{text}` is not an interface: write `auto`, `full` or `line`"
             ))),
         }
     }

@@ -86,8 +86,8 @@ pub fn parse_protocol(dialects: &DialectSet, name: &str) -> Result<ToolProtocol,
         _ => {
             let message = dialect_tables::unknown_dialect(dialects, name, "").to_string();
             Err(SessionError::invalid(message.replacen(
-                "is no dialect",
-                "is no protocol, neither `native` nor a dialect",
+                "is not a dialect",
+                "is not a protocol, neither `native` nor a dialect",
                 1,
             )))
         }

@@ -153,7 +153,7 @@ pub enum ModeNameError {
     /// There is no word; holds the known names.
     #[error("write /mode with one of {}", .0.join(", "))]
     Missing(Vec<String>),
-    /// The word is no name of a mode.
+    /// The word is not a name of a mode.
     #[error(transparent)]
     Unknown(#[from] UnknownMode),
 }
@@ -299,11 +299,11 @@ pub(crate) fn hidden_files(rules: &PolicyRules, config: &Config) -> Result<Bound
         .find(|name| name.is_empty() || name.contains('/'))
     {
         let wrong = format!(
-            "ignore_files: `{name}` is no name of a file: write one without a folder, such as .sabirignore"
+            "ignore_files: `{name}` is not a name of a file: write one without a folder, such as .sabirignore"
         );
         return Err(SessionError::invalid(wrong));
     }
-    // A path in the home folder is no path of the workspace. `path_forms` adds its absolute and relative spellings.
+    // A path in the home folder is not a path of the workspace. `path_forms` adds its absolute and relative spellings.
     let hidden = rules
         .denied_paths()
         .filter(|glob| *glob != "~" && !glob.starts_with("~/"))

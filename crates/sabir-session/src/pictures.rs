@@ -83,7 +83,7 @@ pub enum ImageError {
         .0 >> 20
     )]
     TooLarge(usize),
-    /// A file cannot be read, or is no supported image.
+    /// A file cannot be read, or is not a supported image.
     #[error("the picture {} cannot be shown: {reason}", .path.display())]
     File {
         /// The path.
@@ -91,7 +91,7 @@ pub enum ImageError {
         /// The reason, for the user.
         reason: String,
     },
-    /// The text is no base64, or the bytes are no supported image.
+    /// The text is not base64, or the bytes are not a supported image.
     #[error("a picture of the message cannot be shown: {0}")]
     Data(String),
     /// The content is of another type than was stated.
@@ -137,7 +137,7 @@ impl ImageSupport {
     /// Loads and checks images from files, for a task that has not begun.
     ///
     /// # Errors
-    /// When a file is no usable image, or the model cannot get the images.
+    /// When a file is not a usable image, or the model cannot get the images.
     pub fn load_images(&self, paths: &[PathBuf]) -> Result<Vec<Image>, SessionError> {
         let images: Result<Vec<_>, _> = paths.iter().map(|path| load_image(path)).collect();
         Ok(self.check_images(images?)?)
@@ -148,7 +148,7 @@ impl ImageInput {
     /// Loads the image. Its format is detected from the bytes, not from a file's name.
     ///
     /// # Errors
-    /// When the file cannot be read, is no supported image, or is not of the stated type.
+    /// When the file cannot be read, is not a supported image, or is not of the stated type.
     pub fn decode_image(&self) -> Result<Image, ImageError> {
         match self {
             Self::File { path } => load_image(path),
@@ -171,7 +171,7 @@ impl ImageInput {
 /// Loads the image in a file.
 ///
 /// # Errors
-/// When the file cannot be read, is too large, or is no supported image.
+/// When the file cannot be read, is too large, or is not a supported image.
 pub fn load_image(path: &Path) -> Result<Image, ImageError> {
     let wrong = |reason: &dyn std::fmt::Display| ImageError::File {
         path: path.to_owned(),
@@ -181,7 +181,7 @@ pub fn load_image(path: &Path) -> Result<Image, ImageError> {
     let known = file.metadata().map_err(|error| wrong(&error))?;
     // A pipe would block here, and a folder or a device has no content of a known length.
     if !known.is_file() {
-        return Err(wrong(&"it is no file"));
+        return Err(wrong(&"it is not a file"));
     }
     // Reads one byte more than allowed, to detect a file that is too long.
     let most = u64::try_from(MAX_PICTURE_BYTES)

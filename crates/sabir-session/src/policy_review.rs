@@ -52,7 +52,7 @@ pub struct JudgedTools(Vec<Arc<dyn Tool>>);
 /// Creates the tools of a folder.
 ///
 /// # Errors
-/// When the configured sandbox is no level.
+/// When the configured sandbox is not a level.
 pub fn judged_tools(config: &Config, workspace: Workspace) -> Result<JudgedTools, SessionError> {
     let environment = &config.environment;
     Ok(JudgedTools(sabir_tools::builtin_tools(ToolSettings {

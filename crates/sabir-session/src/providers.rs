@@ -340,7 +340,7 @@ impl ProviderConfigs {
             // account.
             if environment.is_undecodable(&variable) {
                 return Err(SessionError::invalid(format!(
-                    "{variable} is no UTF-8 text"
+                    "{variable} is not UTF-8 text"
                 )));
             }
             if let Some(key) = environment
@@ -430,7 +430,7 @@ pub fn connect_address(url: &str) -> Result<ProviderConnection, SessionError> {
 fn wire_of(wire: &str, provider: &str) -> Result<Wire, SessionError> {
     Wire::from_name(wire).ok_or_else(|| {
         SessionError::invalid(format!(
-            "[providers.{provider}]: `{wire}` is no wire: {}",
+            "[providers.{provider}]: `{wire}` is not a wire: {}",
             wire_hint(provider)
         ))
     })

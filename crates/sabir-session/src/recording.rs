@@ -98,7 +98,7 @@ pub(crate) struct OutputRecorder {
     printed: Mutex<HashSet<CallId>>,
 }
 
-/// Shows recorded output instead of what the commands of a replay print. This is no observer, since it changes what is shown.
+/// Shows recorded output instead of what the commands of a replay print. This is not an observer, since it changes what is shown.
 pub(crate) struct ReplayFrontEnd<'a> {
     pub(crate) inner: &'a mut dyn FrontEnd,
     pub(crate) recording: &'a mut RecordingState,

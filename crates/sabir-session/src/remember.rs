@@ -88,7 +88,7 @@ pub(crate) fn edit_config(
         |why: String| SessionError::invalid(format!("{} is left as it is: {why}", path.display()));
     let mut document: DocumentMut = text
         .parse()
-        .map_err(|error| kept(format!("it is no TOML: {error}")))?;
+        .map_err(|error| kept(format!("it is not TOML: {error}")))?;
     change(&mut document, &kept)?;
     // Checked as a whole before it is written: a configuration that cannot be loaded would stop every command.
     let changed = document.to_string();

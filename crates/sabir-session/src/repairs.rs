@@ -32,7 +32,7 @@ fn unknown_repair(name: &str) -> SessionError {
         .map(|near| format!("did you mean `{near}`? "))
         .unwrap_or_default();
     SessionError::invalid(format!(
-        "`{name}` is no repair: {hint}use {}",
+        "`{name}` is not a repair: {hint}use {}",
         names().collect::<Vec<_>>().join(", ")
     ))
 }

@@ -87,7 +87,7 @@ impl RunLedger {
         })
     }
 
-    /// Enters paths that were changed. Git's own files are no work of the task.
+    /// Enters paths that were changed. Git's own files are not work of the task.
     fn note_changed<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) {
         let own = |path: &&Path| !path.components().any(|part| part.as_os_str() == ".git");
         let names = paths.into_iter().filter(own).map(display_path);
@@ -134,7 +134,7 @@ impl DriverObserver for TaskFollower {
             }
             Record::Result(result) => {
                 let call = open_calls.remove(&result.id);
-                // A question that nobody could answer, or a refused completion, is no work that failed.
+                // A question that nobody could answer, or a refused completion, is not work that failed.
                 if control::is_control(&result.name) {
                     return;
                 }

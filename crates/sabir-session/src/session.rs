@@ -780,7 +780,7 @@ impl SessionWorker {
         if let Some(checkpointer) = &setup.resources.checkpointer {
             checkpointer.set_task(&task_id);
         }
-        // It was parsed when the configuration was loaded, so it is no error here.
+        // It was parsed when the configuration was loaded, so it is not an error here.
         let answer_limit = config.answer_limit().ok().flatten();
         let mut front_end = self.hub.front_end(&task_id, None, answer_limit);
         let mut probe = if std::mem::replace(&mut self.is_sandbox_known, true) {

@@ -258,7 +258,7 @@ impl TaskSetup {
         let checkpointer = TaskCheckpointer::from_options(spec, config, &workspace)?;
         let sandbox = sandbox::task_sandbox(&spec.sandbox, config)?;
         let mode = rules.mode().map(|mode| mode.name.as_str());
-        // Read through the workspace with its bounds: a hidden file is no instruction file.
+        // Read through the workspace with its bounds: a hidden file is not an instruction file.
         // A recording knows neither the skills of the folder nor their tool.
         let is_recorded = matches!(spec.record, RecordMode::Record(_));
         let skills = if is_recorded || !config.limits.sends_instructions() {

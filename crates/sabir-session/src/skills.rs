@@ -121,7 +121,7 @@ impl Skills {
             return;
         };
         let folders = listing.entries.into_iter();
-        // A link to a folder is no folder here, so no skill comes from outside.
+        // A link to a folder is not a folder here, so no skill comes from outside.
         for entry in folders.filter(|entry| entry.kind == EntryKind::Folder) {
             let Some(skill) = read_skill(workspace, &entry.path, place) else {
                 continue;

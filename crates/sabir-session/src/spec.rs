@@ -161,7 +161,7 @@ impl std::str::FromStr for ResultForm {
             "call" => Ok(Self::Call),
             "answer" => Ok(Self::Answer),
             _ => Err(SessionError::invalid(format!(
-                "`{text}` is no form of a result: write `call` or `answer`"
+                "`{text}` is not a form of a result: write `call` or `answer`"
             ))),
         }
     }
@@ -254,7 +254,7 @@ impl FromStr for NetworkChoice {
             "all" => Ok(Self::All),
             REGISTRIES => Ok(Self::Registries),
             _ => Err(SessionError::invalid(format!(
-                "`{text}` is no network: `--network` allows all of it, `--network registries` package registries"
+                "`{text}` is not a network: `--network` allows all of it, `--network registries` package registries"
             ))),
         }
     }

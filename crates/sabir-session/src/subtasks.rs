@@ -434,7 +434,7 @@ impl SessionSubtaskSpawner {
             mode,
             depth: self.parent_depth + 1,
         };
-        // It was parsed when the configuration was loaded, so it is no error here.
+        // It was parsed when the configuration was loaded, so it is not an error here.
         let answer_limit = self.context.config.answer_limit().ok().flatten();
         let user = self
             .context

@@ -68,8 +68,8 @@ pub const COUNTED_EVENTS: [(&str, &str); 102] = [
     ("todos left open", "lists with something that is not done"),
     ("todos done", "lists in which all is done"),
     (
-        "todos that are no list",
-        "calls with something that is no list",
+        "todos that are not a list",
+        "calls with something that is not a list",
     ),
     (
         "completions over open todos",

@@ -39,7 +39,7 @@ enum DiskOutcome {
 impl SimulatedDisk {
     /// Runs an operation, unless the machine crashed or the disk fails.
     ///
-    /// Reads of the length and the content are no events, because a crash within one leaves nothing
+    /// Reads of the length and the content are not events, because a crash within one leaves nothing
     /// behind.
     fn run_operation<T>(
         &self,
@@ -70,7 +70,7 @@ fn draw_outcome(state: &mut SimulationState) -> DiskOutcome {
 }
 
 impl Disk for SimulatedDisk {
-    // It has no error to report, so it is no event either.
+    // It has no error to report, so it is not an event either.
     fn exists(&self, path: &Path) -> bool {
         self.0.with_state(|state| state.disk_state.exists(path))
     }

@@ -43,7 +43,7 @@ enum OptionError {
     /// The option is at the end, without its number.
     Missing(String),
     #[error("{option} {value}: {error}")]
-    /// The word after the option is no number of 64 bits.
+    /// The word after the option is not a number of 64 bits.
     Number {
         option: String,
         value: String,

@@ -266,7 +266,7 @@ fn draw_todos(state: &mut SimulationState, done: bool, parts: &mut Vec<ModelRepl
     let name = match list.starts_with('[') {
         true if has_open_todos(control::TODO_LIST_TOOL, &list) => "todos left open",
         true => "todos done",
-        false => "todos that are no list",
+        false => "todos that are not a list",
     };
     state.counters.count_event(name);
     push_control_call(state, control::TODO_LIST_TOOL, "todos", list, parts);

@@ -51,7 +51,7 @@ pub(crate) struct RequestTracker {
 struct SentRequest {
     /// The instructions, unless they may have changed since. `None` after a compaction, which rebuilds the system prompt.
     system: Option<String>,
-    /// The messages as they were sent. The history is shared, so this is no copy.
+    /// The messages as they were sent. The history is shared, so this is not a copy.
     messages: History,
 }
 

@@ -170,7 +170,7 @@ impl PreparedCall for SimulatedCall {
             if state.rng.hits_permille(state.plan.tool_trouble / 20) {
                 state.counters.count_event("accesses invalid");
                 return Access::Invalid {
-                    reason: "this is no path".to_owned(),
+                    reason: "this is not a path".to_owned(),
                 };
             }
             match self.tool.name {

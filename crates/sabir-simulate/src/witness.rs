@@ -368,7 +368,7 @@ impl Witness {
         let Some(call) = self.calls.get_mut(id).filter(|call| call.result.is_none()) else {
             return new_violation(
                 Law::OneResult,
-                format!("{id} has a second result, or is no call"),
+                format!("{id} has a second result, or is not a call"),
             );
         };
         // Kept even if the check below fails, so that one mistake is not reported twice.

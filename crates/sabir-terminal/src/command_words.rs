@@ -1,5 +1,5 @@
 //! Understands the words of a command line before the parser of options does: options in front of a
-//! subcommand, `-p` for a headless task, and single words that are no subcommand. Renders the help,
+//! subcommand, `-p` for a headless task, and single words that are not a subcommand. Renders the help,
 //! in which the commands are grouped.
 
 use std::ffi::OsString;

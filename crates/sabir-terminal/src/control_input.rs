@@ -669,7 +669,8 @@ mod tests {
         );
         let none =
             r#"{"kind":"message","text":"x","images":[{"media_type":"image/png","data":"aGk="}]}"#;
-        let why = "a picture of the message cannot be shown: it is no PNG, JPEG, GIF or WebP image";
+        let why =
+            "a picture of the message cannot be shown: it is not a PNG, JPEG, GIF or WebP image";
         check(
             none,
             asked(QuestionKind::Approval),

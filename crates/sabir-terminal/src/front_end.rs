@@ -87,7 +87,7 @@ impl OpenQuestion {
     fn is_closed_by(&self, event: &SessionEvent) -> bool {
         match &self.request {
             Some(request) => closes(event, request),
-            // The session is idle no more: a message came that is no answer to this question, such as one that was typed before it was
+            // The session is idle no more: a message came that is not an answer to this question, such as one that was typed before it was
             // shown.
             None => matches!(event.kind, SessionEventKind::State(SessionState::Working)),
         }

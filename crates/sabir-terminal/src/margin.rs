@@ -37,7 +37,7 @@ struct RowFiller {
 }
 
 impl RowFiller {
-    /// Adds a character, which is no line feed. `continued` begins a row that continues a line.
+    /// Adds a character, which is not a line feed. `continued` begins a row that continues a line.
     fn push(&mut self, c: char, columns: usize, continued: &str, filled: &mut String) {
         let width = width_of(c);
         if matches!(c, ' ' | '\t') {

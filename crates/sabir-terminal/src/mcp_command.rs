@@ -13,9 +13,9 @@ use sabir_session::mcp::{
 use sabir_session::{McpServerSpec, McpTransport, RuleSpec, SessionError};
 use serde_json::json;
 
+use crate::mcp_http::{HttpOptions, serve_http};
 use crate::mcp_login::{LoginArguments, run_login, run_logout};
 use crate::mcp_toolbox::toolbox_tools;
-use crate::mcp_http::{HttpOptions, serve_http};
 use crate::mcp_toolbox::{toolbox_texts, toolbox_tools};
 use crate::screen::ExitBySignal;
 use crate::{print, stdin_reader};
@@ -172,7 +172,7 @@ pub async fn run_mcp_command(
             arguments,
         } => {
             let arguments = serde_json::from_str(arguments).map_err(|error| {
-                SessionError::invalid(format!("the arguments are no JSON object: {error}"))
+                SessionError::invalid(format!("the arguments are not JSON object: {error}"))
             })?;
             let show = &mut |line: &str| print::write_stderr(&print::sanitize_text(line));
             let output = call_tool(server, tool, &arguments, config, show).await?;
@@ -224,9 +224,9 @@ fn parse_target(
     let pairs = |list: &[String]| {
         list.iter()
             .map(|pair| {
-                let (name, value) = pair
-                    .split_once('=')
-                    .ok_or_else(|| SessionError::invalid(format!("`{pair}` is no NAME=VALUE")))?;
+                let (name, value) = pair.split_once('=').ok_or_else(|| {
+                    SessionError::invalid(format!("`{pair}` is not a NAME=VALUE"))
+                })?;
                 Ok((name.to_owned(), value.to_owned()))
             })
             .collect::<Result<BTreeMap<_, _>, SessionError>>()

@@ -29,14 +29,14 @@ pub enum PipedInputError {
     #[error("standard input has more than 4 MiB: write it into a file, and name that in the task")]
     TooLong,
     /// It is not text.
-    #[error("standard input is no UTF-8 text: write it into a file, and name that in the task")]
+    #[error("standard input is not UTF-8 text: write it into a file, and name that in the task")]
     NotText,
 }
 
 /// Returns the task that these words and standard input describe.
 ///
 /// # Errors
-/// When standard input cannot be read, or is no text of a usable length.
+/// When standard input cannot be read, or is not text of a usable length.
 pub fn read_task(words: &[String], input: &impl AsFd) -> Result<String, PipedInputError> {
     let is_dash = |word: &&String| word.as_str() == "-";
     let insists = words.iter().any(|word| is_dash(&word));

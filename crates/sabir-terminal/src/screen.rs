@@ -128,7 +128,7 @@ fn lock_screen() -> MutexGuard<'static, Screen> {
 /// Puts the terminal into raw mode, unless it is. Signals that end or stop the process restore it.
 ///
 /// # Errors
-/// When standard input is no terminal, or signals cannot be watched.
+/// When standard input is not a terminal, or signals cannot be watched.
 pub(crate) fn begin_editing(key: InterruptKey, exit: ExitBySignal) -> io::Result<()> {
     let mut screen = lock_screen();
     if !screen.is_watched {
@@ -142,7 +142,7 @@ pub(crate) fn begin_editing(key: InterruptKey, exit: ExitBySignal) -> io::Result
 /// Gives the terminal to an interface, in raw mode, and sends it what happens to the terminal.
 ///
 /// # Errors
-/// When standard input is no terminal, or signals cannot be watched.
+/// When standard input is not a terminal, or signals cannot be watched.
 pub fn begin_interface(
     exit: ExitBySignal,
     changes: UnboundedSender<TerminalChange>,

@@ -59,7 +59,9 @@ fn parse_programs(names: &[String]) -> Result<Vec<SettingsProgram>, SessionError
     let parse = |name: &String| {
         SettingsProgram::from_name(name).ok_or_else(|| {
             let known = SettingsProgram::ALL.map(SettingsProgram::name).join(", ");
-            SessionError::invalid(format!("`{name}` is no known program: there are {known}"))
+            SessionError::invalid(format!(
+                "`{name}` is not a known program: there are {known}"
+            ))
         })
     };
     names.iter().map(parse).collect()

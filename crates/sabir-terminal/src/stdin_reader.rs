@@ -114,7 +114,7 @@ pub struct LineEditing {
 }
 
 impl LineEditing {
-    /// Returns the editing of lines in this environment; `None` where the input or standard error is no terminal, or a dumb one
+    /// Returns the editing of lines in this environment; `None` where the input or standard error is not a terminal, or a dumb one
     /// (`$TERM`). `exit` ends the process by a signal.
     pub fn for_terminal(environment: &Environment, exit: ExitBySignal) -> Option<Self> {
         let kind = environment.variable("TERM");
@@ -713,7 +713,7 @@ impl LineBuffer {
         }
     }
 
-    /// Passes a text of several lines on as it is: an answer, or a message. Its lines are no commands.
+    /// Passes a text of several lines on as it is: an answer, or a message. Its lines are not commands.
     fn end_long_text(&mut self, text: String, is_early: bool) {
         let is_answer = match self.line_target {
             LineTarget::Message => false,

@@ -2,10 +2,10 @@
 //!
 //! A file imports another one if one of its `use` declarations names an item of it. Paths that pass through a re-export lead to the
 //! file that is re-exported: with `pub use verdict::Verdict` in `lib.rs`, `use crate::Verdict` imports `verdict.rs`. For that reason
-//! `pub use` declarations are no imports themselves. Paths outside of `use` declarations are not considered.
+//! `pub use` declarations are not imports themselves. Paths outside of `use` declarations are not considered.
 //!
 //! Files in one cycle can only be understood together. The figure is the size of the largest cycle,
-//! which a refactoring should not increase; it is no rule, because small cycles between a type and
+//! which a refactoring should not increase; it is not a rule, because small cycles between a type and
 //! its parts are natural.
 
 use std::collections::{BTreeMap, BTreeSet};

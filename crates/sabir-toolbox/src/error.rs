@@ -23,7 +23,7 @@ pub enum ToolboxError {
     )]
     UnknownResponse,
     /// No wire has this name.
-    #[error("`{0}` is no wire: use {names}", names = wire_names())]
+    #[error("`{0}` is not a wire: use {names}", names = wire_names())]
     UnknownWire(String),
     /// No shell that the policy knows has this name.
     #[error("the shell `{0}` is not known: bash, sh or zsh")]
@@ -65,7 +65,7 @@ pub enum ToolboxError {
     },
     /// The neutral request of `wire encode` cannot be read.
     #[error(
-        "{source_name} is no request: {error}; write {{\"model\": …, \"messages\": [{{\"role\": \"user\", \"parts\": \
+        "{source_name} is not a request: {error}; write {{\"model\": …, \"messages\": [{{\"role\": \"user\", \"parts\": \
          [{{\"type\": \"text\", \"text\": …}}]}}]}}, or name the wire of a client's request with --from"
     )]
     NeutralRequest {
@@ -110,7 +110,7 @@ pub enum ToolboxError {
         error: RequestError,
     },
     /// A range of records is not written as one.
-    #[error("`{0}` is no range of records: write `3..7`, `3..`, `..7` or `5`, counted from 1")]
+    #[error("`{0}` is not a range of records: write `3..7`, `3..`, `..7` or `5`, counted from 1")]
     RecordRange(String),
     /// The report cannot be written.
     #[error("the output cannot be written: {0}")]
@@ -120,7 +120,7 @@ pub enum ToolboxError {
 /// An unknown name of a dialect. The message lists the known ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{name}` is no dialect: {hint}use {also}{list}",
+    "`{name}` is not a dialect: {hint}use {also}{list}",
     hint = hint_text(.nearest.as_deref()),
     list = .known.join(", ")
 )]

@@ -36,7 +36,7 @@ pub enum ImportError {
         error: io::Error,
     },
     /// A file that should hold JSON does not.
-    #[error("{} is no JSON: {error}", path.display())]
+    #[error("{} is not JSON: {error}", path.display())]
     NotJson {
         /// The file.
         path: PathBuf,

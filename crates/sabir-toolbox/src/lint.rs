@@ -33,7 +33,7 @@ pub struct LintOptions<'d> {
 /// [`parse_tools`]: crate::parse::parse_tools
 ///
 /// # Errors
-/// The text is not JSON, or holds no list of tools. An element that is no tool is a finding, not an error.
+/// The text is not JSON, or holds no list of tools. An element that is not a tool is a finding, not an error.
 pub fn lint_text(text: &str, options: &LintOptions<'_>) -> Result<LintReport, ToolboxError> {
     let list = ToolList::parse(text, &options.source_name)?;
     let known = options.dialects;
@@ -99,7 +99,7 @@ pub struct PromptSize {
 impl PromptSizes {
     /// Renders the prompt in each dialect; `None` if the tools are not a valid set.
     fn measure(tools: &Value, taught: &[&Dialect]) -> Option<Self> {
-        // Tools that are no valid set have findings that say so; a size would be made up.
+        // Tools that are not valid set have findings that say so; a size would be made up.
         let tools = ToolSet::new(serde_json::from_value(tools.clone()).ok()?).ok()?;
         let instructions = ToolInstructions {
             tools: &tools,

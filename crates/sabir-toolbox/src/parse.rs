@@ -505,7 +505,7 @@ impl Report for CheckReport<'_> {
         if let Some(feedback) = self.feedback {
             writeln!(out, "the model would get:\n\n{feedback}")?;
         }
-        // Every fault that is no error is a warning; there is no third severity.
+        // Every fault that is not an error is a warning; there is no third severity.
         let errors = faults
             .iter()
             .filter(|fault| fault.severity == Severity::Error)
@@ -601,7 +601,7 @@ mod tests {
         assert!(select_dialect(dialects, "auto").unwrap().is_none());
         let error = select_dialect(dialects, "clime").unwrap_err().to_string();
         assert!(
-            error.starts_with("`clime` is no dialect: did you mean `cline`? use auto, "),
+            error.starts_with("`clime` is not a dialect: did you mean `cline`? use auto, "),
             "{error}"
         );
     }

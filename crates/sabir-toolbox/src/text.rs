@@ -99,7 +99,7 @@ pub fn usage_text(totals: &sabir_agent::UsageTotals) -> String {
         (reported.cache_write, "written to the cache"),
     ]);
     let reasoning = breakdown_text(&[(reported.reasoning, "reasoning")]);
-    // An unknown cost is no cost of zero, which a free model has.
+    // An unknown cost is not a cost of zero, which a free model has.
     let cost = if totals.cost.is_unknown() {
         "cost unknown".to_owned()
     } else {

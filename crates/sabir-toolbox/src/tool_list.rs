@@ -57,7 +57,7 @@ pub fn parse_tools(text: &str, source_name: &str) -> Result<ToolSet, ToolboxErro
 }
 
 impl ToolList {
-    /// Parses a list; elements that are no tools are kept.
+    /// Parses a list; elements that are not tools are kept.
     ///
     /// # Errors
     /// The text is not JSON, or holds no list.

@@ -22,7 +22,7 @@ pub enum EditTool {
 
 /// The error for a name that no edit tool has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is no edit tool: the edit tools are {}", list_names())]
+#[error("`{name}` is not an edit tool: the edit tools are {}", list_names())]
 pub struct EditToolError {
     name: String,
 }

@@ -96,7 +96,7 @@ pub(crate) enum CommandResult {
         seconds: u64,
         /// True if it was killed because it kept the screen of its terminal.
         kept_screen: bool,
-        /// True if it found nothing, which is no failure of the call.
+        /// True if it found nothing, which is not a failure of the call.
         found_nothing: bool,
         /// A remark on files that were empty to it.
         masked_note: Option<String>,

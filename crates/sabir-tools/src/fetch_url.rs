@@ -65,7 +65,7 @@ pub(crate) struct FetchUrlCall {
 /// A failure to fetch or show a document.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchUrlError {
-    /// The text is no URL that can be requested.
+    /// The text is not a URL that can be requested.
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The host is not public.

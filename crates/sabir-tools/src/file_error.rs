@@ -61,7 +61,7 @@ pub(crate) enum FileError {
         /// Its size.
         size_bytes: u64,
     },
-    /// The file is no text, so parts of it cannot be edited.
+    /// The file is not text, so parts of it cannot be edited.
     #[error("`{path}` cannot be edited: {reason}. Use execute_command.")]
     Binary {
         /// The file.

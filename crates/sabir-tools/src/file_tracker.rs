@@ -287,7 +287,7 @@ impl FileTracker {
     }
 }
 
-/// Decodes a file that was read to its end; `None` if it was not, or is no text.
+/// Decodes a file that was read to its end; `None` if it was not, or is not text.
 pub(crate) fn decode_whole(found: &FileContent) -> Option<DecodedText> {
     if found.truncated {
         return None;

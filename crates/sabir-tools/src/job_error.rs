@@ -16,9 +16,9 @@ pub(crate) enum JobError {
     /// A search was limited to some lines.
     #[error("Search goes through all lines: give it without start_line and end_line.")]
     SearchWithRange,
-    /// The line numbers are no range.
+    /// The line numbers are not a range.
     #[error(
-        "Lines {first} to {last} are no lines: start_line is at least 1, end_line at least start_line."
+        "Lines {first} to {last} are not lines: start_line is at least 1, end_line at least start_line."
     )]
     InvalidRange {
         /// The first line.

@@ -41,10 +41,10 @@ pub(crate) struct PictureFormat {
 #[non_exhaustive]
 pub enum PictureError {
     /// The bytes begin like no supported format.
-    #[error("it is no PNG, JPEG, GIF or WebP image")]
+    #[error("it is not a PNG, JPEG, GIF or WebP image")]
     UnknownFormat,
     /// The text is not valid base64.
-    #[error("it is no base64: {0}")]
+    #[error("it is not base64: {0}")]
     InvalidBase64(#[from] base64::DecodeError),
     /// The file is larger than [`MAX_PICTURE_BYTES`].
     #[error("at most {} can be", text::count_bytes(MAX_PICTURE_BYTES as u64))]
@@ -61,7 +61,7 @@ pub enum PictureError {
 }
 
 impl PictureFormat {
-    /// Detects the format of a file by its first bytes; `None` if it is no supported picture.
+    /// Detects the format of a file by its first bytes; `None` if it is not a supported picture.
     pub(crate) fn detect(bytes: &[u8]) -> Option<Self> {
         let (name, media_type) = match imagesize::image_type(bytes).ok()? {
             ImageType::Png => ("PNG", "image/png"),
@@ -86,7 +86,7 @@ pub fn load_picture(bytes: &[u8]) -> Result<Image, PictureError> {
 /// Loads a picture from the bytes of a file in base64.
 ///
 /// # Errors
-/// As for [`load_picture`], and for text that is no base64.
+/// As for [`load_picture`], and for text that is not base64.
 pub fn decode_picture(base64: &str) -> Result<Image, PictureError> {
     load_picture(&STANDARD.decode(base64)?)
 }

@@ -139,7 +139,7 @@ fn read_output(jobs: &JobManager, call: &ReadOutputArguments) -> Result<OutputRe
     if first == 0 || last < first {
         return Err(JobError::InvalidRange { first, last });
     }
-    // Reading on after the last line is no mistake: a running command may print more.
+    // Reading on after the last line is not a mistake: a running command may print more.
     if call.start_line.is_some() && first > info.lines {
         return Err(JobError::NoSuchLine {
             number,

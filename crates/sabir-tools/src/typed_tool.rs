@@ -42,7 +42,7 @@ pub(crate) trait TypedTool: Send + Sync + Sized + 'static {
     const GROUP: ToolGroup;
     /// True if the tool only reads. Such calls of one turn run concurrently.
     const READS_ONLY: bool;
-    /// True if the tool polls, so that repeating the same call is no sign of a loop.
+    /// True if the tool polls, so that repeating the same call is not a sign of a loop.
     const POLLS: bool = false;
 
     /// Returns arguments of a good call, which models are shown: a JSON object.

@@ -351,7 +351,7 @@ mod tests {
             assert!(matches!(parse_command(line), Some(Err(_))), "{line}");
         }
         let Some(Err(error)) = parse_command("/compcat") else {
-            panic!("it is no command");
+            panic!("it is not a command");
         };
         assert!(error.to_string().contains("`/compact`"), "{error}");
     }

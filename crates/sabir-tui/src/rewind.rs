@@ -32,7 +32,7 @@ impl SaidMessages {
                 text,
                 ..
             } => Some(text),
-            // Answers to questions are no messages: they cannot be sent anew.
+            // Answers to questions are not messages: they cannot be sent anew.
             _ => None,
         };
         if let Some(text) = text {

@@ -105,7 +105,7 @@ impl<'a> JsonField<'a> {
     /// OpenAI accepts both forms for `stop`.
     ///
     /// # Errors
-    /// An element is no string.
+    /// An element is not a string.
     pub(crate) fn text_list(&self) -> Result<Vec<String>, RequestError> {
         if let Value::String(text) = self.value {
             return Ok(vec![text.clone()]);
@@ -119,7 +119,7 @@ impl<'a> JsonField<'a> {
     /// Returns a whole number; `None` if it is missing.
     ///
     /// # Errors
-    /// The value is negative, has a fraction, or is no number. `12.0` is refused as well: clients,
+    /// The value is negative, has a fraction, or is not a number. `12.0` is refused as well: clients,
     /// unlike providers, are expected to write what they mean.
     pub(crate) fn optional_count(&self) -> Result<Option<u64>, RequestError> {
         if self.is_absent() {
@@ -214,7 +214,7 @@ pub(crate) fn split_text_and_images(
 /// Joins parts of which only text is allowed.
 ///
 /// # Errors
-/// A part that is no text.
+/// A part that is not text.
 pub(crate) fn require_text_only(
     content: &JsonField<'_>,
     parts: Vec<MessagePart>,

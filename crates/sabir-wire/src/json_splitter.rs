@@ -30,7 +30,7 @@ use crate::sse::{MAX_EVENT, lossy_text};
 pub(crate) enum JsonValue<'a> {
     /// One object, from its first bracket to its last.
     Object(&'a str),
-    /// Something that is no object. Reported once between two objects.
+    /// Something that is not an object. Reported once between two objects.
     Stray,
     /// An object above [`MAX_EVENT`], which was dropped.
     TooLong,
@@ -55,7 +55,7 @@ enum SplitterState {
     /// Between values.
     #[default]
     Between,
-    /// Inside bytes that are no value.
+    /// Inside bytes that are not a value.
     Stray,
     /// After the first bracket of an object.
     Opened,
@@ -76,7 +76,7 @@ enum SplitAction {
     Begin,
     /// An object ends with this byte.
     End,
-    /// The bytes before it, or this byte, are no object.
+    /// The bytes before it, or this byte, are not an object.
     Stray,
 }
 

@@ -218,7 +218,7 @@ impl<'de> Deserialize<'de> for LenientCount {
     }
 }
 
-/// Reads a [`LenientList`]. Elements that are no objects are skipped.
+/// Reads a [`LenientList`]. Elements that are not objects are skipped.
 struct ListVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {

@@ -114,7 +114,7 @@ pub fn encode_ollama_tags(list: &[ListedModel]) -> Value {
 
 /// Returns the model's name from the body of Ollama's `show` request.
 ///
-/// Newer clients write `model`, older ones `name`. Returns `None` if the body is no JSON or has
+/// Newer clients write `model`, older ones `name`. Returns `None` if the body is not JSON or has
 /// neither.
 pub fn ollama_show_name(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;

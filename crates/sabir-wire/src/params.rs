@@ -145,7 +145,7 @@ impl RequestParam {
                     field.optional_count()?
                 }
             }
-            // A seed may be negative, so it is no count.
+            // A seed may be negative, so it is not a count.
             Self::Seed => {
                 sampling.seed = Some(
                     field

@@ -82,7 +82,7 @@ impl ProviderError {
         })
     }
 
-    /// Returns true if the provider is overloaded, which is no defect.
+    /// Returns true if the provider is overloaded, which is not a defect.
     pub fn is_overload(&self) -> bool {
         self.status == Some(529) || self.code.contains("overloaded")
     }
@@ -179,7 +179,7 @@ const STATUS_BY_CODE: [(&str, u16); 6] = [
     ("internal", 500),
 ];
 
-/// Returns a member as text. A message that is no string is shown as JSON: FastAPI's `detail` may
+/// Returns a member as text. A message that is not a string is shown as JSON: FastAPI's `detail` may
 /// be a list of problems.
 fn text_member(object: &Map<String, Value>, key: &str) -> Option<String> {
     match object.get(key)? {

@@ -66,13 +66,13 @@ pub struct DecodeReport {
     ///
     /// `false` need not be an error: some servers send neither a finish reason nor an end marker.
     pub ended: bool,
-    /// The error that the provider reported, or the finding that the body is no response at all.
+    /// The error that the provider reported, or the finding that the body is not a response at all.
     pub error: Option<ProviderError>,
     /// The number of events that were read.
     pub events: u64,
     /// The number of events and deltas of unknown kinds; any number of them is normal.
     ///
-    /// Providers add event types without notice, so this is no error and no fault.
+    /// Providers add event types without notice, so this is not an error and no fault.
     pub skipped: u64,
     /// The number of events that could not be read; each was also reported as a fault.
     pub unreadable: u64,
@@ -262,9 +262,9 @@ impl ResponseDecoder {
             // several of them.
             let known = status.events > status.unreadable + status.skipped;
             // A broken or cancelled body may be empty for good reasons. A clean one without any
-            // known event is no response.
+            // known event is not a response.
             let answered = known || status.ended || how != BodyEnd::Clean;
-            let words = "the body is no answer of this wire".to_owned();
+            let words = "the body is not an answer of this wire".to_owned();
             (!answered).then(|| ProviderError {
                 kind: ModelErrorKind::Format,
                 ..ProviderError::new("", words)
@@ -345,7 +345,7 @@ fn take_value(decoder: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn
         JsonValue::TooLong => note_unreadable(decoder, "a value of the body is too long", out),
         JsonValue::Stray => note_unreadable(
             decoder,
-            "the body holds something that is no JSON object",
+            "the body holds something that is not JSON object",
             out,
         ),
     }

@@ -14,7 +14,7 @@ const OPENER: &str = "xdg-open";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrowserError {
-    /// It is no web page: any other address could start a program.
+    /// It is not a web page: any other address could start a program.
     #[error("{0} is not the address of a web page")]
     NoWebPage(String),
     /// The program cannot be started.

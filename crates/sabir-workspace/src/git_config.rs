@@ -130,7 +130,7 @@ pub fn find_branch(folder: &Path) -> Option<String> {
 }
 
 /// Returns the first path in the index of a folder's repository that does not pass `is_plain`, or `None` if all do or there
-/// is no repository. Reads files and starts no program.
+/// is not a repository. Reads files and starts no program.
 ///
 /// # Errors
 /// [`Unreadable`] if the index cannot be read with certainty.
@@ -248,7 +248,7 @@ pub fn list_push_addresses(
     Ok(pushed)
 }
 
-/// Returns true if the files of a folder that is no repository yet would make git run programs once
+/// Returns true if the files of a folder that is not a repository yet would make git run programs once
 /// it is one, or cannot be read with certainty.
 pub(crate) fn prepares_programs(git: &Path, environment: &[(String, String)]) -> bool {
     let reader = RepositoryReader { environment };

@@ -124,7 +124,7 @@ fn embedded_v4(high: u16, low: u16) -> Ipv4Addr {
 }
 
 /// Returns the kind of an address that no program has any business with, not even where private networks are allowed: the
-/// metadata services of clouds, and what is no single machine.
+/// metadata services of clouds, and what is not a single machine.
 #[must_use]
 pub fn never_reachable_kind(address: IpAddr) -> Option<NetworkKind> {
     // Amazon answers for its metadata service at this address, too.

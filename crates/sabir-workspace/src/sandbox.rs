@@ -644,7 +644,7 @@ impl fmt::Display for SandboxLevel {
 
 /// The error for text that names no sandbox level.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{word}` is no sandbox level: write off, 1, 2 or best")]
+#[error("`{word}` is not a sandbox level: write off, 1, 2 or best")]
 pub struct UnknownSandboxLevel {
     /// The text as written.
     pub word: String,

@@ -66,13 +66,13 @@ pub struct TodoList {
     items: Vec<TodoItem>,
 }
 
-/// The reason why a text is no todo list. The text is for the model.
+/// The reason why a text is not a todo list. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TodoError {
-    /// A line is no item.
+    /// A line is not an item.
     #[error(
-        "Line {line} of the todos is no item: `{text}`. Write each todo on a line of its own behind a box: `[ ] not begun`, \
+        "Line {line} of the todos is not an item: `{text}`. Write each todo on a line of its own behind a box: `[ ] not begun`, \
          `[-] in progress`, `[x] done`. The list is as it was before"
     )]
     Line {
@@ -103,7 +103,7 @@ impl TodoList {
     /// Parses a list.
     ///
     /// # Errors
-    /// The first line that is no item.
+    /// The first line that is not an item.
     pub fn parse(text: &str) -> Result<Self, TodoError> {
         if text.len() > MOST_BYTES {
             return Err(TodoError::TooLong { bytes: text.len() });
@@ -306,7 +306,7 @@ mod tests {
         ] {
             check(
                 text,
-                &format!("Line {line} of the todos is no item: `{shown}`. {advice}"),
+                &format!("Line {line} of the todos is not an item: `{shown}`. {advice}"),
             );
         }
         check(

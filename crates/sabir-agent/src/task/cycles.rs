@@ -2,7 +2,7 @@
 //!
 //! A call counts with its result, so any difference (another output, another file content, another
 //! failure) is progress and ends a cycle. The calls of a cycle may have changed files; exact
-//! repetition leaves them as they were before. Polling is no repetition
+//! repetition leaves them as they were before. Polling is not a repetition
 //! ([`Tool::is_polling`](crate::Tool::is_polling)).
 //!
 //! For each period of up to [`MAX_PERIOD`] calls, the detector counts how many calls in a row

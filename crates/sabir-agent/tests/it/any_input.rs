@@ -357,7 +357,7 @@ fn check_records(records: &[Record]) {
                 }
             }
             Record::Result(result) => {
-                assert!(called.contains(&&result.id), "{} is no call", result.id);
+                assert!(called.contains(&&result.id), "{} is not a call", result.id);
                 assert!(
                     !answered.contains(&&result.id),
                     "two results for {}",

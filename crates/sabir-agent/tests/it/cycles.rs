@@ -1,4 +1,4 @@
-//! Cycles: when repeated calls are warned about or end the task, and which repetitions are no cycle.
+//! Cycles: when repeated calls are warned about or end the task, and which repetitions are not a cycle.
 
 use sabir_agent::{
     CallPermit, Interactivity, MessageAuthor, Record, Task, TaskEffect, TaskInput, TaskOutcome,

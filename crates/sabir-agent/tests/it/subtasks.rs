@@ -230,7 +230,7 @@ fn invalid_arguments_begin_no_subtask() {
     );
     check(
         "<message>a</message>\n<todos># Plan</todos>",
-        "new_task failed: Line 1 of the todos is no item",
+        "new_task failed: Line 1 of the todos is not an item",
     );
     check(
         "<message>a</message>\n<mode>x</mode>",

@@ -76,7 +76,7 @@ impl Dialect {
         }
         let mut seen: Vec<&'static str> = Vec::new();
         for marker in markers {
-            // Some headers end with a line feed, which is no marker that could collide.
+            // Some headers end with a line feed, which is not a marker that could collide.
             if !marker.trim().is_empty() && !seen.contains(&marker) {
                 seen.push(marker);
             }

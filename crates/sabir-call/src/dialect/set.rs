@@ -103,7 +103,7 @@ impl DialectSet {
         let defined = self.defined.clone().unwrap_or_default();
         let made = defined.pool.intern_row(table)?;
         if let Some(known) = self.find(made.name) {
-            // The same table once more is no second dialect.
+            // The same table once more is not a second dialect.
             return if *known == made {
                 Ok(())
             } else {

@@ -107,7 +107,7 @@ struct BracketScan {
 /// The verdict after one byte.
 enum ByteVerdict {
     Continue,
-    /// The text is no call.
+    /// The text is not a call.
     Text,
     /// The brackets are closed.
     Closed,

@@ -749,7 +749,7 @@ impl OpenTagCall {
     }
 }
 
-/// Emits a piece of a value; an empty one is no event, as the contract of events demands.
+/// Emits a piece of a value; an empty one is not an event, as the contract of events demands.
 fn emit_delta(index: u32, text: Option<&str>, out: &mut dyn EventSink) {
     if let Some(text) = text.filter(|text| !text.is_empty()) {
         out.push_event(Event::ArgDelta { index, text });

@@ -213,7 +213,7 @@ impl CallReader {
                         return ReaderStep::To(at + length);
                     }
                 }
-                // The header of a message that is no call.
+                // The header of a message that is not a call.
                 if (opening.first || self.prose.is_start())
                     && self.vocabulary.markers.is_section(&opening.tag)
                 {
@@ -678,7 +678,7 @@ impl CallReader {
                 let is_tagged = tags.starts_with(TAGGED_CALL) && self.reads_tagged_messages();
                 self.begin_channel(&heading, head, at, is_tagged, out);
                 if is_tagged {
-                    // The white space before the tags is no text of the message.
+                    // The white space before the tags is not text of the message.
                     return ReaderStep::To(from + next + body.len() - tags.len());
                 }
             }

@@ -22,7 +22,7 @@ const HARMONY_BEGINS: [&str; 6] = [
 ];
 
 /// The tokens with which chat templates end a turn, or begin the next one. Servers leave them in the
-/// text; at its end, or next to calls, they are no part of it.
+/// text; at its end, or next to calls, they are not part of it.
 const TURN_TOKENS: [&str; 10] = [
     "<|end_of_text|>",
     "<|endoftext|>",

@@ -138,7 +138,7 @@ enum PayloadState {
     Comma,
     /// In the arguments.
     Arguments,
-    /// In text in the place of the arguments that is no JSON, until a marker ends it.
+    /// In text in the place of the arguments that is not JSON, until a marker ends it.
     NoJson,
     /// In a call that cannot be read, until it ends.
     Broken,
@@ -518,7 +518,7 @@ impl JsonRegionParser {
         self.broken = true;
     }
 
-    /// Returns true if the markup at that place is content of text that is no JSON.
+    /// Returns true if the markup at that place is content of text that is not JSON.
     fn is_content(&self, view: TextView<'_>, at: usize) -> bool {
         let text = view.text.get(at..).unwrap_or_default();
         self.state == PayloadState::NoJson && !text.starts_with("<|") && !text.starts_with("<｜")
@@ -575,7 +575,7 @@ impl RegionParser for JsonRegionParser {
                                 pass = Some(to);
                                 PayloadStep::To(to)
                             }
-                            // A tag in text that is no JSON is content.
+                            // A tag in text that is not JSON is content.
                             MarkerCheck::Other if self.is_content(view, to) => {
                                 pass = Some(to);
                                 PayloadStep::To(to)

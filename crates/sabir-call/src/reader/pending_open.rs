@@ -624,7 +624,7 @@ impl CallReader {
         index
     }
 
-    /// Emits the marker as prose. `bare` is set if text that is no argument follows, and tells
+    /// Emits the marker as prose. `bare` is set if text that is not an argument follows, and tells
     /// whether that text is JSON.
     pub(super) fn release_as_prose(
         &mut self,
@@ -636,7 +636,7 @@ impl CallReader {
             return;
         }
         let held = std::mem::take(&mut self.held);
-        // Another tag follows directly, so this is no word about the tag. If a tag of its first argument is missing, calls that
+        // Another tag follows directly, so this is not a word about the tag. If a tag of its first argument is missing, calls that
         // follow may be content of that.
         let after = held.get(opening.len..).unwrap_or_default();
         if bare.is_none()

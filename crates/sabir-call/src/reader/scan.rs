@@ -897,7 +897,7 @@ impl CallReader {
         } else {
             (
                 FaultKind::StrayText,
-                format!("`{name}` holds words but no argument tags, so it is no call"),
+                format!("`{name}` holds words but no argument tags, so it is not a call"),
             )
         };
         let fault = Fault::error(kind, Span::new(bare.span.start, close.end), message);

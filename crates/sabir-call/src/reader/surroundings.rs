@@ -55,7 +55,7 @@ impl CallReader {
         }
     }
 
-    /// Records the words before a call without a marker, or before a marker that is no word.
+    /// Records the words before a call without a marker, or before a marker that is not a word.
     pub(super) fn note_bare_surroundings(&mut self) {
         self.begin_run(if self.prose.is_behind_foreign_markup() {
             RunStart::Foreign

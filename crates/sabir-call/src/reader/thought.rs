@@ -104,7 +104,7 @@ impl ThoughtBlock {
         self.prompted
     }
 
-    /// Returns the first byte of its closing markup, where that is no tag.
+    /// Returns the first byte of its closing markup, where that is not a tag.
     fn end_byte(self) -> Option<u8> {
         match self.end {
             ThoughtEnd::Marker(_, close) => close.bytes().next(),

@@ -130,7 +130,7 @@ proptest! {
         prop_assert_eq!(&lines(&read_chunks(selection, &tools(), [head, tail]), &text), &whole);
     }
 
-    /// Bytes that are no UTF-8 are reported between the texts where they are, however much text is held.
+    /// Bytes that are not UTF-8 are reported between the texts where they are, however much text is held.
     #[test]
     fn any_split_of_any_text_with_broken_bytes(text in text(), selection in selections(), breaks in proptest::collection::vec(0usize..300, 1..6), size in 1usize..9) {
         let mut bytes = text.into_bytes();

@@ -1,4 +1,4 @@
-//! Elements that belong to no tool: chunks never matter, and elements that are no call stay text.
+//! Elements that belong to no tool: chunks never matter, and elements that are not a call stay text.
 
 use proptest::prelude::*;
 use sabir_call::dialect::DialectSet;

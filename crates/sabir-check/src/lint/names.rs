@@ -26,7 +26,7 @@ pub(super) fn not_a_tool(tools: &LintInput<'_>, found: &mut LintFindings) {
                 .get("name")
                 .and_then(serde_json::Value::as_str)
                 .unwrap_or_default();
-            let message = format!("this is no tool: {error}");
+            let message = format!("this is not a tool: {error}");
             found.push(
                 item.at,
                 name,
@@ -337,7 +337,7 @@ pub(super) fn python_identifier(tools: &LintInput<'_>, found: &mut LintFindings)
         tools,
         found,
         odd,
-        "is no identifier of Python, so that models will write it in another way",
+        "is not an identifier of Python, so that models will write it in another way",
     );
 }
 

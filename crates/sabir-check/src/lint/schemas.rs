@@ -31,7 +31,7 @@ const SCHEMA_MAP_KEYWORDS: [&str; 5] = [
 /// Keywords that providers refuse at the top of a tool's parameters.
 const UNION_KEYWORDS: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
-/// Reports parameters that are no object schema. Every dialect and wire passes arguments by name,
+/// Reports parameters that are not an object schema. Every dialect and wire passes arguments by name,
 /// so nothing else can be called.
 pub(super) fn no_object_schema(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
@@ -52,13 +52,13 @@ pub(super) fn no_object_schema(tools: &LintInput<'_>, found: &mut LintFindings) 
         {
             Some((
                 "/parameters/properties",
-                format!("the properties of `{}` are no object", spec.name),
+                format!("the properties of `{}` are not an object", spec.name),
             ))
         } else if kind.is_some_and(|kind| kind != "object") {
             Some((
                 "/parameters/type",
                 format!(
-                    "the parameters of `{}` are no object, but arguments have names",
+                    "the parameters of `{}` are not an object, but arguments have names",
                     spec.name
                 ),
             ))
@@ -348,7 +348,7 @@ pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
                 .next()
             {
                 let message = format!(
-                    "an example of `{}` is no correct call, and it is what models imitate: {error}",
+                    "an example of `{}` is not a correct call, and it is what models imitate: {error}",
                     spec.name
                 );
                 let about = FindingDetails::warning(message, "mend the example or the schema");

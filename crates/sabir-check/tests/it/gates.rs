@@ -344,7 +344,7 @@ fn values_that_the_schema_refuses() {
     check(
         "use_mcp_tool",
         &["server_name=s", "tool_name=t", "arguments={\"a\": 1"],
-        "rejected use_mcp_tool {\"server_name\":\"s\",\"tool_name\":\"t\",\"arguments\":\"{\\\"a\\\": 1\"}\n  malformed_json@19: `arguments` is no valid JSON: the text ends too early; found its end in \"{\\\"a\\\": 1\" [write valid JSON: double quotes, no comma before a closing bracket]",
+        "rejected use_mcp_tool {\"server_name\":\"s\",\"tool_name\":\"t\",\"arguments\":\"{\\\"a\\\": 1\"}\n  malformed_json@19: `arguments` is not valid JSON: the text ends too early; found its end in \"{\\\"a\\\": 1\" [write valid JSON: double quotes, no comma before a closing bracket]",
     );
 }
 
@@ -503,7 +503,7 @@ fn tags_in_json_have_their_own_fault() {
     check(
         "ask",
         &["question:=q", "follow_up:[<suggest>a</suggest>]"],
-        "rejected ask {\"question\":\"q\",\"follow_up\":\"[<suggest>a</suggest>]\"}\n  tag_in_json@12: `follow_up` is no valid JSON: expected value; found \"<suggest>a</suggest>]\" [write the value as JSON, not in tags]",
+        "rejected ask {\"question\":\"q\",\"follow_up\":\"[<suggest>a</suggest>]\"}\n  tag_in_json@12: `follow_up` is not valid JSON: expected value; found \"<suggest>a</suggest>]\" [write the value as JSON, not in tags]",
     );
     check(
         "write_to_file",
@@ -619,42 +619,42 @@ fn irreparable_trailing_arguments_are_rejected() {
         (
             &["path:=a"],
             ":content: \"x\"}",
-            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@11: the arguments are no JSON object: a key in double quotes was expected; found \"content: \\\"x\\\"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@11: the arguments are not JSON object: a key in double quotes was expected; found \"content: \\\"x\\\"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
         ),
         (
             &["path:=a"],
             ":, 'content': 'x' 'y'}",
-            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@28: the arguments are no JSON object: expected `,` or `}`; found \"'y'}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@28: the arguments are not JSON object: expected `,` or `}`; found \"'y'}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
         ),
         (
             &["path:=a"],
             ":\"content\": \"x\"}",
-            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@11: the arguments are no JSON object: `,` or `}` was expected after the value before it; found \"\\\"content\\\": \\\"x\\\"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@11: the arguments are not JSON object: `,` or `}` was expected after the value before it; found \"\\\"content\\\": \\\"x\\\"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
         ),
         (
             &["path:=a"],
             ":\"content\": <content>x</content>}",
-            "rejected write_to_file {\"path\":\"a\"}\n  tag_in_json@22: the arguments are no JSON object: expected value; found \"<content>x</content>}\" [write the value as JSON, not in tags]",
+            "rejected write_to_file {\"path\":\"a\"}\n  tag_in_json@22: the arguments are not JSON object: expected value; found \"<content>x</content>}\" [write the value as JSON, not in tags]",
         ),
         (
             &["path:=a"],
             ":'content': 'x",
-            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@22: the arguments are no JSON object: the string that begins here has no closing `'`; found \"'x\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@22: the arguments are not JSON object: the string that begins here has no closing `'`; found \"'x\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
         ),
         (
             &[],
             ":",
-            "rejected write_to_file {}\n  malformed_json@10: the arguments are no JSON object: an object `{…}` was expected; found no text [write one JSON object, for example {\"path\": \"a.txt\"}]",
+            "rejected write_to_file {}\n  malformed_json@10: the arguments are not JSON object: an object `{…}` was expected; found no text [write one JSON object, for example {\"path\": \"a.txt\"}]",
         ),
         (
             &[],
             ":}",
-            "rejected write_to_file {}\n  malformed_json@10: the arguments are no JSON object: an object `{…}` was expected; found \"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+            "rejected write_to_file {}\n  malformed_json@10: the arguments are not JSON object: an object `{…}` was expected; found \"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
         ),
         (
             &["path:=a", "content:=x"],
             ":{}",
-            "rejected write_to_file {\"path\":\"a\",\"content\":\"x\"}\n  malformed_json@12: the arguments are no JSON object: a key in double quotes was expected; found \"{}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+            "rejected write_to_file {\"path\":\"a\",\"content\":\"x\"}\n  malformed_json@12: the arguments are not JSON object: a key in double quotes was expected; found \"{}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
         ),
     ]);
 }
@@ -845,7 +845,7 @@ fn whole_numbers_that_would_lose_their_last_digits() {
         );
         let fault = place.map(|at| {
             format!(
-                "malformed_json@{}: `x` is no valid JSON: a whole number",
+                "malformed_json@{}: `x` is not valid JSON: a whole number",
                 10 + at
             )
         });

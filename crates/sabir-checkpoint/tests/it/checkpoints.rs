@@ -546,7 +546,7 @@ fn no_file_is_restored_below_a_skipped_path() {
             )
         })
         .collect();
-    let under = "src is left alone, and is no folder";
+    let under = "src is left alone, and is not a folder";
     assert_eq!(
         told,
         [

@@ -63,10 +63,10 @@ pub(crate) enum UnreadableCall {
     #[error("`{argument}` is given twice in the call of `{tool}`")]
     Duplicate { argument: String, tool: String },
     /// The arguments as a whole cannot be read.
-    #[error("the arguments of the call of `{0}` are no JSON object")]
+    #[error("the arguments of the call of `{0}` are not JSON object")]
     NoObject(String),
     /// One value that was announced as JSON is none.
-    #[error("the arguments of the call of `{0}` are no JSON")]
+    #[error("the arguments of the call of `{0}` are not JSON")]
     NoJson(String),
 }
 
@@ -362,7 +362,7 @@ impl OutgoingCall {
         }
     }
 
-    /// Records that a value is no JSON. The first reason stays.
+    /// Records that a value is not JSON. The first reason stays.
     fn mark_unreadable(&mut self) {
         self.broken
             .get_or_insert_with(|| UnreadableCall::NoJson(self.tool.clone()));

@@ -118,7 +118,7 @@ impl StrictJson {
             }
             (JsonState::FirstKey | JsonState::Key, b'"') => JsonState::Quoted(true),
             (JsonState::Colon, b':') => JsonState::Value,
-            // A comma before a bracket is no JSON, so a key or a value must follow.
+            // A comma before a bracket is not JSON, so a key or a value must follow.
             (JsonState::After, b',') => match self.open.last() {
                 Some(b'}') => JsonState::Key,
                 Some(_) => JsonState::Value,

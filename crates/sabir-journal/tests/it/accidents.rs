@@ -166,10 +166,10 @@ fn foreign_files_are_left_alone() {
             much_newer,
             "was written by a newer Sabir (format 18446744073709551615)",
         ),
-        (b"{\"kind\": \"started\"}\n", "is no journal of Sabir"),
-        (b"sabir journal 0\n", "is no journal of Sabir"),
-        (b"sabir journal one\n", "is no journal of Sabir"),
-        (&[0; 64], "is no journal of Sabir"),
+        (b"{\"kind\": \"started\"}\n", "is not a journal of Sabir"),
+        (b"sabir journal 0\n", "is not a journal of Sabir"),
+        (b"sabir journal one\n", "is not a journal of Sabir"),
+        (&[0; 64], "is not a journal of Sabir"),
     ] {
         let place = Place::new();
         std::fs::write(place.file(), bytes).unwrap();

@@ -80,7 +80,7 @@ fn the_tasks_of_a_folder_are_listed() {
             "new: second at 9, None, 3",
             "one: third at 7, None, 1",
             "old: first at 5, Some(Completed), 3",
-            "alien: is no journal of Sabir, or its first line is damaged; it was left as it is",
+            "alien: is not a journal of Sabir, or its first line is damaged; it was left as it is",
             "bare: holds no task: it ended before the task was written down; it can be removed",
             "late: was written by a newer Sabir (format 9); use that one, the file was left as it is",
         ],

@@ -92,7 +92,7 @@ fn change_file(
     let shown = file.display();
     let mut document: DocumentMut = before.parse().map_err(|_| {
         SessionError::invalid(format!(
-            "{shown} is left as it is: it is no TOML; `sabir config check` says where"
+            "{shown} is left as it is: it is not TOML; `sabir config check` says where"
         ))
     })?;
     change(&mut document)?;

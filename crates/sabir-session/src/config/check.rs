@@ -192,7 +192,7 @@ fn find_all_problems(mut config: Config, environment: &Arc<Environment>) -> Vec<
             .filter(|wire| Wire::from_name(wire).is_none())
         {
             let known = Wire::ALL.map(Wire::name).join(", ");
-            let why = format!("`{wire}` is no wire: use {known}");
+            let why = format!("`{wire}` is not a wire: use {known}");
             note(&["gateway", "models", name, "wire"], why);
         }
     }
@@ -365,7 +365,7 @@ fn locate(content: &str, problem: &ConfigProblem) -> LocatedProblem {
     }
 }
 
-/// Returns the problem of a text that is no TOML.
+/// Returns the problem of a text that is not TOML.
 fn located_error(content: &str, error: &toml::de::Error) -> LocatedProblem {
     let (line, column) = line_and_column(content, error.span().map_or(0, |span| span.start));
     LocatedProblem {

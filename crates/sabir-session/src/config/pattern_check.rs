@@ -43,7 +43,7 @@ fn host_problem(host: &str) -> Option<String> {
         .rsplit_once(':')
         .is_some_and(|(_, behind)| !behind.ends_with(']'));
     (port || host.contains(['*', '?', '/', '@'])).then(|| {
-        format!("`{host}` is no name of a host: write the whole name alone, such as docs.example.org, and a rule for each host")
+        format!("`{host}` is not a name of a host: write the whole name alone, such as docs.example.org, and a rule for each host")
     })
 }
 
@@ -89,7 +89,7 @@ mod tests {
             "host=a@b",
             "host=[::1]:80",
         ] {
-            check(rule, Some("is no name of a host"));
+            check(rule, Some("is not a name of a host"));
         }
     }
 

@@ -601,7 +601,7 @@ fn mode_keys() -> Vec<ConfigKey> {
             "write",
             "[]",
             "[\"**/tests/**\"]",
-            "The only files that may be edited; an empty list is no limit.",
+            "The only files that may be edited; an empty list is not a limit.",
         ),
         valued(
             "instructions",

@@ -57,7 +57,7 @@ fn unreadable_file(path: &Path, error: &std::io::Error) -> SessionError {
 /// Decodes a file as UTF-8, and removes a byte order mark.
 fn decode_text(path: &Path, bytes: Vec<u8>) -> Result<String, SessionError> {
     let text = String::from_utf8(bytes).map_err(|error| {
-        SessionError::invalid(format!("{} is no UTF-8 text: {error}", path.display()))
+        SessionError::invalid(format!("{} is not UTF-8 text: {error}", path.display()))
     })?;
     Ok(text
         // Some editors begin a file with a byte order mark, which TOML does not know.

@@ -50,7 +50,7 @@ pub enum ValueSource {
     },
     /// The value is not set; the default applies.
     Default {
-        /// The words for a default that is no single value.
+        /// The words for a default that is not a single value.
         #[serde(skip_serializing_if = "Option::is_none")]
         meaning: Option<&'static str>,
     },
@@ -233,7 +233,7 @@ pub(super) fn is_secret(path: &[String]) -> bool {
 pub(super) fn parse_path(key: &str) -> Result<Vec<String>, SessionError> {
     let path = Key::parse(key).map_err(|_| {
         SessionError::invalid(format!(
-            "`{key}` is no key: write it with dots, as in subtasks.at_once, and other characters in quotes"
+            "`{key}` is not a key: write it with dots, as in subtasks.at_once, and other characters in quotes"
         ))
     })?;
     Ok(path.into_iter().map(|key| key.get().to_owned()).collect())

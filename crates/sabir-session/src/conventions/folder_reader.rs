@@ -24,7 +24,7 @@ pub(crate) enum ConventionError {
     /// It is reached through a link.
     #[error("it is a link")]
     Link,
-    /// It is no text.
+    /// It is not text.
     #[error("it is not a text file")]
     NotText,
 }
@@ -39,7 +39,7 @@ impl ConventionError {
 /// The beginning of a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextStart {
-    /// The text that was read. Bytes that are no UTF-8 are replaced.
+    /// The text that was read. Bytes that are not UTF-8 are replaced.
     pub(crate) text: String,
     /// The size of the whole file in bytes.
     pub(crate) size: u64,

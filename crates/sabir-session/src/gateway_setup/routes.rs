@@ -141,7 +141,7 @@ fn model_at_address(
     let wire = server.wire.map(|name| {
         let unknown = || {
             SessionError::invalid(format!(
-                "`{name}` is no wire: use one of {}",
+                "`{name}` is not a wire: use one of {}",
                 Wire::ALL.map(Wire::name).join(", ")
             ))
         };

@@ -124,7 +124,7 @@ pub(super) fn find_pinned_files(
     let folders = named_folders(root, &plain)?;
     let mut all = plain.clone();
     for folder in &folders {
-        // Looked for before: most of these pairs are no files.
+        // Looked for before: most of these pairs are not files.
         let inside = plain
             .iter()
             .map(|word| plain_spelling(&format!("{folder}/{word}"), root));
@@ -244,7 +244,7 @@ pub(super) fn has_unknown_parts(command: &str) -> bool {
     text.contains(['$', '`', '*', '?', '[', '{', '~'])
 }
 
-/// Returns a path in its plain spelling, relative to the root where it lies inside; a word that is no path stays as it is.
+/// Returns a path in its plain spelling, relative to the root where it lies inside; a word that is not a path stays as it is.
 fn plain_spelling(word: &str, root: &Path) -> String {
     let word = word.replace('\\', "");
     if !word.contains('/') {

@@ -110,7 +110,7 @@ impl HookReply {
         };
         let given = specific("permissionDecisionReason").or(own("reason"));
         let reason = || given.map(words).unwrap_or_default();
-        // Both ways of saying it, the old one and the new one. Whatever is no permission is a refusal.
+        // Both ways of saying it, the old one and the new one. Whatever is not a permission is a refusal.
         let is_blocked = [specific("permissionDecision"), own("decision")]
             .into_iter()
             .flatten()
@@ -120,7 +120,7 @@ impl HookReply {
                     Some("allow" | "approve" | "ask" | "defer" | "")
                 )
             });
-        // `defer` leaves the call to something that is not there, which is no permission either.
+        // `defer` leaves the call to something that is not there, which is not a permission either.
         let permission = specific("permissionDecision").and_then(Value::as_str);
         let is_asked = !is_blocked && matches!(permission, Some("ask" | "defer"));
         Self {

@@ -50,7 +50,7 @@ pub(super) struct ParsedHooks {
 /// The reason why an entry cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum HookProblem {
-    #[error("it is no object")]
+    #[error("it is not an object")]
     Shape,
     #[error("the matcher cannot be used: {0}")]
     Matcher(regex::Error),
@@ -60,14 +60,14 @@ enum HookProblem {
     Type(String),
     #[error("it has no `command`")]
     NoCommand,
-    #[error("its `args` are no list of texts")]
+    #[error("its `args` are not a list of texts")]
     Arguments,
 }
 
 /// Reads the hooks of a file.
 ///
 /// # Errors
-/// When it is no JSON object.
+/// When it is not JSON object.
 pub(super) fn parse_hooks(text: &str) -> Result<ParsedHooks, serde_json::Error> {
     let root: Map<String, Value> = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
     let mut parsed = ParsedHooks::default();

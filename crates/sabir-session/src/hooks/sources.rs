@@ -210,7 +210,7 @@ impl HookList {
                     });
                 }
             }
-            Err(error) => self.problems.push(format!("{file} is no JSON: {error}")),
+            Err(error) => self.problems.push(format!("{file} is not JSON: {error}")),
         }
     }
 
@@ -233,7 +233,7 @@ impl HookList {
         let Ok(path) = workspace.parse_path(file) else {
             return;
         };
-        // Through the workspace: a link that leaves the folder is no file of hooks.
+        // Through the workspace: a link that leaves the folder is not a file of hooks.
         match read_text_start(workspace, &path, MAX_FILE_BYTES) {
             Ok(read) if read.size <= MAX_FILE_BYTES as u64 => {
                 self.add_text(&read.text, file, true);
@@ -290,7 +290,7 @@ impl HookList {
             let mut key = hook.trust_key();
             let count = counts.entry(key.clone()).or_default();
             *count += 1;
-            // Two hooks may differ in their time alone, which is no part of the name.
+            // Two hooks may differ in their time alone, which is not part of the name.
             if *count > 1 {
                 key.push_str(&format!(" #{count}"));
             }

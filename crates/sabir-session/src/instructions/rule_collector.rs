@@ -135,7 +135,7 @@ impl<'a> RuleCollector<'a> {
             .config_file(None)
             .map(|file| file.with_file_name("AGENTS.md"));
         if let Some(path) = own {
-            // The user's own file is usually missing, which is no problem.
+            // The user's own file is usually missing, which is not a problem.
             if self.watch_path(path.clone()) && path.is_file() {
                 self.add_user_file(&path, RuleStyle::Importing);
                 return;

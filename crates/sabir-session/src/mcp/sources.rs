@@ -90,7 +90,7 @@ impl ServerList {
             .iter()
             .find(|known| known.spec.name == spec.name)
         {
-            // The user's own choice of a server with the same name is no mistake.
+            // The user's own choice of a server with the same name is not a mistake.
             if matches!(source, ServerSource::Project(_)) && known.spec.transport != spec.transport
             {
                 self.problems.push(format!(

@@ -193,7 +193,7 @@ fn agent_groups(header: &FrontMatter<'_>) -> Vec<ToolGroup> {
         (Some(Value::Object(tools)), _) => {
             let mut groups = USUAL_GROUPS.to_vec();
             for (tool, is_on) in tools {
-                // A value that is no truth value takes away too: it was meant as some limit.
+                // A value that is not a truth value takes away too: it was meant as some limit.
                 if is_on != &Value::Bool(true) {
                     remove_tool(&mut groups, tool);
                 }

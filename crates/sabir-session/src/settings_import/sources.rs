@@ -213,7 +213,7 @@ impl FileReader<'_> {
     }
 
     fn read_servers(&mut self, text: &str, root: &Map<String, Value>) {
-        // Asked before, since a file without servers is no mistake here.
+        // Asked before, since a file without servers is not a mistake here.
         let has_servers = ["mcpServers", "mcp_servers", "mcp", "servers"]
             .iter()
             .any(|key| root.contains_key(*key));
@@ -359,7 +359,7 @@ impl FileReader<'_> {
                     Some("ask") => RuleList::Ask,
                     Some("deny") => RuleList::Deny,
                     _ => {
-                        self.leave_out(format!("permission.bash.{pattern}: it is no verdict"));
+                        self.leave_out(format!("permission.bash.{pattern}: it is not a verdict"));
                         continue;
                     }
                 };

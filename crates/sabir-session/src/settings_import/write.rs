@@ -35,7 +35,7 @@ pub fn apply_import(
                         .or_insert_with(|| value(Array::new()));
                     let rules = entry
                         .as_array_mut()
-                        .ok_or_else(|| kept(format!("its `{}` is no list", list.key())))?;
+                        .ok_or_else(|| kept(format!("its `{}` is not a list", list.key())))?;
                     rules.push(rule.as_str());
                 }
                 ImportedSetting::Server(spec) => {

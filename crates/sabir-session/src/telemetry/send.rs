@@ -37,7 +37,7 @@ pub(crate) enum TelemetryError {
     /// Other keys of the table are set, and the one that they need is not.
     #[error("[telemetry] has no endpoint: nothing would be sent")]
     NoEndpoint,
-    /// The endpoint is no HTTP address, or has a user name or a password.
+    /// The endpoint is not an HTTP address, or has a user name or a password.
     #[error(
         "[telemetry]: endpoint has to be an address such as http://127.0.0.1:4318, without a password"
     )]

@@ -65,7 +65,7 @@ pub enum FileError {
         limit_bytes: usize,
     },
     /// The file is not text.
-    #[error("`{path}` is no text: {error}")]
+    #[error("`{path}` is not text: {error}")]
     NotText {
         /// The path in the workspace.
         path: String,

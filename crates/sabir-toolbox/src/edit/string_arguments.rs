@@ -59,7 +59,7 @@ pub(super) fn parse_replacement(text: &str) -> Result<StringReplacement, Vec<Edi
             )]);
         }
         Err(error) => {
-            let message = format!("this is no JSON: {error}");
+            let message = format!("this is not JSON: {error}");
             return Err(vec![EditProblem::new(
                 "not_json",
                 message,

@@ -143,7 +143,7 @@ fn call_block(
         None | Some(Value::Null) => Map::new(),
         Some(other) => {
             notes.add_count(
-                "calls whose arguments are no object; they are kept as `input`",
+                "calls whose arguments are not an object; they are kept as `input`",
                 1,
             );
             Map::from_iter([("input".to_owned(), other.clone())])

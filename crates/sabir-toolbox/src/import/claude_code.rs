@@ -66,7 +66,7 @@ pub(super) fn read_transcript(
             Err(_) => reading
                 .builder
                 .notes
-                .add_count("lines that are no JSON, which are left out", 1),
+                .add_count("lines that are not JSON, which are left out", 1),
         }
     }
     // No message follows the last answer.
@@ -82,7 +82,7 @@ pub(super) fn read_transcript(
     let at = at.unwrap_or_else(|| written_at(path, &mut scribe.notes));
     let prompt = prompt.ok_or_else(|| ImportError::NoPrompt {
         path: path.to_owned(),
-        advice: ": it is no history of Claude Code",
+        advice: ": it is not a history of Claude Code",
     })?;
     let (entries, notes) = scribe.finish();
     Ok(ImportedHistory {

@@ -22,7 +22,7 @@ pub(super) fn read_text_lossy(path: &Path, notes: &mut ImportNotes) -> Result<St
         error,
     })?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| {
-        notes.add_count("bytes that are no UTF-8, which were replaced: files", 1);
+        notes.add_count("bytes that are not UTF-8, which were replaced: files", 1);
         String::from_utf8_lossy(error.as_bytes()).into_owned()
     }))
 }

@@ -18,9 +18,9 @@ pub(crate) enum ReadError {
         /// The number that is allowed.
         max: usize,
     },
-    /// The line numbers are no range.
+    /// The line numbers are not a range.
     #[error(
-        "Lines {first} to {last} are no lines: start_line is at least 1, end_line at least start_line."
+        "Lines {first} to {last} are not lines: start_line is at least 1, end_line at least start_line."
     )]
     InvalidRange {
         /// The first line as the model gave it.
@@ -74,7 +74,7 @@ pub(crate) enum ReadError {
         /// Its size.
         size_bytes: u64,
     },
-    /// The file is no text.
+    /// The file is not text.
     #[error(
         "`{path}` is a binary file ({}), which read_file cannot show. Use execute_command, with `file` or `xxd` for \
          instance.",

@@ -73,7 +73,7 @@ pub(crate) enum FetchError {
     /// There is no address that may be connected to.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// A redirect leads to something that is no URL which can be requested.
+    /// A redirect leads to something that is not a URL which can be requested.
     #[error("`{from}` redirects to an address that cannot be followed. {reason}")]
     MalformedRedirect {
         /// The URL that redirects.

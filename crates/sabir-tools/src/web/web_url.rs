@@ -36,7 +36,7 @@ pub(crate) struct WebUrl {
     url: Url,
 }
 
-/// The reason that a text is no URL which can be requested.
+/// The reason that a text is not a URL which can be requested.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UrlError {
     /// The text is too long.
@@ -51,13 +51,13 @@ pub(crate) enum UrlError {
         text: String,
     },
     /// The text has no scheme.
-    #[error("{text} is no whole address. Write it with its scheme: https://…")]
+    #[error("{text} is not a whole address. Write it with its scheme: https://…")]
     Relative {
         /// The quoted text.
         text: String,
     },
     /// The text does not parse.
-    #[error("{text} is no address: {reason}.")]
+    #[error("{text} is not an address: {reason}.")]
     Malformed {
         /// The quoted text.
         text: String,
@@ -275,14 +275,17 @@ mod tests {
             "https://attacker.example\0.google.com/",
             "control character",
         );
-        refused("https://attacker.example%00.google.com/", "is no address");
+        refused(
+            "https://attacker.example%00.google.com/",
+            "is not an address",
+        );
         refused("https://docs.rs\\@evil.test/", "backslash");
         refused("https://a b/", "a space");
-        refused("http://[fe80::1%25eth0]/", "is no address");
-        refused("http://1.2.3.4.5/", "is no address");
-        refused("http://256.1.1.1/", "is no address");
+        refused("http://[fe80::1%25eth0]/", "is not an address");
+        refused("http://1.2.3.4.5/", "is not an address");
+        refused("http://256.1.1.1/", "is not an address");
         refused("http://./", "no host");
-        refused("https://", "is no address");
+        refused("https://", "is not an address");
         refused(
             &format!("https://docs.rs/{}", "x".repeat(9000)),
             "longer than",

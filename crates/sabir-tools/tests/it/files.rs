@@ -38,7 +38,8 @@ fn reading() {
         json!({"path": "a.txt", "start_line": 5}),
         "`a.txt` has 4 lines, so there is no line 5. Give a smaller start_line.",
     );
-    let none = "Lines 3 to 2 are no lines: start_line is at least 1, end_line at least start_line.";
+    let none =
+        "Lines 3 to 2 are not lines: start_line is at least 1, end_line at least start_line.";
     place.fails(
         "read_file",
         json!({"path": "a.txt", "start_line": 3, "end_line": 2}),

@@ -409,7 +409,7 @@ fn judge(
     for (name, tally) in tallies.iter().filter(|_| effort == Effort::Thorough) {
         assert!(
             tally.done > 0 && tally.failed > 0,
-            "{name} was no race: {tally:?}"
+            "{name} was not a race: {tally:?}"
         );
     }
 }

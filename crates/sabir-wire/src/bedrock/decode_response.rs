@@ -161,7 +161,7 @@ impl BedrockDecoder {
             Ok(()) => inner.decode_event("", &String::from_utf8_lossy(&self.decoded), out),
             Err(error) => note_unreadable(
                 inner.as_mut(),
-                &format!("the bytes of an event are no base64: {error}"),
+                &format!("the bytes of an event are not base64: {error}"),
                 out,
             ),
         }
@@ -393,7 +393,7 @@ impl BedrockDecoder {
             let known = redacted.len();
             if STANDARD.decode_vec(hidden, redacted).is_err() {
                 redacted.truncate(known);
-                let message = "redacted reasoning is no base64: it cannot go back";
+                let message = "redacted reasoning is not base64: it cannot go back";
                 out.push_event(Event::Fault(&Fault::warning(
                     FaultKind::Provider,
                     Span::default(),

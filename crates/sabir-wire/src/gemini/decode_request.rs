@@ -215,7 +215,7 @@ fn decode_model_part(
             name,
             called.get("args").object_or_empty()?,
         ));
-        // The placeholder is no signature: it is added again when the request is encoded.
+        // The placeholder is not a signature: it is added again when the request is encoded.
         if !signature.is_empty() && signature != PLACEHOLDER_SIGNATURE {
             found.push(MessagePart::Opaque(opaque(parts::call_signature_state(
                 signature,

@@ -269,7 +269,7 @@ impl OpenAiResponsesDecoder {
         })
     }
 
-    /// Returns the call id of an item; empty if it is no call.
+    /// Returns the call id of an item; empty if it is not a call.
     fn call_id(&self, known: &KnownItem) -> &str {
         match &known.kind {
             ItemKind::Call(progress) => self

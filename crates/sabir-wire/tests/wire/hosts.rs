@@ -83,7 +83,7 @@ fn members_may_be_missing_or_of_any_kind() {
             json!([]),
         );
     }
-    // An empty choice, and choices that are no list.
+    // An empty choice, and choices that are not a list.
     check(
         &[
             json!({"choices": [{}]}),

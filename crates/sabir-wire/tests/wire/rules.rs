@@ -193,7 +193,7 @@ fn ids_replace_and_names_in_pieces_are_joined() {
         )])),
     ];
     check_chat(&chunks, json!([["f", {}], ["g", {}]]));
-    // Another name after arguments is no new call, and the call never runs.
+    // Another name after arguments is not a new call, and the call never runs.
     let chunks = [
         delta(json!([call(
             json!(0),
@@ -615,7 +615,7 @@ fn blocks_may_be_doubled_lost_or_never_stopped() {
             .map(|call| call.state)
             .collect()
     };
-    // A repeated start is no new call; another call under an open index truncates the first.
+    // A repeated start is not a new call; another call under an open index truncates the first.
     assert_eq!(
         states(&[
             start("a"),

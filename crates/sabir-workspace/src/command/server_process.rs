@@ -83,7 +83,7 @@ impl ServerCommand {
     /// Starts the server in the workspace folder. `helper` is as in [`ShellCommand::new`].
     ///
     /// # Errors
-    /// As for [`ShellCommand::run`]. A program that does not exist is no error here, but an end with code 127.
+    /// As for [`ShellCommand::run`]. A program that does not exist is not an error here, but an end with code 127.
     pub fn start(
         &self,
         workspace: &Workspace,

@@ -408,7 +408,7 @@ impl Pack {
             }
             objects.push(object);
         }
-        // A delta whose chain has no end is no object that git could show.
+        // A delta whose chain has no end is not an object that git could show.
         let bases = objects
             .iter()
             .filter(|object| object.kind == PackedKind::Tree);

@@ -20,7 +20,7 @@
 //! `core.fsmonitor`, in the repository's configuration or the user's, if they are in the workspace, and what
 //! a link among the names leads to.
 //!
-//! Not protected: git folders below the top of the workspace that are no submodules (`sub/.git`). Those that the index links
+//! Not protected: git folders below the top of the workspace that are not submodules (`sub/.git`). Those that the index links
 //! to are compared when the command has ended (`aftermath.rs`), since `git status` looks into them.
 
 use std::fs;

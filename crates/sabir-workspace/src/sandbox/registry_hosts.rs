@@ -192,7 +192,7 @@ pub enum ConnectionOutcome {
     PrivateAddress,
     /// The host could not be found or did not answer.
     Unreachable,
-    /// The connection was no TLS, or was meant for another host than the one that was asked for.
+    /// The connection was not TLS, or was meant for another host than the one that was asked for.
     OtherName,
 }
 
@@ -273,7 +273,7 @@ impl fmt::Display for HostConnection {
             }
             ConnectionOutcome::OtherName => write!(
                 f,
-                "the proxy of package registries kept it from {host}{times}: the connection was no TLS for that host"
+                "the proxy of package registries kept it from {host}{times}: the connection was not TLS for that host"
             ),
         }
     }

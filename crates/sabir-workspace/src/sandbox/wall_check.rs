@@ -86,7 +86,7 @@ pub enum WallCheckError {
     /// The folder of the attempts could not be prepared.
     #[error("the attempts could not be prepared: {0}")]
     Preparation(#[from] io::Error),
-    /// The requested level is no sandbox.
+    /// The requested level is not a sandbox.
     #[error("the sandbox is off, so no wall is there to be tried")]
     Off,
 }

@@ -119,7 +119,7 @@ fn serve_client(mut client: TcpStream, hosts: &[RegistryHost]) -> io::Result<()>
                 }
                 ConnectionOutcome::Unreachable | ConnectionOutcome::Reached => "does not answer",
                 ConnectionOutcome::OtherName => {
-                    "was asked for, but the connection is no TLS for it"
+                    "was asked for, but the connection is not TLS for it"
                 }
             };
             let status = match outcome {

@@ -130,7 +130,10 @@ fn a_task_is_driven_from_prompt_to_result_in_three_protocols() {
             said.starts_with("I plan first.") && said.ends_with("It is done."),
             "{said:?}"
         );
-        assert!(!said.contains('<'), "markup of a call is no text: {said:?}");
+        assert!(
+            !said.contains('<'),
+            "markup of a call is not text: {said:?}"
+        );
         let plans = client.of_kind("plan");
         let states: Vec<_> = plans
             .iter()
@@ -604,7 +607,7 @@ fn garbage_gets_errors_and_the_connection_goes_on() {
     let provider = world.plays(NATIVE, &[finish("still here")]);
     let mut client = AcpClient::start(&world, &provider, NATIVE);
     let session = client.new_session(&world);
-    client.write("this is no JSON");
+    client.write("this is not JSON");
     assert_eq!(client.error()["error"]["code"], -32700);
     client.write("[]");
     assert_eq!(client.error()["error"]["code"], -32600);

@@ -523,7 +523,7 @@ fn no_answer_in_time_denies() {
     world.configure("ask_timeout = \"soon\"\n");
     let output = world.run(&provider, NATIVE, &["x"]);
     assert!(
-        code(&output) == 2 && stderr(&output).contains("ask_timeout: `soon` is no time"),
+        code(&output) == 2 && stderr(&output).contains("ask_timeout: `soon` is not a time"),
         "{}",
         stderr(&output)
     );

@@ -65,19 +65,19 @@ fn missing_keys_and_unknown_models_are_explained() {
         &world,
         &["run", "--model", "openai/x", "--protocol", "morse", "x"],
         &key,
-        &["`morse` is no protocol", "cline"],
+        &["`morse` is not a protocol", "cline"],
     );
     check(
         &world,
         &["run", "--model", "openai/x", "--approve", "most", "x"],
         &key,
-        &["`most` is no approval rule"],
+        &["`most` is not an approval rule"],
     );
     check(
         &world,
         &["run", "--model", "openai/x", "--max-time", "soon", "x"],
         &key,
-        &["`soon` is no time"],
+        &["`soon` is not a time"],
     );
     let endless = [
         "run",
@@ -87,7 +87,7 @@ fn missing_keys_and_unknown_models_are_explained() {
         "18446744073709551615",
         "x",
     ];
-    check(&world, &endless, &key, &["is no time"]);
+    check(&world, &endless, &key, &["is not a time"]);
     check(
         &world,
         &["run", "--model", "openai/x", " "],
@@ -141,7 +141,7 @@ fn invalid_configuration_is_explained() {
         &world,
         &["run", "--config", &path, "--model", "box/x", "x"],
         &[],
-        &["`morse` is no wire"],
+        &["`morse` is not a wire"],
     );
 }
 
@@ -265,13 +265,13 @@ fn invalid_tools_and_dialects_are_explained() {
         &world,
         &["parse", "--dialect", "latin"],
         &[],
-        &["`latin` is no dialect", "invoke"],
+        &["`latin` is not a dialect", "invoke"],
     );
     check(
         &world,
         &["wire", "decode", "--wire", "telex"],
         &[],
-        &["`telex` is no wire"],
+        &["`telex` is not a wire"],
     );
     world.write("tools.json", "[{\"name\": \"f\"}, {\"name\": \"f\"}]");
     check(

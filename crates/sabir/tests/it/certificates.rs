@@ -59,7 +59,7 @@ fn an_authority_of_ssl_cert_file_is_trusted_and_no_other() {
     assert_eq!(code(&trusted), 0, "{}", stderr(&trusted));
     assert_eq!(stdout(&trusted), "The answer is here.\n");
 
-    // A file without that authority is no help, and one that cannot be read is no open door.
+    // A file without that authority is no help, and one that cannot be read is not an open door.
     let other = world.home.path().join("other.pem");
     std::fs::write(&other, "").unwrap();
     let missing = world.home.path().join("missing.pem");

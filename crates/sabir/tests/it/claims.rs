@@ -638,7 +638,7 @@ fn every_claim_has_its_test() {
                 .rsplit_once("}\n")
                 .map_or(&text[..at], |(_, attributes)| attributes);
             let is_test = before.contains("#[test]") || before.contains("#[tokio::test");
-            assert!(is_test, "{id}: `{name}` in {file} is no test: {before}");
+            assert!(is_test, "{id}: `{name}` in {file} is not a test: {before}");
             let is_run =
                 !before.contains("#[ignore") || before.contains("slow: .ci/slow-tests runs it");
             assert!(is_run, "{id}: nobody runs `{name}`");

@@ -344,7 +344,7 @@ fn aliases_do_not_end_values() {
     assert_eq!((code, &calls(&report)[0]["state"]), (4, &json!("rejected")));
 }
 
-/// Markup with the names of other agents' tools in it is no call.
+/// Markup with the names of other agents' tools in it is not a call.
 #[test]
 fn markup_with_such_names_stays_prose() {
     let world = World::new();

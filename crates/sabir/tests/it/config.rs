@@ -45,14 +45,14 @@ fn a_check_reports_every_mistake_with_its_line() {
         "config.toml, line 1: unknown key `modle`: did you mean `model`?",
         "config.toml, line 2: `max_turns` must be a whole number, as in `max_turns = 100`",
         "config.toml, line 3: `recovery` must be `off`, `ask` or `on`, as in",
-        "config.toml, line 4: approve: `everything` is no approval rule",
+        "config.toml, line 4: approve: `everything` is not an approval rule",
         "config.toml, line 5: unknown key `at_once`: did you mean `subtasks.at_once`?",
         "config.toml, line 6: ask_timeout: `soon`",
-        "config.toml, line 7: `clien` is no dialect: did you mean `cline`?",
+        "config.toml, line 7: `clien` is not a dialect: did you mean `cline`?",
         "config.toml, line 10: unknown key `at_onec` in `[subtasks]`: did you mean `at_once`?",
         "config.toml, line 11: [subtasks] at_once: give 1 or more",
         "config.toml, line 12: `subtasks.review` must be true or false",
-        "config.toml, line 14: [providers.box]: `openai` is no wire",
+        "config.toml, line 14: [providers.box]: `openai` is not a wire",
         "config.toml, line 17: unknown key `idle_second` in `[providers.box]`: did you mean `idle_seconds`?",
         "config.toml, line 18: `providers.box.retries` must be a whole number",
         "config.toml, line 25: unknown key `image` in `[models.1]`: did you mean `images`?",
@@ -69,7 +69,7 @@ fn a_check_reports_every_mistake_with_its_line() {
     assert_eq!(report["problems"][4]["key"], "at_once");
     assert_eq!(report["problems"][4]["line"], 5);
 
-    // A file by its name, one that is no TOML, one that is right, and none.
+    // A file by its name, one that is not TOML, one that is right, and none.
     let other = world.write("other.toml", "max_turns = = 1\n");
     let told = refused(&world, &["config", "check", "other.toml"]);
     assert!(told.contains("other.toml, line 1: "), "{told}");
@@ -173,7 +173,11 @@ fn what_cannot_be_used_is_refused_and_the_file_stays() {
             "compact_at: give a percentage of the context from 10 to 95",
         ),
         ("sandbox", "9", "sandbox: "),
-        ("approve", "everything", "`everything` is no approval rule"),
+        (
+            "approve",
+            "everything",
+            "`everything` is not an approval rule",
+        ),
         ("mode", "plain", "did you mean `plan`?"),
         (
             "subtasks",
@@ -181,7 +185,7 @@ fn what_cannot_be_used_is_refused_and_the_file_stays() {
             "`subtasks` is a table: set a key of it, such as subtasks.",
         ),
         ("models.3.native", "true", "0 entries of [[models]]"),
-        ("a..b", "1", "`a..b` is no key"),
+        ("a..b", "1", "`a..b` is not a key"),
     ] {
         let told = refused(&world, &["config", "set", key, value]);
         assert!(told.contains(said), "{key}: {told}");
@@ -190,9 +194,9 @@ fn what_cannot_be_used_is_refused_and_the_file_stays() {
     // A mistake that was there before does not keep the user from setting something else.
     world.configure("modle = \"x\"\n");
     printed(&world, &["config", "set", "max_turns", "3"]);
-    // A file that is no TOML is left alone.
+    // A file that is not TOML is left alone.
     world.configure("max_turns = = 1\n");
-    assert!(refused(&world, &["config", "set", "max_turns", "3"]).contains("it is no TOML"));
+    assert!(refused(&world, &["config", "set", "max_turns", "3"]).contains("it is not TOML"));
 }
 
 #[test]

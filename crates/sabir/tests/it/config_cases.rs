@@ -220,11 +220,11 @@ fn invalid_rules_allow_nothing() {
         ("allow = [\"touch **\"", "cannot be used: line 1"),
         (
             "allow = [\"touch **\"]\ndeny = [\"* x\"]\n",
-            "deny: `* x` is no rule",
+            "deny: `* x` is not a rule",
         ),
         (
             "approve = [\"all\", \"everything\"]\n",
-            "`everything` is no approval rule",
+            "`everything` is not an approval rule",
         ),
         ("approve = \"all\"\n", "cannot be used"),
         (
@@ -233,7 +233,7 @@ fn invalid_rules_allow_nothing() {
         ),
         (
             "deny = [\"path=\"]\napprove = [\"all\"]\n",
-            "deny: `path=` is no rule",
+            "deny: `path=` is not a rule",
         ),
         // A pattern of another program's syntax, which Sabir would take literally, is refused.
         (
@@ -254,7 +254,7 @@ fn invalid_rules_allow_nothing() {
         ),
         (
             "approve = [\"all\", \"host=*.example.org\"]\n",
-            "line 1: approve: `*.example.org` is no name of a host",
+            "line 1: approve: `*.example.org` is not a name of a host",
         ),
     ] {
         world.configure(text);
@@ -287,7 +287,7 @@ fn contradictory_flags_are_refused() {
         (
             "--approve",
             "host=https://example.org",
-            "approve: `https://example.org` is no name of a host",
+            "approve: `https://example.org` is not a name of a host",
         ),
     ] {
         let output = world

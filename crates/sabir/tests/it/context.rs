@@ -249,7 +249,7 @@ fn a_full_context_is_compacted_and_the_task_completes() {
         .collect();
     assert!(
         !shown.contains("Notes were read several times"),
-        "a summary is no answer"
+        "a summary is not an answer"
     );
     for request in provider
         .received_requests()

@@ -553,7 +553,7 @@ fn a_file_may_hold_one_bare_table() {
         (0, &json!("solo")),
         "{out}{errors}"
     );
-    // Defining the same dialect twice is no conflict.
+    // Defining the same dialect twice is not a conflict.
     assert_eq!(
         pipe(
             &world,

@@ -82,8 +82,7 @@ fn an_unknown_edit_tool_is_refused() {
         .args(["run", "--model", "openai/x", "--edit-tool", "sed", "do it"])
         .output()
         .unwrap();
-    let expected =
-        "`sed` is no edit tool: the edit tools are `replace_in_file`, `edit_file`, `apply_patch`";
+    let expected = "`sed` is not an edit tool: the edit tools are `replace_in_file`, `edit_file`, `apply_patch`";
     // A missing key is reported first.
     assert_eq!(code(&output), 2);
     let config = world.write(

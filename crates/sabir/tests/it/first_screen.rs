@@ -163,7 +163,7 @@ fn a_key_and_an_address_can_be_entered() {
     seat.keys("u\n");
     seat.wait_for("/v1: ");
     seat.keys("nonsense\n");
-    seat.wait_for("is no address");
+    seat.wait_for("is not an address");
     seat.wait_for("[q]uit? ");
     seat.keys("u\n");
     seat.wait_for("/v1: ");

@@ -416,7 +416,7 @@ fn invalid_configuration_is_named() {
     );
     check(
         &format!("{model}wire = \"smoke\"\n"),
-        "[gateway.models.m]: `smoke` is no wire",
+        "[gateway.models.m]: `smoke` is not a wire",
     );
     check(
         "[gateway.models.m]\nto = \"nobody/x\"\n",

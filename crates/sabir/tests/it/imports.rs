@@ -401,7 +401,7 @@ fn a_claude_code_history_is_imported() {
         "lines of type `system`, which are not imported: 1\n",
         "lines of subagents, which are not imported: 1\n",
         "lines that are there twice, and taken over once: 1\n",
-        "lines that are no JSON, which are left out: 1\n",
+        "lines that are not JSON, which are left out: 1\n",
     ] {
         assert!(
             notes(&records).contains(note),
@@ -564,6 +564,6 @@ fn other_files_are_refused_and_nothing_is_written() {
         "contains no text of a user",
     );
     std::fs::write(empty.join("api_conversation_history.json"), "[{").unwrap();
-    check(&empty, "is no JSON");
+    check(&empty, "is not JSON");
     assert_eq!(stdout(&world.sabir().arg("tasks").output().unwrap()), "");
 }

@@ -895,7 +895,7 @@ fn models_modes_and_a_dropped_image_are_chosen() {
             .last()
             .is_some_and(|status| status.contains(" · plan"))
     });
-    // What is no image goes into the draft as it was pasted.
+    // What is not an image goes into the draft as it was pasted.
     seat.keys("\x1b[200~/nowhere/a.png\x1b[201~");
     seat.wait_for("› /nowhere/a.png");
     seat.keys("\x03");

@@ -143,7 +143,7 @@ fn a_log_numbers_the_records_and_shows_a_range() {
     );
     refused(
         &sabir(&world, &["log", &id, "--records", "4..2"]),
-        &["`4..2` is no range of records", "counted from 1"],
+        &["`4..2` is not a range of records", "counted from 1"],
     );
     // The log of a task that no process works on is shown and not followed.
     let followed = sabir(&world, &["log", &id, "--follow", "--output", "events"]);

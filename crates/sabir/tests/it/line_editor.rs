@@ -265,7 +265,7 @@ fn output_goes_above_the_draft() {
     shown += &seat.wait_for("terminal");
     shown += "terminal";
     gate.send(()).unwrap();
-    // The margin of the model's text is no part of it.
+    // The margin of the model's text is not part of it.
     let squeezed = |text: &str| text.replace('│', "").split_whitespace().collect::<String>();
     // Each piece of the answer is followed by the draft, drawn again.
     let text = loop {

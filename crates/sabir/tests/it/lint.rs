@@ -76,7 +76,7 @@ fn exit_codes_follow_the_findings() {
     );
     let (code, _, errors) = pipe(&world, &["lint", "-", "--dialect", "morse"], "[]");
     assert!(
-        code == 2 && errors.contains("`morse` is no dialect"),
+        code == 2 && errors.contains("`morse` is not a dialect"),
         "{errors}"
     );
 }

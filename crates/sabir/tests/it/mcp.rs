@@ -1,7 +1,7 @@
 //! Tests MCP servers through the binary: a scripted server of our own, as a real process, and the binary as a server.
 //!
 //! The scripted server is this test program itself, started again with the name of an ignored test and a script in its environment. What
-//! the test harness prints before it is one of the cases: lines that are no messages.
+//! the test harness prints before it is one of the cases: lines that are not messages.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

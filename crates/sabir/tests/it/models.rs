@@ -590,7 +590,11 @@ fn a_cost_limit_is_enforced() {
             "anthropic/claude-opus-4-5",
             "--max-cost cannot be enforced",
         ),
-        ("much", "openai/scripted", "`much` is no amount of dollars"),
+        (
+            "much",
+            "openai/scripted",
+            "`much` is not an amount of dollars",
+        ),
     ] {
         let output = run(cost, model);
         assert_eq!(code(&output), 2, "{}", stderr(&output));

@@ -355,7 +355,7 @@ fn command_line_rules_apply_to_tasks() {
     assert_eq!(
         (
             code(&output),
-            stderr(&output).contains("deny: `path=../x` is no rule")
+            stderr(&output).contains("deny: `path=../x` is not a rule")
         ),
         (2, true)
     );

@@ -236,10 +236,10 @@ fn unusable_pictures_are_refused_before_a_request() {
         "none.png",
         "the picture none.png cannot be shown: No such file",
     );
-    check("a.txt", "it is no PNG, JPEG, GIF or WebP image");
+    check("a.txt", "it is not a PNG, JPEG, GIF or WebP image");
     check("wide.png", "no side may have more than 8000 pixels");
     check("large.png", "at most 3,932,160 bytes can be");
-    check(".", "it is no file");
+    check(".", "it is not a file");
     let taped = ["run", "--image", "p.png", "--record", "tape", "Look."];
     let output = run(&world, &provider, WAYS[1], &taped);
     assert!(

@@ -75,7 +75,7 @@ fn unknown_rules_are_refused() {
     for command in ["parse", "check", "explain"] {
         let (code, _, errors) = pipe(&world, &[command, "--no-repair", "near_nam"], "");
         let told = [
-            "`near_nam` is no repair",
+            "`near_nam` is not a repair",
             "did you mean `near_name`?",
             "use all, wrong_case_name, near_name, ",
         ];
@@ -87,7 +87,7 @@ fn unknown_rules_are_refused() {
     world.configure("repairs_off = [\"near_name\", \"al\"]\n");
     let (code, _, errors) = pipe(&world, &["parse"], "");
     assert!(
-        code == 2 && errors.contains("config.toml, line 1: repairs_off: `al` is no repair"),
+        code == 2 && errors.contains("config.toml, line 1: repairs_off: `al` is not a repair"),
         "{errors}"
     );
 }

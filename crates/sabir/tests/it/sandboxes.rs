@@ -52,7 +52,7 @@ fn a_command_is_confined() {
     check(
         &["--level", "3"],
         &["true"],
-        (2, "", "`3` is no sandbox level: write off, 1, 2 or best"),
+        (2, "", "`3` is not a sandbox level: write off, 1, 2 or best"),
     );
     check(
         &["--write", "/no/such"],

@@ -181,7 +181,7 @@ fn an_import_keeps_what_the_configuration_has() {
         "{}",
         stderr(&unknown)
     );
-    // Nothing to import is no mistake, and a broken file is named.
+    // Nothing to import is not a mistake, and a broken file is named.
     let world = World::new();
     let none = world.sabir().args(["import", "settings"]).output().unwrap();
     assert_eq!(code(&none), 0);

@@ -5,7 +5,7 @@ use crate::fault::{Fault, FaultKind, Span};
 // `place` is an offset in the assistant text in all of these.
 
 pub(super) fn malformed_json(place: usize, message: &str) -> Fault {
-    let message = format!("the call is no valid JSON: {message}");
+    let message = format!("the call is not valid JSON: {message}");
     Fault::error(
         FaultKind::MalformedJson,
         Span::new(place, place + 1),

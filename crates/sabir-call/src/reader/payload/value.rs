@@ -171,7 +171,7 @@ impl JsonRegionParser {
         PayloadStep::To(to)
     }
 
-    /// Skips text that is no JSON, up to a byte that may begin a marker.
+    /// Skips text that is not JSON, up to a byte that may begin a marker.
     pub(super) fn skip_text(view: TextView<'_>, at: usize, pass: bool) -> PayloadStep {
         let from = at + usize::from(pass);
         let rest = view.text.as_bytes().get(from..).unwrap_or_default();

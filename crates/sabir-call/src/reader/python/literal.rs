@@ -538,7 +538,7 @@ impl LiteralReader {
                     return self.report_unexpected(
                         scope,
                         at,
-                        "this is no number that can be read",
+                        "this is not a number that can be read",
                         out,
                     );
                 }

@@ -420,7 +420,7 @@ proptest! {
         let bounds: Vec<usize> = [0].into_iter().chain(at).chain([text.len()]).collect();
         let pieces: Vec<&str> = bounds.windows(2).map(|pair| text.get(pair[0]..pair[1]).unwrap()).collect();
         let pair = ["\r\n", "\n"].iter().find_map(|feed| body.strip_prefix(feed)?.strip_suffix(feed));
-        // `\r\n` and a lone `\n` are no matching pair, in either order.
+        // `\r\n` and a lone `\n` are not a matching pair, in either order.
         let pair = pair.filter(|inner| body.starts_with('\r') || !inner.ends_with('\r'));
         let value = pair.unwrap_or(&body);
         let expected = [format!("edit_file {}", json!({"path": "a", "content": value}))];

@@ -173,6 +173,6 @@ fn searches_and_hard_links_stay_inside() {
     );
     assert!(
         !inside("PWNED").exists(),
-        "PTH-038: an expression is no option"
+        "PTH-038: an expression is not an option"
     );
 }

@@ -338,7 +338,7 @@ fn attack_through_git(user: User, level: &str, attack: &Attack) {
     );
 }
 
-/// The same in a folder that was no repository before.
+/// The same in a folder that was not a repository before.
 #[test]
 fn a_new_repository_runs_nothing() {
     for (user, level) in worlds() {

@@ -54,7 +54,7 @@ fn every_fault_has_its_test_or_its_reason() {
                 .rsplit_once("}\n")
                 .map_or(&text[..at], |(_, attributes)| attributes);
             let is_test = before.contains("#[test]") || before.contains("#[tokio::test");
-            assert!(is_test, "{id}: `{name}` in {file} is no test: {before}");
+            assert!(is_test, "{id}: `{name}` in {file} is not a test: {before}");
         }
         let (words, held_by_a_test) = (held.len(), !named.is_empty());
         assert!(held_by_a_test || words > 60, "{id}: a reason is a sentence");

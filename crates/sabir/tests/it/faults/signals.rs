@@ -286,7 +286,7 @@ fn a_stopped_process_continues_without_many_retries() {
     }
 }
 
-/// `sabir … | head -1`: the reader has gone, which is no error, and the task does its work.
+/// `sabir … | head -1`: the reader has gone, which is not an error, and the task does its work.
 #[test]
 fn a_reader_that_stops_does_not_stop_the_task() {
     let world = World::new();

@@ -89,7 +89,7 @@ impl LiteralReader {
             // call.
             prefix if prefix.len() <= 2 && prefix.bytes().all(|b| b"rbfRBF".contains(&b)) => {
                 let message = format!(
-                    "`{prefix}` before a string: bytes and formatted strings are no values"
+                    "`{prefix}` before a string: bytes and formatted strings are not values"
                 );
                 let raw = prefix.contains(['r', 'R']);
                 let span = self.word_span(scope, at);

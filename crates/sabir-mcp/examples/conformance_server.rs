@@ -1,7 +1,13 @@
 //! Serves the fixtures that the server scenarios of the official MCP conformance suite call by name, over the same HTTP code as
 //! `sabir mcp serve`: `cargo run -p sabir-mcp --example conformance_server 127.0.0.1:4849`. `crates/sabir-testkit/mcp/run` uses it.
-// Logging, sampling and subscriptions of the older generation are deprecated, and are what some of the scenarios are about.
-#![allow(deprecated)]
+#![allow(
+    deprecated,
+    reason = "scenarios of the older generation are about logging, sampling and subscriptions"
+)]
+#![allow(
+    clippy::indexing_slicing,
+    reason = "it writes into JSON objects that it has just made"
+)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

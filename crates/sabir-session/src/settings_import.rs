@@ -88,6 +88,10 @@ impl RuleList {
 
 /// A setting that is carried over.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a plan has a few dozen settings, and lives for one command"
+)]
 pub enum ImportedSetting {
     /// An MCP server.
     Server(McpServerSpec),

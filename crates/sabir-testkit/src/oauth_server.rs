@@ -383,8 +383,8 @@ impl OAuthState {
             "refresh_token": refresh,
             "scope": scopes,
         });
-        if let Some(seconds) = self.token_seconds {
-            token["expires_in"] = seconds.into();
+        if let (Some(seconds), Some(fields)) = (self.token_seconds, token.as_object_mut()) {
+            fields.insert("expires_in".to_owned(), seconds.into());
         }
         Answer::json(&token)
     }
@@ -401,7 +401,7 @@ impl OAuthState {
             ));
             return answer;
         };
-        let message: Value = serde_json::from_str(body).unwrap_or_default();
+        let message: &Value = &serde_json::from_str(body).unwrap_or_default();
         let params = &message["params"];
         let text = |text: String| json!({"content": [{"type": "text", "text": text}]});
         let result = match message["method"].as_str().unwrap_or_default() {

@@ -144,7 +144,8 @@ def make_maven(with_tests):
         repository = work / "home/.m2/repository"
         if not repository.exists():
             repository.parent.mkdir(parents=True)
-            shutil.copytree("/usr/share/maven-repo", repository, symlinks=False, ignore_dangling_symlinks=True)
+            # `shutil.copytree` takes relative links for dangling ones, and leaves the plugins out.
+            run(["cp", "-rL", "/usr/share/maven-repo", str(repository)], folder, os.environ)
         files = {
             "pom.xml": MAVEN_POM % (JUNIT if with_tests else ""),
             "src/main/java/A.java": "public class A { public static int add(int a, int b) { return a + b; } }\n",

@@ -735,7 +735,7 @@ fn trace_lines(count: usize) {
                 return;
             };
             // A guilty line, which leaves nothing behind, is found among the others, too.
-            if number % CONTROL_EVERY == 0 {
+            if number.is_multiple_of(CONTROL_EVERY) {
                 let guilty = format!("mkdir guilty-{number} && rmdir guilty-{number}");
                 let planted = [batch, &[guilty][..]].concat();
                 let found = effects(&base, worker, &planted);

@@ -15,7 +15,6 @@ use serde_json::json;
 
 use crate::mcp_http::{HttpOptions, serve_http};
 use crate::mcp_login::{LoginArguments, run_login, run_logout};
-use crate::mcp_toolbox::toolbox_tools;
 use crate::mcp_toolbox::{toolbox_texts, toolbox_tools};
 use crate::screen::ExitBySignal;
 use crate::{print, stdin_reader};

@@ -28,10 +28,10 @@ pub enum BrowserError {
 }
 
 /// Opens a web page with the user's command for a browser (`$BROWSER`), which a shell splits, or with the one of their desktop. Does
-/// not wait: the browser goes on when this process ends, also by Ctrl-C.
+/// not wait: the browser continues when this process ends, also by Ctrl-C.
 ///
 /// # Errors
-/// When the address is none of a web page, or the program cannot be started.
+/// When the address is not that of a web page, or the program cannot be started.
 pub fn open_web_page(url: &str, browser: Option<&str>) -> Result<(), BrowserError> {
     let is_web = url.starts_with("https://") || url.starts_with("http://");
     if !is_web || url.chars().any(char::is_control) {
@@ -50,7 +50,7 @@ pub fn open_web_page(url: &str, browser: Option<&str>) -> Result<(), BrowserErro
         program: browser.unwrap_or(OPENER).to_owned(),
         error,
     })?;
-    // Its end is of no interest, but somebody has to take note of it.
+    // Waited for, so that it does not stay as a zombie.
     std::thread::spawn(move || child.wait());
     Ok(())
 }

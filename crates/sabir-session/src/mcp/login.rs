@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sabir_mcp::{LoginAttempt, LoginStore, McpServerSpec, McpTransport};
+use sabir_mcp::{LoginAttempt, LoginStore, McpTransport};
 use serde::Serialize;
 
 use super::login_store::FileLoginStore;
-use super::manage::{address_transport, is_address, open_workspace, server_settings};
-use super::session_servers::startable_server;
+use super::manage::{address_transport, find_target, is_address, open_workspace, server_settings};
 use super::sources::{FoundServer, expand_spec, find_servers};
 use crate::config::Config;
 use crate::error::SessionError;
@@ -68,12 +67,7 @@ pub async fn start_login(
     folder: &Path,
 ) -> Result<LoginAttempt, SessionError> {
     let workspace = open_workspace(folder)?;
-    let spec = if is_address(target) {
-        McpServerSpec::new(target, address_transport(target))
-    } else {
-        let list = find_servers(&[], config, workspace.root());
-        startable_server(&list, target, config, workspace.root())?
-    };
+    let spec = find_target(target, config, &workspace)?;
     let settings = server_settings(config, workspace);
     LoginAttempt::start(&spec, &settings)
         .await

@@ -84,17 +84,28 @@ pub async fn call_tool(
     progress: ProgressSink<'_>,
 ) -> Result<ToolOutput, SessionError> {
     let workspace = open_workspace(Path::new("."))?;
-    let spec = if is_address(target) {
-        McpServerSpec::new(target, address_transport(target))
-    } else {
-        let list = find_servers(&[], config, workspace.root());
-        startable_server(&list, target, config, workspace.root())?
-    };
+    let spec = find_target(target, config, &workspace)?;
     let settings = server_settings(config, workspace);
     let called = call_server_tool(&spec, &settings, tool, arguments, progress).await;
     called.map_err(|error| {
         SessionError::invalid(format!("the MCP server {target} does not work: {error}"))
     })
+}
+
+/// Returns the configured server of this name, or the one with this address.
+///
+/// # Errors
+/// When there is no such server, or it is not trusted.
+pub(super) fn find_target(
+    target: &str,
+    config: &Config,
+    workspace: &Workspace,
+) -> Result<McpServerSpec, SessionError> {
+    if is_address(target) {
+        return Ok(McpServerSpec::new(target, address_transport(target)));
+    }
+    let list = find_servers(&[], config, workspace.root());
+    startable_server(&list, target, config, workspace.root())
 }
 
 pub(super) fn is_address(target: &str) -> bool {

@@ -382,21 +382,7 @@ fn questions_and_compactions_are_announced() {
     drop(talk);
 
     let world = World::new();
-    own_hooks(&world, &hooks("PreCompact", "auto", "cat > compacted.json"));
-    world.configure("context_window = 16000\ncompact_at = 60\n");
-    let notes = "a line of notes, long enough to matter\n".repeat(150);
-    for number in 0..16 {
-        world.write(&format!("notes-{number}.txt"), &notes);
-    }
-    let provider = world.provider(ReplyScript::from_fn(|count, request| {
-        if request.body.to_string().contains("You summarise the work") {
-            return ProviderReply::text("What was there before.");
-        }
-        let path = format!("notes-{count}.txt");
-        let read = turn("I look.", vec![("read_file", json!({"path": path}))]);
-        NATIVE.reply(&if count < 16 { read } else { done() }, count + 1)
-    }));
-    let output = world.run(&provider, NATIVE, &["Go."]);
+    let (output, _) = fill_context(&world, "cat > compacted.json");
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let said = told(&world, "compacted.json");
     assert_eq!(said["trigger"], "auto");

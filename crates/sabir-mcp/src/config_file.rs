@@ -485,7 +485,7 @@ mod tests {
                 r#"{"mcpServers": {"b": {"command": "x", "cwd": "/srv"}}}"#,
                 "`cwd`",
             ),
-            (r#"{"mcpServers": {"b": "npx x"}}"#, "no table"),
+            (r#"{"mcpServers": {"b": "npx x"}}"#, "not a table"),
         ];
         for (text, problem) in cases {
             let found = only_problem(text);

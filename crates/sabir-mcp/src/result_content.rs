@@ -200,9 +200,9 @@ mod tests {
     #[test]
     fn broken_images_become_text() {
         for (data, problem) in [
-            ("", "no image"),
-            ("!", "no base64"),
-            ("aGVsbG8=", "no image"),
+            ("", "not an image"),
+            ("!", "not base64"),
+            ("aGVsbG8=", "not an image"),
         ] {
             let result = CallToolResult::success(vec![ContentBlock::image(data, "image/png")]);
             let output = convert_result(&result);

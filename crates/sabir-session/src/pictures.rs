@@ -243,7 +243,10 @@ mod tests {
             &format!(r#"{{"media_type":"image/png","data":"{gif}"}}"#),
             Err("is image/gif, not image/png"),
         );
-        check(r#"{"media_type":"image/png","data":"%"}"#, Err("no base64"));
+        check(
+            r#"{"media_type":"image/png","data":"%"}"#,
+            Err("not base64"),
+        );
         check(
             r#"{"media_type":"image/png","data":"aGk="}"#,
             Err("no PNG, JPEG, GIF or WebP"),

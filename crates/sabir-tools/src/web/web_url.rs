@@ -262,9 +262,9 @@ mod tests {
 
     #[test]
     fn refusals() {
-        refused("docs.rs/x", "no whole address");
-        refused("", "no whole address");
-        refused("/x", "no whole address");
+        refused("docs.rs/x", "not a whole address");
+        refused("", "not a whole address");
+        refused("/x", "not a whole address");
         refused("file:///etc/passwd", "Use read_file");
         refused("ftp://docs.rs/", "knows http and https");
         refused("data:text/plain,x", "knows http and https");

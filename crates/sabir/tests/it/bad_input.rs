@@ -131,7 +131,7 @@ fn invalid_configuration_is_explained() {
     std::fs::write(&config, "modell = \"a\"\n").unwrap();
     check(&world, &run, &[], &["modell", "line 1"]);
     std::fs::write(&config, b"\xff\xfe").unwrap();
-    check(&world, &run, &[], &["no UTF-8"]);
+    check(&world, &run, &[], &["not UTF-8"]);
     std::fs::write(
         &config,
         "[providers.box]\nwire = \"morse\"\nbase_url = \"http://127.0.0.1:1\"\n",

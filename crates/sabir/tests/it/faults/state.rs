@@ -63,7 +63,7 @@ fn a_configuration_of_any_bytes_allows_nothing() {
     check(b"max_turns = 99999999999999999999\n", Err("line 1"));
     check(b"rules = 5\n", Err("line 1"));
     check(b"model = \"\0\"\n", Err("line 1"));
-    check(b"\xff\xfe", Err("no UTF-8"));
+    check(b"\xff\xfe", Err("not UTF-8"));
     check(&[0; 4096], Err("line 1"));
     check("[".repeat(100_000).as_bytes(), Err("config.toml"));
     check(

@@ -249,7 +249,7 @@ mod tests {
         );
         check(
             r#"{"media_type":"image/png","data":"aGk="}"#,
-            Err("no PNG, JPEG, GIF or WebP"),
+            Err("not a PNG, JPEG, GIF or WebP"),
         );
         check(
             r#"{"path":"/no/such/file.png"}"#,

@@ -37,7 +37,7 @@ use crate::limits::{
     MAX_TOOLS, PROGRESS_INTERVAL, START_TIME,
 };
 use crate::line_guard::{LineFacts, LineGuard};
-use crate::login::{AuthorizedClient, ServerLogin, missing_scopes};
+use crate::login::{AuthorizedClient, ServerLogin, is_loopback, missing_scopes};
 use crate::result_content::{convert_result, one_line};
 use crate::servers::McpSettings;
 use crate::spec::{McpServerSpec, McpTransport};
@@ -229,7 +229,11 @@ fn attempt_connect(
             }
             McpTransport::Http { url, headers, .. } => {
                 let config = http_config(url, headers).map_err(AttemptError::Failed)?;
-                let builder = (settings.http_client)();
+                let mut builder = (settings.http_client)();
+                if url::Url::parse(url).is_ok_and(|url| is_loopback(&url)) {
+                    // A proxy would read the token.
+                    builder = builder.no_proxy();
+                }
                 // Reads the certificates of the system, which would hold up the first request of the task.
                 let built = tokio::task::spawn_blocking(move || builder.build()).await;
                 let http = built
@@ -251,12 +255,16 @@ fn attempt_connect(
                         return AttemptError::Failed(refusal);
                     }
                     match &error {
-                        // An older server has no other way to say that it does not know the request.
+                        // An older server has no other ways to say that it does not know the request; some answer it with
+                        // nothing.
                         ClientInitializeError::JsonRpcError(_)
-                        | ClientInitializeError::TransportError { .. } => {
-                            AttemptError::Refused(handshake_error(&error))
-                        }
-                        _ => AttemptError::Failed(handshake_error(&error)),
+                        | ClientInitializeError::ExpectedInitResult(_)
+                        | ClientInitializeError::TransportError { .. } => AttemptError::Refused(
+                            access.hide_tokens_of_error(handshake_error(&error)),
+                        ),
+                        _ => AttemptError::Failed(
+                            access.hide_tokens_of_error(handshake_error(&error)),
+                        ),
                     }
                 })?;
                 Ok(ConnectedServer {
@@ -278,6 +286,29 @@ fn unusable_client(url: &str, error: &dyn std::error::Error) -> McpError {
 }
 
 impl RemoteAccess {
+    /// Removes the tokens of the login from what the server said.
+    fn hide_tokens(&self, text: String) -> String {
+        match &self.login {
+            Some(login) => login.hide_tokens(text),
+            None => text,
+        }
+    }
+
+    /// Removes the tokens of the login from an error that repeats words of the server.
+    fn hide_tokens_of_error(&self, error: McpError) -> McpError {
+        match error {
+            McpError::Answer(text) => McpError::Answer(self.hide_tokens(text)),
+            McpError::Closed(text) => McpError::Closed(self.hide_tokens(text)),
+            McpError::Handshake(text) => McpError::Handshake(self.hide_tokens(text)),
+            McpError::ScopeUseless(text) => McpError::ScopeUseless(self.hide_tokens(text)),
+            McpError::ScopeRequired { server, scopes } => McpError::ScopeRequired {
+                server,
+                scopes: self.hide_tokens(scopes),
+            },
+            other => other,
+        }
+    }
+
     fn new(spec: &McpServerSpec, settings: &McpSettings) -> Result<Self, McpError> {
         let McpTransport::Http { url, oauth, .. } = &spec.transport else {
             return Ok(Self::default());
@@ -534,10 +565,7 @@ impl Connection {
 
     /// Removes the tokens of the login from what the server said.
     pub(crate) fn hide_tokens(&self, text: String) -> String {
-        match &self.access.login {
-            Some(login) => login.hide_tokens(text),
-            None => text,
-        }
+        self.access.hide_tokens(text)
     }
 
     /// Describes the failure of a request, and notes the end of a login.
@@ -548,11 +576,8 @@ impl Connection {
         if matches!(refusal, Some(McpError::LoginRequired(_))) {
             self.login_lost.notify_one();
         }
-        match refusal.unwrap_or_else(|| service_error(error)) {
-            McpError::Answer(text) => McpError::Answer(self.hide_tokens(text)),
-            McpError::Closed(text) => McpError::Closed(self.hide_tokens(text)),
-            other => other,
-        }
+        self.access
+            .hide_tokens_of_error(refusal.unwrap_or_else(|| service_error(error)))
     }
 
     /// Wakes when a list of the server has changed.
@@ -578,7 +603,7 @@ impl Connection {
                 lists.protocol = info.protocol_version.to_string();
                 let words = info.instructions.as_deref().unwrap_or_default();
                 lists.instructions = crate::result_content::cut_text(
-                    &clean_description(words),
+                    &clean_description(&self.hide_tokens(words.to_owned())),
                     crate::limits::MAX_INSTRUCTION_BYTES,
                 );
             }

@@ -24,6 +24,7 @@ use crate::variables::{UnsetVariable, expand_variables};
 pub use attempt::{LoginAttempt, LoginError, LoginReport};
 pub(crate) use authorized_client::AuthorizedClient;
 pub(crate) use challenge::missing_scopes;
+pub(crate) use guarded_http::is_loopback;
 pub(crate) use server_login::ServerLogin;
 pub use store::{ForgetfulLoginStore, LoginKey, LoginStore, LoginStoreError, StoredLogin};
 

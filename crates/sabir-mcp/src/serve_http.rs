@@ -15,7 +15,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER,
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
 use hyper::service::service_fn;
@@ -43,6 +43,8 @@ const ACCEPT_BACK_OFF: Duration = Duration::from_millis(50);
 
 /// The time for responses to end once their work was cancelled.
 const CUT_TIME: Duration = Duration::from_secs(1);
+/// The longest time that a connection has for the head of a request. Silent ones must not take all of the connections.
+const HEAD_TIME: Duration = Duration::from_secs(5);
 
 /// The settings of a server over HTTP.
 #[derive(Clone)]
@@ -224,7 +226,7 @@ where
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(arrival)
+        .header_read_timeout(arrival.min(HEAD_TIME))
         .serve_connection(TokioIo::new(stream), service)
 }
 
@@ -335,6 +337,8 @@ impl Refusal {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        // A client that may not use the server must not hold one of its connections.
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
         match status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -258,13 +258,22 @@ fn is_interpreter(program: &str) -> bool {
         || name.starts_with("python")
 }
 
-/// Returns words and their parts: a word may be a line of a shell, or an option with a value.
+/// Returns words and their parts: a word may be a line of a shell, a list of paths, or an option with a value, which may follow its
+/// letter at once (`-fscript.awk`).
 fn split_words(words: &[String]) -> Vec<&str> {
-    let parts = |c: char| c.is_whitespace() || "'\"`$(){}[];|&<>=,\\".contains(c);
+    let parts = |c: char| c.is_whitespace() || "'\"`$(){}[];|&<>=,:@\\".contains(c);
     let pieces = words.iter().flat_map(|word| {
         let is_whole = !word.contains(parts);
         let whole = (!is_whole).then_some(word.as_str());
         whole.into_iter().chain(word.split(parts))
+    });
+    let pieces = pieces.flat_map(|piece| {
+        let option = piece.strip_prefix('-').map(str::chars);
+        let value = option.map(|mut letters| {
+            letters.next();
+            letters.as_str()
+        });
+        std::iter::once(piece).chain(value)
     });
     pieces.filter(|piece| !piece.is_empty()).collect()
 }

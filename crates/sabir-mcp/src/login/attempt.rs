@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use url::Url;
 
 use super::challenge::widen_scopes;
-use super::guarded_http::{GuardError, GuardedHttp, check_endpoint};
+use super::guarded_http::{GuardError, GuardedHttp, check_endpoint, is_loopback};
 use super::redirect_listener::RedirectListener;
 use super::store::{LoginStoreError, ServerCredentialStore};
 use super::{LoginKey, OAuthGrant, OAuthSettings};
@@ -154,7 +154,12 @@ impl LoginAttempt {
             url: url.clone(),
             reason: error.to_string(),
         };
-        let client = (settings.http_client)().build().map_err(http)?;
+        let mut builder = (settings.http_client)();
+        if is_loopback(&server) {
+            // A proxy would read what programs of this machine say to each other.
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(http)?;
         let first = probe_server(&client, &server, headers).await?;
         let guarded = GuardedHttp::new(server.clone(), Arc::clone(&settings.http_client));
         let created =
@@ -313,7 +318,8 @@ async fn probe_server(
         .send()
         .await
         .map_err(|error| McpError::Address {
-            url: server.to_string(),
+            // Without a user, a password and a query, which may be secrets of the configuration.
+            url: server.origin().ascii_serialization() + server.path(),
             reason: error.without_url().to_string(),
         })?;
     let values = response.headers().get_all(WWW_AUTHENTICATE).iter();

@@ -1,8 +1,8 @@
 //! Makes the HTTP requests of a login, within limits: a server's metadata decides on their addresses.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -27,6 +27,8 @@ pub(crate) enum GuardError {
     Insecure(String),
     #[error("{host} is not asked: its address is {kind}, and the server is elsewhere")]
     Inside { host: String, kind: NetworkKind },
+    #[error("the metadata of {url} is not used: it describes the authorization server {issuer}")]
+    ForeignIssuer { url: String, issuer: String },
     #[error("the answer of {0} is larger than {size} KiB", size = MAX_ANSWER_BYTES >> 10)]
     TooLarge(String),
 }
@@ -35,6 +37,8 @@ pub(crate) enum GuardError {
 pub(crate) struct GuardedHttp {
     /// Made for the first request; most connections never make one.
     client: OnceCell<reqwest::Client>,
+    /// The same for addresses of this machine, which are never asked through a proxy: it would read their tokens.
+    direct_client: OnceCell<reqwest::Client>,
     begin_client: HttpClientFactory,
     server: Url,
     resolver: GuardedResolver,
@@ -45,25 +49,35 @@ impl GuardedHttp {
     pub(crate) fn new(server: Url, begin_client: HttpClientFactory) -> Self {
         Self {
             client: OnceCell::new(),
+            direct_client: OnceCell::new(),
             begin_client,
             resolver: GuardedResolver {
                 server: server.clone(),
                 targets: Arc::default(),
+                addresses: Arc::default(),
             },
             server,
         }
     }
 
-    async fn client(&self) -> Result<&reqwest::Client, OAuthHttpClientError> {
+    /// Returns the client for an address.
+    async fn client_for(&self, url: &Url) -> Result<&reqwest::Client, OAuthHttpClientError> {
+        let is_direct = is_loopback(url);
         let build = async || {
-            let builder = (self.begin_client)()
+            let mut builder = (self.begin_client)()
                 .dns_resolver(Arc::new(self.resolver.clone()))
                 .timeout(REQUEST_TIME);
+            if is_direct {
+                builder = builder.no_proxy();
+            }
             // Reads the certificates of the system, which takes long enough to hold others up.
             let built = tokio::task::spawn_blocking(move || builder.build()).await;
             Ok(built??)
         };
-        self.client.get_or_try_init(build).await
+        match is_direct {
+            true => self.direct_client.get_or_try_init(build).await,
+            false => self.client.get_or_try_init(build).await,
+        }
     }
 
     async fn send(
@@ -72,10 +86,15 @@ impl GuardedHttp {
     ) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
         let request = reqwest::Request::try_from(request.request)?;
         check_endpoint(request.url(), &self.server)?;
-        self.check_literal_address(request.url()).await?;
-        let host = request.url().host_str().unwrap_or_default().to_owned();
+        self.check_literal_address(request.url())?;
+        let url = request.url().clone();
+        let host = url.host_str().unwrap_or_default().to_owned();
         self.resolver.watch_host(&host);
-        let mut response = self.client().await?.execute(request).await?;
+        let client = self.client_for(&url).await?;
+        let mut response = client.execute(request).await?;
+        if self.server.host_str() == Some(&host) {
+            self.resolver.note_reached(response.remote_addr());
+        }
         let mut answer = http::Response::builder().status(response.status());
         for (name, value) in response.headers() {
             answer = answer.header(name, value);
@@ -87,24 +106,53 @@ impl GuardedHttp {
             }
             body.extend_from_slice(&chunk);
         }
+        check_issuer(&url, &body)?;
         Ok(answer.body(body)?)
     }
 
     /// Refuses an address that is written as a number, for which no name is looked up.
-    async fn check_literal_address(&self, url: &Url) -> Result<(), GuardError> {
+    fn check_literal_address(&self, url: &Url) -> Result<(), GuardError> {
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
             _ => return Ok(()),
         };
         let host = url.host_str().unwrap_or_default();
-        self.resolver.check_address(host, address).await
+        self.resolver.check_address(host, address)
     }
 }
 
 impl OAuthHttpClient for GuardedHttp {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(self.send(request))
+    }
+}
+
+/// Checks that metadata of an authorization server describe the server that they come from (RFC 8414, section 3.3): codes and refresh
+/// tokens of another one would be sent to the endpoints that they name.
+fn check_issuer(url: &Url, body: &[u8]) -> Result<(), GuardError> {
+    let metadata: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    if metadata.get("token_endpoint").is_none() {
+        return Ok(());
+    }
+    let issuer = metadata.get("issuer").and_then(|issuer| issuer.as_str());
+    let issuer = issuer.unwrap_or_default();
+    let is_own = Url::parse(issuer).is_ok_and(|issuer| {
+        let path = issuer.path().trim_end_matches('/');
+        let name = url.path();
+        let is_placed = path.is_empty()
+            || name.ends_with(&format!("/.well-known/oauth-authorization-server{path}"))
+            || name.ends_with(&format!("/.well-known/openid-configuration{path}"))
+            || name == format!("{path}/.well-known/openid-configuration")
+            || name == format!("{path}/.well-known/oauth-authorization-server");
+        issuer.origin() == url.origin() && is_placed
+    });
+    match is_own {
+        true => Ok(()),
+        false => Err(GuardError::ForeignIssuer {
+            url: url.origin().ascii_serialization() + url.path(),
+            issuer: crate::result_content::one_line(issuer),
+        }),
     }
 }
 
@@ -144,12 +192,51 @@ struct GuardedResolver {
     server: Url,
     /// The hosts of requests so far. Other names are those of proxies, which the user has set up.
     targets: Arc<Mutex<BTreeSet<String>>>,
+    addresses: Arc<Mutex<ServerAddresses>>,
+}
+
+/// The addresses of the server that is logged in to.
+#[derive(Default)]
+struct ServerAddresses {
+    /// Those that its name has led to. The server's owner decides on them.
+    looked_up: BTreeSet<IpAddr>,
+    /// Those of them at which a request for the server was answered, with its certificate.
+    reached: BTreeSet<IpAddr>,
 }
 
 impl GuardedResolver {
     fn watch_host(&self, host: &str) {
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         targets.insert(host.to_owned());
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, ServerAddresses> {
+        self.addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the address at which the server has answered. That of a proxy is not one of its own.
+    fn note_reached(&self, address: Option<SocketAddr>) {
+        let mut known = self.addresses();
+        if let Some(address) = address.map(|address| address.ip())
+            && known.looked_up.contains(&address)
+        {
+            known.reached.insert(address);
+        }
+    }
+
+    /// Reports whether the server itself is in a network of this kind.
+    fn is_server_in(&self, kind: NetworkKind) -> bool {
+        let literal = match self.server.host() {
+            Some(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
+            Some(Host::Ipv6(address)) => Some(IpAddr::V6(address)),
+            _ if is_loopback(&self.server) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            _ => None,
+        };
+        let known = self.addresses();
+        let mut own = literal.iter().chain(&known.reached);
+        own.any(|address| non_public_kind(*address) == Some(kind))
     }
 
     fn is_watched(&self, host: &str) -> bool {
@@ -159,7 +246,7 @@ impl GuardedResolver {
 
     /// Refuses an address inside the user's network, unless the server is in such a network itself: then its authorization server may
     /// be too.
-    async fn check_address(&self, host: &str, address: IpAddr) -> Result<(), GuardError> {
+    fn check_address(&self, host: &str, address: IpAddr) -> Result<(), GuardError> {
         let Some(kind) = non_public_kind(address) else {
             return Ok(());
         };
@@ -175,12 +262,7 @@ impl GuardedResolver {
         if host == server {
             return Ok(());
         }
-        let known = tokio::net::lookup_host((server.trim_matches(['[', ']']), 0)).await;
-        let mut kinds = known
-            .into_iter()
-            .flatten()
-            .map(|address| non_public_kind(address.ip()));
-        match kinds.any(|own| own == Some(kind)) {
+        match self.is_server_in(kind) {
             true => Ok(()),
             false => Err(refused()),
         }
@@ -193,9 +275,13 @@ impl Resolve for GuardedResolver {
         Box::pin(async move {
             let host = name.as_str();
             let found: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
+            if resolver.server.host_str() == Some(host) {
+                let found = found.iter().map(|address| address.ip());
+                resolver.addresses().looked_up.extend(found);
+            }
             if resolver.is_watched(host) {
                 for address in &found {
-                    resolver.check_address(host, address.ip()).await?;
+                    resolver.check_address(host, address.ip())?;
                 }
             }
             Ok(Box::new(found.into_iter()) as Addrs)
@@ -223,23 +309,66 @@ mod tests {
         assert!(check("ftp://a.example/", "https://b.example/mcp").is_err());
     }
 
-    #[tokio::test]
-    async fn addresses_inside_are_for_servers_inside() {
-        let check = async |server: &str, address: &str| {
+    #[test]
+    fn addresses_inside_are_for_servers_inside() {
+        let check = |server: &str, address: &str| {
             let resolver = GuardedResolver {
                 server: url(server),
                 targets: Arc::default(),
+                addresses: Arc::default(),
             };
             resolver
                 .check_address("other.example", address.parse().unwrap())
-                .await
                 .is_ok()
         };
-        assert!(check("https://192.0.2.1/mcp", "8.8.8.8").await);
-        assert!(!check("https://8.8.8.8/mcp", "10.0.0.9").await);
-        assert!(check("https://10.1.1.1/mcp", "10.0.0.9").await);
-        assert!(!check("https://10.1.1.1/mcp", "127.0.0.1").await);
-        assert!(check("http://127.0.0.1/mcp", "127.0.0.1").await);
-        assert!(!check("http://169.254.1.1/mcp", "169.254.169.254").await);
+        assert!(check("https://192.0.2.1/mcp", "8.8.8.8"));
+        assert!(!check("https://8.8.8.8/mcp", "10.0.0.9"));
+        assert!(check("https://10.1.1.1/mcp", "10.0.0.9"));
+        assert!(!check("https://10.1.1.1/mcp", "127.0.0.1"));
+        assert!(check("http://127.0.0.1/mcp", "127.0.0.1"));
+        assert!(!check("http://169.254.1.1/mcp", "169.254.169.254"));
+    }
+
+    #[test]
+    fn a_name_widens_nothing_until_its_server_has_answered_there() {
+        let resolver = GuardedResolver {
+            server: url("https://mcp.example/mcp"),
+            targets: Arc::default(),
+            addresses: Arc::default(),
+        };
+        let inside: IpAddr = "10.0.0.7".parse().unwrap();
+        let other = "10.0.0.9".parse().unwrap();
+        resolver.addresses().looked_up.insert(inside);
+        assert!(resolver.check_address("other.example", other).is_err());
+        // A proxy inside the network.
+        resolver.note_reached(Some(([10, 0, 0, 1], 443).into()));
+        assert!(resolver.check_address("other.example", other).is_err());
+        resolver.note_reached(Some((inside, 443).into()));
+        assert!(resolver.check_address("other.example", other).is_ok());
+    }
+
+    #[test]
+    fn metadata_are_those_of_the_server_that_sends_them() {
+        let check = |address: &str, issuer: &str| {
+            let body = format!(r#"{{"issuer": "{issuer}", "token_endpoint": "https://x/token"}}"#);
+            check_issuer(&url(address), body.as_bytes()).is_ok()
+        };
+        let at_root = "https://a.example/.well-known/oauth-authorization-server";
+        assert!(check(at_root, "https://a.example"));
+        assert!(check(at_root, "https://a.example/"));
+        assert!(check(&format!("{at_root}/t/1"), "https://a.example/t/1"));
+        assert!(check(
+            "https://a.example/t/1/.well-known/openid-configuration",
+            "https://a.example/t/1/"
+        ));
+        assert!(!check(at_root, "https://real.example"));
+        assert!(!check(&format!("{at_root}/t/1"), "https://a.example/t/2"));
+        assert!(!check(
+            "https://evil.example/.well-known/x",
+            "https://real.example"
+        ));
+        assert!(!check(at_root, ""));
+        // A token is no metadata.
+        assert!(check_issuer(&url(at_root), br#"{"access_token": "x"}"#).is_ok());
     }
 }

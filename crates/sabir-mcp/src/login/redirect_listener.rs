@@ -1,10 +1,11 @@
 //! Waits on this machine for the browser that comes back from a login.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -14,6 +15,10 @@ pub(super) const REDIRECT_PATH: &str = "/callback";
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The time that a connection has to send its request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
+/// The most connections at a time.
+const MAX_CONNECTIONS: usize = 32;
+/// The pause after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A listener for one login. Dropping it closes the port.
 pub(super) struct RedirectListener {
@@ -40,10 +45,23 @@ impl RedirectListener {
         let origin = format!("http://127.0.0.1:{}", listener.local_addr()?.port());
         let (sender, redirects) = mpsc::channel(4);
         let base = origin.clone();
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let worker = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            loop {
+                let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+                    return;
+                };
+                let Ok((stream, _)) = listener.accept().await else {
+                    // Too many open files, for instance. The port must stay taken: another program could wait for the code there.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                };
                 // Browsers open connections ahead and leave them silent, so each has a task of its own.
-                tokio::spawn(serve_connection(stream, base.clone(), sender.clone()));
+                let serving = serve_connection(stream, base.clone(), sender.clone());
+                tokio::spawn(async move {
+                    serving.await;
+                    drop(slot);
+                });
             }
         });
         Ok(Self {

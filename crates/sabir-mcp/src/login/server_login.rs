@@ -82,6 +82,20 @@ impl ServerLogin {
         token
     }
 
+    /// Notes the other secrets of a login, which an authorization server may repeat in its errors.
+    fn hide_later(&self, credentials: &StoredCredentials, client_secret: Option<&str>) {
+        let kept = serde_json::to_value(credentials).unwrap_or_default();
+        let refresh_token = kept
+            .pointer("/token_response/refresh_token")
+            .and_then(|token| token.as_str());
+        let mut used = self
+            .used_tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        used.extend(refresh_token.map(str::to_owned));
+        used.extend(client_secret.map(str::to_owned));
+    }
+
     /// Removes the tokens of this connection from a text of the server.
     pub(crate) fn hide_tokens(&self, text: String) -> String {
         let used = self
@@ -208,6 +222,7 @@ impl ServerLogin {
             kept.clone_from(&login.client_secret);
             drop(kept);
             let client = OAuthClientConfig::new(&credentials.client_id, self.url.as_str());
+            self.hide_later(credentials, secret.as_deref());
             manager.configure_client(match secret {
                 Some(secret) => client.with_client_secret(secret),
                 None => client,

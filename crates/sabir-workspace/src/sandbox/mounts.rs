@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, open, openat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
     OpenTreeFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount,
@@ -43,15 +44,15 @@ const RUNTIME_SHOWN: [&str; 5] = [
 const EMPTY: [&str; 2] = ["/dev/.empty/folder", "/dev/.empty/file"];
 const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file"];
 
-/// The folders of the home with what package managers have fetched, each with the place where a command sees it with its own changes
-/// on top, and the words of command lines that need it.
+/// The folders of the home with what package managers have fetched, each with the place in `/tmp` where a command sees it with its own
+/// changes on top, and the words of command lines that need it.
 const LAYERED: [(&str, &str, &[&str]); 2] = [
     (
         ".npm/_cacache",
-        "/tmp/.cache/npm_config_cache/_cacache",
+        ".cache/npm_config_cache/_cacache",
         &["npm", "npx"],
     ),
-    (".m2/repository", "/tmp/.cache/maven", &["mvn"]),
+    (".m2/repository", ".cache/maven", &["mvn"]),
 ];
 
 /// Builds the mounts, and covers these sockets of the machine. `text` is the command line.
@@ -137,7 +138,12 @@ fn open_caches(plan: &SandboxPlan, text: &OsStr) -> Vec<LayeredCache> {
         .iter()
         .filter(|(_, _, words)| words.iter().any(|word| text.contains(word)));
     let opened = needed.filter_map(|(own, place, _)| {
-        let own = home.join(own).canonicalize().ok()?;
+        let written = home.canonicalize().ok()?.join(own);
+        let own = written.canonicalize().ok()?;
+        // A link in the home may lead to what level 2 hides, such as the host's temporary files, and a command may have made it.
+        if own != written {
+            return None;
+        }
         // A layer would show what mounts over its parts hide.
         let mut hidden = plan.hide.iter().chain(&plan.empty);
         let is_hidden = hidden.any(|path| path.starts_with(&own) || own.starts_with(path));
@@ -158,19 +164,21 @@ fn open_caches(plan: &SandboxPlan, text: &OsStr) -> Vec<LayeredCache> {
 }
 
 /// Mounts a cache at its place. What the command writes there goes into a folder beside it.
+///
+/// An earlier command of the task may have put links at these names, which would mount the cache over the workspace or write the
+/// changes into its protected folders, so none is followed.
 fn layer_cache(cache: &LayeredCache) -> io::Result<()> {
-    let changes = cache.place.with_extension("changes");
-    let scratch = cache.place.with_extension("scratch");
-    for folder in [cache.place, &changes, &scratch] {
-        fs::create_dir_all(folder)?;
-    }
-    // By its handle: the new `/tmp` may cover its name, and a name may hold what separates layers.
-    let own = PathBuf::from(format!("/proc/self/fd/{}", cache.own.as_raw_fd()));
+    let place = open_temporary_folder(cache.place)?;
+    let changes = open_temporary_folder(&cache.place.with_extension("changes"))?;
+    let scratch = open_temporary_folder(&cache.place.with_extension("scratch"))?;
+    // By their handles: the new `/tmp` may cover a name, a name may hold what separates layers, and may be exchanged.
+    let by_handle =
+        |folder: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (name, path) in [
-        (c"lowerdir", &own),
-        (c"upperdir", &changes),
-        (c"workdir", &scratch),
+        (c"lowerdir", by_handle(&cache.own)),
+        (c"upperdir", by_handle(&changes)),
+        (c"workdir", by_handle(&scratch)),
     ] {
         fsconfig_set_string(context.as_fd(), name, path.as_path())?;
     }
@@ -181,7 +189,28 @@ fn layer_cache(cache: &LayeredCache) -> io::Result<()> {
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
         | MountAttrFlags::MOUNT_ATTR_NODEV;
     let tree = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    attach_tree(&tree, cache.place)
+    Ok(move_mount(
+        tree.as_fd(),
+        c"",
+        place.as_fd(),
+        c"",
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
+    )?)
+}
+
+/// Opens a folder in the new `/tmp`, and makes what is missing of it. Follows no link and enters no other mount.
+fn open_temporary_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let mut folder = open("/tmp", flags, Mode::empty())?;
+    for name in path.iter() {
+        match mkdirat(&folder, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        folder = openat2(&folder, name, flags, Mode::empty(), resolve)?;
+    }
+    Ok(folder)
 }
 
 /// Mounts the list of processes, read-only, after limiting their number.

@@ -464,4 +464,69 @@ fn caches_of_the_home_are_read_and_never_written() {
         assert_eq!(shown, "", "{}", target.display());
         std::fs::remove_file(&cache).unwrap();
     }
+    // Neither is one at another place.
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::fs::write(elsewhere.path().join("id"), "of the host\n").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), &cache).unwrap();
+    let (_, shown) = run(": mvn; cat /tmp/.cache/maven/id; true");
+    assert_eq!(shown, "");
+}
+
+/// An earlier command of the task puts links at the places of a cache and its changes, so that the changes of a later one would
+/// reach the files that git runs.
+#[test]
+fn changes_of_a_cache_follow_no_link() {
+    let links = [
+        "mkdir -p /tmp/.cache w; ln -s $PWD/.git /tmp/.cache/maven.changes; ln -s $PWD/w /tmp/.cache/maven.scratch",
+        "mkdir -p /tmp/.cache; ln -s $PWD/.git /tmp/.cache/maven",
+        "ln -s $PWD/.git /tmp/.cache",
+        "mkdir -p /tmp/.cache w /tmp/.cache/maven.changes; ln -s $PWD/.git/hooks /tmp/.cache/maven.scratch",
+    ];
+    for link in links {
+        let world = World::new();
+        let repository = world.home.path().join(".m2/repository");
+        std::fs::create_dir_all(&repository).unwrap();
+        let git = |arguments: &[&str]| {
+            let done = std::process::Command::new("git")
+                .args(arguments)
+                .current_dir(world.work.path())
+                .output()
+                .unwrap();
+            assert!(done.status.success(), "{}", stderr(&done));
+        };
+        git(&["init", "-q"]);
+        let before = tree_names(&world.work.path().join(".git"));
+        let plant = ": mvn; mkdir -p /tmp/.cache/maven/hooks; echo evil > /tmp/.cache/maven/hooks/pre-commit; \
+                     echo '[core] fsmonitor = evil' > /tmp/.cache/maven/config; true";
+        let command = |line: &str| turn("", vec![("execute_command", json!({"command": line}))]);
+        let done = turn("", vec![("attempt_completion", json!({"result": "done"}))]);
+        let provider = world.plays(WAYS[0], &[command(link), command(plant), done]);
+        let output = world.run(
+            &provider,
+            WAYS[0],
+            &["--sandbox", "2", "--approve", "all", "Go."],
+        );
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+        assert_eq!(provider.received_requests().len(), 3, "{}", stderr(&output));
+        let config = std::fs::read_to_string(world.work.path().join(".git/config")).unwrap();
+        assert!(!config.contains("evil"), "{link}");
+        assert_eq!(
+            tree_names(&world.work.path().join(".git")),
+            before,
+            "{link}"
+        );
+    }
+}
+
+/// Returns the paths of all files and folders in a folder.
+fn tree_names(folder: &std::path::Path) -> std::collections::BTreeSet<std::path::PathBuf> {
+    let mut names = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.is_symlink() {
+            names.extend(tree_names(&path));
+        }
+        names.insert(path);
+    }
+    names
 }

@@ -25,7 +25,7 @@ pub enum McpError {
     /// The server refused the token of the configuration.
     #[error("it refused the Authorization header of its configuration")]
     TokenRefused,
-    /// The login has not the rights for a request.
+    /// The login lacks the rights for a request.
     #[error("it asks for more rights ({scopes}): run `sabir mcp login {server}`")]
     ScopeRequired {
         /// The server.

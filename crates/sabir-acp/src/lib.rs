@@ -10,7 +10,7 @@
 //! * Only an answer to a permission request that the client was asked approves a call. A prompt that waits is a message and never an
 //!   answer to a question about a call; a client that fails, or names an option that was not offered, denies.
 //! * Each prompt gets exactly one response. Prompts of one session are worked on in the order in which they came.
-//! * A line that is not JSON, or no request, gets a JSON-RPC error, and the connection goes on.
+//! * A line that is not JSON, or no request, gets a JSON-RPC error, and the connection continues.
 //! * What the client did not announce is not asked of it.
 //! * When the input ends, all sessions end, with everything that they started.
 //!

@@ -191,12 +191,12 @@ fn message_request(text: &str) -> Value {
 fn input_required(requests: Value, state: Option<&str>) -> Result<InputRequiredResult, ErrorData> {
     let mut result = json!({"resultType": "input_required", "inputRequests": requests});
     if let Some(state) = state {
-        result["requestState"] = json!(format!("{state}.{}", seal(state)));
+        result["requestState"] = json!(format!("{state}.{}", seal_state(state)));
     }
     typed(result)
 }
 
-fn seal(state: &str) -> String {
+fn seal_state(state: &str) -> String {
     let digest = Sha256::digest(format!("{SEAL_KEY}/{state}"));
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -207,7 +207,7 @@ fn opened_state(sealed: Option<&str>) -> Result<Option<&str>, ErrorData> {
         return Ok(None);
     };
     match sealed.split_once('.') {
-        Some((state, given)) if seal(state) == given => Ok(Some(state)),
+        Some((state, given)) if seal_state(state) == given => Ok(Some(state)),
         _ => Err(ErrorData::invalid_params(
             "the request state was changed",
             None,

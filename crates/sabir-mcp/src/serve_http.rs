@@ -285,13 +285,13 @@ where
         let own = own_authorities(local);
         let mut others = self.settings.hosts.iter();
         if !own.contains(&host) && !others.any(|known| known.eq_ignore_ascii_case(&host)) {
-            return Err(Refusal::Host(shorten(&host)));
+            return Err(Refusal::Host(shorten_name(&host)));
         }
         for origin in headers.get_all(ORIGIN) {
             let origin = String::from_utf8_lossy(origin.as_bytes()).to_ascii_lowercase();
             let authority = origin.strip_prefix("http://").unwrap_or_default();
             if !own.iter().any(|known| known == authority) {
-                return Err(Refusal::Origin(shorten(&origin)));
+                return Err(Refusal::Origin(shorten_name(&origin)));
             }
         }
         match &self.settings.token {
@@ -415,7 +415,7 @@ fn is_initialize(body: &[u8]) -> bool {
 }
 
 /// Cuts a name that a message repeats.
-fn shorten(name: &str) -> String {
+fn shorten_name(name: &str) -> String {
     name.chars().take(100).collect()
 }
 

@@ -14,7 +14,7 @@ pub enum LoginForgery {
     /// None.
     #[default]
     None,
-    /// The browser comes back with another state, as if somebody else had sent it.
+    /// The browser comes back with another state, as if another program had sent it.
     State,
     /// The browser comes back in the name of another authorization server.
     Issuer,

@@ -202,7 +202,7 @@ impl CallReader {
     }
 
     /// Identifies a call in keys and values whose opening tag is missing, since servers drop special tokens: a tool's name that the
-    /// tag of a key follows directly. `None` means that it is none.
+    /// tag of a key follows directly. `None` means that it is not an opening tag.
     fn scan_unopened_call(&self, rest: &str, at: usize, last: bool) -> Option<TriggerMatch> {
         match self.vocabulary.find_unopened_call(rest, last) {
             UnopenedCall::None => None,

@@ -159,14 +159,14 @@ impl CallReader {
     }
 }
 
-/// Returns true if a sentence goes on with this character. A new sentence may follow a call; the rest of the one that it is in
-/// shows that it is a part of it.
+/// Returns true if a sentence continues with this character. A new sentence may follow a call; if
+/// the same sentence continues behind it, the call was only mentioned.
 fn continues_sentence(next: char) -> bool {
     let is_word = next.is_alphabetic() && !next.is_uppercase();
     is_word || matches!(next, ',' | ';' | '.' | ':' | '!' | '?' | ')' | ']')
 }
 
-/// Returns true if a sentence goes on behind the closing tag at the start of `rest`, on the same line. `None` means that more text is
+/// Returns true if a sentence continues behind the closing tag at the start of `rest`, on the same line. `None` means that more text is
 /// needed.
 fn continues_behind_tag(rest: &str, last: bool) -> Option<bool> {
     let is_possible = rest.starts_with("</") || "</".starts_with(rest);

@@ -79,8 +79,8 @@ pub enum LoginError {
     /// The code was not exchanged for a token.
     #[error("the authorization server gave no token: {0}")]
     Token(String),
-    /// Nobody came back.
-    #[error("nobody came back from the browser within {0} s")]
+    /// The user did not finish the login in time.
+    #[error("the login was not finished in the browser within {0} s")]
     Timeout(u64),
     /// The login cannot be kept.
     #[error(transparent)]

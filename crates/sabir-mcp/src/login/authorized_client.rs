@@ -40,14 +40,14 @@ impl AuthorizedClient {
         F: Future<Output = HttpResult<T>>,
     {
         let Some(login) = self.login.as_ref().filter(|_| own_token.is_none()) else {
-            return send(own_token).await.map_err(name_refusal);
+            return send(own_token).await.map_err(to_login_error);
         };
         let token = login.bearer_token().await?;
-        let first = send(token.clone()).await.map_err(name_refusal);
+        let first = send(token.clone()).await.map_err(to_login_error);
         let result = match (first, token) {
             (Err(StreamableHttpError::AuthRequired(refusal)), Some(token)) => {
                 match login.replace_token(&token).await? {
-                    Some(other) => send(Some(other)).await.map_err(name_refusal),
+                    Some(other) => send(Some(other)).await.map_err(to_login_error),
                     None => Err(StreamableHttpError::AuthRequired(refusal)),
                 }
             }
@@ -62,8 +62,10 @@ impl AuthorizedClient {
     }
 }
 
-/// Makes the refusal of a server that does not say how to log in one like the others.
-fn name_refusal(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpError<reqwest::Error> {
+/// Converts the refusal of a server that does not say how to log in into an error that asks for a login.
+fn to_login_error(
+    error: StreamableHttpError<reqwest::Error>,
+) -> StreamableHttpError<reqwest::Error> {
     let is_refusal = match &error {
         StreamableHttpError::UnexpectedServerResponse(text) => text.starts_with("HTTP 401"),
         StreamableHttpError::Client(error) => {

@@ -247,7 +247,7 @@ impl ServerLogin {
         self.request_client_token(session).await
     }
 
-    /// Gets a token for the client itself. It is never kept: another one costs nobody a login.
+    /// Gets a token for the client itself. It is never kept: another one needs no login.
     async fn request_client_token(&self, session: &mut TokenSession) -> Result<String, AuthError> {
         let missing = || {
             AuthError::ClientCredentialsError(

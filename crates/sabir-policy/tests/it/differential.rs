@@ -529,7 +529,7 @@ const OUT_OF_TIME: i32 = 124;
 ///
 /// `strace` follows all processes. Failed calls have no effect. Files in the temporary folder of the run, which the shell and
 /// `sort` use for themselves, are left out, and so is `/dev`.
-fn effects(base: &Path, worker: usize, lines: &[String]) -> Vec<String> {
+fn trace_effects(base: &Path, worker: usize, lines: &[String]) -> Vec<String> {
     // One shell for all: starting one for each line would take most of the time.
     let script = lines.iter().map(|line| match waits_forever(line) {
         true => format!("{} &", limited_line(line)),
@@ -708,7 +708,7 @@ fn trace_lines(count: usize) {
     for line in GUILTY {
         lay_out(&base);
         assert!(
-            !effects(&base, 0, &[(*line).to_owned()]).is_empty(),
+            !trace_effects(&base, 0, &[(*line).to_owned()]).is_empty(),
             "not noticed: {line}"
         );
     }
@@ -720,7 +720,7 @@ fn trace_lines(count: usize) {
         "git log -p",
         "grep -r alpha .",
     ];
-    let found = effects(&base, 0, &harmless.map(str::to_owned));
+    let found = trace_effects(&base, 0, &harmless.map(str::to_owned));
     assert_eq!(found, Vec::<String>::new());
     let mut lines = allowed(count, ShellKind::Bash, &folder);
     let allowed = lines.len();
@@ -738,14 +738,14 @@ fn trace_lines(count: usize) {
             if number.is_multiple_of(CONTROL_EVERY) {
                 let guilty = format!("mkdir guilty-{number} && rmdir guilty-{number}");
                 let planted = [batch, &[guilty][..]].concat();
-                let found = effects(&base, worker, &planted);
+                let found = trace_effects(&base, worker, &planted);
                 assert!(!found.is_empty(), "not noticed in batch {number}");
             }
-            if effects(&base, worker, batch).is_empty() {
+            if trace_effects(&base, worker, batch).is_empty() {
                 continue;
             }
             for line in *batch {
-                let found = effects(&base, worker, std::slice::from_ref(line));
+                let found = trace_effects(&base, worker, std::slice::from_ref(line));
                 assert!(found.is_empty(), "judged harmless: {line:?}: {found:#?}");
             }
         }

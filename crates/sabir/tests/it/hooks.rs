@@ -577,12 +577,7 @@ fn a_script_that_the_model_changes_does_not_run() {
         ".sabir/hooks.json",
         &hooks("PreToolUse", "Bash", "sh check.sh").to_string(),
     );
-    let trusted = world
-        .sabir()
-        .args(["trust", "--hooks", "--yes"])
-        .output()
-        .unwrap();
-    assert_eq!(code(&trusted), 0, "{}", stderr(&trusted));
+    trust_all(&world);
     let change = turn(
         "",
         vec![(
@@ -632,12 +627,7 @@ fn an_own_hook_runs_no_script_of_a_clone() {
     for absent in ["ran", "made"] {
         assert!(!root.join(absent).exists(), "{absent}: {said}");
     }
-    let trusted = world
-        .sabir()
-        .args(["trust", "--hooks", "--yes"])
-        .output()
-        .unwrap();
-    assert_eq!(code(&trusted), 0, "{}", stderr(&trusted));
+    trust_all(&world);
     go();
     assert!(root.join("ran").exists() && root.join("made").exists());
 }
@@ -652,12 +642,7 @@ fn a_file_named_like_a_word_of_a_hook_changes_nothing() {
     let entry = |command: &str| json!([{"hooks": [{"type": "command", "command": command}]}]);
     let all = json!({"hooks": {"Stop": entry(stop), "PreToolUse": entry("cat >> seen")}});
     put(root, ".sabir/hooks.json", &all.to_string());
-    let trusted = world
-        .sabir()
-        .args(["trust", "--hooks", "--yes"])
-        .output()
-        .unwrap();
-    assert_eq!(code(&trusted), 0, "{}", stderr(&trusted));
+    trust_all(&world);
     let turns = [write("echo"), write("exit"), done(), done()];
     let provider = world.plays(NATIVE, &turns);
     world.run(&provider, NATIVE, &["--approve", "edits", "Go."]);
@@ -863,7 +848,7 @@ fn an_ignore_file_switches_no_hook_off() {
         assert!(!root.join("made").exists(), "{hidden}: {said}");
     }
 
-    // The clone hides the script that an own hook of the user runs wherever it is.
+    // The clone hides the script that a hook in the user's own settings runs in every folder.
     let world = World::new();
     let root = world.work.path();
     let hook = "sh \"$CLAUDE_PROJECT_DIR\"/.claude/hooks/x.sh";
@@ -882,14 +867,14 @@ fn an_ignore_file_switches_no_hook_off() {
 #[test]
 fn a_hook_that_names_a_file_in_another_way_needs_trust_in_it() {
     for hook in [
-        "sh ~/work/tools/x.sh",
-        "sh \"$HOME/work/tools/x.sh\"",
+        "sh ~/app/tools/x.sh",
+        "sh \"$HOME/app/tools/x.sh\"",
         "cd tools; cd deep && sh ../x.sh || sh ./y.sh",
         "env -C tools sh x.sh",
         "tool",
     ] {
         let world = World::new();
-        let work = world.home.path().join("work");
+        let work = world.home.path().join("app");
         std::fs::create_dir_all(work.join("tools/deep")).unwrap();
         for name in ["tools/x.sh", "tools/tool", "tools/deep/y.sh"] {
             put(

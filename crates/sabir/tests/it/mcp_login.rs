@@ -92,7 +92,7 @@ fn login_files(world: &World) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Asserts that no secret of the server is in any file of the user's, besides the logins, nor in a text.
+/// Asserts that no secret of the server is in a text or in any file of the home except the logins.
 fn assert_no_secrets(world: &World, said: &str) {
     let mut texts = vec![("the output".to_owned(), said.to_owned())];
     let mut folders = vec![world.home.path().to_owned(), world.work.path().to_owned()];
@@ -304,7 +304,7 @@ fn a_task_goes_on_without_a_login_and_gets_the_tools_after_it() {
     };
     assert_eq!(code(&output), 2, "{said}");
     assert!(said.contains("sabir mcp login guarded"), "{said}");
-    // A login that is withdrawn during a task: the call says what to do, and the task goes on.
+    // A login that is withdrawn during a task: the call says what to do, and the task continues.
     log_in(&world, &["guarded"]);
     let tools = ["guarded__revoke", "guarded__echo"];
     let (output, request) = run_task(&world, &tools, &[]);

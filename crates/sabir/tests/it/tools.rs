@@ -237,7 +237,7 @@ enum Played {
 }
 
 /// Plays every section of one spec; with `bless` the results are written into it.
-fn check(path: &Path, played: Played, bless: bool) -> Vec<String> {
+fn check_spec(path: &Path, played: Played, bless: bool) -> Vec<String> {
     let tool = path.file_stem().unwrap().to_str().unwrap();
     let text = std::fs::read_to_string(path).unwrap();
     let sections = sections(tool, &text);
@@ -327,7 +327,7 @@ fn check_specs(played: Played) {
     let wrong: Vec<_> = std::thread::scope(|scope| {
         let works: Vec<_> = paths
             .iter()
-            .map(|path| scope.spawn(move || check(path, played, bless)))
+            .map(|path| scope.spawn(move || check_spec(path, played, bless)))
             .collect();
         works
             .into_iter()

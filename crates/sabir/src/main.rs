@@ -54,7 +54,11 @@ fn main() -> ExitCode {
 
 /// Parses the arguments and runs the command.
 fn dispatch() -> Result<ExitStatus, CommandError> {
-    let cli = Cli::parse_arguments(std::env::args_os().collect())?;
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Some(words) = acp::agent_sdk_words(&words) {
+        return acp::run_agent_sdk(&words);
+    }
+    let cli = Cli::parse_arguments(words)?;
     // `doctor`, `config` and `init` report problems of the configuration itself; the others are needed to mend them.
     let configured = !matches!(
         cli.command,

@@ -81,7 +81,13 @@ const FLAGS: [(&str, FlagUse); 53] = [
 ];
 
 /// Flags that say nothing worth a warning, because every program sends them.
-const QUIET_FLAGS: [&str; 4] = ["verbose", "print", "await-initialize", "setting-sources"];
+const QUIET_FLAGS: [&str; 5] = [
+    "verbose",
+    "print",
+    "await-initialize",
+    "allow-dangerously-skip-permissions",
+    "setting-sources",
+];
 
 /// The tools of Claude Code with the approval of Sabir that covers them.
 const APPROVALS: [(&str, &str); 10] = [

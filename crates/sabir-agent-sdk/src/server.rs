@@ -9,7 +9,7 @@ use sabir_session::agent::{Record, RuleProposal, TaskId, UsageTotals, UserQuesti
 use sabir_session::call::{Call, CallId, MessagePart, StopReason, ToolResultStatus, redact};
 use sabir_session::pictures::ImageInput;
 use sabir_session::{
-    Command, Decision, Delivery, Host, Interactivity, ModelChoice, RequestId, Session,
+    Command, Decision, Delivery, Host, Interactivity, ModelChoice, Rejected, RequestId, Session,
     SessionError, SessionEvent, SessionEventKind, SessionSpec, SessionState, SessionUpdate,
     StreamEvent, Subscription, SubtaskLabel, TaskLookup, UserMessage,
 };
@@ -20,8 +20,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 use crate::arguments::{ResumedTask, SdkArguments};
 use crate::control::{ControlChannel, ProgramHooks};
 use crate::messages::{
-    CallNames, NamedCall, TurnResult, assistant_message, result_message, stop_reason,
-    usage_json,
+    CallNames, NamedCall, TurnResult, assistant_message, result_message, stop_reason, usage_json,
 };
 use crate::partial_messages::PartialMessages;
 
@@ -54,7 +53,7 @@ pub async fn serve(
     server.begin_next_turn().await;
     tokio::pin!(end);
     let mut line = Vec::new();
-    while !(server.is_ended && server.turn.is_none()) {
+    while !(server.is_ended && server.turn.is_none() && server.queue.is_empty()) {
         tokio::select! {
             read = read_line(&mut input, &mut line), if !server.is_ended => match read {
                 LineRead::Line => {
@@ -164,6 +163,8 @@ struct SdkServer {
     turn: Option<Turn>,
     /// The question that the next message answers.
     text_question: Option<RequestId>,
+    /// A change of the model has ended the run that asked the question, and the session is not idle yet.
+    awaits_rest: bool,
     channel: Arc<ControlChannel>,
     /// The questions that are open, by the ids of their control requests.
     asked: HashMap<String, AskedQuestion>,
@@ -225,6 +226,7 @@ impl SdkServer {
             queue: VecDeque::new(),
             turn: None,
             text_question: None,
+            awaits_rest: false,
             channel: Arc::default(),
             asked: HashMap::new(),
             calls: HashMap::new(),
@@ -249,10 +251,10 @@ impl SdkServer {
         print::print_redacted_json(&message);
     }
 
-    fn submit(&self, command: Command) -> bool {
-        self.live
-            .as_ref()
-            .is_some_and(|live| live.session.submit(command).is_ok())
+    /// Sends a command to the session. Where the outcome does not matter, the session has ended or the question is closed.
+    fn submit(&self, command: Command) -> Result<(), Rejected> {
+        let live = self.live.as_ref().ok_or(Rejected::Ended)?;
+        live.session.submit(command)
     }
 
     /// Notes the end of the input: nobody can be asked any more, and the turns that are left are done.
@@ -267,7 +269,7 @@ impl SdkServer {
     fn deny(&self, request: RequestId, reason: &str) {
         let reason = reason.to_owned();
         let decision = Decision::Deny { reason };
-        self.submit(Command::Answer { request, decision });
+        _ = self.submit(Command::Answer { request, decision });
     }
 
     async fn handle_line(&mut self, line: &str) {
@@ -301,7 +303,7 @@ impl SdkServer {
                     turn.is_interrupted = true;
                 }
                 self.queue.clear();
-                self.submit(Command::Interrupt);
+                _ = self.submit(Command::Interrupt);
                 Ok(json!({"still_queued": []}))
             }
             "set_permission_mode" => self.set_permission_mode(&request["mode"]),
@@ -347,7 +349,8 @@ impl SdkServer {
         self.spec.mode = Some(mode.to_owned());
         if self.live.is_some() {
             let mode = mode.to_owned();
-            self.submit(Command::SetMode { mode });
+            self.submit(Command::SetMode { mode })
+                .map_err(|error| error.to_string())?;
         }
         Ok(json!({}))
     }
@@ -362,12 +365,16 @@ impl SdkServer {
         };
         let choices = self.host.session_choices(&spec, &[]);
         let choices = choices.map_err(|error| error.to_string())?;
-        let is_sent = self.live.is_none()
-            || self.submit(Command::SetModel {
-                model: model.to_owned(),
-            });
-        if !is_sent {
-            return Err("the model can be set only between two turns".to_owned());
+        if let Some(live) = &self.live {
+            let handle = live.session.handle();
+            let is_idle = handle.is_idle();
+            let model = model.to_owned();
+            handle
+                .submit(Command::SetModel { model })
+                .map_err(|error| error.to_string())?;
+            // Unless it is idle, the run that asked for the next message ends first.
+            self.awaits_rest = !is_idle;
+            self.text_question = None;
         }
         self.model = choices.model;
         self.spec = spec;
@@ -423,7 +430,7 @@ impl SdkServer {
                         reason: denial_reason(response),
                     },
                 };
-                self.submit(Command::Answer { request, decision });
+                _ = self.submit(Command::Answer { request, decision });
                 return;
             }
         };
@@ -438,7 +445,7 @@ impl SdkServer {
                 },
                 false => Decision::Allow,
             };
-            self.submit(Command::Answer { request, decision });
+            _ = self.submit(Command::Answer { request, decision });
             return;
         }
         let reason = match given.filter(|_| is_allowed) {
@@ -453,13 +460,14 @@ impl SdkServer {
             if let Some(turn) = &mut self.turn {
                 turn.is_interrupted = true;
             }
-            self.submit(Command::Interrupt);
+            _ = self.submit(Command::Interrupt);
         }
     }
 
     /// Begins the turn of the next message, unless one is worked on.
     async fn begin_next_turn(&mut self) {
         while self.turn.is_none()
+            && !self.awaits_rest
             && let Some(message) = self.queue.pop_front()
         {
             self.turn = Some(Turn {
@@ -529,7 +537,7 @@ impl SdkServer {
 
     /// Sends a message to a task that waits for one.
     fn send_message(&mut self, message: UserMessage) {
-        let is_sent = match self.text_question.take() {
+        let sent = match self.text_question.take() {
             Some(request) => {
                 let UserMessage { text, images } = message;
                 let decision = Decision::Text { text, images };
@@ -540,8 +548,9 @@ impl SdkServer {
                 self.submit(Command::Send { message, delivery })
             }
         };
-        if !is_sent {
-            self.end_turn(TurnResult::failed("the message cannot be sent".to_owned()));
+        if let Err(rejected) = sent {
+            let text = format!("the message cannot be sent: {rejected}");
+            self.end_turn(TurnResult::failed(text));
         }
     }
 
@@ -551,6 +560,7 @@ impl SdkServer {
                 self.live = None;
                 self.asked.clear();
                 self.text_question = None;
+                self.awaits_rest = false;
                 // A session that ends without its state has failed.
                 self.end_turn(TurnResult::failed("the session has ended".to_owned()));
             }
@@ -768,8 +778,18 @@ impl SdkServer {
 
     fn handle_state(&mut self, state: &SessionState) {
         match state {
-            SessionState::Idle(end) | SessionState::Ended(end) => {
+            SessionState::Idle(end) => {
                 self.text_question = None;
+                self.awaits_rest = false;
+                // A task that was loaded again, with another model, reports its rest once more, also if a message came meanwhile.
+                let live = self.live.as_ref();
+                if live.is_none_or(|live| live.session.handle().is_idle()) {
+                    self.end_turn(TurnResult::of_end(end));
+                }
+            }
+            SessionState::Ended(end) => {
+                self.text_question = None;
+                self.awaits_rest = false;
                 self.end_turn(TurnResult::of_end(end));
             }
             _ => {}

@@ -163,6 +163,8 @@ struct SdkServer {
     turn: Option<Turn>,
     /// The question that the next message answers.
     text_question: Option<RequestId>,
+    /// The model that a live task will use once its turn is done.
+    wanted_model: Option<String>,
     /// A change of the model has ended the run that asked the question, and the session is not idle yet.
     awaits_rest: bool,
     channel: Arc<ControlChannel>,
@@ -226,6 +228,7 @@ impl SdkServer {
             queue: VecDeque::new(),
             turn: None,
             text_question: None,
+            wanted_model: None,
             awaits_rest: false,
             channel: Arc::default(),
             asked: HashMap::new(),
@@ -365,20 +368,40 @@ impl SdkServer {
         };
         let choices = self.host.session_choices(&spec, &[]);
         let choices = choices.map_err(|error| error.to_string())?;
-        if let Some(live) = &self.live {
-            let handle = live.session.handle();
-            let is_idle = handle.is_idle();
-            let model = model.to_owned();
-            handle
-                .submit(Command::SetModel { model })
-                .map_err(|error| error.to_string())?;
-            // Unless it is idle, the run that asked for the next message ends first.
-            self.awaits_rest = !is_idle;
-            self.text_question = None;
-        }
+        self.wanted_model = self.live.as_ref().map(|_| model.to_owned());
+        self.apply_model().map_err(|error| error.to_string())?;
         self.model = choices.model;
         self.spec = spec;
         Ok(json!({}))
+    }
+
+    /// Switches to the model that was asked for. A task that works switches when its turn is done.
+    fn apply_model(&mut self) -> Result<(), Rejected> {
+        let Some(live) = self.live.as_ref().filter(|_| self.turn.is_none()) else {
+            return Ok(());
+        };
+        let Some(model) = self.wanted_model.take() else {
+            return Ok(());
+        };
+        let handle = live.session.handle();
+        let is_idle = handle.is_idle();
+        let command = Command::SetModel {
+            model: model.clone(),
+        };
+        match handle.submit(command) {
+            Ok(()) => {
+                // Unless it is idle, the run that asked for the next message ends first.
+                self.awaits_rest = !is_idle;
+                self.text_question = None;
+                Ok(())
+            }
+            // Another change, such as that of the mode, is not done yet; its end is an update.
+            Err(Rejected::Busy) => {
+                self.wanted_model = Some(model);
+                Ok(())
+            }
+            Err(rejected) => Err(rejected),
+        }
     }
 
     fn describe_servers(&self) -> Value {
@@ -468,6 +491,7 @@ impl SdkServer {
     async fn begin_next_turn(&mut self) {
         while self.turn.is_none()
             && !self.awaits_rest
+            && self.wanted_model.is_none()
             && let Some(message) = self.queue.pop_front()
         {
             self.turn = Some(Turn {
@@ -561,6 +585,8 @@ impl SdkServer {
                 self.asked.clear();
                 self.text_question = None;
                 self.awaits_rest = false;
+                // The next run begins with it.
+                self.wanted_model = None;
                 // A session that ends without its state has failed.
                 self.end_turn(TurnResult::failed("the session has ended".to_owned()));
             }
@@ -576,6 +602,9 @@ impl SdkServer {
                 self.handle_state(&snapshot.state);
             }
             Some(SessionUpdate::Event(event)) => self.handle_event(&event),
+        }
+        if let Err(rejected) = self.apply_model() {
+            warn(&format!("the model cannot be changed: {rejected}"));
         }
         self.begin_next_turn().await;
     }

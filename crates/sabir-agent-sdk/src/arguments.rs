@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use sabir_session::{McpServerSpec, SessionSpec};
+use sabir_session::SessionSpec;
 use serde_json::Value;
 
 /// The treatment of a flag.
@@ -114,6 +114,8 @@ pub struct SdkArguments {
     pub forks: bool,
     /// The id for a new task.
     pub session_id: Option<String>,
+    /// The names of the MCP servers that live in the program's own process.
+    pub program_servers: Vec<String>,
     /// The program answers questions about calls.
     pub has_permission_callback: bool,
     /// Pieces of answers are printed while they arrive.
@@ -288,10 +290,39 @@ impl SdkArguments {
                 let reason = "choose a mode of config.toml instead, which has its own tools";
                 return Err(wrong_value(name, value, reason));
             }
-            "mcp-config" => self.spec.mcp_servers = parse_servers(value)?,
+            "mcp-config" => self.apply_servers(value)?,
             "resume" => self.resumed = Some(ResumedTask::Named(value.to_owned())),
             "session-id" => self.session_id = Some(value.to_owned()),
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Adds the servers of `{"mcpServers": {NAME: SERVER}}`, given as text or as the path of a file.
+    fn apply_servers(&mut self, value: &str) -> Result<(), SdkArgumentError> {
+        let wrong = |reason: &str| wrong_value("mcp-config", value, reason);
+        let text = read_servers(value)?;
+        let config: Value = serde_json::from_str(&text).map_err(|_| wrong("it is not JSON"))?;
+        let servers = config.get("mcpServers").and_then(Value::as_object);
+        for (name, server) in servers.into_iter().flatten() {
+            let mut server = server.as_object().cloned().unwrap_or_default();
+            let kind = server.remove("type");
+            match kind.as_ref().and_then(Value::as_str).unwrap_or("stdio") {
+                "sdk" => {
+                    self.program_servers.push(name.clone());
+                    continue;
+                }
+                "stdio" | "http" => {}
+                other => {
+                    return Err(wrong(&format!(
+                        "the server `{name}` has the type `{other}`, which is not supported"
+                    )));
+                }
+            }
+            server.insert("name".to_owned(), Value::from(name.clone()));
+            let spec = serde_json::from_value(Value::Object(server));
+            let spec = spec.map_err(|error| wrong(&format!("the server `{name}`: {error}")))?;
+            self.spec.mcp_servers.push(spec);
         }
         Ok(())
     }
@@ -375,38 +406,15 @@ fn wrong_value(flag: &str, value: &str, reason: &str) -> SdkArgumentError {
     }
 }
 
-/// Parses `{"mcpServers": {NAME: SERVER}}`, given as text or as the path of a file.
-fn parse_servers(value: &str) -> Result<Vec<McpServerSpec>, SdkArgumentError> {
-    let wrong = |reason: &str| wrong_value("mcp-config", value, reason);
-    let text = if value.trim_start().starts_with('{') {
-        value.to_owned()
-    } else {
-        std::fs::read_to_string(Path::new(value))
-            .map_err(|error| wrong(&format!("the file cannot be read: {error}")))?
-    };
-    let config: Value = serde_json::from_str(&text).map_err(|_| wrong("it is not JSON"))?;
-    let servers = config.get("mcpServers").and_then(Value::as_object);
-    let mut specs = Vec::new();
-    for (name, server) in servers.into_iter().flatten() {
-        let mut server = server.as_object().cloned().unwrap_or_default();
-        let kind = server.remove("type");
-        let kind = kind.as_ref().and_then(Value::as_str).unwrap_or("stdio");
-        if kind == "sdk" {
-            let reason = format!(
-                "the server `{name}` lives in the program that uses the SDK, which is not supported; start it as a program or over HTTP"
-            );
-            return Err(wrong(&reason));
-        }
-        if !matches!(kind, "stdio" | "http") {
-            return Err(wrong(
-                "only servers of the types stdio and http can be used",
-            ));
-        }
-        server.insert("name".to_owned(), Value::from(name.clone()));
-        let spec = serde_json::from_value(Value::Object(server));
-        specs.push(spec.map_err(|error| wrong(&format!("the server `{name}`: {error}")))?);
+/// Returns the text of a value that is JSON or names a file with it.
+fn read_servers(value: &str) -> Result<String, SdkArgumentError> {
+    if value.trim_start().starts_with('{') {
+        return Ok(value.to_owned());
     }
-    Ok(specs)
+    std::fs::read_to_string(Path::new(value)).map_err(|error| {
+        let reason = format!("the file cannot be read: {error}");
+        wrong_value("mcp-config", value, &reason)
+    })
 }
 
 #[cfg(test)]
@@ -460,7 +468,7 @@ mod tests {
             "--permission-prompt-tool=mcp__x",
             "--brand-new-limit 3",
             "--max-turns=many",
-            "--mcp-config={\"mcpServers\":{\"a\":{\"type\":\"sdk\",\"name\":\"a\"}}}",
+            "--mcp-config={\"mcpServers\":{\"a\":{\"type\":\"sse\",\"url\":\"x\"}}}",
             "--mcp-config=/no/such/file.json",
         ] {
             assert!(parse(line).is_err(), "{line}");
@@ -473,5 +481,7 @@ mod tests {
             parse("--mcp-config={\"mcpServers\":{\"a\":{\"command\":\"x\",\"args\":[\"y\"]}}}")
                 .unwrap();
         assert_eq!(parsed.spec.mcp_servers[0].name, "a");
+        let line = "--mcp-config={\"mcpServers\":{\"b\":{\"type\":\"sdk\",\"name\":\"b\"}}}";
+        assert_eq!(parse(line).unwrap().program_servers, ["b"]);
     }
 }

@@ -70,7 +70,7 @@ impl ControlChannel {
     }
 
     /// Sends a request and waits for its answer.
-    async fn ask(&self, request: Value) -> Result<Value, String> {
+    pub(crate) async fn ask(&self, request: Value) -> Result<Value, String> {
         let (sender, receiver) = oneshot::channel();
         let id = {
             let mut state = self.lock();

@@ -9,6 +9,7 @@ mod arguments;
 mod control;
 mod messages;
 mod partial_messages;
+mod program_servers;
 mod server;
 
 pub use arguments::{ResumedTask, SdkArgumentError, SdkArguments};

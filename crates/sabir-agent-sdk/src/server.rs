@@ -16,6 +16,7 @@ use sabir_session::{
 use sabir_terminal::print;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
+use tokio::task::JoinHandle;
 
 use crate::arguments::{ResumedTask, SdkArguments};
 use crate::control::{ControlChannel, ProgramHooks};
@@ -23,6 +24,7 @@ use crate::messages::{
     CallNames, NamedCall, TurnResult, assistant_message, result_message, stop_reason, usage_json,
 };
 use crate::partial_messages::PartialMessages;
+use crate::program_servers::serve_program_servers;
 
 /// The longest line of the input that is read, in bytes.
 const MAX_LINE_BYTES: u64 = 64 << 20;
@@ -68,6 +70,10 @@ pub async fn serve(
                 LineRead::End => server.end_input(),
             },
             update = next_update(&mut server.live) => server.handle_update(update).await,
+            started = next_started(&mut server.starting) => {
+                server.handle_started(started);
+                server.begin_next_turn().await;
+            }
             () = &mut end => break,
         }
     }
@@ -106,6 +112,19 @@ async fn next_update(live: &mut Option<LiveTask>) -> Option<SessionUpdate> {
         Some(live) => live.updates.next().await,
         None => std::future::pending().await,
     }
+}
+
+async fn next_started(
+    starting: &mut Option<JoinHandle<Result<(Session, usize), SessionError>>>,
+) -> Result<(Session, usize), SessionError> {
+    let Some(starting) = starting else {
+        return std::future::pending().await;
+    };
+    starting.await.unwrap_or_else(|error| {
+        Err(SessionError::invalid(format!(
+            "the session did not start: {error}"
+        )))
+    })
 }
 
 /// Tells the user of the program something on standard error.
@@ -158,6 +177,10 @@ struct SdkServer {
     prints_partial_messages: bool,
     model: ModelChoice,
     names: CallNames,
+    /// The MCP servers in the program's own process that are not reachable yet.
+    program_servers: Vec<String>,
+    /// The session that is being started.
+    starting: Option<JoinHandle<Result<(Session, usize), SessionError>>>,
     live: Option<LiveTask>,
     queue: VecDeque<UserMessage>,
     turn: Option<Turn>,
@@ -224,6 +247,8 @@ impl SdkServer {
             prints_partial_messages: arguments.partial_messages,
             model: choices.model,
             names,
+            program_servers: arguments.program_servers.clone(),
+            starting: None,
             live: None,
             queue: VecDeque::new(),
             turn: None,
@@ -306,12 +331,18 @@ impl SdkServer {
                     turn.is_interrupted = true;
                 }
                 self.queue.clear();
+                if let Some(starting) = self.starting.take() {
+                    starting.abort();
+                    self.end_turn(TurnResult::failed("interrupted".to_owned()));
+                }
                 _ = self.submit(Command::Interrupt);
                 Ok(json!({"still_queued": []}))
             }
             "set_permission_mode" => self.set_permission_mode(&request["mode"]),
             "set_model" => self.set_model(&request["model"]),
             "mcp_status" => Ok(self.describe_servers()),
+            // A message that a server in the program sends by itself, such as that its tools have changed. They are listed once.
+            "mcp_message" => Ok(json!({})),
             other => Err(format!("Sabir does not support the request `{other}`")),
         };
         let id = &message["request_id"];
@@ -323,12 +354,15 @@ impl SdkServer {
     }
 
     fn initialize(&mut self, request: &Value) -> Result<Value, String> {
-        let in_process = request["sdkMcpServers"].as_array();
-        if in_process.is_some_and(|servers| !servers.is_empty()) {
-            return Err("MCP servers in the program's own process are not supported: start them as programs or over HTTP".to_owned());
+        let servers = request["sdkMcpServers"].as_array();
+        let servers = servers.into_iter().flatten().filter_map(Value::as_str);
+        for server in servers.map(str::to_owned) {
+            if !self.program_servers.contains(&server) {
+                self.program_servers.push(server);
+            }
         }
         if let Some(hooks) = ProgramHooks::parse(&request["hooks"], &self.channel)? {
-            if self.live.is_some() {
+            if self.live.is_some() || self.starting.is_some() {
                 return Err("hooks can be registered only before the first message".to_owned());
             }
             self.host = self.host.clone().with_hook_callbacks(Arc::new(hooks));
@@ -510,31 +544,58 @@ impl SdkServer {
 
     async fn begin_turn(&mut self, message: UserMessage) -> Result<(), SessionError> {
         if !std::mem::replace(&mut self.is_announced, true) {
+            self.names
+                .servers
+                .extend(self.program_servers.iter().cloned());
             self.announce();
         }
         if self.live.is_some() {
             self.send_message(message);
             return Ok(());
         }
+        let servers = std::mem::take(&mut self.program_servers);
+        // Two ids hold more random bits than anyone can guess in the life of a task.
+        let token = format!("{}{}", self.host.new_task_id(), self.host.new_task_id());
+        let served = serve_program_servers(&servers, &token, &self.channel).await;
+        let served = served.map_err(|error| {
+            SessionError::invalid(format!(
+                "the program's MCP servers cannot be reached: {error}"
+            ))
+        })?;
+        self.spec.mcp_servers.extend(served);
+        let host = self.host.clone();
         let spec = self.spec.clone();
-        let (session, known) = if self.is_stored {
-            let known = self.host.read_records(&self.task)?.len();
-            let session = self.host.load(&self.task, spec, Some(message)).await?;
-            (session, known)
-        } else {
-            let task = self.task.clone();
-            (self.host.start_as(task, spec, message).await?, 0)
-        };
-        self.is_stored = true;
-        // From now on the records of the task know its mode.
-        self.spec.mode = None;
-        let updates = session.subscribe();
-        self.live = Some(LiveTask {
-            session,
-            updates,
-            known,
-        });
+        let task = self.task.clone();
+        let is_stored = self.is_stored;
+        // Beside the input: what the session waits for, hooks and servers of the program, is answered there.
+        self.starting = Some(tokio::spawn(async move {
+            if !is_stored {
+                return Ok((host.start_as(task, spec, message).await?, 0));
+            }
+            let known = host.read_records(&task)?.len();
+            let session = host.load(&task, spec, Some(message)).await?;
+            Ok((session, known))
+        }));
         Ok(())
+    }
+
+    /// Takes a session that has started.
+    fn handle_started(&mut self, started: Result<(Session, usize), SessionError>) {
+        self.starting = None;
+        match started {
+            Ok((session, known)) => {
+                self.is_stored = true;
+                // From now on the records of the task know its mode.
+                self.spec.mode = None;
+                let updates = session.subscribe();
+                self.live = Some(LiveTask {
+                    session,
+                    updates,
+                    known,
+                });
+            }
+            Err(error) => self.end_turn(TurnResult::failed(error.to_string())),
+        }
     }
 
     /// Prints the message that begins a session.

@@ -2,7 +2,8 @@
 import { existsSync, mkdtempSync, readdirSync, realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { query } from "@anthropic-ai/claude-agent-sdk";
+import { z } from "zod";
+import { createSdkMcpServer, query, tool } from "@anthropic-ai/claude-agent-sdk";
 
 const [sabir, model] = process.argv.slice(2);
 const home = mkdtempSync(join(tmpdir(), "sabir-agent-sdk-home-"));
@@ -121,6 +122,14 @@ const parts = {
         updatedInput: { ...input, answers: { [input.questions[0].question]: input.questions[0].options[1].label } } }),
     }) }));
     check("a question is answered", JSON.stringify(blocks(messages, "user", "tool_result")).includes("blue"), messages);
+  },
+
+  async servers() {
+    const add = tool("add", "Adds a note", { text: z.string() }, async ({ text }) => ({ content: [{ type: "text", text: `kept ${text}` }] }));
+    const messages = await collect(query({ prompt: "script server", options: options(newFolder(), {
+      mcpServers: { notes: createSdkMcpServer({ name: "notes", tools: [add] }) }, allowedTools: ["mcp__notes__add"],
+    }) }));
+    check("a tool of the program itself", JSON.stringify(blocks(messages, "user", "tool_result")).includes("kept x"), messages);
   },
 
   async aborts() {

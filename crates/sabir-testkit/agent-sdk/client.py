@@ -156,6 +156,31 @@ async def hooks():
     check("hooks see events", [s[:2] for s in seen] == [("PreToolUse", "Bash"), ("PreToolUse", "Write"), ("PostToolUse", "Write")], seen)
 
 
+async def servers():
+    from claude_agent_sdk import create_sdk_mcp_server, tool
+
+    @tool("add", "Adds a note", {"text": str})
+    async def add(arguments):
+        return {"content": [{"type": "text", "text": f"kept {arguments['text']}"}]}
+
+    seen = []
+
+    async def begin(data, call, context):
+        seen.append(data["source"])
+        return {}
+
+    server = create_sdk_mcp_server("notes", tools=[add])
+    more = {"mcp_servers": {"notes": server}, "allowed_tools": ["mcp__notes__add"]}
+    # Hooks of the program and its servers are asked while the session starts.
+    more["hooks"] = {"UserPromptSubmit": [HookMatcher(hooks=[lambda data, call, context: begin({"source": data["prompt"]}, call, context)])]}
+    async with ClaudeSDKClient(options(new_folder(), **more)) as client:
+        await client.query("script server")
+        messages = await receive(client)
+    check("a tool of the program itself", "kept x" in json.dumps(results(messages)[0].content), messages)
+    check("is named as its programs name it", calls(messages)[0].name == "mcp__notes__add", calls(messages))
+    check("a hook sees the message", seen == ["script server"], seen)
+
+
 async def interrupts():
     folder = new_folder()
     async with ClaudeSDKClient(options(folder, permission_mode="bypassPermissions")) as client:
@@ -208,7 +233,7 @@ async def limits():
 
 
 async def main():
-    for part in (permissions, rules, changed_arguments, questions, hooks, interrupts, modes, limits):
+    for part in (permissions, rules, changed_arguments, questions, hooks, servers, interrupts, modes, limits):
         try:
             await asyncio.wait_for(part(), 300)
         except Exception as error:  # noqa: BLE001

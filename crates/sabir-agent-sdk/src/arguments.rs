@@ -3,6 +3,7 @@
 //! Every flag is in one table. A flag that restricts what may happen, and that Sabir cannot obey, is an error, and so is one that is not
 //! in the table: a program must not rely on a limit that does not exist.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use sabir_session::SessionSpec;
@@ -160,9 +161,17 @@ pub enum SdkArgumentError {
 }
 
 impl SdkArguments {
+    /// Parses a command line with the name of the program; `None` if it is not one of the SDK.
+    pub fn from_command_line(words: &[OsString]) -> Option<Result<Self, SdkArgumentError>> {
+        let words = words.iter().skip(1);
+        let words: Option<Vec<_>> = words.map(|word| word.to_str().map(str::to_owned)).collect();
+        let words = words.filter(|words| Self::is_sdk_command_line(words))?;
+        Some(Self::parse(&words))
+    }
+
     /// Returns true if a command line, without the name of the program, is one of the SDK: it asks for `--output-format stream-json`, or
     /// begins with `run` and asks for `--output stream-json`.
-    pub fn is_sdk_command_line(arguments: &[String]) -> bool {
+    fn is_sdk_command_line(arguments: &[String]) -> bool {
         let asks = |flag: &str| {
             let assigned = format!("{flag}=stream-json");
             let before_prompt = arguments.split(|word| word == "--").next();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use sabir_session::agent::{Record, RuleProposal, TaskId, UsageTotals, UserQuestion};
-use sabir_session::call::{Call, CallId, MessagePart, StopReason, ToolResultStatus, redact};
+use sabir_session::call::{Call, CallId, MessagePart, StopReason, ToolResultStatus, Usage, redact};
 use sabir_session::pictures::ImageInput;
 use sabir_session::{
     Command, Decision, Delivery, Host, Interactivity, ModelChoice, Rejected, RequestId, Session,
@@ -44,7 +44,8 @@ pub async fn serve(
     for flag in &arguments.ignored {
         warn(&format!("{flag} has no effect in Sabir"));
     }
-    let mut server = SdkServer::new(host, &arguments)?;
+    let mut server =
+        SdkServer::new(host, &arguments).inspect_err(|error| print_startup_failure(host, error))?;
     if !arguments.prompt.trim().is_empty() {
         let prompt = UserMessage::from_text(&arguments.prompt);
         server.queue.push_back(prompt);
@@ -84,6 +85,17 @@ pub async fn serve(
         live.session.wait().await?;
     }
     Ok(!server.has_failed)
+}
+
+/// Prints the result of a session that cannot begin: programs show it, while standard error often goes nowhere.
+fn print_startup_failure(host: &Host, error: &SessionError) {
+    let [session, id] = [(); 2].map(|()| host.new_task_id());
+    print::print_redacted_json(&json!({
+        "type": "result", "subtype": "error_during_execution", "is_error": true, "duration_ms": 0,
+        "duration_api_ms": 0, "num_turns": 0, "stop_reason": null, "total_cost_usd": 0.0,
+        "usage": usage_json(&Usage::default()), "modelUsage": {}, "permission_denials": [],
+        "errors": [error.to_string()], "session_id": session, "uuid": id,
+    }));
 }
 
 /// The result of reading one line.

@@ -2,14 +2,14 @@
 //! packages.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use sabir_testkit::ScriptedProvider;
 use serde_json::{Value, json};
 
-use crate::world::{Turn, WAYS, World, code, events, processes_with, stderr, turn};
+use crate::world::{Turn, WAYS, World, code, processes_with, stderr, stdout, turn};
 
 /// The time to wait for a message. Far more than needed on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -83,6 +83,13 @@ impl Program {
         while self.lines.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Disconnected) {}
         self.child.wait().unwrap().code().unwrap()
     }
+}
+
+/// Returns the messages on standard output.
+fn messages(output: &Output) -> Vec<Value> {
+    let text = stdout(output);
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().unwrap()
 }
 
 fn write_turns() -> [Turn; 3] {
@@ -175,13 +182,14 @@ fn a_prompt_on_the_command_line_is_one_turn() {
         let provider = world.plays(WAYS[2], &hello);
         let output = world.sabir_with(&provider).args(flags).output().unwrap();
         assert_eq!(code(&output), 0, "{}", stderr(&output));
-        let messages = events(&output);
+        let messages = messages(&output);
         let kinds: Vec<_> = messages
             .iter()
             .map(|message| message["type"].as_str().unwrap())
             .collect();
         assert_eq!(kinds, ["system", "assistant", "result"]);
-        assert_eq!(messages[2]["result"], "Hello.");
+        let result = messages[2]["result"].as_str().unwrap();
+        assert_eq!(result.trim(), "Hello.");
     }
 }
 
@@ -206,7 +214,7 @@ fn what_cannot_begin_says_why() {
     ];
     let failed = world.sabir().args(flags).output().unwrap();
     assert_ne!(code(&failed), 0);
-    let messages = events(&failed);
+    let messages = messages(&failed);
     let end = messages.last().unwrap();
     assert_eq!(end["subtype"], "error_during_execution", "{end}");
     assert!(

@@ -9,6 +9,8 @@ use sabir_terminal::print;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use crate::json::member;
+
 /// The requests to the program that are open.
 #[derive(Debug, Default)]
 pub(crate) struct ControlChannel {
@@ -86,10 +88,10 @@ impl ControlChannel {
         let answer = receiver.await;
         drop(guard);
         let answer = answer.map_err(|_| CLOSED.to_owned())?;
-        if answer["subtype"] == "success" {
-            return Ok(answer["response"].clone());
+        if member(&answer, "/subtype") == "success" {
+            return Ok(member(&answer, "/response").clone());
         }
-        Err(answer["error"]
+        Err(member(&answer, "/error")
             .as_str()
             .unwrap_or("the program's callback failed")
             .to_owned())
@@ -137,7 +139,7 @@ impl ProgramHooks {
                 format!("hooks for `{name}` are not supported, only for {known}")
             })?;
             for matcher in matchers {
-                let callbacks = matcher["hookCallbackIds"].as_array();
+                let callbacks = member(matcher, "/hookCallbackIds").as_array();
                 for callback in callbacks.into_iter().flatten() {
                     let Some(callback) = callback.as_str() else {
                         return Err(format!("a hook for `{name}` has no id"));
@@ -145,9 +147,12 @@ impl ProgramHooks {
                     parsed.push(CallbackHook {
                         callback: callback.to_owned(),
                         event,
-                        matcher: matcher["matcher"].as_str().unwrap_or_default().to_owned(),
-                        timeout_seconds: whole_seconds(&matcher["timeout"]),
-                        blocks_on_failure: matcher["onFailure"]
+                        matcher: member(matcher, "/matcher")
+                            .as_str()
+                            .unwrap_or_default()
+                            .to_owned(),
+                        timeout_seconds: whole_seconds(member(matcher, "/timeout")),
+                        blocks_on_failure: member(matcher, "/onFailure")
                             .as_str()
                             .is_some_and(|value| value != "continue"),
                     });

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::control::ControlChannel;
+use crate::json::member;
 
 /// The code of JSON-RPC for an error inside the server.
 const INTERNAL_ERROR: i32 = -32603;
@@ -94,7 +95,7 @@ async fn pass_on(
         return StatusCode::ACCEPTED.into_response();
     }
     let answer = answer
-        .map(|answer| answer["mcp_response"].clone())
+        .map(|answer| member(&answer, "/mcp_response").clone())
         .and_then(|answer| match answer.is_object() {
             true => Ok(answer),
             false => Err("the program returned no answer".to_owned()),

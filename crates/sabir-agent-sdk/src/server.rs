@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::arguments::{ResumedTask, SdkArguments};
 use crate::control::{ControlChannel, ProgramHooks};
+use crate::json::member;
 use crate::messages::{
     CallNames, NamedCall, TurnResult, assistant_message, result_message, stop_reason, usage_json,
 };
@@ -319,8 +320,8 @@ impl SdkServer {
         let Ok(message) = serde_json::from_str::<Value>(line) else {
             return warn("a line of the input is not JSON, and is ignored");
         };
-        match message["type"].as_str() {
-            Some("user") => match parse_message(&message["message"]["content"]) {
+        match member(&message, "/type").as_str() {
+            Some("user") => match parse_message(member(&message, "/message/content")) {
                 Ok(message) => {
                     self.queue.push_back(message);
                     self.begin_next_turn().await;
@@ -328,15 +329,15 @@ impl SdkServer {
                 Err(reason) => warn(&format!("a message was not sent: {reason}")),
             },
             Some("control_request") => self.handle_request(&message),
-            Some("control_response") => self.handle_response(&message["response"]),
+            Some("control_response") => self.handle_response(member(&message, "/response")),
             _ => {}
         }
     }
 
     /// Answers a request of the program.
     fn handle_request(&mut self, message: &Value) {
-        let request = &message["request"];
-        let answer = match request["subtype"].as_str().unwrap_or_default() {
+        let request = member(message, "/request");
+        let answer = match member(request, "/subtype").as_str().unwrap_or_default() {
             "initialize" => self.initialize(request),
             "interrupt" => {
                 if let Some(turn) = &mut self.turn {
@@ -350,14 +351,14 @@ impl SdkServer {
                 _ = self.submit(Command::Interrupt);
                 Ok(json!({"still_queued": []}))
             }
-            "set_permission_mode" => self.set_permission_mode(&request["mode"]),
-            "set_model" => self.set_model(&request["model"]),
+            "set_permission_mode" => self.set_permission_mode(member(request, "/mode")),
+            "set_model" => self.set_model(member(request, "/model")),
             "mcp_status" => Ok(self.describe_servers()),
             // A message that a server in the program sends by itself, such as that its tools have changed. They are listed once.
             "mcp_message" => Ok(json!({})),
             other => Err(format!("Sabir does not support the request `{other}`")),
         };
-        let id = &message["request_id"];
+        let id = member(message, "/request_id");
         let response = match answer {
             Ok(response) => json!({"subtype": "success", "request_id": id, "response": response}),
             Err(error) => json!({"subtype": "error", "request_id": id, "error": error}),
@@ -366,14 +367,14 @@ impl SdkServer {
     }
 
     fn initialize(&mut self, request: &Value) -> Result<Value, String> {
-        let servers = request["sdkMcpServers"].as_array();
+        let servers = member(request, "/sdkMcpServers").as_array();
         let servers = servers.into_iter().flatten().filter_map(Value::as_str);
         for server in servers.map(str::to_owned) {
             if !self.program_servers.contains(&server) {
                 self.program_servers.push(server);
             }
         }
-        if let Some(hooks) = ProgramHooks::parse(&request["hooks"], &self.channel)? {
+        if let Some(hooks) = ProgramHooks::parse(member(request, "/hooks"), &self.channel)? {
             if self.live.is_some() || self.starting.is_some() {
                 return Err("hooks can be registered only before the first message".to_owned());
             }
@@ -471,7 +472,7 @@ impl SdkServer {
 
     /// Handles the program's answer to a question. Only a clear yes to exactly what was shown is a yes.
     fn handle_response(&mut self, response: &Value) {
-        let id = response["request_id"].as_str().unwrap_or_default();
+        let id = member(response, "/request_id").as_str().unwrap_or_default();
         if self.channel.resolve(id, response) {
             return;
         }
@@ -479,8 +480,9 @@ impl SdkServer {
         let Some(asked) = self.asked.remove(id) else {
             return;
         };
-        let answer = &response["response"];
-        let is_allowed = response["subtype"] == "success" && answer["behavior"] == "allow";
+        let answer = member(response, "/response");
+        let is_allowed =
+            member(response, "/subtype") == "success" && member(answer, "/behavior") == "allow";
         let given = answer.get("updatedInput").filter(|input| !input.is_null());
         let request = asked.request;
         let (proposals, suggestions) = match asked.subject {
@@ -489,7 +491,8 @@ impl SdkServer {
                 suggestions,
             } => (proposals, suggestions),
             AskedSubject::Question(question) => {
-                let text = given.and_then(|input| input["answers"][&question].as_str());
+                let text =
+                    given.and_then(|input| member(input, "/answers").get(&question)?.as_str());
                 let decision = match text.filter(|_| is_allowed) {
                     Some(text) => Decision::Text {
                         text: text.to_owned(),
@@ -504,7 +507,8 @@ impl SdkServer {
             }
         };
         if is_allowed && given.is_none_or(|input| *input == asked.input) {
-            let is_suggested = answer["updatedPermissions"] == suggestions && !proposals.is_empty();
+            let is_suggested =
+                *member(answer, "/updatedPermissions") == suggestions && !proposals.is_empty();
             let decision = match is_suggested {
                 true => Decision::AllowAlways {
                     rules: proposals
@@ -525,7 +529,7 @@ impl SdkServer {
             None => denial_reason(response),
         };
         self.deny(request, &reason);
-        if answer["interrupt"] == true {
+        if member(answer, "/interrupt").as_bool() == Some(true) {
             if let Some(turn) = &mut self.turn {
                 turn.is_interrupted = true;
             }
@@ -859,7 +863,7 @@ impl SdkServer {
     fn ask(&mut self, request: RequestId, asked: &Value, subject: AskedSubject) {
         let id = self.channel.send(asked);
         // The program sees the input without secrets, and returns what it saw.
-        let shown = redact::redact_json(&asked["input"].to_string()).into_owned();
+        let shown = redact::redact_json(&member(asked, "/input").to_string()).into_owned();
         let asked = AskedQuestion {
             request,
             input: serde_json::from_str(&shown).unwrap_or_default(),
@@ -925,9 +929,9 @@ impl SdkServer {
         models.insert(
             self.model.name.clone(),
             json!({
-                "inputTokens": usage["input_tokens"], "outputTokens": usage["output_tokens"],
-                "cacheReadInputTokens": usage["cache_read_input_tokens"],
-                "cacheCreationInputTokens": usage["cache_creation_input_tokens"],
+                "inputTokens": member(&usage, "/input_tokens"), "outputTokens": member(&usage, "/output_tokens"),
+                "cacheReadInputTokens": member(&usage, "/cache_read_input_tokens"),
+                "cacheCreationInputTokens": member(&usage, "/cache_creation_input_tokens"),
                 "webSearchRequests": 0, "costUSD": cost, "contextWindow": self.model.window.unwrap_or(0),
                 "maxOutputTokens": 0,
             }),
@@ -969,13 +973,15 @@ fn suggest_rules(proposals: &[RuleProposal]) -> Value {
 
 /// Returns the reason of a no: the program's own, or that its callback failed.
 fn denial_reason(response: &Value) -> String {
-    if response["subtype"] == "success" {
-        return response["response"]["message"]
+    if member(response, "/subtype") == "success" {
+        return member(response, "/response/message")
             .as_str()
             .unwrap_or_default()
             .to_owned();
     }
-    let error = response["error"].as_str().unwrap_or("without a reason");
+    let error = member(response, "/error")
+        .as_str()
+        .unwrap_or("without a reason");
     format!("the program's permission callback failed: {error}")
 }
 
@@ -986,19 +992,24 @@ fn parse_message(content: &Value) -> Result<UserMessage, String> {
         Value::String(text) => message.text.clone_from(text),
         Value::Array(blocks) => {
             for block in blocks {
-                match block["type"].as_str() {
+                match member(block, "/type").as_str() {
                     Some("text") => {
                         if !message.text.is_empty() {
                             message.text.push('\n');
                         }
                         message
                             .text
-                            .push_str(block["text"].as_str().unwrap_or_default());
+                            .push_str(member(block, "/text").as_str().unwrap_or_default());
                     }
                     Some("image") => {
-                        let source = &block["source"];
-                        let text =
-                            |name: &str| source[name].as_str().unwrap_or_default().to_owned();
+                        let source = member(block, "/source");
+                        let text = |name: &str| {
+                            source
+                                .get(name)
+                                .and_then(Value::as_str)
+                                .unwrap_or_default()
+                                .to_owned()
+                        };
                         let image = ImageInput::Data {
                             media_type: text("media_type"),
                             data: text("data"),

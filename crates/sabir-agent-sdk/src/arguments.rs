@@ -4,9 +4,9 @@
 //! in the table: a program must not rely on a limit that does not exist.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 
-use sabir_session::SessionSpec;
+use sabir_session::{Host, SessionError, SessionSpec};
 use serde_json::Value;
 
 /// The treatment of a flag.
@@ -115,6 +115,8 @@ pub struct SdkArguments {
     pub forks: bool,
     /// The id for a new task.
     pub session_id: Option<String>,
+    /// A file with more MCP servers.
+    pub server_file: Option<PathBuf>,
     /// The names of the MCP servers that live in the program's own process.
     pub program_servers: Vec<String>,
     /// The program answers questions about calls.
@@ -200,7 +202,12 @@ impl SdkArguments {
                 match word.as_str() {
                     "-p" => {}
                     "-c" => parsed.resumed = Some(ResumedTask::Newest),
-                    prompt => parsed.prompt = prompt.to_owned(),
+                    word => {
+                        if !parsed.prompt.is_empty() {
+                            parsed.prompt.push(' ');
+                        }
+                        parsed.prompt.push_str(word);
+                    }
                 }
                 continue;
             };
@@ -299,19 +306,38 @@ impl SdkArguments {
                 let reason = "choose a mode of config.toml instead, which has its own tools";
                 return Err(wrong_value(name, value, reason));
             }
-            "mcp-config" => self.apply_servers(value)?,
+            "mcp-config" if value.trim_start().starts_with('{') => self.apply_servers(value)?,
+            "mcp-config" => self.server_file = Some(PathBuf::from(value)),
             "resume" => self.resumed = Some(ResumedTask::Named(value.to_owned())),
-            "session-id" => self.session_id = Some(value.to_owned()),
+            "session-id" => {
+                // It names the file of the journal.
+                if !is_uuid(value) {
+                    return Err(wrong_value(name, value, "it is not a UUID"));
+                }
+                self.session_id = Some(value.to_owned());
+            }
             _ => {}
         }
         Ok(())
     }
 
-    /// Adds the servers of `{"mcpServers": {NAME: SERVER}}`, given as text or as the path of a file.
+    /// Reads the file that the command line names for MCP servers.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a server in it cannot be used.
+    pub(crate) fn load_files(&mut self, host: &Host) -> Result<(), SessionError> {
+        let Some(file) = self.server_file.take() else {
+            return Ok(());
+        };
+        let text = host.read_settings_file(&file)?;
+        self.apply_servers(&text)
+            .map_err(|error| SessionError::invalid(error.to_string()))
+    }
+
+    /// Adds the servers of `{"mcpServers": {NAME: SERVER}}`.
     fn apply_servers(&mut self, value: &str) -> Result<(), SdkArgumentError> {
         let wrong = |reason: &str| wrong_value("mcp-config", value, reason);
-        let text = read_servers(value)?;
-        let config: Value = serde_json::from_str(&text).map_err(|_| wrong("it is not JSON"))?;
+        let config: Value = serde_json::from_str(value).map_err(|_| wrong("it is not JSON"))?;
         let servers = config.get("mcpServers").and_then(Value::as_object);
         for (name, server) in servers.into_iter().flatten() {
             let mut server = server.as_object().cloned().unwrap_or_default();
@@ -358,6 +384,12 @@ fn split_names(list: &str) -> impl Iterator<Item = &str> {
     list.split(',')
         .map(str::trim)
         .filter(|name| !name.is_empty())
+}
+
+fn is_uuid(text: &str) -> bool {
+    let groups: Vec<_> = text.split('-').map(str::len).collect();
+    let is_digit = |c: char| c == '-' || c.is_ascii_digit() || ('a'..='f').contains(&c);
+    groups == [8, 4, 4, 4, 12] && text.chars().all(is_digit)
 }
 
 fn find_approval(tool: &str) -> Option<&'static str> {
@@ -415,17 +447,6 @@ fn wrong_value(flag: &str, value: &str, reason: &str) -> SdkArgumentError {
     }
 }
 
-/// Returns the text of a value that is JSON or names a file with it.
-fn read_servers(value: &str) -> Result<String, SdkArgumentError> {
-    if value.trim_start().starts_with('{') {
-        return Ok(value.to_owned());
-    }
-    std::fs::read_to_string(Path::new(value)).map_err(|error| {
-        let reason = format!("the file cannot be read: {error}");
-        wrong_value("mcp-config", value, &reason)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -457,6 +478,15 @@ mod tests {
         assert!(parsed.partial_messages && !parsed.has_permission_callback);
         let line = "run --output stream-json --input-format=stream-json";
         assert!(parse(line).unwrap().reads_input);
+        assert_eq!(
+            parse("run fix the --output stream-json bug")
+                .unwrap()
+                .prompt,
+            "fix the bug"
+        );
+        let id = "01a20e66-44e8-7551-a9b3-b5ea7ef8755a";
+        let parsed = parse(&format!("--session-id={id}")).unwrap();
+        assert_eq!(parsed.session_id.as_deref(), Some(id));
         let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
         assert!(SdkArguments::is_sdk_command_line(&words));
         assert!(!SdkArguments::is_sdk_command_line(&words[1..]));
@@ -476,9 +506,9 @@ mod tests {
             "--permission-mode nobodyAsks",
             "--permission-prompt-tool=mcp__x",
             "--brand-new-limit 3",
+            "--session-id=../../elsewhere",
             "--max-turns=many",
             "--mcp-config={\"mcpServers\":{\"a\":{\"type\":\"sse\",\"url\":\"x\"}}}",
-            "--mcp-config=/no/such/file.json",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

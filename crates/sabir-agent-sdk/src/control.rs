@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_session::agent::ObserverWork;
-use sabir_session::hooks::{CallbackHook, HookCallbacks, HookEvent};
+use sabir_session::hooks::{CallbackError, CallbackHook, HookCallbacks, HookEvent};
 use sabir_terminal::print;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use crate::error::RequestError;
 use crate::json::member;
 
 /// The requests to the program that are open.
@@ -26,9 +27,6 @@ struct ChannelState {
     /// The program has closed its input: nothing is answered any more.
     is_closed: bool,
 }
-
-/// The reason why a request gets no answer.
-const CLOSED: &str = "the program has closed its input";
 
 impl ChannelState {
     /// Prints a request and returns its id. Called under the lock, so that requests are printed in the order of their ids.
@@ -72,12 +70,12 @@ impl ControlChannel {
     }
 
     /// Sends a request and waits for its answer.
-    pub(crate) async fn ask(&self, request: Value) -> Result<Value, String> {
+    pub(crate) async fn ask(&self, request: Value) -> Result<Value, CallbackError> {
         let (sender, receiver) = oneshot::channel();
         let id = {
             let mut state = self.lock();
             if state.is_closed {
-                return Err(CLOSED.to_owned());
+                return Err(CallbackError::Closed);
             }
             let id = state.print_request(&request);
             state.waiting.insert(id.clone(), sender);
@@ -87,14 +85,14 @@ impl ControlChannel {
         let guard = WithdrawnOnDrop { channel: self, id };
         let answer = receiver.await;
         drop(guard);
-        let answer = answer.map_err(|_| CLOSED.to_owned())?;
+        let answer = answer.map_err(|_| CallbackError::Closed)?;
         if member(&answer, "/subtype") == "success" {
             return Ok(member(&answer, "/response").clone());
         }
-        Err(member(&answer, "/error")
-            .as_str()
-            .unwrap_or("the program's callback failed")
-            .to_owned())
+        let reason = member(&answer, "/error").as_str();
+        Err(CallbackError::Failed(
+            reason.unwrap_or("without a reason").to_owned(),
+        ))
     }
 }
 
@@ -127,22 +125,23 @@ impl ProgramHooks {
     pub(crate) fn parse(
         hooks: &Value,
         channel: &Arc<ControlChannel>,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, RequestError> {
         let mut parsed = Vec::new();
         for (name, matchers) in hooks.as_object().into_iter().flatten() {
             let matchers = matchers.as_array().map(Vec::as_slice).unwrap_or_default();
             if matchers.is_empty() {
                 continue;
             }
-            let event = HookEvent::from_name(name).ok_or_else(|| {
-                let known = HookEvent::ALL.map(HookEvent::name).join(", ");
-                format!("hooks for `{name}` are not supported, only for {known}")
+            let event = HookEvent::from_name(name).ok_or_else(|| RequestError::HookEvent {
+                event: name.clone(),
             })?;
             for matcher in matchers {
                 let callbacks = member(matcher, "/hookCallbackIds").as_array();
                 for callback in callbacks.into_iter().flatten() {
                     let Some(callback) = callback.as_str() else {
-                        return Err(format!("a hook for `{name}` has no id"));
+                        return Err(RequestError::HookId {
+                            event: name.clone(),
+                        });
                     };
                     parsed.push(CallbackHook {
                         callback: callback.to_owned(),
@@ -186,7 +185,11 @@ impl HookCallbacks for ProgramHooks {
         self.hooks.clone()
     }
 
-    fn call_hook(&self, callback: String, input: Value) -> ObserverWork<'_, Result<Value, String>> {
+    fn call_hook(
+        &self,
+        callback: String,
+        input: Value,
+    ) -> ObserverWork<'_, Result<Value, CallbackError>> {
         let call = input.get("tool_use_id").cloned();
         let request = json!({
             "subtype": "hook_callback", "callback_id": callback, "input": input, "tool_use_id": call,

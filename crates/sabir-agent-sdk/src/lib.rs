@@ -7,6 +7,7 @@
 
 mod arguments;
 mod control;
+mod error;
 mod json;
 mod messages;
 mod partial_messages;

@@ -96,6 +96,7 @@ async fn pass_on(
     }
     let answer = answer
         .map(|answer| member(&answer, "/mcp_response").clone())
+        .map_err(|error| error.to_string())
         .and_then(|answer| match answer.is_object() {
             true => Ok(answer),
             false => Err("the program returned no answer".to_owned()),

@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::arguments::{ResumedTask, SdkArguments};
 use crate::control::{ControlChannel, ProgramHooks};
+use crate::error::{MessageError, RequestError};
 use crate::json::member;
 use crate::messages::{
     CallNames, NamedCall, TurnResult, assistant_message, result_message, stop_reason, usage_json,
@@ -38,15 +39,17 @@ const WORKING_MODE: &str = "code";
 /// When the configuration or the task to continue cannot be used.
 pub async fn serve(
     host: &Host,
-    arguments: SdkArguments,
+    mut arguments: SdkArguments,
     mut input: impl AsyncBufRead + Unpin,
     end: impl Future<Output = ()>,
 ) -> Result<bool, SessionError> {
     for flag in &arguments.ignored {
         warn(&format!("{flag} has no effect in Sabir"));
     }
-    let mut server =
-        SdkServer::new(host, &arguments).inspect_err(|error| print_startup_failure(host, error))?;
+    let mut server = arguments
+        .load_files(host)
+        .and_then(|()| SdkServer::new(host, &arguments))
+        .inspect_err(|error| print_startup_failure(host, error))?;
     if !arguments.prompt.trim().is_empty() {
         let prompt = UserMessage::from_text(&arguments.prompt);
         server.queue.push_back(prompt);
@@ -356,17 +359,20 @@ impl SdkServer {
             "mcp_status" => Ok(self.describe_servers()),
             // A message that a server in the program sends by itself, such as that its tools have changed. They are listed once.
             "mcp_message" => Ok(json!({})),
-            other => Err(format!("Sabir does not support the request `{other}`")),
+            other => Err(RequestError::Unknown(other.to_owned())),
         };
         let id = member(message, "/request_id");
         let response = match answer {
             Ok(response) => json!({"subtype": "success", "request_id": id, "response": response}),
-            Err(error) => json!({"subtype": "error", "request_id": id, "error": error}),
+            Err(error) => {
+                let error = error.to_string();
+                json!({"subtype": "error", "request_id": id, "error": error})
+            }
         };
         print::print_redacted_json(&json!({"type": "control_response", "response": response}));
     }
 
-    fn initialize(&mut self, request: &Value) -> Result<Value, String> {
+    fn initialize(&mut self, request: &Value) -> Result<Value, RequestError> {
         let servers = member(request, "/sdkMcpServers").as_array();
         let servers = servers.into_iter().flatten().filter_map(Value::as_str);
         for server in servers.map(str::to_owned) {
@@ -376,7 +382,7 @@ impl SdkServer {
         }
         if let Some(hooks) = ProgramHooks::parse(member(request, "/hooks"), &self.channel)? {
             if self.live.is_some() || self.starting.is_some() {
-                return Err("hooks can be registered only before the first message".to_owned());
+                return Err(RequestError::LateHooks);
             }
             self.host = self.host.clone().with_hook_callbacks(Arc::new(hooks));
         }
@@ -389,34 +395,32 @@ impl SdkServer {
         }))
     }
 
-    fn set_permission_mode(&mut self, mode: &Value) -> Result<Value, String> {
+    fn set_permission_mode(&mut self, mode: &Value) -> Result<Value, RequestError> {
         let mode = match mode.as_str() {
             Some("plan") => "plan",
             Some("default") => WORKING_MODE,
             // The others change rules, which are fixed when a task begins.
-            _ => return Err(format!("the mode {mode} can be set only at the start")),
+            _ => return Err(RequestError::Mode(mode.to_string())),
         };
         self.spec.mode = Some(mode.to_owned());
         if self.live.is_some() {
             let mode = mode.to_owned();
-            self.submit(Command::SetMode { mode })
-                .map_err(|error| error.to_string())?;
+            self.submit(Command::SetMode { mode })?;
         }
         Ok(json!({}))
     }
 
-    fn set_model(&mut self, model: &Value) -> Result<Value, String> {
+    fn set_model(&mut self, model: &Value) -> Result<Value, RequestError> {
         let Some(model) = model.as_str() else {
-            return Err("the model to use is missing".to_owned());
+            return Err(RequestError::NoModel);
         };
         let spec = SessionSpec {
             model: Some(model.to_owned()),
             ..self.spec.clone()
         };
-        let choices = self.host.session_choices(&spec, &[]);
-        let choices = choices.map_err(|error| error.to_string())?;
+        let choices = self.host.session_choices(&spec, &[])?;
         self.wanted_model = self.live.as_ref().map(|_| model.to_owned());
-        self.apply_model().map_err(|error| error.to_string())?;
+        self.apply_model()?;
         self.model = choices.model;
         self.spec = spec;
         Ok(json!({}))
@@ -986,7 +990,7 @@ fn denial_reason(response: &Value) -> String {
 }
 
 /// Parses the content of a message: a text, or blocks of text and images.
-fn parse_message(content: &Value) -> Result<UserMessage, String> {
+fn parse_message(content: &Value) -> Result<UserMessage, MessageError> {
     let mut message = UserMessage::default();
     match content {
         Value::String(text) => message.text.clone_from(text),
@@ -1014,17 +1018,17 @@ fn parse_message(content: &Value) -> Result<UserMessage, String> {
                             media_type: text("media_type"),
                             data: text("data"),
                         };
-                        let image = image.decode_image().map_err(|error| error.to_string())?;
+                        let image = image.decode_image()?;
                         message.images.push(image);
                     }
-                    _ => return Err("only text and images can be sent".to_owned()),
+                    _ => return Err(MessageError::Block),
                 }
             }
         }
-        _ => return Err("it has no content".to_owned()),
+        _ => return Err(MessageError::NoContent),
     }
     if message.text.trim().is_empty() && message.images.is_empty() {
-        return Err("it is empty".to_owned());
+        return Err(MessageError::Empty);
     }
     Ok(message)
 }

@@ -116,6 +116,7 @@ pub(crate) use keys::TomlFile;
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
 pub(crate) use rules::rule_mistake;
 pub use rules::{ConfigProblem, ModeTable, RuleKeys};
+pub(crate) use text::read_regular_file;
 pub use text::read_text;
 use tui::TuiKeys;
 

@@ -24,7 +24,7 @@ mod sources;
 /// The variables that name the folder of the task: the one of Claude Code, for which hooks are written, and Sabir's own.
 const PROJECT_VARIABLES: [&str; 2] = ["CLAUDE_PROJECT_DIR", "SABIR_PROJECT_DIR"];
 
-pub use callbacks::{CallbackHook, HookCallbacks};
+pub use callbacks::{CallbackError, CallbackHook, HookCallbacks};
 pub use event::HookEvent;
 pub(crate) use keys::HookKeys;
 pub(crate) use observer::HookObserver;

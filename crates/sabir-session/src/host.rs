@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sabir_agent::{Record, TaskId, TaskOrigin, TaskOutcome, TaskStart, UserMessage};
 use sabir_journal::{JournalEntry, TaskSummary};
 
-use crate::config::Config;
+use crate::config::{Config, read_regular_file};
 use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::hooks::HookCallbacks;
@@ -67,6 +67,14 @@ impl Host {
             hook_callbacks: Some(callbacks),
             ..self
         }
+    }
+
+    /// Reads a settings file that a command line names.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not a regular file.
+    pub fn read_settings_file(&self, path: &Path) -> Result<String, SessionError> {
+        Ok(read_regular_file(path)?.0)
     }
 
     /// Returns the environment.

@@ -181,6 +181,17 @@ async def servers():
     check("a hook sees the message", seen == ["script server"], seen)
 
 
+async def files():
+    folder = new_folder()
+    with open(f"{folder}/servers.json", "w") as file:
+        json.dump({"mcpServers": {"gone": {"command": "/no/such/program"}}}, file)
+    messages = [m async for m in query(prompt="script hello", options=options(folder, mcp_servers=f"{folder}/servers.json",
+                                       session_id="01a20e66-44e8-7551-a9b3-b5ea7ef8755a"))]
+    servers = [m for m in messages if isinstance(m, SystemMessage)][0].data["mcp_servers"]
+    check("servers of a file, and an own id", [s["name"] for s in servers] == ["gone"]
+          and messages[-1].session_id == "01a20e66-44e8-7551-a9b3-b5ea7ef8755a" and messages[-1].result == "Hello again.", messages)
+
+
 async def interrupts():
     folder = new_folder()
     async with ClaudeSDKClient(options(folder, permission_mode="bypassPermissions")) as client:
@@ -233,7 +244,7 @@ async def limits():
 
 
 async def main():
-    for part in (permissions, rules, changed_arguments, questions, hooks, servers, interrupts, modes, limits):
+    for part in (permissions, rules, changed_arguments, questions, hooks, servers, files, interrupts, modes, limits):
         try:
             await asyncio.wait_for(part(), 300)
         except Exception as error:  # noqa: BLE001

@@ -21,7 +21,23 @@ pub trait HookCallbacks: Debug + Send + Sync {
 
     /// Calls one with the input of its event, and returns its answer: the JSON that a hook command would print. An error says why there
     /// is none, and refuses what the event is about.
-    fn call_hook(&self, callback: String, input: Value) -> ObserverWork<'_, Result<Value, String>>;
+    fn call_hook(
+        &self,
+        callback: String,
+        input: Value,
+    ) -> ObserverWork<'_, Result<Value, CallbackError>>;
+}
+
+/// The reasons why a callback gives no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallbackError {
+    /// The program reads no requests any more.
+    #[error("the program has closed its input")]
+    Closed,
+    /// The callback failed, with the program's reason.
+    #[error("the program's callback failed: {0}")]
+    Failed(String),
 }
 
 /// A callback with the events that it is for.
@@ -86,7 +102,7 @@ pub(super) async fn run_callback(
             };
             HookReply::of_output(spec.event, &output, spec.blocks_on_failure).redacted()
         }
-        Ok(Err(reason)) => fail_closed(spec, &reason),
+        Ok(Err(error)) => fail_closed(spec, &error.to_string()),
         Err(_) => fail_closed(
             spec,
             &format!("it has not answered in {} s", spec.timeout_seconds),

@@ -200,6 +200,7 @@ impl SdkArguments {
             }
             let Some(flag) = word.strip_prefix("--") else {
                 match word.as_str() {
+                    // Everything is printed anyway.
                     "-p" => {}
                     "-c" => parsed.resumed = Some(ResumedTask::Newest),
                     word => {
@@ -234,6 +235,7 @@ impl SdkArguments {
                         value.ok_or_else(|| wrong_value(name, "", "the value is missing"))?;
                     if *used == FlagUse::Value {
                         parsed.apply_value(name, &value)?;
+                    // An empty text is how packages say that an option was not set.
                     } else if !value.is_empty() {
                         parsed.note_ignored(name);
                     }
@@ -340,6 +342,7 @@ impl SdkArguments {
         let config: Value = serde_json::from_str(value).map_err(|_| wrong("it is not JSON"))?;
         let servers = config.get("mcpServers").and_then(Value::as_object);
         for (name, server) in servers.into_iter().flatten() {
+            // The entry is that of Sabir's own configuration, but for its type and its name.
             let mut server = server.as_object().cloned().unwrap_or_default();
             let kind = server.remove("type");
             match kind.as_ref().and_then(Value::as_str).unwrap_or("stdio") {

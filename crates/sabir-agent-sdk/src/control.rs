@@ -64,6 +64,7 @@ impl ControlChannel {
     /// Notes that no answers come any more.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
+        // Requests that come after this fail at once.
         state.is_closed = true;
         // Dropped senders tell those that wait.
         state.waiting.clear();
@@ -129,6 +130,7 @@ impl ProgramHooks {
         let mut parsed = Vec::new();
         for (name, matchers) in hooks.as_object().into_iter().flatten() {
             let matchers = matchers.as_array().map(Vec::as_slice).unwrap_or_default();
+            // Packages send the events that they know, most of them without a hook.
             if matchers.is_empty() {
                 continue;
             }

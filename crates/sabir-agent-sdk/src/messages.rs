@@ -81,6 +81,7 @@ impl CallNames {
 /// Returns tokens in the form of the Messages API.
 pub(crate) fn usage_json(usage: &Usage) -> Value {
     let input = usage.input.unwrap_or(0);
+    // There the input is counted without what came from the cache.
     let cached = usage.cache_read.unwrap_or(0) + usage.cache_write.unwrap_or(0);
     json!({
         "input_tokens": input.saturating_sub(cached),

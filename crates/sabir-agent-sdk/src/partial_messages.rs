@@ -67,6 +67,7 @@ impl PartialMessages {
             let block = json!({"type": "tool_use", "id": call.id, "name": name, "input": {}});
             events.push(self.open_block(&block));
             let index = self.blocks - 1;
+            // In one piece: the names of the arguments change once the call is complete.
             let delta = json!({"type": "input_json_delta", "partial_json": input.to_string()});
             events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
             events.push(json!({"type": "content_block_stop", "index": index}));
@@ -90,6 +91,7 @@ impl PartialMessages {
     }
 
     fn start(&mut self, model: &str) -> Vec<Value> {
+        // With the first piece and not with the request, which may fail and be sent again.
         if std::mem::replace(&mut self.is_started, true) {
             return Vec::new();
         }

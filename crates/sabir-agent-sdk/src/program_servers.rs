@@ -90,7 +90,9 @@ async fn pass_on(
     let id = message.get("id").cloned();
     let is_request = id.is_some() && message.get("method").is_some();
     let request = json!({"subtype": "mcp_message", "server_name": name, "message": message});
+    // Dropped if the session gives up, which withdraws the request at the program.
     let answer = bridge.channel.ask(request).await;
+    // A notification gets no answer, but the program acknowledges it.
     if !is_request {
         return StatusCode::ACCEPTED.into_response();
     }

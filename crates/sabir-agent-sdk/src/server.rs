@@ -54,6 +54,7 @@ pub async fn serve(
         let prompt = UserMessage::from_text(&arguments.prompt);
         server.queue.push_back(prompt);
     }
+    // Standard input is not read then.
     if !arguments.reads_input {
         server.end_input();
     }
@@ -83,6 +84,7 @@ pub async fn serve(
         }
     }
     if let Some(live) = server.live.take() {
+        // Nobody reads it any more, and it would keep all events of the end in memory.
         drop(live.updates);
         // A session that has ended by itself needs no command.
         _ = live.session.submit(Command::End);
@@ -239,10 +241,12 @@ impl SdkServer {
                 })
             }
         };
+        // A copy, so that the task itself stays as it is.
         let found = match found {
             Some(task) if arguments.forks => Some(host.fork(&task, None, &spec)?),
             found => found,
         };
+        // The mode and the model of a task that continues are in its records.
         let records = found.as_ref().map(|task| host.read_records(task));
         let records = records.transpose()?.unwrap_or_default();
         let choices = host.session_choices(&spec, &records)?;
@@ -287,6 +291,7 @@ impl SdkServer {
 
     /// Prints a message with the id of the session and one of its own.
     fn print(&self, mut message: Value) {
+        // Here and not by each message: programs drop messages that lack them.
         if let Some(fields) = message.as_object_mut() {
             let id = self.host.new_task_id();
             fields.insert("session_id".to_owned(), json!(self.task));
@@ -304,6 +309,7 @@ impl SdkServer {
     /// Notes the end of the input: nobody can be asked any more, and the turns that are left are done.
     fn end_input(&mut self) {
         self.is_ended = true;
+        // Hooks and servers of the program that are being waited for fail now.
         self.channel.close();
         for (_, asked) in std::mem::take(&mut self.asked) {
             self.deny(asked.request, "the program has closed its input");
@@ -332,6 +338,7 @@ impl SdkServer {
                 Err(reason) => warn(&format!("a message was not sent: {reason}")),
             },
             Some("control_request") => self.handle_request(&message),
+            // Messages of other types, such as keep-alives, ask for nothing.
             Some("control_response") => self.handle_response(member(&message, "/response")),
             _ => {}
         }
@@ -346,6 +353,7 @@ impl SdkServer {
                 if let Some(turn) = &mut self.turn {
                     turn.is_interrupted = true;
                 }
+                // Messages behind the one that is stopped would otherwise begin at once.
                 self.queue.clear();
                 if let Some(starting) = self.starting.take() {
                     starting.abort();
@@ -375,6 +383,7 @@ impl SdkServer {
     fn initialize(&mut self, request: &Value) -> Result<Value, RequestError> {
         let servers = member(request, "/sdkMcpServers").as_array();
         let servers = servers.into_iter().flatten().filter_map(Value::as_str);
+        // The Python package names them on the command line as well.
         for server in servers.map(str::to_owned) {
             if !self.program_servers.contains(&server) {
                 self.program_servers.push(server);
@@ -386,6 +395,7 @@ impl SdkServer {
             }
             self.host = self.host.clone().with_hook_callbacks(Arc::new(hooks));
         }
+        // Programs fail without these lists, and use none of them here.
         let model = &self.model.name;
         let model = json!({"value": model, "displayName": model, "description": ""});
         Ok(json!({
@@ -418,6 +428,7 @@ impl SdkServer {
             model: Some(model.to_owned()),
             ..self.spec.clone()
         };
+        // Fails for an unknown model before anything is changed.
         let choices = self.host.session_choices(&spec, &[])?;
         self.wanted_model = self.live.as_ref().map(|_| model.to_owned());
         self.apply_model()?;
@@ -464,6 +475,7 @@ impl SdkServer {
         let servers: Vec<_> = statuses
             .iter()
             .map(|status| {
+                // The SDK knows these two words among others.
                 let state = match status.tools.is_empty() {
                     true => "pending",
                     false => "connected",
@@ -553,6 +565,7 @@ impl SdkServer {
                 answers: 0,
                 is_interrupted: false,
             });
+            // The result of a turn tells of this turn alone.
             self.denials.clear();
             self.last_text.clear();
             self.last_stop = None;
@@ -621,6 +634,7 @@ impl SdkServer {
     /// Prints the message that begins a session.
     fn announce(&self) {
         let folder = self.spec.workspace.as_deref().unwrap_or(Path::new("."));
+        // Programs compare it with the folder that they have given, which may be a link.
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let servers: Vec<_> = self
             .names
@@ -694,6 +708,7 @@ impl SdkServer {
         let subtask = event.subtask.as_ref();
         match &event.kind {
             SessionEventKind::Record(record) => self.handle_record(subtask, record),
+            // Asked again after an answer that broke off: what was shown of that one is over.
             SessionEventKind::Asking { .. } if subtask.is_none() => {
                 let events = self.partial.abandon();
                 self.print_partial(events);
@@ -754,6 +769,7 @@ impl SdkServer {
                         _ => {}
                     }
                 }
+                // Before the calls are named, since some may be of these servers.
                 self.learn_servers();
                 if label.is_none() {
                     self.last_stop = turn.stop;
@@ -774,6 +790,7 @@ impl SdkServer {
             }
             Record::Result(result) => {
                 let call = self.calls.remove(&(task, result.id.clone()));
+                // Also those that a rule or a mode has denied without a question.
                 if result.ending == ToolResultStatus::Denied
                     && let Some(call) = call
                 {
@@ -813,6 +830,7 @@ impl SdkServer {
                 ..
             } => {
                 let key = (subtask.map(|label| label.task.clone()), call.clone());
+                // A call that was not printed could not be shown as it is.
                 let Some(known) = self.calls.get(&key).filter(|_| can_ask) else {
                     return self.deny(
                         request,
@@ -911,6 +929,7 @@ impl SdkServer {
         let Some(turn) = self.turn.take() else {
             return;
         };
+        // An interrupted answer stays without an end otherwise, and readers of its blocks would wait for it.
         let events = self.partial.abandon();
         self.print_partial(events);
         let now = (self.host.environment().clock)();
@@ -927,6 +946,7 @@ impl SdkServer {
             (true, true) => vec!["the turn was interrupted".to_owned()],
             (true, false) => vec![result.text.clone()],
         };
+        // Of the whole session, as the SDK documents them.
         let cost = self.cost();
         let usage = usage_json(&self.totals.usage);
         let mut models = Map::new();
@@ -998,6 +1018,7 @@ fn parse_message(content: &Value) -> Result<UserMessage, MessageError> {
             for block in blocks {
                 match member(block, "/type").as_str() {
                     Some("text") => {
+                        // Blocks are paragraphs to the programs that write them.
                         if !message.text.is_empty() {
                             message.text.push('\n');
                         }

@@ -1,15 +1,15 @@
 //! Tests the command line of the Claude Agent SDK with programs that misbehave; `crates/sabir-testkit/agent-sdk/run` drives it with both
 //! packages.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Child, ChildStdin, Output, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use sabir_testkit::ScriptedProvider;
 use serde_json::{Value, json};
 
-use crate::world::{Turn, WAYS, World, code, processes_with, stderr, stdout, turn};
+use crate::world::{Turn, WAYS, World, code, json_lines, processes_with, stderr, stdout, turn};
 
 /// The time to wait for a message. Far more than needed on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -33,14 +33,7 @@ impl Program {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                // Nothing but messages reaches standard output.
-                sender.send(serde_json::from_str(&line).unwrap()).ok();
-            }
-        });
+        let lines = json_lines(child.stdout.take().unwrap());
         Self {
             input: child.stdin.take(),
             child,

@@ -1,6 +1,6 @@
 //! Decides how many cases the tests try that would try very many.
 //!
-//! Test crates that do not depend on this one include the file by its path.
+//! Test crates include this file by its path, since some of them are below this crate.
 
 #![allow(dead_code, reason = "not every test crate needs both")]
 

@@ -116,7 +116,7 @@ fn read_in(selection: DialectSelection, bytes: &[u8], size: usize) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(750), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_split_of_any_text(text in text(), selection in selections(), at in 0usize..400, size in 1usize..9) {

@@ -331,7 +331,7 @@ fn selections() -> impl Strategy<Value = DialectSelection<'static>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(100), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn calls_read_back(calls in calls(), size in 1usize..40) {
@@ -347,7 +347,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn prose_without_a_tool_makes_no_call(text in prose(), size in 1usize..9) {

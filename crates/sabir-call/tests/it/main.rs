@@ -9,6 +9,8 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
+#[path = "../../../sabir-testkit/src/case_count.rs"]
+mod case_count;
 mod chunks;
 mod contract;
 mod define;

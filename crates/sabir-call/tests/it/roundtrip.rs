@@ -342,7 +342,7 @@ fn json_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(400), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_value(pieces in proptest::collection::vec(prop_oneof![

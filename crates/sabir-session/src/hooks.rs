@@ -26,6 +26,7 @@ const PROJECT_VARIABLES: [&str; 2] = ["CLAUDE_PROJECT_DIR", "SABIR_PROJECT_DIR"]
 pub use event::HookEvent;
 pub(crate) use keys::HookKeys;
 pub(crate) use observer::HookObserver;
+pub(crate) use pinned_files::{UnpinnableCommand, find_launch_files};
 pub(crate) use runner::{HookAttachment, HookRunner};
 pub use settings_file::HookSpec;
 pub use sources::{

@@ -25,6 +25,7 @@
 //! [`parse_server_file`] reads the files that other programs use for the same purpose, and [`McpServerSpec::expand`] replaces variables.
 //! The crate reads no file, environment or clock: the caller provides them.
 
+mod abandoned_call;
 mod client_handler;
 mod config_file;
 mod connection;
@@ -36,6 +37,7 @@ mod line_guard;
 mod login;
 mod mcp_tool;
 mod names;
+mod newcomers;
 mod prompts;
 mod resource_tool;
 mod result_content;

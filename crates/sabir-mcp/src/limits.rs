@@ -31,6 +31,10 @@ pub const DEFAULT_DEFINITION_TOKENS: usize = 2_000;
 
 /// The time from the start of a server until it has listed its tools.
 pub const START_TIME: Duration = Duration::from_secs(30);
+/// The longest time that the start of a server waits for the first request of its task.
+pub const LATEST_START: Duration = Duration::from_millis(500);
+/// The time that the first request has for itself, before servers start.
+pub const REQUEST_TIME: Duration = Duration::from_millis(100);
 /// The time without any progress after which a call is given up.
 pub const CALL_TIME: Duration = Duration::from_secs(120);
 /// The most time of a call, whatever progress it reports.

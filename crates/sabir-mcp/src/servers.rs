@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +20,9 @@ use crate::connection::{ConnectedServer, Connection, ServerLists, connect_server
 use crate::definition::{DefinitionState, DefinitionStore, ToolDefinition};
 use crate::error::McpError;
 use crate::find_tool::{FindTool, find_matching, list_names};
-use crate::limits::{FIRST_BACK_OFF, LOGIN_LOOK_INTERVAL, MAX_RESTARTS, STABLE_TIME};
+use crate::limits::{
+    FIRST_BACK_OFF, LATEST_START, LOGIN_LOOK_INTERVAL, MAX_RESTARTS, REQUEST_TIME, STABLE_TIME,
+};
 use crate::login::{LoginKey, LoginStore};
 use crate::mcp_tool::McpTool;
 use crate::names::NameTable;
@@ -169,6 +172,10 @@ pub(crate) struct ServerPool {
     state: Mutex<PoolState>,
     /// Changes whenever the state of a server does.
     version: watch::Sender<u64>,
+    /// The moment at which the servers start that no task waits for.
+    start_time: watch::Sender<Instant>,
+    /// True once the model was asked.
+    has_requested: AtomicBool,
 }
 
 struct PoolState {
@@ -189,8 +196,9 @@ struct ServerEntry {
 }
 
 impl McpServers {
-    /// Starts servers, in parallel and in the background. Must be called within a tokio runtime. Of several specs with one name, the
-    /// first counts.
+    /// Starts servers, in parallel and in the background. Those that nothing waits for start after the first request of the task
+    /// ([`note_request`](Self::note_request)), or a moment later: on a machine with few cores their start would delay the request.
+    /// Must be called within a tokio runtime. Of several specs with one name, the first counts.
     pub fn start(specs: Vec<McpServerSpec>, settings: McpSettings) -> Self {
         let mut servers: Vec<ServerEntry> = Vec::new();
         for spec in specs {
@@ -218,6 +226,8 @@ impl McpServers {
                 revealed: BTreeSet::new(),
             }),
             version: watch::channel(0).0,
+            start_time: watch::channel(Instant::now() + LATEST_START).0,
+            has_requested: AtomicBool::new(false),
         });
         let workers = (0..count)
             .map(|index| tokio::spawn(run_server(Arc::clone(&pool), index)))
@@ -279,6 +289,21 @@ impl McpServers {
         Ok(join_messages(&result))
     }
 
+    /// Notes that the model is being asked. Servers that have not been started let its first request go before them.
+    pub fn note_request(&self) {
+        if self.pool.has_requested.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let after_request = Instant::now() + REQUEST_TIME;
+        self.pool.start_time.send_if_modified(|start_time| {
+            let is_waiting = *start_time > Instant::now();
+            if is_waiting {
+                *start_time = after_request;
+            }
+            is_waiting
+        });
+    }
+
     /// Waits until no server that fits is being started any more.
     pub async fn wait_started(&self, fits: impl Fn(&McpServerSpec) -> bool) {
         let mut version = self.pool.version.subscribe();
@@ -291,8 +316,12 @@ impl McpServers {
                         ServerState::Starting | ServerState::Restarting { .. }
                     )
             });
+            if !is_starting {
+                return;
+            }
+            self.pool.start_time.send_replace(Instant::now());
             // The sender lives as long as this value.
-            if !is_starting || version.changed().await.is_err() {
+            if version.changed().await.is_err() {
                 return;
             }
         }
@@ -530,6 +559,19 @@ impl ServerPool {
         });
     }
 
+    /// Waits until a server that no task waits for may start.
+    async fn wait_start_time(&self) {
+        let mut start_time = self.start_time.subscribe();
+        loop {
+            let next = *start_time.borrow_and_update();
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => return,
+                // An error means that the pool is gone, which cannot be while it is borrowed here.
+                _ = start_time.changed() => {}
+            }
+        }
+    }
+
     /// Waits until [`McpServers::stop`] is called.
     async fn wait_stopped(&self) {
         let mut version = self.version.subscribe();
@@ -582,6 +624,12 @@ async fn run_server(pool: Arc<ServerPool>, index: usize) {
         Some(entry) if !entry.spec.disabled => entry.spec.clone(),
         _ => return,
     };
+    if !spec.required {
+        tokio::select! {
+            () = pool.wait_start_time() => {}
+            () = pool.wait_stopped() => return,
+        }
+    }
     let mut attempt = 0;
     let mut back_off = FIRST_BACK_OFF;
     loop {

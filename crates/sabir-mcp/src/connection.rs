@@ -39,6 +39,7 @@ use crate::limits::{
 use crate::line_guard::{LineFacts, LineGuard};
 use crate::login::{AuthorizedClient, ServerLogin, is_loopback, missing_scopes};
 use crate::result_content::{convert_result, one_line};
+use crate::sent_secrets::{self, SentSecrets};
 use crate::servers::McpSettings;
 use crate::spec::{McpServerSpec, McpTransport};
 
@@ -65,6 +66,8 @@ pub(crate) struct ServerLists {
     pub(crate) tools: Vec<ToolDefinition>,
     /// The number of tools beyond the limit.
     pub(crate) left_out: usize,
+    /// The number of tools and prompts that are not used because their names repeat a token.
+    pub(crate) secret_names: usize,
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<ResourceTemplate>,
     pub(crate) prompts: Vec<Prompt>,
@@ -104,6 +107,8 @@ struct RemoteAccess {
     /// `None` for a program, and for a server with a token in its headers.
     login: Option<Arc<ServerLogin>>,
     address: Option<url::Url>,
+    /// The secrets that requests carry.
+    sent_secrets: SentSecrets,
 }
 
 /// A connected server: the connection, and what ends with it.
@@ -243,6 +248,7 @@ fn attempt_connect(
                 let client_of_login = AuthorizedClient {
                     http,
                     login: access.login.clone(),
+                    sent_secrets: access.sent_secrets.clone(),
                 };
                 let transport = StreamableHttpClientTransport::with_client(client_of_login, config);
                 let serving: BoxedFuture<'static, _> =
@@ -286,33 +292,31 @@ fn unusable_client(url: &str, error: &dyn std::error::Error) -> McpError {
 }
 
 impl RemoteAccess {
-    /// Removes the tokens of the login from what the server said.
-    fn hide_tokens(&self, text: String) -> String {
-        match &self.login {
-            Some(login) => login.hide_tokens(text),
-            None => text,
-        }
-    }
-
-    /// Removes the tokens of the login from an error that repeats words of the server.
+    /// Removes the tokens of the login from an error that repeats words of the server outside of its messages.
     fn hide_tokens_of_error(&self, error: McpError) -> McpError {
         match error {
-            McpError::Answer(text) => McpError::Answer(self.hide_tokens(text)),
-            McpError::Closed(text) => McpError::Closed(self.hide_tokens(text)),
-            McpError::Handshake(text) => McpError::Handshake(self.hide_tokens(text)),
-            McpError::ScopeUseless(text) => McpError::ScopeUseless(self.hide_tokens(text)),
+            McpError::Answer(text) => McpError::Answer(self.sent_secrets.hide(text)),
+            McpError::Closed(text) => McpError::Closed(self.sent_secrets.hide(text)),
+            McpError::Handshake(text) => McpError::Handshake(self.sent_secrets.hide(text)),
+            McpError::ScopeUseless(text) => McpError::ScopeUseless(self.sent_secrets.hide(text)),
             McpError::ScopeRequired { server, scopes } => McpError::ScopeRequired {
                 server,
-                scopes: self.hide_tokens(scopes),
+                scopes: self.sent_secrets.hide(scopes),
             },
             other => other,
         }
     }
 
     fn new(spec: &McpServerSpec, settings: &McpSettings) -> Result<Self, McpError> {
-        let McpTransport::Http { url, oauth, .. } = &spec.transport else {
+        let McpTransport::Http {
+            url,
+            oauth,
+            headers,
+        } = &spec.transport
+        else {
             return Ok(Self::default());
         };
+        let sent_secrets = SentSecrets::of_headers(headers);
         let address = parse_address(url)?;
         let login = match spec.transport.login_key(&spec.name) {
             None => None,
@@ -323,6 +327,7 @@ impl RemoteAccess {
                     oauth.clone().unwrap_or_default(),
                     Arc::clone(&settings.logins),
                     Arc::clone(&settings.http_client),
+                    sent_secrets.clone(),
                 );
                 Some(Arc::new(login))
             }
@@ -331,6 +336,7 @@ impl RemoteAccess {
             server: spec.name.clone(),
             login,
             address: Some(address),
+            sent_secrets,
         })
     }
 
@@ -563,11 +569,6 @@ impl Connection {
         Arc::clone(&self.login_lost)
     }
 
-    /// Removes the tokens of the login from what the server said.
-    pub(crate) fn hide_tokens(&self, text: String) -> String {
-        self.access.hide_tokens(text)
-    }
-
     /// Describes the failure of a request, and notes the end of a login.
     fn describe_failure(&self, error: &ServiceError) -> McpError {
         let refusal = self
@@ -603,7 +604,7 @@ impl Connection {
                 lists.protocol = info.protocol_version.to_string();
                 let words = info.instructions.as_deref().unwrap_or_default();
                 lists.instructions = crate::result_content::cut_text(
-                    &clean_description(&self.hide_tokens(words.to_owned())),
+                    &clean_description(words),
                     crate::limits::MAX_INSTRUCTION_BYTES,
                 );
             }
@@ -617,8 +618,12 @@ impl Connection {
                         .map_err(|error| self.describe_failure(&error))?;
                     let room = MAX_TOOLS.saturating_sub(lists.tools.len());
                     lists.left_out += page.tools.len().saturating_sub(room);
-                    let taken = page.tools.iter().take(room);
-                    lists.tools.extend(taken.map(ToolDefinition::from_server));
+                    for tool in page.tools.iter().take(room) {
+                        match tool.name.contains(sent_secrets::MARKER) {
+                            true => lists.secret_names += 1,
+                            false => lists.tools.push(ToolDefinition::from_server(tool)),
+                        }
+                    }
                     cursor = page.next_cursor;
                     if cursor.is_none() {
                         break;
@@ -662,7 +667,12 @@ impl Connection {
                     let Ok(page) = self.service.list_prompts(Some(params)).await else {
                         break;
                     };
-                    lists.prompts.extend(page.prompts);
+                    for prompt in page.prompts {
+                        match prompt.name.contains(sent_secrets::MARKER) {
+                            true => lists.secret_names += 1,
+                            false => lists.prompts.push(prompt),
+                        }
+                    }
                     cursor = page.next_cursor;
                     if cursor.is_none() || lists.prompts.len() >= MAX_RESOURCES {
                         break;
@@ -682,9 +692,7 @@ impl Connection {
         progress: ProgressSink<'_>,
     ) -> Result<ToolOutput, McpError> {
         let result = self.call_tool(tool, arguments, progress).await?;
-        let mut output = convert_result(&result);
-        output.content = self.hide_tokens(output.content);
-        Ok(output)
+        Ok(convert_result(&result))
     }
 
     async fn call_tool(

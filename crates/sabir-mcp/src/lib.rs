@@ -42,6 +42,7 @@ mod prompts;
 mod resource_tool;
 mod result_content;
 mod schema;
+mod sent_secrets;
 mod serve;
 mod serve_http;
 mod servers;
@@ -55,8 +56,8 @@ pub use definition::{
 };
 pub use error::McpError;
 pub use login::{
-    ForgetfulLoginStore, LoginAttempt, LoginError, LoginKey, LoginReport, LoginStore,
-    LoginStoreError, OAuthGrant, OAuthSettings, StoredLogin,
+    ForgetfulLoginStore, IssuerMismatch, LoginAttempt, LoginError, LoginKey, LoginReport,
+    LoginStore, LoginStoreError, OAuthGrant, OAuthSettings, Revocation, StoredLogin, revoke_login,
 };
 pub use names::{NameTable, shown_tool_name};
 pub use prompts::{PromptArgument, PromptContent, ServerPrompt};
@@ -68,8 +69,8 @@ pub use serve_http::{
     HTTP_PATH, HttpServeError, HttpServerLimits, HttpServerSettings, serve_over_http,
 };
 pub use servers::{
-    HttpClientFactory, McpNotice, McpServers, McpSettings, ServerState, ServerStatus, StartCheck,
-    call_server_tool, list_server_tools,
+    HttpClientFactory, McpNotice, McpServers, McpSettings, ServerState,
+    ServerStatus, StartCheck, call_server_tool, list_server_tools,
 };
 pub use spec::{McpServerSpec, McpTransport, ToolSelection};
 pub use variables::{UnsetVariable, expand_variables};

@@ -820,6 +820,15 @@ fn accept_lists(
             ),
         );
     }
+    if lists.secret_names > 0 {
+        pool.notify(
+            &spec.name,
+            format!(
+                "it repeats a secret that it was sent in names of its tools or prompts; {} of them are not used",
+                lists.secret_names
+            ),
+        );
+    }
     pool.notify_of_changes(&spec.name, &lists.tools);
     pool.set_state(index, |entry| {
         entry.connection = Some(Arc::clone(&connected.connection));

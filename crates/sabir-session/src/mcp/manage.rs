@@ -295,6 +295,7 @@ fn oauth_table(oauth: &OAuthSettings) -> InlineTable {
     for (key, text) in [
         ("client_id", &oauth.client_id),
         ("client_secret", &oauth.client_secret),
+        ("issuer", &oauth.issuer),
         ("client_metadata_url", &oauth.client_metadata_url),
     ] {
         if let Some(text) = text {

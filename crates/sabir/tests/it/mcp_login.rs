@@ -183,6 +183,28 @@ fn a_login_is_kept_for_the_user_alone_and_shown_nowhere() {
 }
 
 #[test]
+fn tokens_in_the_definitions_of_tools_are_hidden() {
+    let world = World::new();
+    let server = OAuthServer::start().unwrap();
+    server.repeat_tokens();
+    configure(&world, &server, "required = true");
+    log_in(&world, &["guarded"]);
+    let tested = run(&world, &["mcp", "test", "guarded", "--json"]);
+    assert!(
+        stdout(&tested).contains("Needs [redacted: login token]."),
+        "{}",
+        stdout(&tested)
+    );
+    let (output, request) = run_task(&world, &["guarded__hint"], &[]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let notice = "repeats a secret that it was sent in names of its tools or prompts; 1 of them";
+    assert!(stderr(&output).contains(notice), "{}", stderr(&output));
+    assert!(request.contains("guarded__hint"), "{request}");
+    let all = [request, stdout(&output), stderr(&output), stdout(&tested)].concat();
+    assert_no_secrets(&world, &all);
+}
+
+#[test]
 fn an_expired_token_is_renewed_in_the_middle_of_a_task() {
     let world = World::new();
     let server = OAuthServer::start().unwrap();
@@ -346,8 +368,22 @@ fn a_logout_removes_the_tokens() {
     assert_eq!(code(&call(&world, "echo")), 0);
     let output = run(&world, &["mcp", "logout", "guarded"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let said = "removed from this machine, and its tokens are withdrawn";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    assert!(server.has_no_tokens());
     assert_eq!(login_files(&world), Vec::<PathBuf>::new());
     assert_eq!(code(&call(&world, "echo")), 2);
+    // Without the server the login is removed all the same.
+    log_in(&world, &["guarded"]);
+    drop(server);
+    let output = run(&world, &["mcp", "logout", "guarded"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("the server has not done it"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(login_files(&world), Vec::<PathBuf>::new());
     let again = stderr(&run(&world, &["mcp", "logout", "nobody"]));
     assert!(again.contains("no MCP server `nobody`"), "{again}");
 }
@@ -380,14 +416,28 @@ fn a_repository_cannot_send_a_login_elsewhere() {
 fn a_client_with_a_secret_needs_no_user() {
     let world = World::new();
     let server = OAuthServer::start().unwrap();
-    let client = "oauth = { client_id = \"mine\", client_secret = \"${MY_SECRET}\", grant = \"client_credentials\", scopes = [\"admin\"] }";
-    configure(&world, &server, client);
-    let mut command = world.sabir();
-    command.env("MY_SECRET", "client-secret");
-    let output = command
-        .args(["mcp", "call", "guarded", "admin"])
-        .output()
-        .unwrap();
+    let call_admin = |more: &str| {
+        let client = format!(
+            "oauth = {{ client_id = \"mine\", client_secret = \"${{MY_SECRET}}\", grant = \"client_credentials\", scopes = [\"admin\"]{more} }}"
+        );
+        configure(&world, &server, &client);
+        let mut command = world.sabir();
+        command.env("MY_SECRET", "client-secret");
+        command
+            .args(["mcp", "call", "guarded", "admin"])
+            .output()
+            .unwrap()
+    };
+    // The server chooses the authorization server, and would get the secret there.
+    let issuer = server.mcp_url().replace("/mcp", "");
+    for more in ["", ", issuer = \"https://login.example.com\""] {
+        let refused = call_admin(more);
+        assert_eq!(code(&refused), 2, "{}", stderr(&refused));
+        let said = format!("secret is not sent to {issuer}");
+        assert!(stderr(&refused).contains(&said), "{}", stderr(&refused));
+    }
+    assert!(server.requests("POST /token").is_empty());
+    let output = call_admin(&format!(", issuer = {issuer:?}"));
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(login_files(&world), Vec::<PathBuf>::new());
     let mut command = world.sabir();

@@ -1,6 +1,6 @@
 //! Connects to one server, and makes requests to it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,8 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
     ClientRequest, GetPromptRequestParams, GetPromptResult, InputRequest, InputRequests,
     InputResponses, PaginatedRequestParams, Prompt, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResult, RequestId, Resource, ResourceTemplate, ServerResult, SubscriptionFilter,
+    ReadResourceResult, RequestId, Resource, ResourceTemplate, ServerNotification, ServerResult,
+    SubscribeRequestParams, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError,
@@ -42,6 +43,7 @@ use crate::result_content::{convert_result, one_line};
 use crate::sent_secrets::{self, SentSecrets};
 use crate::servers::McpSettings;
 use crate::spec::{McpServerSpec, McpTransport};
+use crate::watched_resources::WatchedResources;
 
 /// The most rounds of a request that the server answers with questions.
 const MAX_ROUNDS: usize = 10;
@@ -87,7 +89,7 @@ pub(crate) struct Connection {
     access: RemoteAccess,
     /// Woken when the server refuses the login.
     login_lost: Arc<Notify>,
-    /// Follows changes of the server's lists in the newest protocol, until the connection ends.
+    /// Follows changes of the server's lists and resources in the newest protocol, until the connection ends.
     _follower: AbortOnDrop,
 }
 
@@ -554,7 +556,8 @@ impl Connection {
         access: RemoteAccess,
     ) -> Arc<Self> {
         let changed = Arc::clone(&service.service().lists_changed);
-        let follower = tokio::spawn(follow_lists(service.peer().clone(), changed));
+        let resources = Arc::clone(&service.service().resources);
+        let follower = tokio::spawn(follow_changes(service.peer().clone(), changed, resources));
         Arc::new(Self {
             service,
             call_time,
@@ -773,8 +776,36 @@ impl Connection {
         })
     }
 
-    /// Reads a resource.
+    /// Returns the resources that have changed since the model read them, or was last told.
+    pub(crate) fn take_changed_resources(&self) -> BTreeSet<String> {
+        self.service.service().resources.take_changed()
+    }
+
+    /// Follows the changes of a resource from now on, if the server tells them.
+    fn watch_resource(&self, uri: &str) {
+        let Some(info) = self.service.peer_info() else {
+            return;
+        };
+        let resources = info.capabilities.resources.as_ref();
+        let is_told = resources.and_then(|own| own.subscribe) == Some(true);
+        if !is_told || !self.service.service().resources.watch(uri) {
+            return;
+        }
+        // In the newest protocol the follower asks for it.
+        if info.protocol_version != ProtocolVersion::V_2026_07_28 {
+            let peer = self.service.peer().clone();
+            let params = SubscribeRequestParams::new(uri);
+            // Reading does not wait for it, and works without.
+            tokio::spawn(async move {
+                #[expect(deprecated, reason = "most servers speak older protocols")]
+                let _ = peer.subscribe(params).await;
+            });
+        }
+    }
+
+    /// Reads a resource, and follows its changes from now on.
     pub(crate) async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, McpError> {
+        self.watch_resource(uri);
         let reading = self
             .service
             .read_resource(ReadResourceRequestParams::new(uri));
@@ -821,8 +852,12 @@ impl Connection {
     }
 }
 
-/// Follows changes of a server's lists in the newest protocol, in which a server tells them only to a client that listens.
-async fn follow_lists(peer: Peer<RoleClient>, changed: Arc<Notify>) {
+/// Follows changes of a server's lists and resources in the newest protocol, in which a server tells them only to a client that listens.
+async fn follow_changes(
+    peer: Peer<RoleClient>,
+    changed: Arc<Notify>,
+    resources: Arc<WatchedResources>,
+) {
     let Some(info) = peer.peer_info() else { return };
     if info.protocol_version != ProtocolVersion::V_2026_07_28 {
         return;
@@ -842,18 +877,34 @@ async fn follow_lists(peer: Peer<RoleClient>, changed: Arc<Notify>) {
         .resources
         .as_ref()
         .and_then(|own| is_told(own.list_changed));
-    if filter == SubscriptionFilter::new() {
-        return;
-    }
     for _ in 0..MAX_LISTENS {
+        let watched = resources.watched();
+        filter.resource_subscriptions = (!watched.is_empty()).then_some(watched);
+        if filter == SubscriptionFilter::new() {
+            resources.wait_added().await;
+            continue;
+        }
         let Ok(mut subscription) = peer.listen(filter.clone()).await else {
             return;
         };
-        while let Ok(Some(_)) = subscription.next().await {
-            changed.notify_one();
+        loop {
+            let notification = tokio::select! {
+                notification = subscription.next() => notification,
+                // A stream cannot be changed: another one follows the new resource too.
+                () = resources.wait_added() => break,
+            };
+            match notification {
+                Ok(Some(ServerNotification::ResourceUpdatedNotification(update))) => {
+                    resources.note_change(&update.params.uri);
+                }
+                Ok(Some(_)) => changed.notify_one(),
+                Ok(None) | Err(_) => {
+                    tokio::time::sleep(LISTEN_PAUSE).await;
+                    break;
+                }
+            }
         }
         // What changed between two streams was told to nobody.
-        tokio::time::sleep(LISTEN_PAUSE).await;
         changed.notify_one();
     }
 }

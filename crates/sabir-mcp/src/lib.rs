@@ -48,6 +48,7 @@ mod serve_http;
 mod servers;
 mod spec;
 mod variables;
+mod watched_resources;
 
 pub use client_handler::{ElicitationAnswer, ElicitationForm, ElicitationRequest, UserElicitor};
 pub use config_file::{ParsedServers, ServerFileError, parse_server_file, parse_settings_text};
@@ -69,7 +70,7 @@ pub use serve_http::{
     HTTP_PATH, HttpServeError, HttpServerLimits, HttpServerSettings, serve_over_http,
 };
 pub use servers::{
-    HttpClientFactory, McpNotice, McpServers, McpSettings, ServerState,
+    ChangedResource, HttpClientFactory, McpNotice, McpServers, McpSettings, ServerState,
     ServerStatus, StartCheck, call_server_tool, list_server_tools,
 };
 pub use spec::{McpServerSpec, McpTransport, ToolSelection};

@@ -20,6 +20,8 @@ pub const MAX_SCHEMA_BYTES: usize = 32 << 10;
 pub const MAX_TOOLS: usize = 1_000;
 /// The most resources and prompts of one server, each.
 pub const MAX_RESOURCES: usize = 1_000;
+/// The most resources of one server whose changes are followed.
+pub const MAX_WATCHED_RESOURCES: usize = 64;
 /// The most bytes of a server's instructions.
 pub const MAX_INSTRUCTION_BYTES: usize = 2 << 10;
 /// The most notices about messages of one server.

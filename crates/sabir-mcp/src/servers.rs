@@ -73,6 +73,15 @@ pub struct McpNotice {
     pub text: String,
 }
 
+/// A resource that has changed since the model read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedResource {
+    /// The server.
+    pub server: String,
+    /// Its address.
+    pub uri: String,
+}
+
 /// The state of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
@@ -260,6 +269,22 @@ impl McpServers {
         servers
             .map(|entry| ServerStatus::new(&entry.spec, entry.state.clone(), &entry.lists))
             .collect()
+    }
+
+    /// Returns the resources that the model has read and that have changed since it was last told, each with its server.
+    pub fn take_changed_resources(&self) -> Vec<ChangedResource> {
+        let state = self.pool.lock_state();
+        let mut changed = Vec::new();
+        for entry in &state.servers {
+            if let Some(connection) = &entry.connection {
+                let resources = connection.take_changed_resources().into_iter();
+                changed.extend(resources.map(|uri| ChangedResource {
+                    server: entry.spec.name.clone(),
+                    uri,
+                }));
+            }
+        }
+        changed
     }
 
     /// Returns the prompts of the servers that are ready.

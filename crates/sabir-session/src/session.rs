@@ -24,7 +24,7 @@ use crate::hooks::HookRunner;
 use crate::host::Host;
 use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
-use crate::mcp::PromptCommands;
+use crate::mcp::{PromptCommands, ResourceNews};
 use crate::modes::ModeSwitcher;
 use crate::notice::{NoticeSink, NoticeTopic};
 use crate::pictures::CurrentImageSupport;
@@ -804,6 +804,7 @@ impl SessionWorker {
         observers.push(Arc::new(modes));
         observers.extend(recording.output_observer());
         observers.extend(setup.common_observers());
+        observers.push(Arc::new(ResourceNews(self.hub.clone())));
         if spec.previews {
             observers.push(Arc::new(PreviewPublisher {
                 hub: self.hub.clone(),

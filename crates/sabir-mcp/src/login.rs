@@ -15,6 +15,7 @@ mod challenge;
 mod guarded_http;
 mod redirect_listener;
 mod revocation;
+mod running_logins;
 mod server_login;
 mod store;
 
@@ -28,6 +29,7 @@ pub(crate) use authorized_client::AuthorizedClient;
 pub(crate) use challenge::missing_scopes;
 pub(crate) use guarded_http::is_loopback;
 pub use revocation::{Revocation, revoke_login};
+pub(crate) use running_logins::RunningLogins;
 pub(crate) use server_login::ServerLogin;
 pub use store::{ForgetfulLoginStore, LoginKey, LoginStore, LoginStoreError, StoredLogin};
 

@@ -23,7 +23,7 @@ use crate::find_tool::{FindTool, find_matching, list_names};
 use crate::limits::{
     FIRST_BACK_OFF, LATEST_START, LOGIN_LOOK_INTERVAL, MAX_RESTARTS, REQUEST_TIME, STABLE_TIME,
 };
-use crate::login::{LoginKey, LoginStore};
+use crate::login::{LoginKey, LoginStore, RunningLogins};
 use crate::mcp_tool::McpTool;
 use crate::names::NameTable;
 use crate::prompts::{PromptContent, ServerPrompt, join_messages};
@@ -58,6 +58,8 @@ pub struct McpSettings {
     pub notify: Arc<dyn Fn(McpNotice) + Send + Sync>,
     /// Reports why a server must not be started, if so. Called before each start, also when a server that ended is started again. Blocks.
     pub refuse_start: StartCheck,
+    /// Opens the page of a login in the user's browser, if it can.
+    pub open_page: Arc<dyn Fn(&str) + Send + Sync>,
     /// Asks the user questions of servers; `None` where nobody can be asked.
     pub elicitor: Option<Arc<dyn UserElicitor>>,
     /// The tokens that definitions may take in a request before models have to look for tools.
@@ -173,6 +175,7 @@ impl ServerStatus {
 pub struct McpServers {
     pool: Arc<ServerPool>,
     workers: Vec<JoinHandle<()>>,
+    logins: RunningLogins,
 }
 
 /// The shared state of the servers.
@@ -241,7 +244,11 @@ impl McpServers {
         let workers = (0..count)
             .map(|index| tokio::spawn(run_server(Arc::clone(&pool), index)))
             .collect();
-        Self { pool, workers }
+        Self {
+            pool,
+            workers,
+            logins: RunningLogins::new(),
+        }
     }
 
     /// Keeps the tools of the servers in a registry from now on, in place of an earlier one.
@@ -327,6 +334,20 @@ impl McpServers {
             }
             is_waiting
         });
+    }
+
+    /// Logs in to a server in the background. Notices tell the user where to log in, and how it ended. With the `address` at which the
+    /// browser ended, a login that waits for it is finished.
+    pub fn log_in(&self, server: &str, address: Option<String>) {
+        let spec = self
+            .pool
+            .lock_state()
+            .find_server(server)
+            .map(|entry| entry.spec.clone());
+        match spec {
+            Ok(spec) => self.logins.log_in(spec, &self.pool.settings, address),
+            Err(error) => self.pool.notify(server, error.to_string()),
+        }
     }
 
     /// Waits until no server that fits is being started any more.

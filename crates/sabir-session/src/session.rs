@@ -474,6 +474,13 @@ impl SessionHandle {
         let idle = state.is_idle;
         self.check_images(&command)?;
         match command {
+            Command::LogIn { server, address } => match self.hub.0.servers() {
+                Some(servers) => {
+                    servers.log_in(&server, address);
+                    Ok(())
+                }
+                None => Err(Rejected::Invalid("this task has no MCP servers".to_owned())),
+            },
             Command::Send { message, delivery } if idle => {
                 if message.text.trim().is_empty() && message.images.is_empty() {
                     return Err(Rejected::Invalid("the message is empty".to_owned()));
@@ -657,6 +664,9 @@ impl SessionHandle {
             }
             Command::Interrupt | Command::End => hub.send_command(task, UserCommand::Cancel),
             Command::SetModel { .. } | Command::Undo { .. } => Err(Rejected::Busy),
+            Command::LogIn { .. } => {
+                Err(Rejected::Invalid("a subtask has no MCP servers".to_owned()))
+            }
         }
     }
 }

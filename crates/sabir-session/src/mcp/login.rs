@@ -10,6 +10,7 @@ use super::login_store::FileLoginStore;
 use super::manage::{address_transport, find_target, is_address, open_workspace, server_settings};
 use super::sources::{FoundServer, expand_spec, find_servers};
 use crate::config::Config;
+use crate::environment::Environment;
 use crate::error::SessionError;
 
 /// The state of a server's login.
@@ -37,7 +38,10 @@ pub enum PageOpening {
 
 /// Opens the page of a login in the browser of the user: `$BROWSER`, or the one of their desktop.
 pub fn open_login_page(url: &str, config: &Config) -> PageOpening {
-    let environment = &config.environment;
+    open_page(url, &config.environment)
+}
+
+pub(super) fn open_page(url: &str, environment: &Environment) -> PageOpening {
     let is_set = |name: &str| {
         environment
             .variable(name)

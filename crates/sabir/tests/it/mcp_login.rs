@@ -8,6 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Output, Stdio};
 use sabir_testkit::{LoginForgery, OAuthServer, ScriptedProvider};
 use serde_json::{Value, json};
 
+use crate::interactive::Talk;
+use crate::mcp::wait_until;
 use crate::world::{Turn, WAYS, Way, World, code, stderr, stdout, turn};
 
 const NATIVE: Way = WAYS[1];
@@ -337,6 +339,45 @@ fn a_task_goes_on_without_a_login_and_gets_the_tools_after_it() {
     );
     let list = stdout(&run(&world, &["mcp", "list"]));
     assert!(list.contains("needs a login"), "{list}");
+}
+
+#[test]
+fn a_user_logs_in_within_the_session() {
+    let world = World::new();
+    let server = OAuthServer::start().unwrap();
+    configure(&world, &server, "");
+    let call = turn("", vec![("guarded__echo", json!({"text": "hi"}))]);
+    let provider = world.plays(NATIVE, &[turn("Hello.", vec![]), call, finish()]);
+    let mut command = world.sabir_with(&provider);
+    let model = ["--model", NATIVE.model(), "--protocol", NATIVE.protocol];
+    command.args(model);
+    command.args(["--approve", "mcp=guarded/*", "begin with it"]);
+    let mut talk = Talk::of(command);
+    // It comes while Sabir waits for the next message.
+    talk.wait_for("it needs a login");
+    talk.say("/mcp login nobody");
+    talk.wait_for("there is no server `nobody`");
+    talk.say("/mcp login guarded");
+    talk.wait_for("log in with your browser at ");
+    let page = talk.wait_for(" ; if it cannot come back");
+    // The browser is on another machine: its user copies the address.
+    let target = OAuthServer::redirect_of(page.trim()).unwrap();
+    talk.say(&format!("/mcp login guarded {target}"));
+    talk.wait_for("you are logged in at http://127");
+    wait_until("the server is connected with the token", || {
+        let requests = server.requests("POST /mcp");
+        let authorized = requests.iter().filter(|one| one.authorization.is_some());
+        // Two of a handshake, and the first list.
+        authorized.count() >= 3
+    });
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    talk.say("go on");
+    talk.wait_for("is that right?");
+    talk.say("y");
+    assert_eq!(talk.leave(), Some(0));
+    let request = last_request(&provider);
+    assert!(request.contains("echo"), "{request}");
+    assert_no_secrets(&world, &request);
 }
 
 #[test]

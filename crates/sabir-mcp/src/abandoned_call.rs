@@ -37,7 +37,7 @@ impl AbandonedCalls {
         });
     }
 
-    fn add(&self, session: &str) -> Arc<AtomicBool> {
+    fn add_call(&self, session: &str) -> Arc<AtomicBool> {
         let has_returned = Arc::new(AtomicBool::new(false));
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The others have ended: nobody waits for them any more.
@@ -64,7 +64,7 @@ pub(crate) struct AnsweredCall {
 impl AnsweredCall {
     /// Cancels the call, unless its client comes back in time. It may have ended meanwhile, which makes the message meaningless.
     async fn cancel_later(self) {
-        let has_returned = self.abandoned.add(&self.session);
+        let has_returned = self.abandoned.add_call(&self.session);
         tokio::time::sleep(self.return_time).await;
         if has_returned.load(Ordering::Acquire) {
             return;
@@ -105,6 +105,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for AnswerBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
         if frame.is_none() {
+            // The end comes after the result of the call.
             self.call = None;
         }
         Poll::Ready(frame)

@@ -297,13 +297,15 @@ impl RemoteAccess {
     /// Removes the tokens of the login from an error that repeats words of the server outside of its messages.
     fn hide_tokens_of_error(&self, error: McpError) -> McpError {
         match error {
-            McpError::Answer(text) => McpError::Answer(self.sent_secrets.hide(text)),
-            McpError::Closed(text) => McpError::Closed(self.sent_secrets.hide(text)),
-            McpError::Handshake(text) => McpError::Handshake(self.sent_secrets.hide(text)),
-            McpError::ScopeUseless(text) => McpError::ScopeUseless(self.sent_secrets.hide(text)),
+            McpError::Answer(text) => McpError::Answer(self.sent_secrets.hide_in_text(text)),
+            McpError::Closed(text) => McpError::Closed(self.sent_secrets.hide_in_text(text)),
+            McpError::Handshake(text) => McpError::Handshake(self.sent_secrets.hide_in_text(text)),
+            McpError::ScopeUseless(text) => {
+                McpError::ScopeUseless(self.sent_secrets.hide_in_text(text))
+            }
             McpError::ScopeRequired { server, scopes } => McpError::ScopeRequired {
                 server,
-                scopes: self.sent_secrets.hide(scopes),
+                scopes: self.sent_secrets.hide_in_text(scopes),
             },
             other => other,
         }
@@ -788,7 +790,7 @@ impl Connection {
         };
         let resources = info.capabilities.resources.as_ref();
         let is_told = resources.and_then(|own| own.subscribe) == Some(true);
-        if !is_told || !self.service.service().resources.watch(uri) {
+        if !is_told || !self.service.service().resources.watch_resource(uri) {
             return;
         }
         // In the newest protocol the follower asks for it.
@@ -878,7 +880,7 @@ async fn follow_changes(
         .as_ref()
         .and_then(|own| is_told(own.list_changed));
     for _ in 0..MAX_LISTENS {
-        let watched = resources.watched();
+        let watched = resources.watched_uris();
         filter.resource_subscriptions = (!watched.is_empty()).then_some(watched);
         if filter == SubscriptionFilter::new() {
             resources.wait_added().await;

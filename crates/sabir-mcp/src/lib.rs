@@ -30,6 +30,7 @@ mod client_handler;
 mod config_file;
 mod connection;
 mod definition;
+mod documentation_tool;
 mod error;
 mod find_tool;
 pub mod limits;
@@ -55,6 +56,7 @@ pub use config_file::{ParsedServers, ServerFileError, parse_server_file, parse_s
 pub use definition::{
     ApprovedDefinition, DefinitionState, DefinitionStore, ForgetfulDefinitionStore, ToolDefinition,
 };
+pub use documentation_tool::DocumentationTool;
 pub use error::McpError;
 pub use login::{
     ForgetfulLoginStore, IssuerMismatch, LoginAttempt, LoginError, LoginKey, LoginReport,

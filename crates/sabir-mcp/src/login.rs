@@ -140,6 +140,7 @@ impl OAuthSettings {
         let found = crate::result_content::one_line(&found.unwrap_or_default());
         match &self.issuer {
             None => Err(IssuerMismatch::Unknown { found }),
+            // Authorization servers differ in whether they write a slash at the end.
             Some(expected) if expected.trim_end_matches('/') == found.trim_end_matches('/') => {
                 Ok(())
             }

@@ -33,10 +33,11 @@ impl ConnectionPlaces {
     }
 
     /// Gives a new connection a place, and evicts the oldest one without an accepted request if there are too many.
-    pub(crate) fn enter(self: &Arc<Self>) -> Arc<ConnectionPlace> {
+    pub(crate) fn give_place(self: &Arc<Self>) -> Arc<ConnectionPlace> {
         let eviction = Arc::new(Notify::new());
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push_back(Arc::clone(&eviction));
+        // A client whose request arrives at this very moment may be closed too. It sees that the connection broke off, and tries again.
         if waiting.len() > self.most_waiting
             && let Some(oldest) = waiting.pop_front()
         {
@@ -52,12 +53,12 @@ impl ConnectionPlaces {
 
 impl ConnectionPlace {
     /// Waits until the connection has to end in favour of a newer one.
-    pub(crate) async fn evicted(&self) {
+    pub(crate) async fn wait_evicted(&self) {
         self.eviction.notified().await;
     }
 
     /// Gives the connection a place among those of clients, for as long as it lives. Returns false if there is none.
-    pub(crate) fn admit(&self) -> bool {
+    pub(crate) fn admit_client(&self) -> bool {
         let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
         if permit.is_none() {
             *permit = Arc::clone(&self.places.admitted).try_acquire_owned().ok();

@@ -36,22 +36,22 @@ impl SentSecrets {
         for (name, value) in headers {
             let name = name.to_ascii_lowercase();
             if SECRET_HEADERS.iter().any(|part| name.contains(part)) {
-                // The scheme, as `Bearer`, is not secret.
+                // The scheme, as `Bearer`, is not secret, and occurs in ordinary text.
                 let value = value.rsplit(' ').next().unwrap_or_default();
-                secrets.add(value);
+                secrets.add_secret(value);
             }
         }
         secrets
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    fn lock_secrets(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a secret.
-    pub(crate) fn add(&self, secret: &str) {
+    pub(crate) fn add_secret(&self, secret: &str) {
         if secret.len() >= MIN_SECRET_BYTES {
-            let mut known = self.lock();
+            let mut known = self.lock_secrets();
             if !known.contains(secret) {
                 known.insert(secret.to_owned());
             }
@@ -59,20 +59,20 @@ impl SentSecrets {
     }
 
     /// Returns the secrets, the longest first: one may be a part of another.
-    fn sorted(&self) -> Vec<String> {
-        let mut secrets: Vec<String> = self.lock().iter().cloned().collect();
+    fn sorted_secrets(&self) -> Vec<String> {
+        let mut secrets: Vec<String> = self.lock_secrets().iter().cloned().collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets
     }
 
     /// Removes the secrets from a text.
-    pub(crate) fn hide(&self, text: String) -> String {
-        replace_secrets(&self.sorted(), &text).unwrap_or(text)
+    pub(crate) fn hide_in_text(&self, text: String) -> String {
+        replace_secrets(&self.sorted_secrets(), &text).unwrap_or(text)
     }
 
     /// Removes the secrets from a message in JSON. Escapes in it do not hide them. What is not JSON is cleaned as text.
     fn hide_in_json(&self, text: String) -> String {
-        let secrets = self.sorted();
+        let secrets = self.sorted_secrets();
         if secrets.is_empty() {
             return text;
         }
@@ -160,6 +160,7 @@ fn replace_in_value(secrets: &[String], value: &mut Value) -> bool {
         }
         Value::Object(members) => {
             let mut is_changed = false;
+            // Rebuilt, because names cannot be changed in place. The order stays.
             for (name, mut member) in std::mem::take(members) {
                 let replaced = replace_secrets(secrets, &name);
                 is_changed |= replaced.is_some() | replace_in_value(secrets, &mut member);
@@ -174,7 +175,7 @@ fn replace_in_value(secrets: &[String], value: &mut Value) -> bool {
 impl std::fmt::Debug for SentSecrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SentSecrets")
-            .field("count", &self.lock().len())
+            .field("count", &self.lock_secrets().len())
             .finish()
     }
 }
@@ -190,7 +191,7 @@ mod tests {
             ("X-Team".to_owned(), "engineering".to_owned()),
             ("X-Api-Key".to_owned(), "short".to_owned()),
         ]));
-        secrets.add("tok/en-12345-longer");
+        secrets.add_secret("tok/en-12345-longer");
         let hide = |text: &str| secrets.hide_in_json(text.to_owned());
         assert_eq!(
             hide(r#"{"name":"a tok\/en-12345","\u0074ok/en-12345":[1,"x tok/en-12345-longer."]}"#),

@@ -204,14 +204,14 @@ where
                 }
             },
         };
-        let place = places.enter();
+        let place = places.give_place();
         let serving = serve_connection(stream, Arc::clone(&server), address, Arc::clone(&place));
         let connection = open.watch(serving);
         tokio::spawn(async move {
             tokio::select! {
                 // A client that breaks off concerns nobody else.
                 _ = connection => {}
-                () = place.evicted() => {}
+                () = place.wait_evicted() => {}
             }
         });
     }
@@ -266,7 +266,7 @@ where
             return Err(Refusal::Path);
         }
         self.check_access(request.headers(), local)?;
-        if !place.admit() {
+        if !place.admit_client() {
             return Err(Refusal::Connections(self.settings.limits.connections));
         }
         let session = session_of(request.headers());

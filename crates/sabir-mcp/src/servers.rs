@@ -365,6 +365,7 @@ impl McpServers {
             if !is_starting {
                 return;
             }
+            // Somebody waits now.
             self.pool.start_time.send_replace(Instant::now());
             // The sender lives as long as this value.
             if version.changed().await.is_err() {

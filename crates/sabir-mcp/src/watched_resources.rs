@@ -36,14 +36,14 @@ impl WatchedResources {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, WatchedState> {
+    fn lock_state(&self) -> MutexGuard<'_, WatchedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Watches a resource. Returns false if it was watched already, or too many are.
-    pub(crate) fn watch(&self, uri: &str) -> bool {
-        let mut state = self.lock();
-        // It is about to be read.
+    pub(crate) fn watch_resource(&self, uri: &str) -> bool {
+        let mut state = self.lock_state();
+        // It is about to be read, so an earlier change is not news.
         state.changed.remove(uri);
         let is_new =
             state.watched.len() < MAX_WATCHED_RESOURCES && state.watched.insert(uri.to_owned());
@@ -55,8 +55,8 @@ impl WatchedResources {
     }
 
     /// Returns the watched resources.
-    pub(crate) fn watched(&self) -> Vec<String> {
-        self.lock().watched.iter().cloned().collect()
+    pub(crate) fn watched_uris(&self) -> Vec<String> {
+        self.lock_state().watched.iter().cloned().collect()
     }
 
     /// Waits until another resource is watched.
@@ -66,7 +66,7 @@ impl WatchedResources {
 
     /// Notes that a resource has changed, or a part of it. Tells the user, once until the model was told.
     pub(crate) fn note_change(&self, uri: &str) {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         let is_part = |watched: &&String| {
             let rest = uri.strip_prefix(watched.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -87,7 +87,7 @@ impl WatchedResources {
 
     /// Returns the resources that have changed since the last call.
     pub(crate) fn take_changed(&self) -> BTreeSet<String> {
-        std::mem::take(&mut self.lock().changed)
+        std::mem::take(&mut self.lock_state().changed)
     }
 }
 
@@ -101,8 +101,8 @@ mod tests {
         let kept = Arc::clone(&notices);
         let notify = move |notice: McpNotice| kept.lock().unwrap().push(notice.text);
         let resources = WatchedResources::new("s", Arc::new(notify));
-        assert!(resources.watch("memo://a"));
-        assert!(!resources.watch("memo://a"));
+        assert!(resources.watch_resource("memo://a"));
+        assert!(!resources.watch_resource("memo://a"));
         for uri in ["memo://b", "memo://ab", "memo://a", "memo://a/1"] {
             resources.note_change(uri);
         }
@@ -115,11 +115,11 @@ mod tests {
         );
         // A change that the next read shows is not news.
         resources.note_change("memo://a");
-        resources.watch("memo://a");
+        resources.watch_resource("memo://a");
         assert_eq!(resources.take_changed(), BTreeSet::new());
         for number in 0..2 * MAX_WATCHED_RESOURCES {
-            resources.watch(&format!("memo://{number}"));
+            resources.watch_resource(&format!("memo://{number}"));
         }
-        assert_eq!(resources.watched().len(), MAX_WATCHED_RESOURCES);
+        assert_eq!(resources.watched_uris().len(), MAX_WATCHED_RESOURCES);
     }
 }

@@ -557,6 +557,7 @@ impl FrontEnd for HubFrontEnd {
         if let TaskEvent::Moment(sabir_agent::TransientEvent::Asking { .. }) = event
             && let Some(servers) = &state.servers
         {
+            // Their start would compete with the request for the processors.
             servers.note_request();
         }
         let is_said = matches!(

@@ -474,6 +474,7 @@ impl SessionHandle {
         let idle = state.is_idle;
         self.check_images(&command)?;
         match command {
+            // Servers outlive the runs of the task, so it does not matter whether one works.
             Command::LogIn { server, address } => match self.hub.0.servers() {
                 Some(servers) => {
                     servers.log_in(&server, address);

@@ -61,6 +61,7 @@ pub async fn revoke_login(
     };
     // A broken file is removed all the same.
     let login = settings.logins.load_login(&key).ok().flatten();
+    // Before any request: the user may not want to wait for a server that does not answer.
     if !settings.logins.remove_login(&key)? {
         return Ok(None);
     }
@@ -95,6 +96,7 @@ async fn revoke_tokens(
         Arc::clone(&settings.http_client),
     ));
     let manager = AuthorizationManager::new_with_oauth_http_client(server, http.clone()).await?;
+    // The metadata are not kept with the login: an endpoint that has moved is found.
     let metadata = manager.resolve_metadata().await?.metadata;
     if metadata.issuer != credentials.issuer {
         // The tokens belong to the other one, and are not sent here.
@@ -168,6 +170,7 @@ impl RevokingClient<'_> {
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         match self.secret {
             Some(secret) if !self.takes_secret_in_body => {
+                // Both parts are encoded as in a form first (RFC 6749, section 2.3.1).
                 let encode = |text: &str| {
                     form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>()
                 };

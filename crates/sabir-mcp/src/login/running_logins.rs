@@ -45,7 +45,7 @@ impl RunningLogins {
                 text,
             });
         };
-        let mut running = lock(&self.waiting);
+        let mut running = lock_logins(&self.waiting);
         if let Some(address) = address {
             match running.get(&spec.name) {
                 Some(waiting) if waiting.try_send(address).is_ok() => {}
@@ -64,7 +64,7 @@ impl RunningLogins {
                 Ok(text) => say(text),
                 Err(error) => say(format!("no login: {error}")),
             }
-            let mut running = lock(&all);
+            let mut running = lock_logins(&all);
             if running
                 .get(&spec.name)
                 .is_some_and(|other| other.same_channel(&sender))
@@ -75,7 +75,7 @@ impl RunningLogins {
     }
 }
 
-fn lock(
+fn lock_logins(
     running: &Mutex<BTreeMap<String, mpsc::Sender<String>>>,
 ) -> MutexGuard<'_, BTreeMap<String, mpsc::Sender<String>>> {
     running.lock().unwrap_or_else(PoisonError::into_inner)

@@ -76,7 +76,7 @@ impl ServerLogin {
         token: Result<Option<String>, AuthError>,
     ) -> Result<Option<String>, AuthError> {
         if let Ok(Some(token)) = &token {
-            self.sent_secrets.add(token);
+            self.sent_secrets.add_secret(token);
         }
         token
     }
@@ -88,7 +88,7 @@ impl ServerLogin {
             .pointer("/token_response/refresh_token")
             .and_then(|token| token.as_str());
         for secret in [refresh_token, client_secret].into_iter().flatten() {
-            self.sent_secrets.add(secret);
+            self.sent_secrets.add_secret(secret);
         }
     }
 
@@ -248,7 +248,7 @@ impl ServerLogin {
         };
         let client_id = self.settings.client_id.clone().ok_or_else(missing)?;
         let client_secret = self.settings.client_secret.clone().ok_or_else(missing)?;
-        self.sent_secrets.add(&client_secret);
+        self.sent_secrets.add_secret(&client_secret);
         let mut manager = self.create_client_manager().await?;
         let metadata = manager.resolve_metadata().await?.metadata;
         self.check_issuer(&metadata)?;

@@ -122,6 +122,7 @@ pub(crate) fn find_launch_files(
     own_values: &[String],
 ) -> Result<PinnedFiles, UnpinnableCommand> {
     let mut files = launch_files(workspace, words, own_values);
+    // As one line, so that both ways of reading quotes apply to each word.
     let quoted: Vec<String> = words.iter().map(|word| quote_word(word)).collect();
     let variables = HookVariables::of_variables(environment);
     let all = named_words(workspace.root(), &quoted.join(" "), &variables)?;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sabir_testkit::ScriptedProvider;
+use sabir_wire::Wire;
 use serde_json::{Value, json};
 
 use crate::world::{Turn, WAYS, Way, World, code, processes_with, stderr, stdout, turn};
@@ -410,6 +411,38 @@ fn a_server_gets_no_keys() {
         "{result}"
     );
     assert!(!result.contains("OPENAI_API_KEY"), "{result}");
+}
+
+/// Models that were trained with Cline or Roo write these calls in their own dialect, whatever tools were offered.
+#[test]
+fn the_calls_of_other_programs_are_understood_in_every_dialect() {
+    let hermes = Way {
+        wire: Wire::OpenAiChat,
+        protocol: "hermes",
+    };
+    for way in WAYS.into_iter().chain([hermes]) {
+        let world = World::new();
+        configure(&world, &server_table("s", "", "required = true"));
+        let echo = json!({"server_name": "s", "tool_name": "echo", "arguments": {"text": "hi"}});
+        let turns = [
+            turn("", vec![("use_mcp_tool", echo)]),
+            turn("", vec![("load_mcp_documentation", json!({}))]),
+            finish(),
+        ];
+        let provider = world.plays(way, &turns);
+        let output = world.run(&provider, way, &["--approve", "mcp=s/*", "do it"]);
+        assert_eq!(code(&output), 0, "{}: {}", way.protocol, stderr(&output));
+        // The first request offers neither.
+        assert!(!body(&provider, 0).contains("load_mcp_documentation"));
+        let result = body(&provider, 1);
+        assert!(result.contains("echo: {"), "{}: {result}", way.protocol);
+        let result = body(&provider, 2);
+        assert!(
+            result.contains("# Creating an MCP server") && result.contains("sabir mcp add weather"),
+            "{}: {result}",
+            way.protocol
+        );
+    }
 }
 
 #[test]

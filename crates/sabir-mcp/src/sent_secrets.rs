@@ -15,12 +15,18 @@ use sse_stream::Sse;
 /// The text in place of a secret.
 pub(crate) const MARKER: &str = "[redacted: login token]";
 
-/// The shortest value of a header that counts as a secret. Shorter ones occur in ordinary text.
+/// The shortest text that counts as a secret. Shorter ones occur in ordinary text.
 const MIN_SECRET_BYTES: usize = 8;
 
 /// The parts of names of headers whose values are secrets.
 const SECRET_HEADERS: [&str; 7] = [
-    "auth", "cookie", "key", "passw", "secret", "session", "token",
+    "apikey",
+    "authorization",
+    "cookie",
+    "-key",
+    "password",
+    "secret",
+    "token",
 ];
 
 /// The secrets that one connection has sent to its server. Clones share them.
@@ -36,9 +42,14 @@ impl SentSecrets {
         for (name, value) in headers {
             let name = name.to_ascii_lowercase();
             if SECRET_HEADERS.iter().any(|part| name.contains(part)) {
-                // The scheme, as `Bearer`, is not secret, and occurs in ordinary text.
-                let value = value.rsplit(' ').next().unwrap_or_default();
-                secrets.add_secret(value);
+                // Without schemes such as `Bearer` and the names of cookies, which occur in ordinary text.
+                for part in value.split([';', ' ']) {
+                    let value = match name.contains("cookie") {
+                        true => part.split_once('=').map_or(part, |pair| pair.1),
+                        false => part,
+                    };
+                    secrets.add_secret(value);
+                }
             }
         }
         secrets
@@ -190,6 +201,8 @@ mod tests {
             ("Authorization".to_owned(), "Bearer tok/en-12345".to_owned()),
             ("X-Team".to_owned(), "engineering".to_owned()),
             ("X-Api-Key".to_owned(), "short".to_owned()),
+            ("X-Author".to_owned(), "engineering".to_owned()),
+            ("Cookie".to_owned(), "sid=cookie-secret; a=b".to_owned()),
         ]));
         secrets.add_secret("tok/en-12345-longer");
         let hide = |text: &str| secrets.hide_in_json(text.to_owned());
@@ -200,6 +213,7 @@ mod tests {
         let plain = r#"{ "team": "engineering", "a": "short" }"#;
         assert_eq!(hide(plain), plain);
         assert_eq!(hide("data tok/en-12345"), "data [redacted: login token]");
+        assert_eq!(hide("sid=cookie-secret"), "sid=[redacted: login token]");
         assert!(!format!("{secrets:?}").contains("tok"));
     }
 }

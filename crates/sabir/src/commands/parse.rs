@@ -12,7 +12,7 @@ use sabir_toolbox::wire::detect_response_wire;
 
 use crate::cli::{CheckArguments, ListeningOptions, OutputFormat, ParseArguments};
 use crate::exit::{CommandError, ExitStatus};
-use crate::output::print;
+use crate::output::{input_error, print};
 use crate::report_output::{ReportOutput, print_report};
 use crate::surroundings;
 
@@ -110,8 +110,6 @@ pub(crate) fn read_stdin() -> Result<Vec<u8>, CommandError> {
     }
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| {
-        CommandError::internal(format!("standard input cannot be read: {error}"))
-    })?;
+    read.map_err(input_error)?;
     Ok(bytes)
 }

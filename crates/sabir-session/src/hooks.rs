@@ -28,6 +28,7 @@ pub use callbacks::{CallbackError, CallbackHook, HookCallbacks};
 pub use event::HookEvent;
 pub(crate) use keys::HookKeys;
 pub(crate) use observer::HookObserver;
+pub(crate) use pinned_files::{UnpinnableCommand, find_launch_files};
 pub(crate) use runner::{HookAttachment, HookRunner};
 pub use settings_file::HookSpec;
 pub use sources::{

@@ -1058,6 +1058,13 @@ fn mcp_server_keys() -> Vec<ConfigKey> {
         )
         .beside(ADDRESS),
         key(
+            "oauth.issuer",
+            "none",
+            "\"https://login.example.com\"",
+            "The authorization server that the client is registered at. `client_secret` is sent to no other one, and needs it.",
+        )
+        .beside(ADDRESS),
+        key(
             "oauth.client_metadata_url",
             "none",
             "\"https://example.com/client.json\"",

@@ -554,7 +554,7 @@ fn model_keys() -> Vec<ConfigKey> {
         ),
         key(
             "repairs_on",
-            "[]",
+            "none",
             "[\"missing_last_close\"]",
             "Repairs of its calls that are off by default: `missing_last_close` accepts a last call without its closing markup if the provider says that the message is complete.",
         ),

@@ -451,6 +451,10 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
             .count()
     };
     let mut length = run(0);
+    // Ruled out by one byte, since hardly any name begins with a bar.
+    if !matches!(bytes.first(), Some(b'|' | 0x80..)) {
+        return length;
+    }
     let bars = [&b"|"[..], "｜".as_bytes(), "‖".as_bytes()];
     if !bars.iter().any(|bar| bytes.starts_with(bar)) {
         return length;

@@ -379,6 +379,13 @@ impl Config {
         if let Err(failure) = repairs::without_rules(&self.repairs_off) {
             note(&["repairs_off"], &format_args!("repairs_off: {failure}"));
         }
+        for (at, entry) in self.own.models.iter().enumerate() {
+            if let Err(failure) = repairs::closes_last_call(entry.repairs_on.iter().flatten()) {
+                let at = at.to_string();
+                let keys = ["models", at.as_str(), "repairs_on"];
+                note(&keys, &format_args!("repairs_on: {failure}"));
+            }
+        }
         problems.extend(self.rules.find_rule_problems(home));
         problems.extend(modes::own_modes(&self.rules).err());
         problems

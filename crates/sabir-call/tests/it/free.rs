@@ -428,3 +428,21 @@ fn names_may_have_letters_of_any_alphabet() {
         }
     }
 }
+
+#[test]
+fn bare_json_behind_a_header_of_another_dialect_in_a_sentence_is_only_mentioned() {
+    let text = "Such as <|message_model|>get_time<|content_invoke_tool_json|>{\"name\": \"get_time\", \"args\": {}}<|end_message|> is fine.";
+    let call = "I look.\n{\"name\": \"get_time\", \"args\": {}}";
+    for name in ["json", "llama", "mistral"] {
+        let selection = DialectSet::built_in().select(name).unwrap();
+        let draft = read(selection, &tools(), text);
+        let calls: Vec<_> = draft.calls().map(|call| call.index).collect();
+        assert!(
+            calls
+                .iter()
+                .all(|index| draft.errors_of(*index).count() > 0),
+            "{name}: {draft:?}"
+        );
+        assert_eq!(read(selection, &tools(), call).calls().count(), 1, "{name}");
+    }
+}

@@ -16,6 +16,7 @@ mod contract;
 mod define;
 mod elements;
 mod free;
+mod last_close;
 mod missing_tags;
 mod notation;
 mod prompt;

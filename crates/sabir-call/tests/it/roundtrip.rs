@@ -13,7 +13,7 @@ use crate::chunks::tools;
 use crate::notation::read;
 
 /// The dialects with tags, and the one with channels.
-pub(crate) const TAGGED: [&str; 18] = [
+pub(crate) const TAGGED: [&str; 19] = [
     CLINE,
     INVOKE,
     "dsml",
@@ -26,6 +26,7 @@ pub(crate) const TAGGED: [&str; 18] = [
     "glm",
     "hunyuan",
     "k2_horizon",
+    "solar2",
     "muse",
     "gigachat35",
     "dots",

@@ -553,6 +553,12 @@ fn model_keys() -> Vec<ConfigKey> {
             "The end of its prompt, where that opens a thought that its answers continue.",
         ),
         key(
+            "repairs_on",
+            "none",
+            "[\"missing_last_close\"]",
+            "Repairs of its calls that are off by default: `missing_last_close` accepts a last call without its closing markup if the provider says that the message is complete.",
+        ),
+        key(
             "prices.input",
             "unknown",
             "0.5",

@@ -66,6 +66,7 @@ pub(crate) fn parse_options(
         parallel_calls: parallel_calls(flags.one),
         chunk_bytes: flags.reading.chunk,
         prefill: flags.prefill.clone(),
+        closes_last_call: sabir_session::closes_last_call(&flags.repair)?,
     })
 }
 

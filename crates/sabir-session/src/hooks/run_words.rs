@@ -66,53 +66,149 @@ pub(super) fn expand_assignments(text: &str) -> String {
     VARIABLE.replace_all(text, put_value).into_owned()
 }
 
-/// Returns the words that are run.
+/// Returns the words that are run. In them, what quotes keep from the shell is left out.
 pub(super) fn find_run_words(text: &str) -> Vec<String> {
-    let text: String = text.chars().filter(|c| !"\"'\\".contains(*c)).collect();
-    let mut words = Vec::new();
-    let mut depth = 0_usize;
-    for part in text.split_inclusive([';', '&', '|', '\n', '(', ')', '`']) {
-        let command = part.trim_end_matches([';', '&', '|', '\n', '(', ')', '`']);
-        let is_pattern = part.ends_with(')') && depth == 0;
-        match part.chars().last() {
-            Some('(') => depth += 1,
-            Some(')') => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        // What stands before a `)` that closes nothing is a pattern of `case`.
-        if !is_pattern {
-            add_run_words(command, &mut words);
-        }
+    let mut scanner = Scanner {
+        letters: text.chars().collect(),
+        at: 0,
+        found: Vec::new(),
+    };
+    while scanner.at < scanner.letters.len() {
+        scanner.scan_commands(None, 0);
     }
-    words
+    scanner.found
 }
 
-fn add_run_words(command: &str, words: &mut Vec<String>) {
-    let mut all = command.split_whitespace().peekable();
-    if all.peek() == Some(&"for") {
-        words.extend(all.skip(3).map(str::to_owned));
-        return;
-    }
-    let is_assignment = |word: &str| {
-        let name = word.split_once('=').map(|(name, _)| name);
-        name.is_some_and(|name| {
-            !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_')
-        })
-    };
-    let mut is_script = false;
-    for word in all {
-        if word.starts_with('-') || is_assignment(word) || (!is_script && PREFIXES.contains(&word))
-        {
-            continue;
+/// The deepest nesting of substitutions that is looked into.
+const MAX_DEPTH: usize = 20;
+
+/// A word of a command.
+#[derive(Default)]
+struct Word {
+    /// Its text without quotes.
+    raw: String,
+    /// The same, without the wildcards and dollars that quotes keep from the shell.
+    open: String,
+}
+
+impl Word {
+    fn push(&mut self, letter: char, is_quoted: bool) {
+        self.raw.push(letter);
+        if !(is_quoted && "$*?[{`".contains(letter)) {
+            self.open.push(letter);
         }
-        words.push(word.to_owned());
-        let name = word.rsplit('/').next().unwrap_or_default();
-        let interprets = INTERPRETERS.contains(&name) || name.starts_with("python");
-        if is_script || !interprets {
+    }
+}
+
+/// Reads a line of a shell.
+struct Scanner {
+    letters: Vec<char>,
+    at: usize,
+    found: Vec<String>,
+}
+
+impl Scanner {
+    /// Reads commands up to this letter, or up to the end.
+    fn scan_commands(&mut self, end: Option<char>, depth: usize) {
+        let mut command: Vec<Word> = Vec::new();
+        let mut word = Word::default();
+        let mut is_double = false;
+        while let Some(&letter) = self.letters.get(self.at) {
+            self.at += 1;
+            match letter {
+                '\\' => {
+                    word.push(self.letters.get(self.at).copied().unwrap_or(' '), true);
+                    self.at += 1;
+                }
+                '"' => is_double = !is_double,
+                '`' if end == Some('`') => break,
+                '(' if word.raw.ends_with('$') && depth < MAX_DEPTH => {
+                    self.scan_commands(Some(')'), depth + 1);
+                }
+                '`' if depth < MAX_DEPTH => {
+                    word.push('$', false);
+                    self.scan_commands(Some('`'), depth + 1);
+                }
+                _ if is_double => word.push(letter, letter != '$'),
+                '\'' => {
+                    let rest = self.letters.iter().skip(self.at);
+                    let quoted: Vec<char> = rest.take_while(|c| **c != '\'').copied().collect();
+                    self.at += quoted.len() + 1;
+                    quoted.iter().for_each(|letter| word.push(*letter, true));
+                }
+                ')' if end == Some(')') => break,
+                // What stands before a `)` that closes nothing is a pattern of `case`.
+                ')' => {
+                    command.clear();
+                    word = Word::default();
+                }
+                ';' | '&' | '|' | '\n' | '(' => {
+                    command.push(std::mem::take(&mut word));
+                    self.add_command(&std::mem::take(&mut command), depth);
+                    if letter == '(' && depth < MAX_DEPTH {
+                        self.scan_commands(Some(')'), depth + 1);
+                    }
+                }
+                _ if letter.is_whitespace() => command.push(std::mem::take(&mut word)),
+                _ => word.push(letter, false),
+            }
+        }
+        command.push(word);
+        self.add_command(&command, depth);
+    }
+
+    fn add_command(&mut self, command: &[Word], depth: usize) {
+        let words: Vec<&Word> = command.iter().filter(|word| !word.raw.is_empty()).collect();
+        let open = |word: &&Word| word.open.clone();
+        if words.first().is_some_and(|word| word.raw == "for") {
+            self.found.extend(words.iter().skip(3).map(open));
             return;
         }
-        is_script = true;
+        let mut interpreter: Option<&str> = None;
+        for (at, word) in words.iter().enumerate() {
+            let raw = word.raw.as_str();
+            match interpreter {
+                Some(name) if raw.starts_with('-') => {
+                    let is_shell = name.ends_with("sh");
+                    if is_shell && raw.contains('c') && depth < MAX_DEPTH {
+                        let line = words.get(at + 1).map_or("", |line| line.raw.as_str());
+                        self.found.extend(find_run_words(line));
+                        return;
+                    }
+                    // A program or the name of a module follows.
+                    if !is_shell && ["-c", "-e", "-m", "-p", "--eval"].contains(&raw) {
+                        return;
+                    }
+                }
+                None if raw.starts_with('-') || is_assignment(raw) || PREFIXES.contains(&raw) => {}
+                None if raw == "eval" => {
+                    let rest: Vec<_> = words
+                        .iter()
+                        .skip(at + 1)
+                        .map(|word| word.raw.as_str())
+                        .collect();
+                    self.found.extend(find_run_words(&rest.join(" ")));
+                    return;
+                }
+                _ => {
+                    self.found.push(word.open.clone());
+                    let name = raw.rsplit('/').next().unwrap_or_default();
+                    let interprets = INTERPRETERS.contains(&name) || name.starts_with("python");
+                    if interpreter.is_some() || !interprets {
+                        return;
+                    }
+                    interpreter = Some(name);
+                }
+            }
+        }
     }
+}
+
+fn is_assignment(word: &str) -> bool {
+    let name = word.split_once('=').map(|(name, _)| name);
+    name.is_some_and(|name| {
+        !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+    })
 }
 
 /// The part of a run word that only the shell knows.
@@ -128,7 +224,7 @@ pub(super) enum UnknownPart {
 /// the folder does not set. `text` is the line.
 pub(super) fn find_unknown_part(word: &str, text: &str) -> Option<UnknownPart> {
     let start = word.find(['$', '*', '?', '[', '{'])?;
-    // Tests, which are not files.
+    // `[`, `[[` and `{` are words of the shell.
     if word.chars().all(|c| "[]{}".contains(c)) {
         return None;
     }
@@ -178,7 +274,7 @@ mod tests {
         );
         check(
             "if [ \"$(jq -r .x)\" = y ]; then sh -c './x'; fi",
-            &["[", "jq", "=", "sh", "./x", "fi"],
+            &["jq", "[", "sh", "./x", "fi"],
         );
         check(
             "for f in hooks/*.sh; do . \"$f\"; done",

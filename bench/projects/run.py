@@ -26,7 +26,7 @@ GO_SOURCES = "/usr/share/gocode/src"
 CRATES = ["cfg-if", "scopeguard", "fnv", "percent-encoding"]
 SDISTS = ["click", "flask", "attrs", "itsdangerous", "requests"]
 # What their builds need, and their tests.
-WHEELS = ["setuptools", "wheel", "flit_core", "hatchling", "hatch-vcs", "hatch-fancy-pypi-readme", "editables", "pytest", "ruff", "freezegun", "hypothesis", "cloudpickle", "flask[async]", "requests[socks]", "pytest-httpbin", "pytest-mock", "trustme", "httpbin"]
+WHEELS = ["setuptools", "wheel", "flit_core<4", "hatchling", "hatch-vcs", "hatch-fancy-pypi-readme", "editables", "pytest", "ruff", "freezegun", "hypothesis", "cloudpickle", "flask[async]", "requests[socks]", "pytest-httpbin", "pytest-mock", "trustme", "httpbin"]
 MODULES = ["github.com/pkg/errors", "github.com/spf13/pflag", "github.com/google/uuid", "github.com/davecgh/go-spew"]
 
 EXPRESS = {

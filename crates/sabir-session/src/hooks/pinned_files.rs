@@ -18,7 +18,7 @@ use crate::environment::Environment;
 /// The most files that one hook may run: each is hashed before each run.
 const MAX_FILES: usize = 128;
 /// The most entries of a folder that are looked at, and the most bytes of a script in which names are looked for.
-const MAX_ENTRIES: usize = 1000;
+const MAX_ENTRIES: usize = 10_000;
 const MAX_SCRIPT_BYTES: u64 = 256 * 1024;
 /// The files that programs read without being told.
 const UNNAMED: &[(&[&str], &[&str])] = &[
@@ -66,6 +66,10 @@ static REDIRECTION: LazyLock<Regex> =
 pub(super) enum UnpinnableCommand {
     #[error("it runs more than {MAX_FILES} files of the folder")]
     Files,
+    #[error(
+        "the folder `{0}`, of which it runs files, is a link, or has too many entries or names that are not UTF-8"
+    )]
+    Folder(String),
     #[error("only the shell knows which file `{0}` is; write the name of the file")]
     ShellOnly(String),
     #[error("it has more than {MAX_WORDS} words, or names more than {MAX_FOLDERS} folders")]
@@ -195,7 +199,7 @@ pub(super) fn find_pinned_files(
         if files.len() > MAX_FILES {
             return Err(UnpinnableCommand::Files);
         }
-        let beside = find_mentioned_siblings(root, &file);
+        let beside = find_mentioned_siblings(root, &file)?;
         let more = named_launch_files(workspace, &beside);
         unread.extend(
             more.keys()
@@ -212,8 +216,11 @@ fn list_files_below(root: &Path, folder: &str) -> Result<Vec<String>, Unpinnable
     let mut files = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
-        for entry in list_entries(root, &folder) {
+        for entry in list_entries(root, &folder)? {
             let path = format!("{folder}/{}", entry.name);
+            if entry.is_linked_folder {
+                return Err(UnpinnableCommand::Folder(path));
+            }
             match entry.is_folder {
                 true => open.push(path),
                 false => files.push(path),
@@ -230,27 +237,40 @@ fn list_files_below(root: &Path, folder: &str) -> Result<Vec<String>, Unpinnable
 struct Entry {
     name: String,
     is_folder: bool,
+    is_linked_folder: bool,
 }
 
-fn list_entries(root: &Path, folder: &str) -> Vec<Entry> {
-    let entries = std::fs::read_dir(root.join(folder));
-    let entries = entries.into_iter().flatten().flatten().take(MAX_ENTRIES);
-    let named = entries.filter_map(|entry| {
-        let is_folder = entry.file_type().ok()?.is_dir();
-        let name = entry.file_name().into_string().ok()?;
-        Some(Entry { name, is_folder })
-    });
-    named.collect()
+/// Lists a folder.
+///
+/// # Errors
+/// When a file in it could run without being noticed: among too many, or by a name that cannot be written here.
+fn list_entries(root: &Path, folder: &str) -> Result<Vec<Entry>, UnpinnableCommand> {
+    let unclear = || UnpinnableCommand::Folder(folder.to_owned());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root.join(folder)).into_iter().flatten() {
+        let entry = entry.map_err(|_| unclear())?;
+        let kind = entry.file_type().map_err(|_| unclear())?;
+        let name = entry.file_name().into_string().map_err(|_| unclear())?;
+        found.push(Entry {
+            name,
+            is_folder: kind.is_dir(),
+            is_linked_folder: kind.is_symlink() && entry.path().is_dir(),
+        });
+        if found.len() > MAX_ENTRIES {
+            return Err(unclear());
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the files beside a script whose names it mentions, such as the modules that it imports, and those in folders beside it.
-fn find_mentioned_siblings(root: &Path, file: &str) -> Vec<String> {
+fn find_mentioned_siblings(root: &Path, file: &str) -> Result<Vec<String>, UnpinnableCommand> {
     let path = root.join(file);
     let is_script = path
         .symlink_metadata()
         .is_ok_and(|found| found.is_file() && found.len() <= MAX_SCRIPT_BYTES);
     let Some(text) = is_script.then(|| std::fs::read(&path).ok()).flatten() else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let text = String::from_utf8_lossy(&text);
     let mentioned: HashSet<&str> = text
@@ -266,21 +286,22 @@ fn find_mentioned_siblings(root: &Path, file: &str) -> Vec<String> {
         extension.is_some_and(|extension| MODULES.contains(&extension))
     };
     let mut siblings = Vec::new();
-    for entry in list_entries(root, &folder) {
+    for entry in list_entries(root, &folder)? {
         let stem = entry.name.split('.').next().unwrap_or_default();
-        if !mentioned.contains(stem) {
+        // A name that begins with a dot has no stem, and is that of no module.
+        if stem.is_empty() || !mentioned.contains(stem) {
             continue;
         }
         let path = format!("{folder}/{}", entry.name);
-        if entry.is_folder {
-            let inside = list_entries(root, &path).into_iter();
+        if entry.is_folder || entry.is_linked_folder {
+            let inside = list_entries(root, &path)?.into_iter();
             let modules = inside.filter(|entry| !entry.is_folder && is_module(&entry.name));
             siblings.extend(modules.map(|entry| format!("{path}/{}", entry.name)));
         } else if is_module(&entry.name) {
             siblings.push(path);
         }
     }
-    siblings
+    Ok(siblings)
 }
 
 fn is_there(root: &Path, path: &str) -> bool {
@@ -542,6 +563,11 @@ mod tests {
         put("hooks/json.py", "");
         assert_eq!(changed_files(&trusted, &find()), ["hooks/json.py"]);
         std::fs::remove_file(root.join("hooks/json.py")).unwrap();
+        // A linked folder could lead anywhere, and be changed there.
+        std::os::unix::fs::symlink("lib", root.join("hooks/linked")).unwrap();
+        let all = find_pinned_files(&workspace, "sh hooks/*.sh", &HookVariables::default());
+        assert!(matches!(all, Err(UnpinnableCommand::Folder(_))), "{all:?}");
+        std::fs::remove_file(root.join("hooks/linked")).unwrap();
         put("hooks/deeper.py", "print()");
         assert_eq!(changed_files(&trusted, &find()), ["hooks/deeper.py"]);
     }

@@ -252,7 +252,7 @@ pub(super) fn find_unknown_part(word: &str, text: &str) -> Option<UnknownPart> {
         .or(found.get(2))
         .map_or("", |name| name.as_str());
     let is_set = Regex::new(&format!(
-        r"\b{name}=|\b(for|read|mapfile|readarray)\b[^;|&]*\b{name}\b"
+        r"\b{name}=|\b(read|mapfile|readarray)\b[^;|&]*\b{name}\b"
     ))
     .is_ok_and(|set| set.is_match(text));
     let rest = &rest[found[0].len()..];

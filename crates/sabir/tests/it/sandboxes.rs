@@ -110,7 +110,11 @@ fn masks_are_kept_between_commands() {
 /// The limits and names of docs/sandbox.md that nothing else tries.
 #[test]
 fn limits_of_files_and_temporary_folders_are_as_documented() {
-    check(&["--level", "1"], &["ulimit -c; ulimit -f"], (0, "0\n67108864\n", "level 1"));
+    check(
+        &["--level", "1"],
+        &["ulimit -c; ulimit -f"],
+        (0, "0\n67108864\n", "level 1"),
+    );
     check(
         &[],
         &["touch .travis.yml && ls -A | grep travis"],

@@ -24,9 +24,9 @@ PYTEST = ["pip install --no-index --find-links ../wheels -e .", "python -m pytes
 GO = ["go build ./...", "go vet ./...", "go test ./...", "gofmt -l .", "go list ./..."]
 GO_SOURCES = "/usr/share/gocode/src"
 CRATES = ["cfg-if", "scopeguard", "fnv", "percent-encoding"]
-SDISTS = ["click", "flask", "attrs", "itsdangerous", "requests"]
+SDISTS = ["click", "flask", "attrs", "itsdangerous", "packaging"]
 # What their builds need, and their tests.
-WHEELS = ["setuptools", "wheel", "flit_core<4", "hatchling", "hatch-vcs", "hatch-fancy-pypi-readme", "editables", "pytest", "ruff", "freezegun", "hypothesis", "cloudpickle", "flask[async]", "requests[socks]", "pytest-httpbin", "pytest-mock", "trustme", "httpbin"]
+WHEELS = ["setuptools", "wheel", "flit_core<4", "hatchling", "hatch-vcs", "hatch-fancy-pypi-readme", "editables", "pytest", "ruff", "freezegun", "hypothesis", "cloudpickle", "flask[async]", "pretend", "tomli_w"]
 MODULES = ["github.com/pkg/errors", "github.com/spf13/pflag", "github.com/google/uuid", "github.com/davecgh/go-spew"]
 
 EXPRESS = {
@@ -102,7 +102,7 @@ def make_sdist(name):
         found = list(store.glob(f"{name}-*.tar.gz"))
         if not found:
             return f"{name} cannot be downloaded"
-        run(["tar", "xzf", str(found[0]), "--strip-components=1", "-C", str(folder)], folder, os.environ)
+        run(["tar", "xzf", str(found[0]), "--no-same-owner", "--strip-components=1", "-C", str(folder)], folder, os.environ)
         wheels = folder.parent / "wheels"
         if not wheels.exists():
             run(["pip", "download", "-q", "-d", str(wheels), *WHEELS], folder, os.environ)

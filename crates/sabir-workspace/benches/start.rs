@@ -7,6 +7,7 @@
 //! delaying it.
 
 #![expect(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::print_stdout,
     reason = "a benchmark fails by panicking, and prints a table"

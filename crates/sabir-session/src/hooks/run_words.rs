@@ -255,7 +255,7 @@ pub(super) fn find_unknown_part(word: &str, text: &str) -> Option<UnknownPart> {
         r"\b{name}=|\b(read|mapfile|readarray)\b[^;|&]*\b{name}\b"
     ))
     .is_ok_and(|set| set.is_match(text));
-    let rest = &rest[found[0].len()..];
+    let rest = rest.strip_prefix(&found[0]).unwrap_or_default();
     (is_set || rest.contains(['$', '*', '?', '[', '{'])).then_some(UnknownPart::Anywhere)
 }
 

@@ -24,7 +24,9 @@ PYTEST = ["pip install --no-index --find-links ../wheels -e .", "python -m pytes
 GO = ["go build ./...", "go vet ./...", "go test ./...", "gofmt -l .", "go list ./..."]
 GO_SOURCES = "/usr/share/gocode/src"
 CRATES = ["cfg-if", "scopeguard", "fnv", "percent-encoding"]
-SDISTS = ["click", "attrs", "packaging", "itsdangerous"]
+SDISTS = ["click", "flask", "attrs", "itsdangerous", "packaging"]
+# What their builds need, and their tests.
+WHEELS = ["setuptools", "wheel", "flit_core<4", "hatchling", "hatch-vcs", "hatch-fancy-pypi-readme", "editables", "pytest", "ruff", "freezegun", "hypothesis", "cloudpickle", "flask[async]", "pretend", "tomli_w"]
 MODULES = ["github.com/pkg/errors", "github.com/spf13/pflag", "github.com/google/uuid", "github.com/davecgh/go-spew"]
 
 EXPRESS = {
@@ -100,10 +102,10 @@ def make_sdist(name):
         found = list(store.glob(f"{name}-*.tar.gz"))
         if not found:
             return f"{name} cannot be downloaded"
-        run(["tar", "xzf", str(found[0]), "--strip-components=1", "-C", str(folder)], folder, os.environ)
+        run(["tar", "xzf", str(found[0]), "--no-same-owner", "--strip-components=1", "-C", str(folder)], folder, os.environ)
         wheels = folder.parent / "wheels"
         if not wheels.exists():
-            run(["pip", "download", "-q", "-d", str(wheels), "setuptools", "wheel", "flit_core", "hatchling", "hatch-vcs", "hatch-fancy-pypi-readme", "editables", "pytest", "ruff", "pretend", "freezegun", "hypothesis", "tomli_w"], folder, os.environ)
+            run(["pip", "download", "-q", "-d", str(wheels), *WHEELS], folder, os.environ)
         # An environment of the project, as most have one; made where the project lies, since it holds its own path.
         return None
 
@@ -189,7 +191,7 @@ def prepare(project, folder, work):
 def finish(project, folder, env):
     if project.ecosystem == "Python":
         run([sys.executable, "-m", "venv", ".venv"], folder, os.environ)
-        run([".venv/bin/pip", "install", "-q", "--no-index", "--find-links", "../wheels", "setuptools", "wheel", "flit_core", "hatchling", "hatch-vcs", "hatch-fancy-pypi-readme", "editables", "pytest", "ruff", "pretend", "freezegun", "hypothesis"], folder, os.environ)
+        run([".venv/bin/pip", "install", "-q", "--no-index", "--find-links", "../wheels", *WHEELS], folder, os.environ)
     for command in (["git", "init", "-q"], ["git", "add", "-A"], ["git", "-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x"]):
         run(command, folder, env)
 

@@ -17,6 +17,7 @@ mod payload;
 mod pinned_files;
 mod prompts;
 mod reply;
+mod run_words;
 mod runner;
 mod settings_file;
 mod sources;

@@ -140,8 +140,14 @@ pub fn security_json(report: &SecurityReport) -> Value {
     json!({"sandbox": report.sandbox.to_string(), "walls": walls})
 }
 
-/// Hides the secrets in the home folder, and Sabir's own folders, from commands.
+/// Hides the secrets in the home folder, and Sabir's own folders, from commands. What the sandbox keeps between commands goes into
+/// one of these folders.
 pub fn with_secrets(sandbox: Sandbox, environment: &Environment) -> Sandbox {
+    let sandbox = match environment.sabir_data_folder() {
+        Ok(data) => sandbox.keep_masks_in(data.join("masks")),
+        // The masks are made and removed for each command then.
+        Err(_) => sandbox,
+    };
     let Some(home) = &environment.home_folder else {
         // Without a home there are no secrets in it.
         return sandbox;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::config;
 use crate::environment::Environment;
 use crate::error::SessionError;
+use crate::hooks::HookSpec;
 use crate::notice::{NoticeSink, NoticeTopic};
 use crate::remember;
 
@@ -34,6 +35,9 @@ pub struct TrustedHook {
     pub sha256: String,
     /// The files of the folder that it names, each with a text that identifies its place and content.
     pub files: BTreeMap<String, String>,
+    /// What it judges, so that this is refused if the hook disappears. Older files do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<HookSpec>,
 }
 
 /// A trusted repository, with the hashes of everything in it that can make git run a program.

@@ -68,6 +68,7 @@ mod landlock_rules;
 #[cfg(target_os = "linux")]
 mod launch;
 pub(crate) mod loopback;
+mod mask_pool;
 pub(crate) mod masks;
 #[cfg(target_os = "linux")]
 mod mounts;
@@ -154,6 +155,8 @@ pub struct Sandbox {
     temporary: PathBuf,
     /// The temporary folder that all commands share, if any.
     private: Option<Arc<SharedTempDir>>,
+    /// The folder that keeps the masks between commands.
+    mask_pool: Option<PathBuf>,
     memory_mib: Option<u64>,
     /// False: ports of the machine's loopback stay out of reach.
     allows_loopback: bool,
@@ -226,6 +229,7 @@ impl Sandbox {
             empty: Vec::new(),
             temporary,
             private: None,
+            mask_pool: None,
             memory_mib: None,
             allows_loopback: true,
             loopback_ports: Vec::new(),
@@ -404,6 +408,15 @@ impl Sandbox {
         self
     }
 
+    /// Sets the folder that keeps empty folders between commands, which occupy missing protected names in tier 2. Making and removing
+    /// them costs milliseconds on some file systems. It is created if it is missing, and used only on the file system of the workspace
+    /// and outside of what commands can write.
+    #[must_use]
+    pub fn keep_masks_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.mask_pool = Some(folder.into());
+        self
+    }
+
     /// Returns true if a command gets the environment variable of this name.
     pub(crate) fn passes_env(&self, name: &str) -> bool {
         self.level == SandboxLevel::Off || !secrets::leads_out(name)
@@ -511,6 +524,7 @@ impl Sandbox {
             memory_mib,
             home: home.filter(|home| home.is_absolute()),
             loopback,
+            mask_pool: self.mask_pool.clone(),
             protected,
         }))
     }

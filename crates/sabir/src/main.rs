@@ -1,5 +1,4 @@
-//! The `sabir` binary: parses flags, loads the configuration, and runs commands. Only this crate
-//! reads the environment and writes to the terminal.
+//! The `sabir` binary: parses flags, loads the configuration, and runs commands. Only it reads the environment and writes to terminals.
 
 mod cli;
 mod commands;

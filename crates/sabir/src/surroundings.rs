@@ -1,5 +1,4 @@
-//! Provides the host of all sessions and the process environment: variables, well-known folders and
-//! the clock.
+//! Provides the host of all sessions and the process environment: variables, well-known folders and the clock.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -36,8 +35,7 @@ pub(crate) fn host() -> &'static Host {
     HOST.get_or_init(|| Host::new(read_environment()).with_notices(notice_sink()))
 }
 
-/// Sets up the host with the dialects of these files and of the configuration. Each file is read
-/// only once, because it may be a pipe.
+/// Sets up the host with the dialects of these files and of the configuration. Each file is read only once, because it may be a pipe.
 ///
 /// `configured` is false for a command that reports problems of the configuration itself.
 pub(crate) fn start_host(

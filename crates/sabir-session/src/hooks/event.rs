@@ -1,12 +1,12 @@
 //! Names the moments at which hooks run.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The seconds that all hooks of the end of a session have together.
 pub(super) const END_SECONDS: u64 = 60;
 
 /// A moment at which hooks run. The names are those of Claude Code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum HookEvent {
     /// Before a call of a tool runs, after its approval.
     PreToolUse,

@@ -1,7 +1,8 @@
 //! Finds the files of a folder that the command line of a hook or an MCP server runs, so that trust holds for their content.
 //!
-//! Only what the line says itself is found. What the shell makes of other variables, wildcards and substitutions is not known here, and
-//! what a script loads in turn is not covered either.
+//! Found are the files that the line names, those beside them whose names their text mentions, and the files that programs such as
+//! `make` read unnamed. Where only the shell knows which file of a folder it runs, all files of that folder count. If that may be any
+//! file, the hook cannot be trusted.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Component, Path};
@@ -11,10 +12,26 @@ use regex::{Captures, Regex};
 use sabir_tools::{launch_files, named_launch_files};
 use sabir_workspace::Workspace;
 
+use super::run_words::{UnknownPart, expand_assignments, find_run_words, find_unknown_part};
 use crate::environment::Environment;
 
-/// The most files that one hook may name: each is hashed before each run.
-const MAX_FILES: usize = 32;
+/// The most files that one hook may run: each is hashed before each run.
+const MAX_FILES: usize = 128;
+/// The most entries of a folder that are looked at, and the most bytes of a script in which names are looked for.
+const MAX_ENTRIES: usize = 10_000;
+const MAX_SCRIPT_BYTES: u64 = 256 * 1024;
+/// The files that programs read without being told.
+const UNNAMED: &[(&[&str], &[&str])] = &[
+    (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
+    (&["just"], &["justfile", "Justfile", ".justfile"]),
+    (&["bun", "npm", "npx", "pnpm", "yarn"], &["package.json"]),
+    (&["rake"], &["Rakefile", "rakefile"]),
+    (&["tox"], &["tox.ini"]),
+];
+/// The extensions of files that a script may load.
+const MODULES: &[&str] = &[
+    "bash", "cjs", "js", "json", "lua", "mjs", "php", "pl", "pm", "py", "rb", "sh", "ts", "zsh",
+];
 /// The most words of a command line, and the most of them that may name a folder: each word is looked for in each folder.
 const MAX_WORDS: usize = 1000;
 const MAX_FOLDERS: usize = 32;
@@ -47,8 +64,14 @@ static REDIRECTION: LazyLock<Regex> =
 /// The reason why a command cannot be trusted: a change of what it runs would not be noticed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnpinnableCommand {
-    #[error("it names more than {MAX_FILES} files")]
+    #[error("it runs more than {MAX_FILES} files of the folder")]
     Files,
+    #[error(
+        "the folder `{0}`, of which it runs files, is a link, or has too many entries or names that are not UTF-8"
+    )]
+    Folder(String),
+    #[error("only the shell knows which file `{0}` is; write the name of the file")]
+    ShellOnly(String),
     #[error("it has more than {MAX_WORDS} words, or names more than {MAX_FOLDERS} folders")]
     Words,
 }
@@ -101,10 +124,46 @@ pub(super) fn find_pinned_files(
     command: &str,
     variables: &HookVariables,
 ) -> Result<PinnedFiles, UnpinnableCommand> {
-    let all = named_words(workspace.root(), command, variables)?;
-    let files: PinnedFiles = named_launch_files(workspace, &all);
-    if files.len() > MAX_FILES {
-        return Err(UnpinnableCommand::Files);
+    let root = workspace.root();
+    let mut named = named_words(root, command, variables)?;
+    let run = find_run_words(&named.text);
+    for word in &run {
+        match find_unknown_part(word, &named.text) {
+            None => {}
+            Some(UnknownPart::Anywhere) => {
+                return Err(UnpinnableCommand::ShellOnly(word.clone()));
+            }
+            Some(UnknownPart::Below(folder)) => {
+                let folder = plain_spelling(&format!("{folder}/"), root);
+                // What is outside of the folder is nothing that a clone or the model changes.
+                if !folder.starts_with('/') {
+                    named.all.extend(list_files_below(root, &folder)?);
+                }
+            }
+        }
+    }
+    for (programs, names) in UNNAMED {
+        if run.iter().any(|word| programs.contains(&word.as_str())) {
+            let places = std::iter::once(".").chain(named.folders.iter().map(String::as_str));
+            let paths =
+                places.flat_map(|folder| names.iter().map(move |name| format!("{folder}/{name}")));
+            named.all.extend(paths.filter(|path| is_there(root, path)));
+        }
+    }
+    let mut files = named_launch_files(workspace, &named.all);
+    let mut unread: Vec<String> = files.keys().cloned().collect();
+    while let Some(file) = unread.pop() {
+        if files.len() > MAX_FILES {
+            return Err(UnpinnableCommand::Files);
+        }
+        let beside = find_mentioned_siblings(root, &file)?;
+        let more = named_launch_files(workspace, &beside);
+        unread.extend(
+            more.keys()
+                .filter(|name| !files.contains_key(*name))
+                .cloned(),
+        );
+        files.extend(more);
     }
     Ok(files)
 }
@@ -125,8 +184,8 @@ pub(crate) fn find_launch_files(
     // As one line, so that both ways of reading quotes apply to each word.
     let quoted: Vec<String> = words.iter().map(|word| quote_word(word)).collect();
     let variables = HookVariables::of_variables(environment);
-    let all = named_words(workspace.root(), &quoted.join(" "), &variables)?;
-    for (name, state) in launch_files(workspace, &all, &[]) {
+    let named = named_words(workspace.root(), &quoted.join(" "), &variables)?;
+    for (name, state) in launch_files(workspace, &named.all, &[]) {
         // Found in another spelling already.
         if !files.values().any(|known| *known == state) {
             files.insert(name, state);
@@ -145,16 +204,27 @@ fn quote_word(word: &str) -> String {
     }
 }
 
-/// Returns the words of a command line and the paths that they may mean, also in the folders that they name and in those of `PATH`.
+/// The words of a command line, for the search of the files that it runs.
+struct NamedWords {
+    /// The line, with folders and assigned variables written out.
+    text: String,
+    /// The folders that it names.
+    folders: Vec<String>,
+    /// Its words and the paths that they may mean, also in the folders that it names and in those of `PATH`.
+    all: Vec<String>,
+}
+
+/// Splits a command line into words and finds the paths that they may mean.
 fn named_words(
     root: &Path,
     command: &str,
     variables: &HookVariables,
-) -> Result<Vec<String>, UnpinnableCommand> {
+) -> Result<NamedWords, UnpinnableCommand> {
     let text = command.replace("\\\n", "");
     let text = FOLDER.replace_all(&text, ".");
     let text = expand_home(&text, variables);
     let text = REDIRECTION.replace_all(&text, " ");
+    let text = expand_assignments(&text);
     // Both ways of reading quotes: `"my hooks/a.sh"` is one word, and in `sh -c "cd x; ./a.sh"` there are several.
     let mut words = split_line(&text, true);
     words.extend(split_line(&text, false));
@@ -194,7 +264,100 @@ fn named_words(
         });
         all.extend(paths.filter(|path| is_there(root, path) && seen.insert(path.clone())));
     }
-    Ok(all)
+    Ok(NamedWords { text, folders, all })
+}
+
+/// Lists the files in a folder and below.
+fn list_files_below(root: &Path, folder: &str) -> Result<Vec<String>, UnpinnableCommand> {
+    let mut files = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in list_entries(root, &folder)? {
+            let path = format!("{folder}/{}", entry.name);
+            if entry.is_linked_folder {
+                return Err(UnpinnableCommand::Folder(path));
+            }
+            match entry.is_folder {
+                true => open.push(path),
+                false => files.push(path),
+            }
+        }
+        if files.len() > MAX_FILES || open.len() > MAX_FILES {
+            return Err(UnpinnableCommand::Files);
+        }
+    }
+    Ok(files)
+}
+
+/// An entry of a folder.
+struct Entry {
+    name: String,
+    is_folder: bool,
+    is_linked_folder: bool,
+}
+
+/// Lists a folder.
+///
+/// # Errors
+/// When a file in it could run without being noticed: among too many, or by a name that cannot be written here.
+fn list_entries(root: &Path, folder: &str) -> Result<Vec<Entry>, UnpinnableCommand> {
+    let unclear = || UnpinnableCommand::Folder(folder.to_owned());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root.join(folder)).into_iter().flatten() {
+        let entry = entry.map_err(|_| unclear())?;
+        let kind = entry.file_type().map_err(|_| unclear())?;
+        let name = entry.file_name().into_string().map_err(|_| unclear())?;
+        found.push(Entry {
+            name,
+            is_folder: kind.is_dir(),
+            is_linked_folder: kind.is_symlink() && entry.path().is_dir(),
+        });
+        if found.len() > MAX_ENTRIES {
+            return Err(unclear());
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the files beside a script whose names it mentions, such as the modules that it imports, and those in folders beside it.
+fn find_mentioned_siblings(root: &Path, file: &str) -> Result<Vec<String>, UnpinnableCommand> {
+    let path = root.join(file);
+    let is_script = path
+        .symlink_metadata()
+        .is_ok_and(|found| found.is_file() && found.len() <= MAX_SCRIPT_BYTES);
+    let Some(text) = is_script.then(|| std::fs::read(&path).ok()).flatten() else {
+        return Ok(Vec::new());
+    };
+    let text = String::from_utf8_lossy(&text);
+    let mentioned: HashSet<&str> = text
+        .split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-')
+        .collect();
+    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+    let folder = match folder.as_os_str().is_empty() {
+        true => ".".to_owned(),
+        false => folder.display().to_string(),
+    };
+    let is_module = |name: &str| {
+        let extension = Path::new(name).extension().and_then(|found| found.to_str());
+        extension.is_some_and(|extension| MODULES.contains(&extension))
+    };
+    let mut siblings = Vec::new();
+    for entry in list_entries(root, &folder)? {
+        let stem = entry.name.split('.').next().unwrap_or_default();
+        // A name that begins with a dot has no stem, and is that of no module.
+        if stem.is_empty() || !mentioned.contains(stem) {
+            continue;
+        }
+        let path = format!("{folder}/{}", entry.name);
+        if entry.is_folder || entry.is_linked_folder {
+            let inside = list_entries(root, &path)?.into_iter();
+            let modules = inside.filter(|entry| !entry.is_folder && is_module(&entry.name));
+            siblings.extend(modules.map(|entry| format!("{path}/{}", entry.name)));
+        } else if is_module(&entry.name) {
+            siblings.push(path);
+        }
+    }
+    Ok(siblings)
 }
 
 fn is_there(root: &Path, path: &str) -> bool {
@@ -360,6 +523,7 @@ mod tests {
             assert_eq!(names, expected, "{command}");
         };
         let script = &[".claude/hooks/a.sh"];
+        let deep_script = &["scripts/deep/c.sh"];
         check("echo x", &[]);
         check("\"$CLAUDE_PROJECT_DIR\"/.claude/hooks/a.sh", script);
         check("\"$CLAUDE_PROJECT_DIR/.claude/hooks/a.sh\" x", script);
@@ -378,7 +542,26 @@ mod tests {
         check("'sh' ''\"$CLAUDE_PROJECT_DIR\"'/b.py' 'x'", &["b.py"]);
         check("sh -c 'python \"b.py\"; true'", &["b.py"]);
         check("cat >> hook.log; tee -a hook.log; date > b.py", &[]);
-        check("make test", &[]);
+        check("make test", &["./Makefile"]);
+        check("X='b.py'; python $X", &["b.py"]);
+        check("d=scripts; ./$d/deep/c.sh", deep_script);
+        check("for f in .claude/hooks/*.sh; do sh $f; done", script);
+        check(
+            "./scripts/$1/c.sh",
+            &["scripts/deep/c.sh", "scripts/own/mod.py"],
+        );
+        for line in [
+            "./*.sh",
+            "while read -r f; do $f; done",
+            "sh $(cat b.py)",
+            "X=$(cat b.py); $X",
+        ] {
+            let found = find_pinned_files(&workspace, line, &variables);
+            assert!(
+                matches!(found, Err(UnpinnableCommand::ShellOnly(_))),
+                "{line}: {found:?}"
+            );
+        }
         let deep = &["scripts/deep/c.sh"];
         check("cd scripts; cd deep && ./c.sh", deep);
         check("env -C scripts/deep ./c.sh", deep);
@@ -410,6 +593,51 @@ mod tests {
         // A link out of the folder is not followed: it could lead to a file without an end.
         std::os::unix::fs::symlink("/proc/self/pagemap", root.join("endless.sh")).unwrap();
         check("./endless.sh", &[]);
+    }
+
+    #[test]
+    fn modules_beside_a_script_are_pinned_if_it_mentions_them() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("hooks/lib")).unwrap();
+        let put = |name: &str, text: &str| std::fs::write(root.join(name), text).unwrap();
+        put(
+            "hooks/check.py",
+            "import json, helper\nfrom lib.rules import x\n",
+        );
+        put("hooks/helper.py", "import deeper\n");
+        put("hooks/deeper.py", "");
+        put("hooks/other.py", "");
+        put("hooks/lib/rules.py", "");
+        let workspace = Workspace::open(&root).unwrap();
+        let find = || {
+            find_pinned_files(
+                &workspace,
+                "python3 hooks/check.py",
+                &HookVariables::default(),
+            )
+            .unwrap()
+        };
+        let trusted = find();
+        let names: Vec<_> = trusted.keys().map(String::as_str).collect();
+        let expected = [
+            "hooks/check.py",
+            "hooks/deeper.py",
+            "hooks/helper.py",
+            "hooks/lib/rules.py",
+        ];
+        assert_eq!(names, expected);
+        // A new module would be loaded in the place of the library's.
+        put("hooks/json.py", "");
+        assert_eq!(changed_files(&trusted, &find()), ["hooks/json.py"]);
+        std::fs::remove_file(root.join("hooks/json.py")).unwrap();
+        // A linked folder could lead anywhere, and be changed there.
+        std::os::unix::fs::symlink("lib", root.join("hooks/linked")).unwrap();
+        let all = find_pinned_files(&workspace, "sh hooks/*.sh", &HookVariables::default());
+        assert!(matches!(all, Err(UnpinnableCommand::Folder(_))), "{all:?}");
+        std::fs::remove_file(root.join("hooks/linked")).unwrap();
+        put("hooks/deeper.py", "print()");
+        assert_eq!(changed_files(&trusted, &find()), ["hooks/deeper.py"]);
     }
 
     #[test]

@@ -462,7 +462,7 @@ impl LoadedHook {
 
 /// The reasons why a hook does not run.
 const UNTRUSTED: &str = "it runs files of this folder, which you have not trusted; look at them, then use `sabir trust --hooks`";
-const CHANGED: &str = "it, or a file that it names, has changed since you trusted it; look at it, then use `sabir trust --hooks`";
+const CHANGED: &str = "it, or a file that it names, has changed since you trusted it, or is gone; look at what is there, then use `sabir trust --hooks`, or `sabir trust --hooks --revoke` to do without it";
 
 const HIDDEN: &str = "a file that it names is hidden from hooks as from the model, by an ignore file or a rule; show that file, or move it";
 

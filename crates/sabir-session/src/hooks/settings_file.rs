@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::PROJECT_VARIABLES;
@@ -13,22 +13,22 @@ use super::matcher::{Condition, Matcher};
 const MAX_HOOKS: usize = 100;
 
 /// A hook, as a file defines it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookSpec {
     /// The moment.
     pub event: HookEvent,
     /// The names of tools, or the reasons of the event, that it is for; empty for all.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub matcher: String,
     /// A narrower condition over the command or the path of a call, such as `Bash(git push *)`.
-    #[serde(rename = "if", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "if", default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
     /// The command line.
     pub command: String,
     /// The seconds after which it is ended.
     pub timeout_seconds: u64,
     /// True if a hook that fails blocks, as one that exits with 2.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blocks_on_failure: bool,
 }
 

@@ -278,7 +278,11 @@ fn list_hooks(workspace: &Workspace, config: &Config, reviews: bool) -> HookList
             list.add_project_file(workspace, file);
         }
     }
-    list.judge_hooks(workspace, environment, reviews);
+    let gone = list.judge_hooks(workspace, environment, reviews);
+    // A review is about what is there, and who does not read these files does not miss them.
+    if !reviews && keys.reads_project_files() {
+        list.hooks.extend(gone);
+    }
     list
 }
 
@@ -299,8 +303,13 @@ impl HookList {
         keyed.collect()
     }
 
-    /// Sets the states of the hooks.
-    fn judge_hooks(&mut self, workspace: &Workspace, environment: &Environment, reviews: bool) {
+    /// Sets the states of the hooks. Returns those of the repository that were trusted and are not there any more.
+    fn judge_hooks(
+        &mut self,
+        workspace: &Workspace,
+        environment: &Environment,
+        reviews: bool,
+    ) -> Vec<FoundHook> {
         let file = read_trust_file(environment);
         if let Err(error) = &file
             && !self.hooks.is_empty()
@@ -319,15 +328,35 @@ impl HookList {
             problems.extend(hook.judge(trusted.remove(&key), workspace, &variables, reviews));
         }
         self.problems.extend(problems);
-        // What a trusted hook would have judged passes now, and nobody would notice.
         if !trusted.is_empty() {
             self.problems.push(format!(
                 "{} of the hooks that you trusted for this folder are not there any more, or have changed; `sabir trust --hooks` shows \
-                 what is there",
+                 what is there, and `sabir trust --hooks --revoke` ends the trust",
                 trusted.len()
             ));
         }
+        let lost = trusted.into_iter();
+        lost.filter_map(|(key, trusted)| find_lost_hook(&key, trusted))
+            .collect()
     }
+}
+
+/// Returns a hook of a repository that is not there any more, so that what it would have judged does not pass.
+fn find_lost_hook(key: &str, trusted: TrustedHook) -> Option<FoundHook> {
+    // The user's own files are changed by nobody else.
+    let is_in = |file: &&&str| {
+        key.strip_prefix(**file)
+            .is_some_and(|rest| rest.starts_with(' '))
+    };
+    let file = PROJECT_FILES.iter().find(is_in)?;
+    Some(FoundHook {
+        spec: trusted.spec?,
+        file: (*file).to_owned(),
+        from_repository: true,
+        state: HookState::Changed,
+        sha256: trusted.sha256,
+        files: trusted.files,
+    })
 }
 
 /// The hooks of a folder, with its real path.
@@ -377,6 +406,7 @@ pub fn trust_hooks(
         let entry = TrustedHook {
             sha256: hook.sha256.clone(),
             files: hook.files.clone(),
+            spec: Some(hook.spec.clone()),
         };
         trusted.insert(key, entry);
     }

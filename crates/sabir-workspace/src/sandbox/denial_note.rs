@@ -278,6 +278,7 @@ mod tests {
             memory_mib: None,
             home: None,
             loopback: None,
+            mask_pool: None,
             protected: ProtectedPaths::default(),
         }
     }

@@ -136,9 +136,9 @@ impl SandboxEnvironment {
             let mut plan = asked.clone();
             // A read-only command cannot create protected names, so nothing has to be guarded.
             if let Some(top) = plan.write.first().cloned() {
-                let home = plan.home.as_deref();
+                let home = asked.home.as_deref();
                 if tier == SandboxTier::Two {
-                    let (masks, protected) = WorkspaceMasks::put_masks(&top, home)
+                    let (masks, protected) = WorkspaceMasks::put_masks(&plan, &top)
                         .map_err(|error| SetupStage::Guard.to_error(&error))?;
                     self.masks = Some(masks);
                     plan.protected = protected;

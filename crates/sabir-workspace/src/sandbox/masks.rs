@@ -29,10 +29,11 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, flock, fstat, mkdir, statat};
 use rustix::process::umask;
 
-use super::ProtectedPaths;
 use super::git_guard::{GUARDED, GuardKind, GuardedPath, find_git_guards};
+use super::mask_pool::MaskPool;
 use super::protected_entries::{EntryShape, list_protected_entries};
 use super::removed_folders::RemovedFolders;
+use super::{ProtectedPaths, SandboxPlan};
 use crate::platform;
 
 /// The protected names that a command cannot create at the top of the workspace, and the kind of
@@ -69,7 +70,9 @@ const CARGO_HOME: &str = "registry";
 
 /// The modes that make an empty folder or file a mask. They are readable, so that git outside does
 /// not complain.
-const FOLDER_MODE: u32 = 0o1555;
+pub(super) const FOLDER_MODE: u32 = 0o1555;
+/// The mode of a mask while it moves: only a folder that its owner can write can move into another one.
+pub(super) const MOVING_MODE: u32 = 0o1755;
 const FILE_MODE: u32 = 0o1444;
 const MODE_BITS: u32 = 0o7777;
 
@@ -100,12 +103,14 @@ pub(super) struct WorkspaceMasks {
     masks: Vec<PathBuf>,
     /// The lock on the workspace folder: shared, and exclusive while removing.
     lock: File,
+    /// The folders that commands can write, and the pool for the masks when the command has ended.
+    writable: Vec<PathBuf>,
+    pool: Option<PathBuf>,
 }
 
 impl WorkspaceMasks {
-    /// Finds the protected paths of the workspace, and places masks for missing ones. `home` is
-    /// where the user's git configuration is.
-    pub(super) fn put_masks(top: &Path, home: Option<&Path>) -> io::Result<(Self, ProtectedPaths)> {
+    /// Finds the protected paths of the workspace of a plan, and places masks for missing ones.
+    pub(super) fn put_masks(plan: &SandboxPlan, top: &Path) -> io::Result<(Self, ProtectedPaths)> {
         let lock = File::open(top)?;
         for _ in 0..TRIES {
             if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
@@ -118,6 +123,7 @@ impl WorkspaceMasks {
         let mut guard = PathGuard {
             top,
             protected: ProtectedPaths::default(),
+            pool: open_pool(plan.mask_pool.as_deref(), &plan.write, &lock),
         };
         for entry in list_protected_entries(top) {
             // A link cannot be mounted over; it is restored after the command.
@@ -128,7 +134,7 @@ impl WorkspaceMasks {
         // Created with their final mode, since a later change of mode would cost as much as
         // creating them. The umask may be changed because this process has one thread.
         let usual = umask(Mode::empty());
-        let put = guard.guard_all(home);
+        let put = guard.guard_all(plan.home.as_deref());
         umask(usual);
         let PathGuard { mut protected, .. } = guard;
         for list in [
@@ -143,6 +149,8 @@ impl WorkspaceMasks {
         let masks = Self {
             masks: protected.missing.clone(),
             lock,
+            writable: plan.write.clone(),
+            pool: plan.mask_pool.clone(),
         };
         put.map(|()| (masks, protected))
     }
@@ -156,8 +164,9 @@ impl WorkspaceMasks {
         if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return;
         }
+        let mut pool = open_pool(self.pool.as_deref(), &self.writable, &self.lock);
         for path in &masks {
-            remove_mask(path, removed);
+            remove_mask(path, pool.as_mut(), removed);
         }
         // Others may place masks while the folders are freed.
         let _ = flock(&self.lock, FlockOperation::Unlock);
@@ -174,6 +183,12 @@ impl Drop for WorkspaceMasks {
 struct PathGuard<'a> {
     top: &'a Path,
     protected: ProtectedPaths,
+    pool: Option<MaskPool>,
+}
+
+/// Opens the pool for the masks of a workspace, if there is one.
+fn open_pool(pool: Option<&Path>, writable: &[PathBuf], top: &File) -> Option<MaskPool> {
+    MaskPool::open_for(pool?, writable, top)
 }
 
 impl PathGuard<'_> {
@@ -274,9 +289,7 @@ impl PathGuard<'_> {
 
     fn make_mask(&mut self, path: &Path, kind: MaskKind) -> io::Result<()> {
         let made = match kind {
-            MaskKind::Folder => {
-                mkdir(path, platform::to_mode(FOLDER_MODE)).map_err(io::Error::from)
-            }
+            MaskKind::Folder => self.make_folder(path),
             MaskKind::File => create_mask_file(path, b""),
             MaskKind::Pointer => create_mask_file(path, POINTER),
             MaskKind::Parent => return Ok(()),
@@ -290,6 +303,15 @@ impl PathGuard<'_> {
         self.protected.missing.push(path.to_path_buf());
         Ok(())
     }
+
+    fn make_folder(&mut self, path: &Path) -> io::Result<()> {
+        if let Some(pool) = &mut self.pool
+            && pool.place_folder(path)?
+        {
+            return Ok(());
+        }
+        Ok(mkdir(path, platform::to_mode(FOLDER_MODE))?)
+    }
 }
 
 fn create_mask_file(path: &Path, text: &[u8]) -> io::Result<()> {
@@ -299,11 +321,14 @@ fn create_mask_file(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 /// Removes a mask. If another program has put content there, it stays, as if that program had created it.
-fn remove_mask(path: &Path, removed: &mut RemovedFolders) {
+fn remove_mask(path: &Path, pool: Option<&mut MaskPool>, removed: &mut RemovedFolders) {
     let Ok(found) = fs::symlink_metadata(path) else {
         return;
     };
     if !has_mask_mode(&found) {
+        return;
+    }
+    if found.is_dir() && pool.is_some_and(|pool| pool.take_folder(path)) {
         return;
     }
     let gone = if found.is_dir() {
@@ -326,7 +351,7 @@ pub(super) fn has_mask_mode(found: &fs::Metadata) -> bool {
 /// the name of one.
 fn is_mask_mode(mode: u32, length: u64) -> bool {
     match FileType::from_raw_mode(platform::to_mode_bits(mode)) {
-        FileType::Directory => mode & MODE_BITS == FOLDER_MODE,
+        FileType::Directory => [FOLDER_MODE, MOVING_MODE].contains(&(mode & MODE_BITS)),
         FileType::RegularFile => {
             mode & MODE_BITS == FILE_MODE && (length == 0 || length == POINTER.len() as u64)
         }
@@ -390,6 +415,12 @@ mod tests {
 
     use super::*;
 
+    fn plan(top: &Path) -> SandboxPlan {
+        let workspace = crate::Workspace::open(top).unwrap();
+        let sandbox = crate::Sandbox::new(crate::SandboxLevel::Two);
+        sandbox.build_plan(workspace.root(), &[]).unwrap().unwrap()
+    }
+
     fn names(top: &Path) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(top)
             .unwrap()
@@ -404,14 +435,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join("CLAUDE.md"), "be good").unwrap();
-        let (first, protected) = WorkspaceMasks::put_masks(folder.path(), None).unwrap();
+        let (first, protected) =
+            WorkspaceMasks::put_masks(&plan(folder.path()), folder.path()).unwrap();
         assert!(
             protected
                 .missing
                 .contains(&folder.path().join(".git/config")),
             "{protected:?}"
         );
-        let (second, _) = WorkspaceMasks::put_masks(folder.path(), None).unwrap();
+        let (second, _) = WorkspaceMasks::put_masks(&plan(folder.path()), folder.path()).unwrap();
         drop(first);
         assert!(folder.path().join(".vscode").exists());
         let handle = File::open(folder.path()).unwrap();
@@ -431,11 +463,12 @@ mod tests {
     #[test]
     fn masks_of_a_killed_process_are_taken_over() {
         let folder = tempfile::tempdir().unwrap();
-        let (killed, _) = WorkspaceMasks::put_masks(folder.path(), None).unwrap();
+        let (killed, _) = WorkspaceMasks::put_masks(&plan(folder.path()), folder.path()).unwrap();
         // A kill releases the lock and leaves the masks.
         let WorkspaceMasks { lock, .. } = &killed;
         flock(lock, FlockOperation::Unlock).unwrap();
-        let (next, protected) = WorkspaceMasks::put_masks(folder.path(), None).unwrap();
+        let (next, protected) =
+            WorkspaceMasks::put_masks(&plan(folder.path()), folder.path()).unwrap();
         assert!(
             protected
                 .missing

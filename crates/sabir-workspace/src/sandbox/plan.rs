@@ -45,6 +45,8 @@ pub(crate) struct SandboxPlan {
     pub(crate) home: Option<PathBuf>,
     /// The ports of the machine's loopback that the command reaches.
     pub(crate) loopback: Option<LoopbackPlan>,
+    /// The folder that keeps the masks between commands.
+    pub(crate) mask_pool: Option<PathBuf>,
     /// The protected paths that the supervisor found in the workspace.
     pub(crate) protected: ProtectedPaths,
 }
@@ -127,6 +129,11 @@ impl SandboxPlan {
                 .iter()
                 .flat_map(|home| [OsString::from("home"), home.clone().into()]),
         );
+        words.extend(
+            self.mask_pool
+                .iter()
+                .flat_map(|pool| [OsString::from("masks"), pool.clone().into()]),
+        );
         if let Some(LoopbackPlan { socket, ports }) = &self.loopback {
             words.extend(["socket".into(), socket.clone().into()]);
             words.extend(
@@ -168,6 +175,7 @@ impl SandboxPlan {
         let mut stay = None;
         let mut memory_mib = None;
         let mut home = None;
+        let mut mask_pool = None;
         let mut socket = None;
         let mut ports = Vec::new();
         let mut caches = Vec::new();
@@ -204,6 +212,7 @@ impl SandboxPlan {
                 "mask" => protected.missing.push(path),
                 "open" => protected.reopened.push(path),
                 "home" => home = Some(path),
+                "masks" => mask_pool = Some(path),
                 _ => return None,
             }
         }
@@ -222,6 +231,7 @@ impl SandboxPlan {
             memory_mib,
             home,
             loopback: socket.map(|socket| LoopbackPlan { socket, ports }),
+            mask_pool,
             protected,
         })
     }
@@ -341,6 +351,7 @@ mod tests {
                 socket: "/tmp/l/s".into(),
                 ports: vec![80, 8080],
             }),
+            mask_pool: Some("/h/masks".into()),
             protected: ProtectedPaths {
                 pinned: paths(&["/w/.git"]),
                 existing: paths(&["/w/.git/hooks"]),

@@ -107,6 +107,7 @@ mod tests {
             memory_mib: None,
             home: None,
             loopback: None,
+            mask_pool: None,
             protected: ProtectedPaths::default(),
         };
         let text = build_profile(&plan);

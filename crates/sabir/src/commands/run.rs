@@ -119,8 +119,7 @@ fn sight_of_new_task(options: &TaskOptions) -> Result<ImageSupport, CommandError
     Ok(host().model_sight(&spec, None)?)
 }
 
-/// Returns a reader of control lines. They need `--output events`, because questions are printed
-/// only there.
+/// Returns a reader of control lines. They need `--output events`, because questions are printed only there.
 fn control_lines(output: Option<OutputFormat>) -> Result<ControlReader, CommandError> {
     if output == Some(OutputFormat::Events) {
         return Ok(output::control_reader());

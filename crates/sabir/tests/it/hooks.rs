@@ -604,6 +604,74 @@ fn a_script_that_the_model_changes_does_not_run() {
     }
 }
 
+/// A trusted hook whose settings have disappeared still refuses what it judged, until the user has looked.
+#[test]
+fn a_hook_that_disappears_still_refuses_what_it_judged() {
+    let world = World::new();
+    let root = world.work.path();
+    let settings = hooks("PreToolUse", "Bash", "exit 0").to_string();
+    put(root, ".sabir/hooks.json", &settings);
+    trust_all(&world);
+    let go = || {
+        let turns = [command("touch made"), write("written"), done()];
+        let provider = world.plays(NATIVE, &turns);
+        let approved = ["--approve", "edits", "--approve", "commands", "Go."];
+        let output = world.run(&provider, NATIVE, &approved);
+        let made = ["made", "written"].map(|name| std::fs::remove_file(root.join(name)).is_ok());
+        (made, request(&provider, 1) + &stderr(&output))
+    };
+    let (made, said) = go();
+    assert_eq!(made, [true, true], "{said}");
+    std::fs::remove_file(root.join(".sabir/hooks.json")).unwrap();
+    let (made, said) = go();
+    assert_eq!(made, [false, true], "{said}");
+    assert!(said.contains("or is gone"), "{said}");
+    put(
+        root,
+        ".sabir/hooks.json",
+        "{\"disableAllHooks\": true, \"hooks\": {}}",
+    );
+    assert_eq!(go().0, [false, true]);
+    let mut revoke = world.sabir();
+    let output = revoke.args(["trust", "--hooks", "--revoke"]).output();
+    assert_eq!(code(&output.unwrap()), 0);
+    let (made, said) = go();
+    assert_eq!(made, [true, true], "{said}");
+}
+
+/// What a trusted hook runs unnamed is trusted, too: a `Makefile`, a module, the files that a pattern names.
+#[test]
+fn files_that_a_hook_does_not_name_are_trusted_with_it() {
+    for [line, file] in [
+        ["make -s check", "Makefile"],
+        ["python3 guard/check.py", "guard/rules.py"],
+        ["for f in guard/*.sh; do sh $f; done", "guard/a.sh"],
+    ] {
+        let world = World::new();
+        let root = world.work.path();
+        put(root, "Makefile", "check:\n\t@true\n");
+        put(root, "guard/check.py", "import rules\n");
+        put(root, "guard/rules.py", "");
+        put(root, "guard/a.sh", "exit 0\n");
+        let settings = hooks("PreToolUse", "Bash", line).to_string();
+        put(root, ".sabir/hooks.json", &settings);
+        trust_all(&world);
+        put(root, file, "changed");
+        let provider = world.plays(NATIVE, &[command("touch made"), done()]);
+        let output = world.run(&provider, NATIVE, &["--approve", "commands", "Go."]);
+        let said = request(&provider, 1) + &stderr(&output);
+        assert!(said.contains("has changed since"), "{line}: {said}");
+        assert!(!root.join("made").exists(), "{line}");
+    }
+    let world = World::new();
+    let root = world.work.path();
+    let settings = hooks("PreToolUse", "Bash", "sh ./*.sh").to_string();
+    put(root, ".sabir/hooks.json", &settings);
+    let review = world.sabir().args(["trust", "--hooks"]).output().unwrap();
+    let said = stdout(&review) + &stderr(&review);
+    assert!(said.contains("only the shell knows which file"), "{said}");
+}
+
 /// A user's own hook that runs a file of the folder needs trust there: the folder may be a clone of anybody's.
 #[test]
 fn an_own_hook_runs_no_script_of_a_clone() {

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{WAYS, World, code, events, names, processes_with, stderr, stdout, turn};
+use crate::world::{
+    WAYS, World, code, events, names, processes_with, skipped, stderr, stdout, turn,
+};
 
 /// Arguments in front of the command, the command, and its exit code, output and the beginning of what is said of the level.
 #[track_caller]
@@ -63,6 +65,71 @@ fn a_command_is_confined() {
             "`/no/such`, which its sandbox is to show, cannot be found",
         ),
     );
+}
+
+/// The folders of masks move between the workspace and the data folder, and every command is kept from the names.
+#[test]
+fn masks_are_kept_between_commands() {
+    let world = World::new();
+    let root = world.work.path();
+    let run = |line: &str| {
+        let arguments = ["sandbox", "--level", "2", "--", line];
+        world.sabir().args(arguments).output().unwrap()
+    };
+    if code(&run("true")) != 0 {
+        skipped("level 2 is not available");
+        return;
+    }
+    let pool = world.home.path().join(".local/share/sabir/masks");
+    let kept = names(&pool);
+    assert!(kept.len() > 10, "{kept:?}");
+    for line in [
+        "echo x > .vscode/tasks.json",
+        "rmdir .vscode",
+        "mv .vscode gone",
+        "chmod 700 .idea && echo x > .idea/a",
+        "rm -rf AGENTS.md && echo x > AGENTS.md",
+    ] {
+        let output = run(line);
+        assert_ne!(code(&output), 0, "{line}: {}", stdout(&output));
+        assert_eq!(names(root), [""; 0], "{line}");
+        assert_eq!(names(&pool), kept, "{line}");
+    }
+    // What the user makes meanwhile is theirs, and no folder of the pool is put over it.
+    std::fs::write(root.join("AGENTS.md"), "mine").unwrap();
+    assert_eq!(stdout(&run("cat AGENTS.md")), "mine");
+    // A folder with content never becomes a mask.
+    for name in &kept {
+        std::fs::write(pool.join(name).join("tasks.json"), "{}").unwrap();
+    }
+    let output = run("find . -name tasks.json");
+    assert_eq!(stdout(&output), "", "{}", stderr(&output));
+    assert_eq!(names(root), ["AGENTS.md"]);
+}
+
+/// The limits and names of docs/sandbox.md that nothing else tries.
+#[test]
+fn limits_of_files_and_temporary_folders_are_as_documented() {
+    check(
+        &["--level", "1"],
+        &["ulimit -c; ulimit -f"],
+        (0, "0\n67108864\n", "level 1"),
+    );
+    check(
+        &[],
+        &["touch .travis.yml && ls -A | grep travis"],
+        (0, ".travis.yml\n", "withheld-.travis.yml"),
+    );
+    let world = World::new();
+    let line = "cd /tmp && echo x > a && cat /var/tmp/a; echo $XDG_CACHE_HOME $GOCACHE $npm_config_cache $PIP_CACHE_DIR";
+    let arguments = ["sandbox", "--level", "2", "--", line];
+    let output = world.sabir().args(arguments).output().unwrap();
+    if code(&output) == 2 {
+        skipped("level 2 is not available");
+        return;
+    }
+    let said = stdout(&output);
+    assert_eq!(said.matches("/tmp/.cache/").count(), 4, "{said}");
 }
 
 #[test]

@@ -25,6 +25,14 @@ pub enum UserCommand {
     Compact,
     /// Asks what fills the context; the front end gets a [`UserNotice::ContextUsage`].
     ShowContextUsage,
+    /// Logs in to the server of that name, with the address at which the browser ended if it is known. A session does that; the task
+    /// itself has nothing to do with it.
+    LogIn {
+        /// The server.
+        server: String,
+        /// The address.
+        address: Option<String>,
+    },
     /// Answers the question about that call. Changes nothing if that question is not open.
     Answer(CallId, UserReply),
     /// Switches to the mode of that name: [`TaskInput::SetMode`].
@@ -114,7 +122,7 @@ impl UserCommand {
     ) -> Option<TaskInput<'static>> {
         self.notify_front_end(task, user);
         Some(match self {
-            Self::ShowContextUsage => return None,
+            Self::ShowContextUsage | Self::LogIn { .. } => return None,
             Self::Compact => TaskInput::Compact(SummaryAuthor::Model),
             Self::Send { message, delivery } => TaskInput::UserMessage { message, delivery },
             Self::Answer(_, reply) => TaskInput::UserReplied(reply),

@@ -185,6 +185,8 @@ pub struct PromptedSink<S> {
     thoughts: CallReader,
     out: RenumberingSink<S>,
     stop: Truncation,
+    /// True once the provider said that the message is complete.
+    is_complete: bool,
 }
 
 /// Assigns one common numbering to the calls of several sources.
@@ -217,6 +219,7 @@ impl<S: EventSink> PromptedSink<S> {
             reader,
             out,
             stop: Truncation::Ended,
+            is_complete: false,
         }
     }
 
@@ -229,6 +232,9 @@ impl<S: EventSink> PromptedSink<S> {
         } else {
             why
         };
+        if !self.is_complete {
+            self.reader.reject_missing_last_close();
+        }
         let out = &mut self.out;
         self.thoughts.finish(why, &mut |event: Event<'_>| {
             out.forward_event(event, EventSource::Thought)
@@ -347,6 +353,8 @@ impl<S: EventSink> EventSink for PromptedSink<S> {
                 if reason == StopReason::Length {
                     self.stop = Truncation::Limit;
                 }
+                // A stop sequence may have hidden more of the call.
+                self.is_complete = matches!(reason, StopReason::End | StopReason::Calls);
                 out.forward_event(Event::Stop { reason, raw }, EventSource::Native);
             }
             other => out.forward_event(other, EventSource::Native),

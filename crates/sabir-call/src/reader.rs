@@ -121,6 +121,8 @@ pub struct CallReader {
     inside: Option<Box<ThoughtBlock>>,
     /// The words before the calls that end at this place.
     surroundings: Option<CallSurroundings>,
+    /// True if a last call that lacks only closing markup is read as whole.
+    closes_last_call: bool,
 }
 
 /// The state of the reader: the construct at the current position.
@@ -172,6 +174,7 @@ impl CallReader {
     #[must_use]
     pub fn for_next_text(&self) -> Self {
         Self::with_vocabulary(Arc::clone(&self.vocabulary), ReaderState::Prose)
+            .with_missing_last_close(self.closes_last_call)
     }
 
     /// Continues the thought that the end of the prompt opens, if it opens one.
@@ -217,6 +220,7 @@ impl CallReader {
             wrapped: None,
             inside: None,
             surroundings: None,
+            closes_last_call: false,
         }
     }
 
@@ -227,6 +231,27 @@ impl CallReader {
             Arc::new(Vocabulary::new(selection, tools)),
             ReaderState::Thought(Box::new(ThoughtBlock::whole_text())),
         )
+    }
+
+    /// The name of the repair of a last call without its closing markup, which is off by default; see
+    /// [`Self::with_missing_last_close`].
+    pub const MISSING_LAST_CLOSE: &'static str = "missing_last_close";
+
+    /// Makes this reader accept a last call that is whole but for closing markup at the end of the text. The call then
+    /// ends with a warning of the kind `cut_call`, from which the checks make the repair `missing_last_close`.
+    ///
+    /// Off by default, and meant for texts of which the provider says that they are complete: only then is it certain
+    /// that no other argument was to follow. A text that [ends](Self::finish) in any other way than
+    /// [`Truncation::Ended`] is not affected, nor is a call whose last value could end elsewhere.
+    #[must_use]
+    pub fn with_missing_last_close(mut self, is_accepted: bool) -> Self {
+        self.closes_last_call = is_accepted;
+        self
+    }
+
+    /// Cuts a last call without its closing markup after all, because the text may not be complete.
+    pub(crate) fn reject_missing_last_close(&mut self) {
+        self.closes_last_call = false;
     }
 
     /// Creates the reader for the reasoning that accompanies the text of this reader.
@@ -347,20 +372,27 @@ impl CallReader {
         // text.
         self.offset += text.len() - taken;
         self.report_unclosed_wrapper();
+        let rest = text.get(taken..).unwrap_or_default();
+        // Even the beginning of other markup shows that the call was not at its end.
+        let closes = self.closes_last_call
+            && why == Truncation::Ended
+            && self.inside.is_none()
+            && rest.trim_ascii().is_empty();
         match std::mem::replace(&mut self.state, ReaderState::Prose) {
             ReaderState::Prose | ReaderState::Gap => {}
             ReaderState::Thought(thought) => {
                 self.diagnostics.report_unclosed_thought(*thought, out)
             }
-            ReaderState::Opening(opening) => {
-                self.cut_opening(*opening, why, text.get(taken..).unwrap_or_default(), out)
-            }
-            ReaderState::Heading(heading) => {
-                self.cut_header(*heading, why, text.get(taken..).unwrap_or_default(), out)
+            ReaderState::Opening(opening) => self.cut_opening(*opening, why, rest, out),
+            ReaderState::Heading(heading) => self.cut_header(*heading, why, rest, out),
+            ReaderState::Call(open) if closes && open.lacks_only_close() => {
+                self.close_last_call(*open, out)
             }
             ReaderState::Call(open) => self.cut_call(*open, why, out),
             ReaderState::Region(mut region) => {
-                region.cut_region(why, self.offset, out);
+                if !closes || !region.close_whole_call(out) {
+                    region.cut_region(why, self.offset, out);
+                }
                 self.diagnostics.calls = region.next_index();
             }
             // Only now is it known that nothing follows, which is what makes bare JSON a call.

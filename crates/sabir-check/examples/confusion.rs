@@ -1,10 +1,11 @@
 //! Counts the calls that run although none was made, and the true calls that are lost, in every dialect.
 //!
-//! `confusion FOLDER… [--pieces N] [--examples N]` cuts the text files below the folders (Markdown, HTML, XML, source code) into N
+//! `confusion FOLDER… [--pieces N] [--examples N] [--seed N] [--held-out]` cuts the text files below the folders (Markdown, HTML, XML, source code) into N
 //! pieces, and makes as many pieces of chat about tool calls. Each piece is read by each dialect by name and by all
 //! at once (`auto`); no call may run in any. Then it renders as many true calls between pieces of the prose, each
 //! read by its own dialect and by `auto`; every call must run, with exactly its arguments. It prints Markdown: a
-//! table of the dialects, one of the kinds of text, and examples of each kind of mistake. `bench/confusion/run` builds and runs it.
+//! table of the dialects, one of the kinds of text, and examples of each kind of mistake. With `--held-out` the tools and the words
+//! around the calls are others, which were written after the rules of the reader. `bench/confusion/run` builds and runs it.
 
 #![allow(
     clippy::print_stdout,
@@ -29,6 +30,15 @@ const TOOLS: &str = r#"[
   {"name": "search", "parameters": {"type": "object", "required": ["query"], "properties": {"query": {"type": "string"}, "options": {"type": "object"}}}},
   {"name": "view", "parameters": {"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}}},
   {"name": "get_time", "parameters": {"type": "object", "properties": {}}}
+]"#;
+
+/// The tools of the held-out set: those of a service, with names of other shapes.
+const HELD_OUT_TOOLS: &str = r#"[
+  {"name": "getWeather", "parameters": {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}},
+  {"name": "send_email", "parameters": {"type": "object", "required": ["to", "body"], "properties": {"to": {"type": "string"}, "body": {"type": "string"}, "urgent": {"type": "boolean"}}}},
+  {"name": "query-database", "parameters": {"type": "object", "required": ["sql"], "properties": {"sql": {"type": "string"}, "limits": {"type": "array", "items": {"type": "integer"}}}}},
+  {"name": "calculator", "parameters": {"type": "object", "required": ["expression"], "properties": {"expression": {"type": "string"}}}},
+  {"name": "finish", "parameters": {"type": "object", "properties": {}}}
 ]"#;
 
 /// The largest piece of a file, in bytes.
@@ -69,6 +79,48 @@ struct TrueText {
     meant: Vec<NamedCall>,
 }
 
+/// The texts of a set: the tools, and the words before true calls.
+#[derive(Clone, Copy)]
+struct TextSet {
+    is_held_out: bool,
+    tools: &'static str,
+    before: &'static [&'static str],
+}
+
+const USUAL_SET: TextSet = TextSet {
+    is_held_out: false,
+    tools: TOOLS,
+    before: &[
+        "",
+        "I will look at it.\n\n",
+        "Let me check the file first:\n",
+        "Now I know what `x` means. Next: ",
+        "1. Read the file\n2. Change it\n\n",
+        "It's in \"main\" (see the docs).\n",
+        "```rust\nfn main() {}\n```\n\nI will run it.\n\n",
+        "**Step 1**: look.\n\n",
+    ],
+};
+
+const HELD_OUT_SET: TextSet = TextSet {
+    is_held_out: true,
+    tools: HELD_OUT_TOOLS,
+    before: &[
+        "\n",
+        "Sure! Here you go.\n\n",
+        "The user said “what's the weather?”, so I'll ask the service.\n\n",
+        "# Plan\n\n- [x] read\n- [ ] send\n\n",
+        "| a | b |\n| --- | --- |\n| 1 | 2 |\n\n",
+        "> Please do it now.\n\nRight away.\n\n",
+        "Ich sehe nach…\n\n",
+        "好的，我来查询。\n",
+        "The value of 5 < 6 && 7 > 3 isn't relevant here, so:\n\n",
+        "I can't see 'finish' in the list; trying anyway.\n\n",
+        "```\nnot a call\n```\n",
+        "Note: `finish` ends the task. Thought: I know enough.\n",
+    ],
+};
+
 /// A generator of numbers that is the same on every run.
 struct Dice(u64);
 
@@ -90,6 +142,8 @@ fn main() {
     let mut folders = Vec::new();
     let mut count = 20_000;
     let mut examples = 1;
+    let mut seed = 0;
+    let mut set = USUAL_SET;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = |known| {
@@ -99,17 +153,19 @@ fn main() {
         match argument.as_str() {
             "--pieces" => count = number(count),
             "--examples" => examples = number(examples),
+            "--seed" => seed = number(seed),
+            "--held-out" => set = HELD_OUT_SET,
             folder => folders.push(PathBuf::from(folder)),
         }
     }
-    let tools = ToolSet::from_json(TOOLS).expect("valid tools");
+    let tools = ToolSet::from_json(set.tools).expect("valid tools");
     let checker = CallChecker::new(tools.clone());
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ ((seed as u64) << 32));
     let prose = collect_prose(&folders, count, &mut dice);
     let dialects = DialectSet::built_in();
     let names: Vec<&'static str> = dialects.iter().map(|dialect| dialect.name).collect();
     let mut pieces: Vec<Piece> = (0..count)
-        .map(|_| make_chat(&prose, &names, &tools, &mut dice))
+        .map(|_| make_chat(&prose, &names, set, &tools, &mut dice))
         .collect();
     pieces.extend(prose.iter().map(|text| Piece {
         kind: "a file",
@@ -136,7 +192,7 @@ fn main() {
         let dialect = dialects.find(name).expect("a known dialect");
         let only = CallReader::new(dialects.only(dialect), &tools);
         for _ in 0..count {
-            let TrueText { text, meant } = make_true_text(&prose, name, &tools, &mut dice);
+            let TrueText { text, meant } = make_true_text(&prose, name, set, &tools, &mut dice);
             let is_read = |reader| run_calls(reader, &checker, &text) == meant;
             if !is_read(&only) {
                 counts.lost += 1;
@@ -250,13 +306,13 @@ fn collect_files(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 /// Makes a call with random arguments, whose values are text from files.
-fn make_call(prose: &[String], dice: &mut Dice) -> Call {
+fn make_call(prose: &[String], set: TextSet, dice: &mut Dice) -> Call {
     let line = |dice: &mut Dice| {
         let piece = dice.pick(prose);
         let lines: Vec<&str> = piece.lines().filter(|line| !line.is_empty()).collect();
         (*dice.pick(&lines)).to_owned()
     };
-    let (name, arguments) = match dice.roll(5) {
+    let (name, arguments) = match dice.roll(5) + if set.is_held_out { 5 } else { 0 } {
         0 => (
             "read_file",
             json!({"path": "src/main.rs", "start_line": dice.roll(90)}),
@@ -270,7 +326,21 @@ fn make_call(prose: &[String], dice: &mut Dice) -> Call {
             "search",
             json!({"query": line(dice), "options": {"max": dice.roll(9)}}),
         ),
-        _ => ("get_time", json!({})),
+        4 => ("get_time", json!({})),
+        5 => (
+            "getWeather",
+            json!({"city": line(dice), "days": dice.roll(9)}),
+        ),
+        6 => (
+            "send_email",
+            json!({"to": "ann@example.org", "body": dice.pick(prose), "urgent": dice.roll(2) == 0}),
+        ),
+        7 => (
+            "query-database",
+            json!({"sql": line(dice), "limits": [dice.roll(9), 3]}),
+        ),
+        8 => ("calculator", json!({"expression": line(dice)})),
+        _ => ("finish", json!({})),
     };
     Call {
         id: CallId::new("c1"),
@@ -280,14 +350,20 @@ fn make_call(prose: &[String], dice: &mut Dice) -> Call {
     }
 }
 
-fn render(prose: &[String], dialect: &str, tools: &ToolSet, dice: &mut Dice) -> String {
+fn render(
+    prose: &[String],
+    dialect: &str,
+    set: TextSet,
+    tools: &ToolSet,
+    dice: &mut Dice,
+) -> String {
     let dialect = DialectSet::built_in()
         .find(dialect)
         .expect("a known dialect");
     // Short values: nobody quotes a whole file in a sentence.
     let call = loop {
-        let call = make_call(prose, dice);
-        if call.name != "write_to_file" {
+        let call = make_call(prose, set, dice);
+        if !matches!(call.name.as_str(), "write_to_file" | "send_email") {
             break call;
         }
     };
@@ -295,9 +371,18 @@ fn render(prose: &[String], dialect: &str, tools: &ToolSet, dice: &mut Dice) -> 
 }
 
 /// Makes a message that talks about a call and makes none.
-fn make_chat(prose: &[String], names: &[&'static str], tools: &ToolSet, dice: &mut Dice) -> Piece {
+fn make_chat(
+    prose: &[String],
+    names: &[&'static str],
+    set: TextSet,
+    tools: &ToolSet,
+    dice: &mut Dice,
+) -> Piece {
     let dialect = *dice.pick(names);
-    let call = render(prose, dialect, tools, dice);
+    let call = render(prose, dialect, set, tools, dice);
+    if set.is_held_out {
+        return make_held_out_chat(dialect, &call, dice);
+    }
     let flat = call.replace('\n', " ");
     // A shorter run of backticks would end inside a call that holds such a run.
     let ticks = "`".repeat(longest_backtick_run(&call) + 1);
@@ -333,6 +418,72 @@ fn make_chat(prose: &[String], names: &[&'static str], tools: &ToolSet, dice: &m
     }
 }
 
+/// Makes a message of the held-out set that talks about a call and makes none.
+fn make_held_out_chat(dialect: &'static str, call: &str, dice: &mut Dice) -> Piece {
+    let flat = call.replace('\n', " ");
+    let ticks = "`".repeat(longest_backtick_run(call) + 1);
+    let fence = "~".repeat(
+        3.max(
+            call.lines()
+                .filter(|line| line.contains("~~~"))
+                .map(str::len)
+                .max()
+                .unwrap_or(0)
+                + 1,
+        ),
+    );
+    let (kind, text) = match dice.roll(8) {
+        0 => (
+            "a tilde fence",
+            format!("For instance:\n\n{fence}text\n{call}\n{fence}\n\nNever send it twice."),
+        ),
+        1 => (
+            "a fence in a list",
+            format!(
+                "1. First, the model answers:\n\n   {ticks}``\n   {}\n   {ticks}``\n\n2. Then the server runs it.",
+                call.replace('\n', "\n   ")
+            ),
+        ),
+        2 => (
+            "inline code in a table",
+            format!(
+                "| format | example |\n| --- | --- |\n| {dialect} | {ticks} {flat} {ticks} |\n"
+            ),
+        ),
+        3 => (
+            "curly quotation marks",
+            format!("Its output is “{flat}”, and the parser turns that into a call."),
+        ),
+        4 => (
+            "a block quote",
+            format!(
+                "The log says:\n\n> user: hi\n> {}\n\nThat went wrong.",
+                call.replace('\n', "\n> ")
+            ),
+        ),
+        5 => (
+            "a sentence",
+            format!("A reply such as {flat} is what we expect from it, nothing else."),
+        ),
+        6 => (
+            "parentheses",
+            format!("The older format (that is {flat} in one line) still works for most servers."),
+        ),
+        _ => (
+            "indented code",
+            format!(
+                "It prints\n\n\t{}\n\nand stops.",
+                call.replace('\n', "\n\t")
+            ),
+        ),
+    };
+    Piece {
+        kind,
+        dialect,
+        text,
+    }
+}
+
 /// Returns the length of the longest run of backticks.
 fn longest_backtick_run(text: &str) -> usize {
     let runs = text.split(|c| c != '`');
@@ -340,22 +491,20 @@ fn longest_backtick_run(text: &str) -> usize {
 }
 
 /// Makes a message with calls behind prose.
-fn make_true_text(prose: &[String], dialect: &str, tools: &ToolSet, dice: &mut Dice) -> TrueText {
-    const BEFORE: [&str; 8] = [
-        "",
-        "I will look at it.\n\n",
-        "Let me check the file first:\n",
-        "Now I know what `x` means. Next: ",
-        "1. Read the file\n2. Change it\n\n",
-        "It's in \"main\" (see the docs).\n",
-        "```rust\nfn main() {}\n```\n\nI will run it.\n\n",
-        "**Step 1**: look.\n\n",
-    ];
+fn make_true_text(
+    prose: &[String],
+    dialect: &str,
+    set: TextSet,
+    tools: &ToolSet,
+    dice: &mut Dice,
+) -> TrueText {
     let row = DialectSet::built_in()
         .find(dialect)
         .expect("a known dialect");
-    let calls: Vec<Call> = (0..=dice.roll(2)).map(|_| make_call(prose, dice)).collect();
-    let before = *dice.pick(&BEFORE);
+    let calls: Vec<Call> = (0..=dice.roll(2))
+        .map(|_| make_call(prose, set, dice))
+        .collect();
+    let before = *dice.pick(set.before);
     let is_on_line = before.is_empty() || before.ends_with('\n');
     let gap = match UNMARKED.contains(&dialect) && !is_on_line {
         true => "\n",

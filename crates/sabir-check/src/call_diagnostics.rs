@@ -2,8 +2,8 @@
 
 use sabir_call::compatibility::hinted_argument;
 use sabir_call::{
-    ArgForm, DraftArgument, DraftCall, DraftResponse, Fault, FaultKind, Severity, Span, SpanOrigin,
-    Truncation, nearest_candidate,
+    ArgForm, CallReader, DraftArgument, DraftCall, DraftResponse, Fault, FaultKind, Severity, Span,
+    SpanOrigin, Truncation, nearest_candidate,
 };
 use serde_json::{Map, Value};
 
@@ -182,7 +182,7 @@ impl<'d> CallDiagnostics<'d> {
                 )
             }
             FaultKind::ExtraBracket => (start, marked.to_owned(), String::new()),
-            FaultKind::WrongClose => {
+            FaultKind::WrongClose | FaultKind::CutCall => {
                 let tag = fault.message.split('`').nth(1).unwrap_or_default();
                 (start, String::new(), tag.to_owned())
             }
@@ -389,6 +389,7 @@ fn slip_rule(kind: FaultKind) -> Option<&'static str> {
         | FaultKind::SingleQuotes
         | FaultKind::ExtraBracket => Some(kind.name()),
         FaultKind::WrongClose => Some(MISSING_CLOSE),
+        FaultKind::CutCall => Some(CallReader::MISSING_LAST_CLOSE),
         _ => None,
     }
 }

@@ -24,6 +24,7 @@
 //! | `trailing_comma` | `[1,]`, in a value or around the call | `[1]` |
 //! | `single_quotes` | `{'a': 'b'}`, in a value or around the arguments | `{"a": "b"}` |
 //! | `missing_close` | a block of whole calls without its closing tag | the calls; the warning about the tag stays |
+//! | `missing_last_close` | a last call without its closing markup; off by default | the call |
 //! | `extra_bracket` | one `}` too many after a complete call | nothing |
 //! | `python_literal` | `True`, `False`, `None` | `true`, `false`, `null` |
 //! | `control_character` | a raw line feed in a JSON string, or in a Python one of one line | the line feed |
@@ -31,7 +32,7 @@
 use std::borrow::Cow;
 
 use sabir_call::compatibility::aliased_argument;
-use sabir_call::{ArgForm, Span, ToolSet};
+use sabir_call::{ArgForm, CallReader, Span, ToolSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -83,6 +84,15 @@ enum RepairStage {
     /// A mistake that the parser itself accepts, with a warning.
     /// `CallDiagnostics::classify_slips` turns that warning into the repair.
     Parser,
+    /// A mistake that the parser accepts only if it is told to.
+    OptionalParser,
+}
+
+impl RepairRule {
+    /// Returns true if the rule applies only where it was switched on, because the reader must be told to accept the mistake.
+    pub fn is_off_by_default(&self) -> bool {
+        matches!(self.stage, RepairStage::OptionalParser)
+    }
 }
 
 /// A call to an undeclared tool.
@@ -117,7 +127,7 @@ pub(crate) struct MistypedText<'a> {
 ///
 /// The first rule that applies is recorded, so of two rules about the same thing the narrower one
 /// comes first.
-pub static RULES: [RepairRule; 20] = [
+pub static RULES: [RepairRule; 21] = [
     RepairRule {
         name: "wrong_case_name",
         doc: "A tool's name in the wrong case (`Read_File` for `read_file`), where only one tool has these letters.",
@@ -207,6 +217,11 @@ pub static RULES: [RepairRule; 20] = [
         name: "missing_close",
         doc: "A block of whole calls whose closing tag is missing at the end of the message; the warning about it stays.",
         stage: RepairStage::Parser,
+    },
+    RepairRule {
+        name: CallReader::MISSING_LAST_CLOSE,
+        doc: "A last call whose arguments are whole and whose closing markup is missing at the end of a message that the provider says is complete. Off by default; `--repair` and `repairs_on` of a model switch it on.",
+        stage: RepairStage::OptionalParser,
     },
     RepairRule {
         name: "python_literal",

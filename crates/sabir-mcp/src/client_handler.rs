@@ -17,7 +17,7 @@ use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorData,
     FormElicitationCapability, Implementation, ListRootsResult, LoggingLevel,
     LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion,
-    Root, UrlElicitationCapability,
+    ResourceUpdatedNotificationParam, Root, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -27,6 +27,7 @@ use tokio::sync::{Notify, watch};
 use crate::limits::MAX_LOG_NOTICES;
 use crate::result_content::one_line;
 use crate::servers::McpNotice;
+use crate::watched_resources::WatchedResources;
 
 /// The most bytes of the text of a message or a question.
 const MAX_MESSAGE_BYTES: usize = 2_000;
@@ -104,6 +105,8 @@ pub(crate) struct SabirClient {
     pub(crate) notify: Arc<dyn Fn(McpNotice) + Send + Sync>,
     /// Woken when a list of the server has changed.
     pub(crate) lists_changed: Arc<Notify>,
+    /// The resources that the model has read.
+    pub(crate) resources: Arc<WatchedResources>,
     watchers: Mutex<ProgressWatchers>,
     log_notices: AtomicUsize,
 }
@@ -117,6 +120,10 @@ impl ClientFactory {
             elicitor: self.elicitor.clone(),
             notify: Arc::clone(&self.notify),
             lists_changed: Arc::new(Notify::new()),
+            resources: Arc::new(WatchedResources::new(
+                &self.server,
+                Arc::clone(&self.notify),
+            )),
             watchers: Mutex::default(),
             log_notices: AtomicUsize::new(0),
         }
@@ -272,6 +279,14 @@ impl ClientHandler for SabirClient {
             server: self.server.clone(),
             text: format!("it says: {}", one_line(&text)),
         });
+    }
+
+    async fn on_resource_updated(
+        &self,
+        update: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.resources.note_change(&update.uri);
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

@@ -329,6 +329,7 @@ fn parse_oauth(entry: &Map<String, Value>) -> Result<Option<OAuthSettings>, Entr
     let settings = OAuthSettings {
         client_id: text(&["clientId", "client_id"]),
         client_secret: text(&["clientSecret", "client_secret"]),
+        issuer: text(&["issuer"]),
         client_metadata_url: text(&["clientMetadataUrl"]),
         scopes,
         redirect_port: port.and_then(|port| u16::try_from(port).ok()),

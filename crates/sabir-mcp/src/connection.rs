@@ -1,6 +1,6 @@
 //! Connects to one server, and makes requests to it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,8 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
     ClientRequest, GetPromptRequestParams, GetPromptResult, InputRequest, InputRequests,
     InputResponses, PaginatedRequestParams, Prompt, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResult, RequestId, Resource, ResourceTemplate, ServerResult, SubscriptionFilter,
+    ReadResourceResult, RequestId, Resource, ResourceTemplate, ServerNotification, ServerResult,
+    SubscribeRequestParams, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, Peer, PeerRequestOptions, RunningService, ServiceError,
@@ -39,8 +40,10 @@ use crate::limits::{
 use crate::line_guard::{LineFacts, LineGuard};
 use crate::login::{AuthorizedClient, ServerLogin, is_loopback, missing_scopes};
 use crate::result_content::{convert_result, one_line};
+use crate::sent_secrets::{self, SentSecrets};
 use crate::servers::McpSettings;
 use crate::spec::{McpServerSpec, McpTransport};
+use crate::watched_resources::WatchedResources;
 
 /// The most rounds of a request that the server answers with questions.
 const MAX_ROUNDS: usize = 10;
@@ -65,6 +68,8 @@ pub(crate) struct ServerLists {
     pub(crate) tools: Vec<ToolDefinition>,
     /// The number of tools beyond the limit.
     pub(crate) left_out: usize,
+    /// The number of tools and prompts that are not used because their names repeat a token.
+    pub(crate) secret_names: usize,
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<ResourceTemplate>,
     pub(crate) prompts: Vec<Prompt>,
@@ -84,7 +89,7 @@ pub(crate) struct Connection {
     access: RemoteAccess,
     /// Woken when the server refuses the login.
     login_lost: Arc<Notify>,
-    /// Follows changes of the server's lists in the newest protocol, until the connection ends.
+    /// Follows changes of the server's lists and resources in the newest protocol, until the connection ends.
     _follower: AbortOnDrop,
 }
 
@@ -104,6 +109,8 @@ struct RemoteAccess {
     /// `None` for a program, and for a server with a token in its headers.
     login: Option<Arc<ServerLogin>>,
     address: Option<url::Url>,
+    /// The secrets that requests carry.
+    sent_secrets: SentSecrets,
 }
 
 /// A connected server: the connection, and what ends with it.
@@ -243,6 +250,7 @@ fn attempt_connect(
                 let client_of_login = AuthorizedClient {
                     http,
                     login: access.login.clone(),
+                    sent_secrets: access.sent_secrets.clone(),
                 };
                 let transport = StreamableHttpClientTransport::with_client(client_of_login, config);
                 let serving: BoxedFuture<'static, _> =
@@ -286,33 +294,33 @@ fn unusable_client(url: &str, error: &dyn std::error::Error) -> McpError {
 }
 
 impl RemoteAccess {
-    /// Removes the tokens of the login from what the server said.
-    fn hide_tokens(&self, text: String) -> String {
-        match &self.login {
-            Some(login) => login.hide_tokens(text),
-            None => text,
-        }
-    }
-
-    /// Removes the tokens of the login from an error that repeats words of the server.
+    /// Removes the tokens of the login from an error that repeats words of the server outside of its messages.
     fn hide_tokens_of_error(&self, error: McpError) -> McpError {
         match error {
-            McpError::Answer(text) => McpError::Answer(self.hide_tokens(text)),
-            McpError::Closed(text) => McpError::Closed(self.hide_tokens(text)),
-            McpError::Handshake(text) => McpError::Handshake(self.hide_tokens(text)),
-            McpError::ScopeUseless(text) => McpError::ScopeUseless(self.hide_tokens(text)),
+            McpError::Answer(text) => McpError::Answer(self.sent_secrets.hide_in_text(text)),
+            McpError::Closed(text) => McpError::Closed(self.sent_secrets.hide_in_text(text)),
+            McpError::Handshake(text) => McpError::Handshake(self.sent_secrets.hide_in_text(text)),
+            McpError::ScopeUseless(text) => {
+                McpError::ScopeUseless(self.sent_secrets.hide_in_text(text))
+            }
             McpError::ScopeRequired { server, scopes } => McpError::ScopeRequired {
                 server,
-                scopes: self.hide_tokens(scopes),
+                scopes: self.sent_secrets.hide_in_text(scopes),
             },
             other => other,
         }
     }
 
     fn new(spec: &McpServerSpec, settings: &McpSettings) -> Result<Self, McpError> {
-        let McpTransport::Http { url, oauth, .. } = &spec.transport else {
+        let McpTransport::Http {
+            url,
+            oauth,
+            headers,
+        } = &spec.transport
+        else {
             return Ok(Self::default());
         };
+        let sent_secrets = SentSecrets::of_headers(headers);
         let address = parse_address(url)?;
         let login = match spec.transport.login_key(&spec.name) {
             None => None,
@@ -323,6 +331,7 @@ impl RemoteAccess {
                     oauth.clone().unwrap_or_default(),
                     Arc::clone(&settings.logins),
                     Arc::clone(&settings.http_client),
+                    sent_secrets.clone(),
                 );
                 Some(Arc::new(login))
             }
@@ -331,6 +340,7 @@ impl RemoteAccess {
             server: spec.name.clone(),
             login,
             address: Some(address),
+            sent_secrets,
         })
     }
 
@@ -548,7 +558,8 @@ impl Connection {
         access: RemoteAccess,
     ) -> Arc<Self> {
         let changed = Arc::clone(&service.service().lists_changed);
-        let follower = tokio::spawn(follow_lists(service.peer().clone(), changed));
+        let resources = Arc::clone(&service.service().resources);
+        let follower = tokio::spawn(follow_changes(service.peer().clone(), changed, resources));
         Arc::new(Self {
             service,
             call_time,
@@ -561,11 +572,6 @@ impl Connection {
     /// Wakes when the server refuses the login.
     pub(crate) fn login_lost(&self) -> Arc<Notify> {
         Arc::clone(&self.login_lost)
-    }
-
-    /// Removes the tokens of the login from what the server said.
-    pub(crate) fn hide_tokens(&self, text: String) -> String {
-        self.access.hide_tokens(text)
     }
 
     /// Describes the failure of a request, and notes the end of a login.
@@ -603,7 +609,7 @@ impl Connection {
                 lists.protocol = info.protocol_version.to_string();
                 let words = info.instructions.as_deref().unwrap_or_default();
                 lists.instructions = crate::result_content::cut_text(
-                    &clean_description(&self.hide_tokens(words.to_owned())),
+                    &clean_description(words),
                     crate::limits::MAX_INSTRUCTION_BYTES,
                 );
             }
@@ -617,8 +623,12 @@ impl Connection {
                         .map_err(|error| self.describe_failure(&error))?;
                     let room = MAX_TOOLS.saturating_sub(lists.tools.len());
                     lists.left_out += page.tools.len().saturating_sub(room);
-                    let taken = page.tools.iter().take(room);
-                    lists.tools.extend(taken.map(ToolDefinition::from_server));
+                    for tool in page.tools.iter().take(room) {
+                        match tool.name.contains(sent_secrets::MARKER) {
+                            true => lists.secret_names += 1,
+                            false => lists.tools.push(ToolDefinition::from_server(tool)),
+                        }
+                    }
                     cursor = page.next_cursor;
                     if cursor.is_none() {
                         break;
@@ -662,7 +672,12 @@ impl Connection {
                     let Ok(page) = self.service.list_prompts(Some(params)).await else {
                         break;
                     };
-                    lists.prompts.extend(page.prompts);
+                    for prompt in page.prompts {
+                        match prompt.name.contains(sent_secrets::MARKER) {
+                            true => lists.secret_names += 1,
+                            false => lists.prompts.push(prompt),
+                        }
+                    }
                     cursor = page.next_cursor;
                     if cursor.is_none() || lists.prompts.len() >= MAX_RESOURCES {
                         break;
@@ -682,9 +697,7 @@ impl Connection {
         progress: ProgressSink<'_>,
     ) -> Result<ToolOutput, McpError> {
         let result = self.call_tool(tool, arguments, progress).await?;
-        let mut output = convert_result(&result);
-        output.content = self.hide_tokens(output.content);
-        Ok(output)
+        Ok(convert_result(&result))
     }
 
     async fn call_tool(
@@ -765,8 +778,36 @@ impl Connection {
         })
     }
 
-    /// Reads a resource.
+    /// Returns the resources that have changed since the model read them, or was last told.
+    pub(crate) fn take_changed_resources(&self) -> BTreeSet<String> {
+        self.service.service().resources.take_changed()
+    }
+
+    /// Follows the changes of a resource from now on, if the server tells them.
+    fn watch_resource(&self, uri: &str) {
+        let Some(info) = self.service.peer_info() else {
+            return;
+        };
+        let resources = info.capabilities.resources.as_ref();
+        let is_told = resources.and_then(|own| own.subscribe) == Some(true);
+        if !is_told || !self.service.service().resources.watch_resource(uri) {
+            return;
+        }
+        // In the newest protocol the follower asks for it.
+        if info.protocol_version != ProtocolVersion::V_2026_07_28 {
+            let peer = self.service.peer().clone();
+            let params = SubscribeRequestParams::new(uri);
+            // Reading does not wait for it, and works without.
+            tokio::spawn(async move {
+                #[expect(deprecated, reason = "most servers speak older protocols")]
+                let _ = peer.subscribe(params).await;
+            });
+        }
+    }
+
+    /// Reads a resource, and follows its changes from now on.
     pub(crate) async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, McpError> {
+        self.watch_resource(uri);
         let reading = self
             .service
             .read_resource(ReadResourceRequestParams::new(uri));
@@ -813,8 +854,12 @@ impl Connection {
     }
 }
 
-/// Follows changes of a server's lists in the newest protocol, in which a server tells them only to a client that listens.
-async fn follow_lists(peer: Peer<RoleClient>, changed: Arc<Notify>) {
+/// Follows changes of a server's lists and resources in the newest protocol, in which a server tells them only to a client that listens.
+async fn follow_changes(
+    peer: Peer<RoleClient>,
+    changed: Arc<Notify>,
+    resources: Arc<WatchedResources>,
+) {
     let Some(info) = peer.peer_info() else { return };
     if info.protocol_version != ProtocolVersion::V_2026_07_28 {
         return;
@@ -834,18 +879,34 @@ async fn follow_lists(peer: Peer<RoleClient>, changed: Arc<Notify>) {
         .resources
         .as_ref()
         .and_then(|own| is_told(own.list_changed));
-    if filter == SubscriptionFilter::new() {
-        return;
-    }
     for _ in 0..MAX_LISTENS {
+        let watched = resources.watched_uris();
+        filter.resource_subscriptions = (!watched.is_empty()).then_some(watched);
+        if filter == SubscriptionFilter::new() {
+            resources.wait_added().await;
+            continue;
+        }
         let Ok(mut subscription) = peer.listen(filter.clone()).await else {
             return;
         };
-        while let Ok(Some(_)) = subscription.next().await {
-            changed.notify_one();
+        loop {
+            let notification = tokio::select! {
+                notification = subscription.next() => notification,
+                // A stream cannot be changed: another one follows the new resource too.
+                () = resources.wait_added() => break,
+            };
+            match notification {
+                Ok(Some(ServerNotification::ResourceUpdatedNotification(update))) => {
+                    resources.note_change(&update.params.uri);
+                }
+                Ok(Some(_)) => changed.notify_one(),
+                Ok(None) | Err(_) => {
+                    tokio::time::sleep(LISTEN_PAUSE).await;
+                    break;
+                }
+            }
         }
         // What changed between two streams was told to nobody.
-        tokio::time::sleep(LISTEN_PAUSE).await;
         changed.notify_one();
     }
 }

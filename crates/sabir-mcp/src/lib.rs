@@ -25,10 +25,12 @@
 //! [`parse_server_file`] reads the files that other programs use for the same purpose, and [`McpServerSpec::expand`] replaces variables.
 //! The crate reads no file, environment or clock: the caller provides them.
 
+mod abandoned_call;
 mod client_handler;
 mod config_file;
 mod connection;
 mod definition;
+mod documentation_tool;
 mod error;
 mod find_tool;
 pub mod limits;
@@ -36,25 +38,29 @@ mod line_guard;
 mod login;
 mod mcp_tool;
 mod names;
+mod newcomers;
 mod prompts;
 mod resource_tool;
 mod result_content;
 mod schema;
+mod sent_secrets;
 mod serve;
 mod serve_http;
 mod servers;
 mod spec;
 mod variables;
+mod watched_resources;
 
 pub use client_handler::{ElicitationAnswer, ElicitationForm, ElicitationRequest, UserElicitor};
 pub use config_file::{ParsedServers, ServerFileError, parse_server_file, parse_settings_text};
 pub use definition::{
     ApprovedDefinition, DefinitionState, DefinitionStore, ForgetfulDefinitionStore, ToolDefinition,
 };
+pub use documentation_tool::DocumentationTool;
 pub use error::McpError;
 pub use login::{
-    ForgetfulLoginStore, LoginAttempt, LoginError, LoginKey, LoginReport, LoginStore,
-    LoginStoreError, OAuthGrant, OAuthSettings, StoredLogin,
+    ForgetfulLoginStore, IssuerMismatch, LoginAttempt, LoginError, LoginKey, LoginReport,
+    LoginStore, LoginStoreError, OAuthGrant, OAuthSettings, Revocation, StoredLogin, revoke_login,
 };
 pub use names::{NameTable, shown_tool_name};
 pub use prompts::{PromptArgument, PromptContent, ServerPrompt};
@@ -66,8 +72,8 @@ pub use serve_http::{
     HTTP_PATH, HttpServeError, HttpServerLimits, HttpServerSettings, serve_over_http,
 };
 pub use servers::{
-    HttpClientFactory, McpNotice, McpServers, McpSettings, ServerState, ServerStatus, StartCheck,
-    call_server_tool, list_server_tools,
+    ChangedResource, HttpClientFactory, McpNotice, McpServers, McpSettings, ServerState,
+    ServerStatus, StartCheck, call_server_tool, list_server_tools,
 };
 pub use spec::{McpServerSpec, McpTransport, ToolSelection};
 pub use variables::{UnsetVariable, expand_variables};

@@ -20,6 +20,8 @@ pub const MAX_SCHEMA_BYTES: usize = 32 << 10;
 pub const MAX_TOOLS: usize = 1_000;
 /// The most resources and prompts of one server, each.
 pub const MAX_RESOURCES: usize = 1_000;
+/// The most resources of one server whose changes are followed.
+pub const MAX_WATCHED_RESOURCES: usize = 64;
 /// The most bytes of a server's instructions.
 pub const MAX_INSTRUCTION_BYTES: usize = 2 << 10;
 /// The most notices about messages of one server.
@@ -31,6 +33,10 @@ pub const DEFAULT_DEFINITION_TOKENS: usize = 2_000;
 
 /// The time from the start of a server until it has listed its tools.
 pub const START_TIME: Duration = Duration::from_secs(30);
+/// The longest time that the start of a server waits for the first request of its task.
+pub const LATEST_START: Duration = Duration::from_millis(500);
+/// The time that the first request has for itself, before servers start.
+pub const REQUEST_TIME: Duration = Duration::from_millis(100);
 /// The time without any progress after which a call is given up.
 pub const CALL_TIME: Duration = Duration::from_secs(120);
 /// The most time of a call, whatever progress it reports.

@@ -14,9 +14,12 @@ mod authorized_client;
 mod challenge;
 mod guarded_http;
 mod redirect_listener;
+mod revocation;
+mod running_logins;
 mod server_login;
 mod store;
 
+use rmcp::transport::auth::AuthorizationMetadata;
 use serde::{Deserialize, Serialize};
 
 use crate::variables::{UnsetVariable, expand_variables};
@@ -25,6 +28,8 @@ pub use attempt::{LoginAttempt, LoginError, LoginReport};
 pub(crate) use authorized_client::AuthorizedClient;
 pub(crate) use challenge::missing_scopes;
 pub(crate) use guarded_http::is_loopback;
+pub use revocation::{Revocation, revoke_login};
+pub(crate) use running_logins::RunningLogins;
 pub(crate) use server_login::ServerLogin;
 pub use store::{ForgetfulLoginStore, LoginKey, LoginStore, LoginStoreError, StoredLogin};
 
@@ -38,6 +43,9 @@ pub struct OAuthSettings {
     /// The secret of that client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
+    /// The authorization server that the client is registered at. Its secret is sent to no other one, whichever the server names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
     /// The address of a client metadata document, which serves as the id of the client where that is supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_metadata_url: Option<String>,
@@ -77,6 +85,7 @@ impl OAuthSettings {
         Ok(Self {
             client_id: expand(&self.client_id)?,
             client_secret: expand(&self.client_secret)?,
+            issuer: expand(&self.issuer)?,
             client_metadata_url: expand(&self.client_metadata_url)?,
             ..self.clone()
         })
@@ -89,6 +98,60 @@ impl OAuthGrant {
     }
 }
 
+/// The reason why a configured secret is not sent to an authorization server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IssuerMismatch {
+    /// The configuration does not say where the secret belongs.
+    #[error(
+        "the client's secret is not sent to {found}; if you have registered the client there, add `issuer = \"{found}\"` to its `oauth` table"
+    )]
+    Unknown {
+        /// The authorization server that the server names.
+        found: String,
+    },
+    /// The secret belongs to another authorization server.
+    #[error(
+        "the client's secret is not sent to {found}: it belongs to {expected}, the `oauth.issuer` of the configuration"
+    )]
+    Other {
+        /// The authorization server that the server names.
+        found: String,
+        /// The one of the configuration.
+        expected: String,
+    },
+}
+
+impl OAuthSettings {
+    /// Checks that the secret of the configuration, if there is one, belongs to the authorization server with this metadata. The server
+    /// chooses that, and would otherwise get the secret by naming one of its own.
+    pub(crate) fn check_issuer(
+        &self,
+        metadata: &AuthorizationMetadata,
+    ) -> Result<(), IssuerMismatch> {
+        if self.client_secret.is_none() {
+            return Ok(());
+        }
+        // Without metadata there is only the place to which the secret would go.
+        let token_origin = || {
+            let url = url::Url::parse(&metadata.token_endpoint).ok()?;
+            Some(url.origin().ascii_serialization())
+        };
+        let found = metadata.issuer.clone().or_else(token_origin);
+        let found = crate::result_content::one_line(&found.unwrap_or_default());
+        match &self.issuer {
+            None => Err(IssuerMismatch::Unknown { found }),
+            // Authorization servers differ in whether they write a slash at the end.
+            Some(expected) if expected.trim_end_matches('/') == found.trim_end_matches('/') => {
+                Ok(())
+            }
+            Some(expected) => Err(IssuerMismatch::Other {
+                found,
+                expected: expected.clone(),
+            }),
+        }
+    }
+}
+
 impl std::fmt::Debug for OAuthSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OAuthSettings")
@@ -96,5 +159,50 @@ impl std::fmt::Debug for OAuthSettings {
             .field("scopes", &self.scopes)
             .field("grant", &self.grant)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_goes_to_its_own_authorization_server_only() {
+        let check = |expected: Option<&str>, found: Option<&str>| {
+            let settings = OAuthSettings {
+                client_secret: Some("s".to_owned()),
+                issuer: expected.map(str::to_owned),
+                ..OAuthSettings::default()
+            };
+            let metadata = serde_json::json!({
+                "authorization_endpoint": "https://b.example/authorize",
+                "token_endpoint": "https://b.example/token",
+                "issuer": found,
+            });
+            let metadata = serde_json::from_value(metadata).unwrap();
+            settings
+                .check_issuer(&metadata)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            check(Some("https://a.example/"), Some("https://a.example")),
+            Ok(())
+        );
+        assert_eq!(check(Some("https://b.example"), None), Ok(()));
+        for other in ["https://a.example.evil.example", "https://a.example/evil"] {
+            let said = check(Some("https://a.example"), Some(other)).unwrap_err();
+            assert!(said.contains("belongs to https://a.example,"), "{said}");
+        }
+        let said = check(None, Some("https://a.example")).unwrap_err();
+        assert!(
+            said.contains("add `issuer = \"https://a.example\"`"),
+            "{said}"
+        );
+        let public = OAuthSettings::default();
+        let metadata = serde_json::json!({"authorization_endpoint": "", "token_endpoint": ""});
+        assert_eq!(
+            public.check_issuer(&serde_json::from_value(metadata).unwrap()),
+            Ok(())
+        );
     }
 }

@@ -32,19 +32,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::abandoned_call::{AbandonedCalls, AnswerBody, AnsweredCall};
+use crate::newcomers::{ConnectionPlace, ConnectionPlaces};
+
 /// The only path that is served.
 pub const HTTP_PATH: &str = "/mcp";
 
 /// The header that names the session of a request.
 const SESSION_HEADER: &str = "mcp-session-id";
 
+/// The header of a client that comes back for what it has missed.
+const LAST_EVENT_HEADER: &str = "last-event-id";
+
 /// The pause after a failed accept. Most likely no file descriptor is left, and some connection must end first.
 const ACCEPT_BACK_OFF: Duration = Duration::from_millis(50);
 
 /// The time for responses to end once their work was cancelled.
 const CUT_TIME: Duration = Duration::from_secs(1);
-/// The longest time that a connection has for the head of a request. Silent ones must not take all of the connections.
-const HEAD_TIME: Duration = Duration::from_secs(5);
 
 /// The settings of a server over HTTP.
 #[derive(Clone)]
@@ -60,8 +64,10 @@ pub struct HttpServerSettings {
 /// The limits of a server over HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpServerLimits {
-    /// The most open connections. More wait until one is closed.
+    /// The most open connections with an accepted request.
     pub connections: usize,
+    /// The most open connections without one, beside those. The oldest is closed for one more.
+    pub newcomers: usize,
     /// The most requests that are answered at the same time.
     pub requests: u32,
     /// The most open sessions.
@@ -70,8 +76,13 @@ pub struct HttpServerLimits {
     pub session_idle: Duration,
     /// The most bytes of a request's body.
     pub body_bytes: usize,
-    /// The time in which the head, and then the body of a request must arrive.
+    /// The time in which the head of a request must arrive.
+    pub head_arrival: Duration,
+    /// The time in which the body must arrive after it.
     pub arrival: Duration,
+    /// The time in which a client of a session may come back for the answer to a call whose connection broke off. After it the call is
+    /// cancelled.
+    pub return_time: Duration,
     /// The time for running calls to end when the server is stopped.
     pub drain: Duration,
 }
@@ -97,6 +108,8 @@ struct HttpServer<H> {
     sessions: Arc<LocalSessionManager>,
     /// The slots for requests that are answered.
     requests: Arc<Semaphore>,
+    /// The calls whose clients went away.
+    abandoned: AbandonedCalls,
 }
 
 /// A reason why a request does not reach the protocol.
@@ -114,6 +127,8 @@ enum Refusal {
         "the request needs the header `Authorization: Bearer TOKEN`, with the token of this server"
     )]
     Token,
+    #[error("{0} connections are open; try again later")]
+    Connections(usize),
     #[error("{0} requests are being answered; try again later")]
     Requests(u32),
     #[error("{0} sessions are open; close one, or try again later")]
@@ -126,11 +141,12 @@ enum Refusal {
     Body(String),
 }
 
-/// The part of a message that says what it asks for.
-#[derive(Deserialize)]
-struct MessageMethod {
-    #[serde(default)]
+/// The parts of a message that say what it asks for.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MessageStart {
     method: String,
+    id: serde_json::Value,
 }
 
 /// Serves a handler over HTTP until `end` is ready, then waits for running requests up to the limit `drain`.
@@ -170,30 +186,33 @@ where
         ),
         sessions,
         requests: Arc::new(Semaphore::new(limits.requests as usize)),
+        abandoned: AbandonedCalls::default(),
         settings,
     });
-    let connections = Arc::new(Semaphore::new(limits.connections));
+    let places = ConnectionPlaces::new(limits.newcomers, limits.connections);
     let open = GracefulShutdown::new();
     let mut end = std::pin::pin!(end);
     loop {
-        // The permit comes before the connection: clients over the limit wait in the kernel's queue.
-        let permit = Arc::clone(&connections).acquire_owned();
-        let (stream, permit) = tokio::select! {
+        let stream = tokio::select! {
             biased;
             () = &mut end => break,
-            (permit, accepted) = async { (permit.await, listener.accept().await) } => match accepted {
-                Ok((stream, _)) => (stream, permit),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
                 Err(_) => {
                     tokio::time::sleep(ACCEPT_BACK_OFF).await;
                     continue;
                 }
             },
         };
-        let connection = open.watch(serve_connection(stream, Arc::clone(&server), address));
+        let place = places.give_place();
+        let serving = serve_connection(stream, Arc::clone(&server), address, Arc::clone(&place));
+        let connection = open.watch(serving);
         tokio::spawn(async move {
-            // A client that breaks off concerns nobody else.
-            let _ = connection.await;
-            drop(permit);
+            tokio::select! {
+                // A client that breaks off concerns nobody else.
+                _ = connection => {}
+                () = place.wait_evicted() => {}
+            }
         });
     }
     drop(listener);
@@ -209,6 +228,7 @@ fn serve_connection<H>(
     stream: TcpStream,
     server: Arc<HttpServer<H>>,
     listener: SocketAddr,
+    place: Arc<ConnectionPlace>,
 ) -> impl hyper_util::server::graceful::GracefulConnection<Error = hyper::Error>
 where
     H: ServerHandler + Clone + Send + Sync + 'static,
@@ -216,17 +236,18 @@ where
     // Events of a stream are small, and each must be sent at once.
     let _ = stream.set_nodelay(true);
     let local = stream.local_addr().unwrap_or(listener);
-    let arrival = server.settings.limits.arrival;
+    let head_arrival = server.settings.limits.head_arrival;
     let service = service_fn(move |request: Request<Incoming>| {
         let server = Arc::clone(&server);
+        let place = Arc::clone(&place);
         async move {
-            let response = server.respond(request, local).await;
+            let response = server.respond(request, local, &place).await;
             Ok::<_, Infallible>(response.unwrap_or_else(|refusal| refusal.into_response()))
         }
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(arrival.min(HEAD_TIME))
+        .header_read_timeout(head_arrival)
         .serve_connection(TokioIo::new(stream), service)
 }
 
@@ -239,14 +260,24 @@ where
         &self,
         request: Request<Incoming>,
         local: SocketAddr,
+        place: &ConnectionPlace,
     ) -> Result<HttpResponse, Refusal> {
         if request.uri().path() != HTTP_PATH {
             return Err(Refusal::Path);
         }
         self.check_access(request.headers(), local)?;
+        if !place.admit_client() {
+            return Err(Refusal::Connections(self.settings.limits.connections));
+        }
+        let session = session_of(request.headers());
         if request.method() != Method::POST {
+            let resumed = session.filter(|_| request.headers().contains_key(LAST_EVENT_HEADER));
             let request = request.map(|_| Full::new(Bytes::new()));
-            return Ok(self.service.handle(request).await);
+            let response = self.service.handle(request).await;
+            if let Some(session) = resumed.filter(|_| response.status().is_success()) {
+                self.abandoned.note_return(&session);
+            }
+            return Ok(response);
         }
         // Without waiting: the client can say that it was refused, and a stop does not wait for those in a queue.
         let slot = Arc::clone(&self.requests)
@@ -254,7 +285,8 @@ where
             .map_err(|_| Refusal::Requests(self.settings.limits.requests))?;
         let (head, body) = request.into_parts();
         let body = self.read_body(body).await?;
-        if !head.headers.contains_key(SESSION_HEADER) && is_initialize(&body) {
+        let message: MessageStart = serde_json::from_slice(&body).unwrap_or_default();
+        if session.is_none() && message.method == "initialize" {
             let open = self.sessions.sessions.read().await.len();
             if open >= self.settings.limits.sessions {
                 return Err(Refusal::Sessions(open));
@@ -264,13 +296,22 @@ where
             .service
             .handle(Request::from_parts(head, Full::new(body)))
             .await;
+        let call = session.filter(|_| message.method == "tools/call");
+        let call = call.map(|session| AnsweredCall {
+            sessions: Arc::clone(&self.sessions),
+            abandoned: self.abandoned.clone(),
+            session,
+            id: message.id,
+            return_time: self.settings.limits.return_time,
+        });
         // The slot is free again when the last byte of the answer was sent, or its client is gone.
         Ok(response.map(|body| {
-            body.map_frame(move |frame| {
-                let _ = &slot;
-                frame
-            })
-            .boxed()
+            AnswerBody::new(body, call)
+                .map_frame(move |frame| {
+                    let _ = &slot;
+                    frame
+                })
+                .boxed()
         }))
     }
 
@@ -322,7 +363,9 @@ impl Refusal {
             Self::Hosts | Self::Body(_) => StatusCode::BAD_REQUEST,
             Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
             Self::Token => StatusCode::UNAUTHORIZED,
-            Self::Requests(_) | Self::Sessions(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Connections(_) | Self::Requests(_) | Self::Sessions(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::BodyLength(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTime(_) => StatusCode::REQUEST_TIMEOUT,
         }
@@ -356,11 +399,14 @@ impl Default for HttpServerLimits {
     fn default() -> Self {
         Self {
             connections: 128,
+            newcomers: 64,
             requests: 32,
             sessions: 64,
             session_idle: Duration::from_secs(3_600),
             body_bytes: 4 << 20,
+            head_arrival: Duration::from_secs(5),
             arrival: Duration::from_secs(30),
+            return_time: Duration::from_secs(60),
             drain: Duration::from_secs(10),
         }
     }
@@ -408,10 +454,10 @@ fn carries_token(headers: &HeaderMap, token: &str) -> bool {
     })
 }
 
-/// Returns true if a message would open a session.
-fn is_initialize(body: &[u8]) -> bool {
-    serde_json::from_slice::<MessageMethod>(body)
-        .is_ok_and(|message| message.method == "initialize")
+/// Returns the session that a request names.
+fn session_of(headers: &HeaderMap) -> Option<String> {
+    let session = headers.get(SESSION_HEADER)?;
+    Some(String::from_utf8_lossy(session.as_bytes()).into_owned())
 }
 
 /// Cuts a name that a message repeats.
@@ -428,14 +474,23 @@ mod tests {
     use sabir_call::ToolSpec;
     use serde_json::{Map, Value};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::sync::{Notify, oneshot};
+    use tokio::sync::{Notify, oneshot, watch};
     use tokio::task::JoinHandle;
 
     use super::*;
     use crate::serve::{ServedFuture, ServedResult, ServedText, ServedTool, ToolServer};
 
-    /// A tool that ends when it is told to.
-    struct WaitingTool(Arc<Notify>);
+    /// A tool that ends when it is told to, and counts its running calls.
+    struct WaitingTool(Arc<Notify>, watch::Sender<usize>);
+
+    /// Counts a running call until it is dropped.
+    struct RunningCall(watch::Sender<usize>);
+
+    impl Drop for RunningCall {
+        fn drop(&mut self) {
+            self.0.send_modify(|count| *count -= 1);
+        }
+    }
 
     impl ServedTool for WaitingTool {
         fn spec(&self) -> ToolSpec {
@@ -452,6 +507,8 @@ mod tests {
             progress: ProgressSink<'a>,
         ) -> ServedFuture<'a> {
             Box::pin(async move {
+                self.1.send_modify(|count| *count += 1);
+                let _running = RunningCall(self.1.clone());
                 progress("half\n");
                 self.0.notified().await;
                 ServedResult::done("waited")
@@ -463,6 +520,8 @@ mod tests {
     struct TestServer {
         address: SocketAddr,
         released: Arc<Notify>,
+        /// The number of running calls.
+        running: watch::Sender<usize>,
         end: Mutex<Option<oneshot::Sender<()>>>,
         served: JoinHandle<Result<(), HttpServeError>>,
     }
@@ -476,8 +535,9 @@ mod tests {
                 description: "A page.".to_owned(),
                 text: "the page",
             };
-            let tools: Vec<Arc<dyn ServedTool>> =
-                vec![Arc::new(WaitingTool(Arc::clone(&released)))];
+            let running = watch::Sender::new(0);
+            let tool = WaitingTool(Arc::clone(&released), running.clone());
+            let tools: Vec<Arc<dyn ServedTool>> = vec![Arc::new(tool)];
             let server = ToolServer::new(tools, vec![text], "");
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -493,6 +553,7 @@ mod tests {
             Self {
                 address,
                 released,
+                running,
                 end: Mutex::new(Some(end)),
                 served,
             }
@@ -644,6 +705,56 @@ mod tests {
         let mut answer = vec![0; 12];
         slow.read_exact(&mut answer).await.unwrap();
         assert_eq!(answer, b"HTTP/1.1 408");
+    }
+
+    #[tokio::test]
+    async fn silent_connections_do_not_keep_clients_out() {
+        let limits = HttpServerLimits {
+            connections: 1,
+            newcomers: 3,
+            head_arrival: Duration::from_secs(3_600),
+            ..HttpServerLimits::default()
+        };
+        let server = TestServer::start(None, limits).await;
+        let mut silent = Vec::new();
+        for _ in 0..8 {
+            silent.push(TcpStream::connect(server.address).await.unwrap());
+        }
+        let answer = timeout(Duration::from_secs(60), server.post(&initialize(), &[])).await;
+        assert_eq!(answer.unwrap().status(), 200);
+        // The oldest was closed, and the newest still has its time.
+        let mut byte = [0];
+        assert_eq!(silent[0].read(&mut byte).await.unwrap(), 0);
+        assert!(silent[7].try_read(&mut byte).is_err());
+    }
+
+    #[tokio::test]
+    async fn the_call_of_a_session_ends_if_its_client_does_not_come_back() {
+        let limits = HttpServerLimits {
+            return_time: Duration::from_millis(50),
+            ..HttpServerLimits::default()
+        };
+        let server = TestServer::start(None, limits).await;
+        let opened = server.post(&initialize(), &[]).await;
+        let session = opened.headers()[SESSION_HEADER]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let headers = [(SESSION_HEADER, session.as_str())];
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+        assert_eq!(server.post(&ready, &headers).await.status(), 202);
+        let params = json!({"name": "wait", "arguments": {}, "_meta": {"progressToken": 7}});
+        let call = json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params});
+        let mut called = server.post(&call.to_string(), &headers).await;
+        // The call runs, and then its client is gone.
+        while !String::from_utf8_lossy(&called.chunk().await.unwrap().unwrap()).contains("half") {}
+        drop(called);
+        let mut running = server.running.subscribe();
+        let ended = timeout(
+            Duration::from_secs(60),
+            running.wait_for(|count| *count == 0),
+        );
+        ended.await.unwrap().unwrap();
     }
 
     #[tokio::test]

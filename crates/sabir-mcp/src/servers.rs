@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ use crate::connection::{ConnectedServer, Connection, ServerLists, connect_server
 use crate::definition::{DefinitionState, DefinitionStore, ToolDefinition};
 use crate::error::McpError;
 use crate::find_tool::{FindTool, find_matching, list_names};
-use crate::limits::{FIRST_BACK_OFF, LOGIN_LOOK_INTERVAL, MAX_RESTARTS, STABLE_TIME};
-use crate::login::{LoginKey, LoginStore};
+use crate::limits::{
+    FIRST_BACK_OFF, LATEST_START, LOGIN_LOOK_INTERVAL, MAX_RESTARTS, REQUEST_TIME, STABLE_TIME,
+};
+use crate::login::{LoginKey, LoginStore, RunningLogins};
 use crate::mcp_tool::McpTool;
 use crate::names::NameTable;
 use crate::prompts::{PromptContent, ServerPrompt, join_messages};
@@ -55,6 +58,8 @@ pub struct McpSettings {
     pub notify: Arc<dyn Fn(McpNotice) + Send + Sync>,
     /// Reports why a server must not be started, if so. Called before each start, also when a server that ended is started again. Blocks.
     pub refuse_start: StartCheck,
+    /// Opens the page of a login in the user's browser, if it can.
+    pub open_page: Arc<dyn Fn(&str) + Send + Sync>,
     /// Asks the user questions of servers; `None` where nobody can be asked.
     pub elicitor: Option<Arc<dyn UserElicitor>>,
     /// The tokens that definitions may take in a request before models have to look for tools.
@@ -68,6 +73,15 @@ pub struct McpNotice {
     pub server: String,
     /// The message.
     pub text: String,
+}
+
+/// A resource that has changed since the model read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedResource {
+    /// The server.
+    pub server: String,
+    /// Its address.
+    pub uri: String,
 }
 
 /// The state of a server.
@@ -161,6 +175,7 @@ impl ServerStatus {
 pub struct McpServers {
     pool: Arc<ServerPool>,
     workers: Vec<JoinHandle<()>>,
+    logins: RunningLogins,
 }
 
 /// The shared state of the servers.
@@ -169,6 +184,10 @@ pub(crate) struct ServerPool {
     state: Mutex<PoolState>,
     /// Changes whenever the state of a server does.
     version: watch::Sender<u64>,
+    /// The moment at which the servers start that no task waits for.
+    start_time: watch::Sender<Instant>,
+    /// True once the model was asked.
+    has_requested: AtomicBool,
 }
 
 struct PoolState {
@@ -189,8 +208,9 @@ struct ServerEntry {
 }
 
 impl McpServers {
-    /// Starts servers, in parallel and in the background. Must be called within a tokio runtime. Of several specs with one name, the
-    /// first counts.
+    /// Starts servers, in parallel and in the background. Those that nothing waits for start after the first request of the task
+    /// ([`note_request`](Self::note_request)), or a moment later: on a machine with few cores their start would delay the request.
+    /// Must be called within a tokio runtime. Of several specs with one name, the first counts.
     pub fn start(specs: Vec<McpServerSpec>, settings: McpSettings) -> Self {
         let mut servers: Vec<ServerEntry> = Vec::new();
         for spec in specs {
@@ -218,11 +238,17 @@ impl McpServers {
                 revealed: BTreeSet::new(),
             }),
             version: watch::channel(0).0,
+            start_time: watch::channel(Instant::now() + LATEST_START).0,
+            has_requested: AtomicBool::new(false),
         });
         let workers = (0..count)
             .map(|index| tokio::spawn(run_server(Arc::clone(&pool), index)))
             .collect();
-        Self { pool, workers }
+        Self {
+            pool,
+            workers,
+            logins: RunningLogins::new(),
+        }
     }
 
     /// Keeps the tools of the servers in a registry from now on, in place of an earlier one.
@@ -252,6 +278,22 @@ impl McpServers {
             .collect()
     }
 
+    /// Returns the resources that the model has read and that have changed since it was last told, each with its server.
+    pub fn take_changed_resources(&self) -> Vec<ChangedResource> {
+        let state = self.pool.lock_state();
+        let mut changed = Vec::new();
+        for entry in &state.servers {
+            if let Some(connection) = &entry.connection {
+                let resources = connection.take_changed_resources().into_iter();
+                changed.extend(resources.map(|uri| ChangedResource {
+                    server: entry.spec.name.clone(),
+                    uri,
+                }));
+            }
+        }
+        changed
+    }
+
     /// Returns the prompts of the servers that are ready.
     pub fn prompts(&self) -> Vec<ServerPrompt> {
         let state = self.pool.lock_state();
@@ -279,6 +321,35 @@ impl McpServers {
         Ok(join_messages(&result))
     }
 
+    /// Notes that the model is being asked. Servers that have not been started let its first request go before them.
+    pub fn note_request(&self) {
+        if self.pool.has_requested.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let after_request = Instant::now() + REQUEST_TIME;
+        self.pool.start_time.send_if_modified(|start_time| {
+            let is_waiting = *start_time > Instant::now();
+            if is_waiting {
+                *start_time = after_request;
+            }
+            is_waiting
+        });
+    }
+
+    /// Logs in to a server in the background. Notices tell the user where to log in, and how it ended. With the `address` at which the
+    /// browser ended, a login that waits for it is finished.
+    pub fn log_in(&self, server: &str, address: Option<String>) {
+        let spec = self
+            .pool
+            .lock_state()
+            .find_server(server)
+            .map(|entry| entry.spec.clone());
+        match spec {
+            Ok(spec) => self.logins.log_in(spec, &self.pool.settings, address),
+            Err(error) => self.pool.notify(server, error.to_string()),
+        }
+    }
+
     /// Waits until no server that fits is being started any more.
     pub async fn wait_started(&self, fits: impl Fn(&McpServerSpec) -> bool) {
         let mut version = self.pool.version.subscribe();
@@ -291,8 +362,13 @@ impl McpServers {
                         ServerState::Starting | ServerState::Restarting { .. }
                     )
             });
+            if !is_starting {
+                return;
+            }
+            // Somebody waits now.
+            self.pool.start_time.send_replace(Instant::now());
             // The sender lives as long as this value.
-            if !is_starting || version.changed().await.is_err() {
+            if version.changed().await.is_err() {
                 return;
             }
         }
@@ -530,6 +606,19 @@ impl ServerPool {
         });
     }
 
+    /// Waits until a server that no task waits for may start.
+    async fn wait_start_time(&self) {
+        let mut start_time = self.start_time.subscribe();
+        loop {
+            let next = *start_time.borrow_and_update();
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => return,
+                // An error means that the pool is gone, which cannot be while it is borrowed here.
+                _ = start_time.changed() => {}
+            }
+        }
+    }
+
     /// Waits until [`McpServers::stop`] is called.
     async fn wait_stopped(&self) {
         let mut version = self.version.subscribe();
@@ -582,6 +671,12 @@ async fn run_server(pool: Arc<ServerPool>, index: usize) {
         Some(entry) if !entry.spec.disabled => entry.spec.clone(),
         _ => return,
     };
+    if !spec.required {
+        tokio::select! {
+            () = pool.wait_start_time() => {}
+            () = pool.wait_stopped() => return,
+        }
+    }
     let mut attempt = 0;
     let mut back_off = FIRST_BACK_OFF;
     loop {
@@ -769,6 +864,15 @@ fn accept_lists(
                 "it has {} tools; the first {} are used",
                 lists.tools.len() + lists.left_out,
                 lists.tools.len()
+            ),
+        );
+    }
+    if lists.secret_names > 0 {
+        pool.notify(
+            &spec.name,
+            format!(
+                "it repeats a secret that it was sent in names of its tools or prompts; {} of them are not used",
+                lists.secret_names
             ),
         );
     }

@@ -79,6 +79,9 @@ pub(crate) struct RecordedProvider {
     /// The end of the prompt that the answers continued; empty if there was none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) prefill: String,
+    /// True if a last call without its closing markup was accepted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) closes_last_call: bool,
     /// The deadlines, in force on the replay's own clock.
     pub(crate) deadlines: Deadlines,
     /// The retry policy: failed attempts are part of the recording and are repeated.

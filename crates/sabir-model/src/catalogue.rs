@@ -56,6 +56,10 @@ pub struct ModelEntry {
     /// the answer; only in a user's entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefill: Option<String>,
+    /// The repairs of its calls that are off by default and on for it: names of rules such as `missing_last_close`; only
+    /// in a user's entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repairs_on: Option<Vec<String>>,
     /// The vendor's prices for a million tokens; in a user's own entry, the provider's prices.
     pub prices: Option<TokenPrices>,
 }

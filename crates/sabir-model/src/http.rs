@@ -22,7 +22,7 @@ use crate::network::NetworkTransport;
 use crate::provider::{Provider, is_loopback, plain_address};
 use crate::provider_error::{RequestTarget, is_expired_state};
 use crate::reader_cache::ReaderCache;
-use crate::response_pipeline::ResponsePipeline;
+use crate::response_pipeline::{AnswerEnds, ResponsePipeline};
 use crate::retry::{PatientRetry, RetryBudget, RetryNotice, RetryPolicy, mix_seed};
 use crate::strip_images::strip_images;
 use crate::transport::{
@@ -523,8 +523,14 @@ impl HttpModel {
         let prefill = self
             .request_limits
             .prefill(&self.provider.name, &request.model);
+        let ends = AnswerEnds {
+            prefill: &prefill,
+            closes_last_call: self
+                .request_limits
+                .closes_last_call(&self.provider.name, &request.model),
+        };
         let mut reading = ResponseReader {
-            front: ResponsePipeline::new(request, self.reads, readers, &prefill, &mut stamped),
+            front: ResponsePipeline::new(request, self.reads, readers, ends, &mut stamped),
             decoder: ResponseDecoder::new(self.provider.wire),
             output_bytes: 0,
         };

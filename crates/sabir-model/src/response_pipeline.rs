@@ -34,14 +34,23 @@ pub(crate) struct HoldUntilFirstDelta<'a> {
     faults: Vec<Fault>,
 }
 
+/// The settings of a model that decide how the beginning and the end of its answers are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AnswerEnds<'p> {
+    /// The end of the prompt that the answer continues.
+    pub(crate) prefill: &'p str,
+    /// True if a last call without its closing markup is accepted.
+    pub(crate) closes_last_call: bool,
+}
+
 impl<'a> ResponsePipeline<'a> {
     /// Makes the pipeline for a request, which must not be rendered for its protocol yet. `readers` has the reader of the last
-    /// request of the same task. `prefill` is the end of the prompt that the answer continues.
+    /// request of the same task.
     pub(crate) fn new(
         request: &Request,
         reads: TextParsing,
         readers: Option<&ReaderCache>,
-        prefill: &str,
+        ends: AnswerEnds<'_>,
         out: &'a mut (dyn EventSink + Send),
     ) -> Self {
         let opening = HoldUntilFirstDelta {
@@ -55,6 +64,7 @@ impl<'a> ResponsePipeline<'a> {
         // Where no tool is offered, call markup in a text can only be a mention.
         let has_calls =
             !untouched && !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
+        let prefill = ends.prefill;
         if !has_calls && prefill.is_empty() {
             Self::Plain(opening)
         } else {
@@ -64,6 +74,7 @@ impl<'a> ResponsePipeline<'a> {
                 _ if !has_calls => compile_reader(request, &ToolSet::default(), prefill),
                 _ => compile_reader(request, &request.tools, prefill),
             };
+            let reader = reader.with_missing_last_close(ends.closes_last_call);
             Self::Reading(Box::new(PromptedSink::with_reader(reader, opening)))
         }
     }

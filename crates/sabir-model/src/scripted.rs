@@ -10,7 +10,7 @@ use sabir_call::{
 use sabir_wire::{replay_draft, split_text};
 
 use crate::http::TextParsing;
-use crate::response_pipeline::ResponsePipeline;
+use crate::response_pipeline::{AnswerEnds, ResponsePipeline};
 
 /// One reply of a script.
 #[derive(Debug, Clone)]
@@ -107,7 +107,13 @@ impl Model for ScriptedModel {
         Box::pin(async move {
             let reply = self.next_reply(request)?;
             // The same pipeline as for a real model, so that a script tests the parsing too.
-            let mut front = ResponsePipeline::new(request, TextParsing::Text, None, "", sink);
+            let mut front = ResponsePipeline::new(
+                request,
+                TextParsing::Text,
+                None,
+                AnswerEnds::default(),
+                sink,
+            );
             match reply {
                 ScriptedReply::Text(text) => self.stream_text(text, &mut front).await,
                 ScriptedReply::Events(draft) => replay_draft(draft, self.size, &mut front),

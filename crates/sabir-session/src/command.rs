@@ -41,6 +41,14 @@ pub enum Command {
     Compact,
     /// Asks for the contents of the context; a [`ContextUsage`](crate::SessionEventKind::ContextUsage) event answers.
     ContextUsage,
+    /// Logs in to an MCP server. Notices tell where, and how it ended.
+    LogIn {
+        /// The name of the server.
+        server: String,
+        /// The address at which the browser ended, where it cannot come back to this machine.
+        #[serde(default)]
+        address: Option<String>,
+    },
     /// Stops the turn or the running command. An interactive session stays open.
     Interrupt,
     /// Undoes changes of files. Possible only while the session is idle.

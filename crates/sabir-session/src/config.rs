@@ -100,7 +100,7 @@ use serde::Deserialize;
 use crate::dialect_tables::{self, Tables};
 use crate::environment::Environment;
 use crate::error::SessionError;
-use crate::hooks::HookKeys;
+use crate::hooks::{HookCallbacks, HookKeys};
 use crate::interface_choice::InterfaceChoice;
 use crate::mcp::McpKeys;
 use crate::modes::{UserAgents, read_user_agents};
@@ -116,6 +116,7 @@ pub(crate) use keys::TomlFile;
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
 pub(crate) use rules::rule_mistake;
 pub use rules::{ConfigProblem, ModeTable, RuleKeys};
+pub(crate) use text::read_regular_file;
 pub use text::read_text;
 use tui::TuiKeys;
 
@@ -186,6 +187,9 @@ pub struct Config {
     /// Receives notices for the user.
     #[serde(skip)]
     pub(crate) notices: NoticeSink,
+    /// The hooks of the program that drives the session.
+    #[serde(skip)]
+    pub(crate) hook_callbacks: Option<Arc<dyn HookCallbacks>>,
     /// The limits of retries that a session sets for all its models.
     #[serde(skip)]
     pub(crate) retry_limits: RetryLimits,
@@ -374,6 +378,13 @@ impl Config {
         // Checked here, so that every command reports the mistake, not only those that use repairs.
         if let Err(failure) = repairs::without_rules(&self.repairs_off) {
             note(&["repairs_off"], &format_args!("repairs_off: {failure}"));
+        }
+        for (at, entry) in self.own.models.iter().enumerate() {
+            if let Err(failure) = repairs::closes_last_call(entry.repairs_on.iter().flatten()) {
+                let at = at.to_string();
+                let keys = ["models", at.as_str(), "repairs_on"];
+                note(&keys, &format_args!("repairs_on: {failure}"));
+            }
         }
         problems.extend(self.rules.find_rule_problems(home));
         problems.extend(modes::own_modes(&self.rules).err());

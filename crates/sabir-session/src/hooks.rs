@@ -8,6 +8,7 @@
 //! the files of the folder that they name ([`trust_hooks`]); a changed one does not run, and what it would have judged is refused. The user's
 //! own hooks need the same trust where they name a file of the folder: it may be a clone of anybody's.
 
+mod callbacks;
 mod event;
 mod keys;
 mod matcher;
@@ -24,9 +25,11 @@ mod sources;
 /// The variables that name the folder of the task: the one of Claude Code, for which hooks are written, and Sabir's own.
 const PROJECT_VARIABLES: [&str; 2] = ["CLAUDE_PROJECT_DIR", "SABIR_PROJECT_DIR"];
 
+pub use callbacks::{CallbackError, CallbackHook, HookCallbacks};
 pub use event::HookEvent;
 pub(crate) use keys::HookKeys;
 pub(crate) use observer::HookObserver;
+pub(crate) use pinned_files::{UnpinnableCommand, find_launch_files};
 pub(crate) use runner::{HookAttachment, HookRunner};
 pub use settings_file::HookSpec;
 pub use sources::{

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use sabir_agent::{Record, TaskId, TaskOrigin, TaskOutcome, TaskStart, UserMessage};
 use sabir_journal::{JournalEntry, TaskSummary};
 
-use crate::config::Config;
+use crate::config::{Config, read_regular_file};
 use crate::environment::Environment;
 use crate::error::SessionError;
+use crate::hooks::HookCallbacks;
 use crate::hub::EventHub;
 use crate::loading::{self, LoadedSession};
 use crate::locked;
@@ -27,6 +28,8 @@ pub struct Host {
     environment: Arc<Environment>,
     /// Receives notices that belong to no session.
     notices: NoticeSink,
+    /// The hooks of the program that drives the sessions.
+    pub(crate) hook_callbacks: Option<Arc<dyn HookCallbacks>>,
 }
 
 /// Selects tasks for a list.
@@ -46,6 +49,7 @@ impl Host {
         Self {
             environment: Arc::new(environment),
             notices: NoticeSink::default(),
+            hook_callbacks: None,
         }
     }
 
@@ -53,6 +57,24 @@ impl Host {
     #[must_use]
     pub fn with_notices(self, notices: NoticeSink) -> Self {
         Self { notices, ..self }
+    }
+
+    /// Sets hooks that the program answers itself, beside those of files. They hold for the sessions that this host and its clones
+    /// start afterwards, and for their subtasks.
+    #[must_use]
+    pub fn with_hook_callbacks(self, callbacks: Arc<dyn HookCallbacks>) -> Self {
+        Self {
+            hook_callbacks: Some(callbacks),
+            ..self
+        }
+    }
+
+    /// Reads a settings file that a command line names.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not a regular file.
+    pub fn read_settings_file(&self, path: &Path) -> Result<String, SessionError> {
+        Ok(read_regular_file(path)?.0)
     }
 
     /// Returns the environment.

@@ -554,6 +554,12 @@ impl HubFrontEnd {
 impl FrontEnd for HubFrontEnd {
     fn on_event(&mut self, event: TaskEvent<'_>) {
         let mut state = self.hub.lock_state();
+        if let TaskEvent::Moment(sabir_agent::TransientEvent::Asking { .. }) = event
+            && let Some(servers) = &state.servers
+        {
+            // Their start would compete with the request for the processors.
+            servers.note_request();
+        }
         let is_said = matches!(
             event,
             TaskEvent::Record(Record::Said {

@@ -140,7 +140,7 @@ pub use hub::{SessionUpdate, Subscription};
 pub use instructions::{RuleFile, RuleOrigin, RuleState, find_rules};
 pub use interface_choice::InterfaceChoice;
 pub use notice::{Notice, NoticeSink, NoticeTopic};
-pub use repairs::without_rules as repairs_without;
+pub use repairs::{closes_last_call, without_rules as repairs_without};
 pub use run_summary::{RunSummary, SummarizedCall};
 pub use session::{Session, SessionHandle, SessionOutcome};
 pub use session_choices::{ModeChoice, ModelChoice, SessionChoices, task_title};

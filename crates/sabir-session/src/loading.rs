@@ -123,6 +123,7 @@ fn load_config(
     // After the configuration, so that it cannot shadow a file: a name that is taken is an
     // error.
     dialect_tables::load_dialect_files(&spec.dialect_files, &mut config.dialects)?;
+    config.hook_callbacks = host.hook_callbacks.clone();
     config.retry_limits = spec.limits.retries;
     config.default_patience = spec.interactivity.default_patience();
     // A time that cannot be read is reported before anything begins.

@@ -1,6 +1,6 @@
 //! Selects repairs of wrong calls by the names of those that the user switched off.
 
-use sabir_call::nearest_candidate;
+use sabir_call::{CallReader, nearest_candidate};
 use sabir_check::{RULES, RepairSet};
 
 use crate::error::SessionError;
@@ -24,6 +24,34 @@ pub fn without_rules<'a>(
                 None => Err(unknown_repair(name)),
             }
         })
+}
+
+/// Reports whether the named repairs, which are off by default, include that of a last call without its closing markup.
+///
+/// # Errors
+/// When a name is not that of a repair that is off by default.
+pub fn closes_last_call<'a>(
+    names: impl IntoIterator<Item = &'a String>,
+) -> Result<bool, SessionError> {
+    let mut is_on = false;
+    for name in names {
+        if !RULES
+            .iter()
+            .any(|rule| rule.is_off_by_default() && rule.name == name)
+        {
+            return Err(not_optional(name));
+        }
+        is_on |= name == CallReader::MISSING_LAST_CLOSE;
+    }
+    Ok(is_on)
+}
+
+fn not_optional(name: &str) -> SessionError {
+    let rules = RULES.iter().filter(|rule| rule.is_off_by_default());
+    SessionError::invalid(format!(
+        "`{name}` is not a repair that is off by default: use {}",
+        rules.map(|rule| rule.name).collect::<Vec<_>>().join(", ")
+    ))
 }
 
 fn unknown_repair(name: &str) -> SessionError {

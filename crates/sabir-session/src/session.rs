@@ -24,7 +24,7 @@ use crate::hooks::HookRunner;
 use crate::host::Host;
 use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
-use crate::mcp::PromptCommands;
+use crate::mcp::{PromptCommands, ResourceNews};
 use crate::modes::ModeSwitcher;
 use crate::notice::{NoticeSink, NoticeTopic};
 use crate::pictures::CurrentImageSupport;
@@ -474,6 +474,14 @@ impl SessionHandle {
         let idle = state.is_idle;
         self.check_images(&command)?;
         match command {
+            // Servers outlive the runs of the task, so it does not matter whether one works.
+            Command::LogIn { server, address } => match self.hub.0.servers() {
+                Some(servers) => {
+                    servers.log_in(&server, address);
+                    Ok(())
+                }
+                None => Err(Rejected::Invalid("this task has no MCP servers".to_owned())),
+            },
             Command::Send { message, delivery } if idle => {
                 if message.text.trim().is_empty() && message.images.is_empty() {
                     return Err(Rejected::Invalid("the message is empty".to_owned()));
@@ -657,6 +665,9 @@ impl SessionHandle {
             }
             Command::Interrupt | Command::End => hub.send_command(task, UserCommand::Cancel),
             Command::SetModel { .. } | Command::Undo { .. } => Err(Rejected::Busy),
+            Command::LogIn { .. } => {
+                Err(Rejected::Invalid("a subtask has no MCP servers".to_owned()))
+            }
         }
     }
 }
@@ -804,6 +815,7 @@ impl SessionWorker {
         observers.push(Arc::new(modes));
         observers.extend(recording.output_observer());
         observers.extend(setup.common_observers());
+        observers.push(Arc::new(ResourceNews(self.hub.clone())));
         if spec.previews {
             observers.push(Arc::new(PreviewPublisher {
                 hub: self.hub.clone(),

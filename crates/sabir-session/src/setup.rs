@@ -14,6 +14,7 @@ use sabir_call::dialect::DialectSet;
 use sabir_call::{ParallelCalls, TextRecovery, TokenPrices, ToolProtocol, ToolSet};
 use sabir_check::RepairSet;
 use sabir_journal::Journal;
+use sabir_mcp::DocumentationTool;
 use sabir_model::ModelEntry;
 use sabir_policy::{Mode, PolicyRules, ToolGroup};
 use sabir_tools::{EditTool, SeenFile};
@@ -440,6 +441,7 @@ impl TaskSetup {
             // byte.
             tools = RelocatedTool::wrap_all(tools, &place.folder, &here, place.results.clone());
         }
+        tools.push(Arc::new(DocumentationTool));
         tools.extend(resources.skill_tool.clone());
         let spawner = resources.subtask_spawner.clone();
         // Added after the wrapping: a replay has no subtasks, and their tool has no paths.

@@ -15,7 +15,7 @@ use sabir_session::agent::{
 };
 use sabir_session::call::redact;
 use sabir_session::{
-    CloseReason, Command, Decision, Delivery, RequestId, RunSummary, SessionEvent,
+    CloseReason, Command, Decision, Delivery, NoticeTopic, RequestId, RunSummary, SessionEvent,
     SessionEventKind, SessionHandle, SessionState, SessionUpdate, Subscription, SubtaskLabel,
     TaskEnd, UserMessage, WaitingEvent,
 };
@@ -413,6 +413,7 @@ fn command_of(heard: UserCommand) -> Option<Command> {
         UserCommand::Compact => Some(Command::Compact),
         UserCommand::ShowContextUsage => Some(Command::ContextUsage),
         UserCommand::SetMode(mode) => Some(Command::SetMode { mode }),
+        UserCommand::LogIn { server, address } => Some(Command::LogIn { server, address }),
         UserCommand::Disconnect => Some(Command::Detach),
         UserCommand::Cancel => Some(Command::End),
         UserCommand::Answer(..) => None,
@@ -427,6 +428,8 @@ fn interrupts(update: &SessionUpdate, current: &OpenQuestion) -> bool {
     };
     match &event.kind {
         SessionEventKind::ContextUsage(_) | SessionEventKind::CompactionStatus(_) => true,
+        // It may answer `/mcp login`.
+        SessionEventKind::Notice(notice) if notice.about == NoticeTopic::Mcp => true,
         SessionEventKind::Record(record) => {
             // The echo of a message that was typed while the question was open: without it the user
             // could not see whether the line was taken as a message or as an answer.

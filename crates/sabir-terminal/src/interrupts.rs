@@ -3,10 +3,13 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use sabir_session::{Command, SessionHandle};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::screen::{self, ExitBySignal};
@@ -87,6 +90,24 @@ async fn any(signals: &mut [Signal]) -> usize {
         }
     })
     .await
+}
+
+/// Runs a server until it ends by itself. It gets a future that SIGINT or SIGTERM completes; a second signal ends the process.
+///
+/// # Errors
+/// When signals cannot be received.
+pub fn serve_until_signal<T>(
+    runtime: Runtime,
+    exit: ExitBySignal,
+    server: impl AsyncFnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> T,
+) -> io::Result<T> {
+    let served = runtime.block_on(async {
+        let end = shutdown_signal(exit)?;
+        Ok(server(Box::pin(end)).await)
+    });
+    // The thread that reads standard input cannot be stopped, and must not delay the end.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    served
 }
 
 /// Returns a future that resolves when the process receives SIGINT or SIGTERM, for programs that serve others. A second signal ends the

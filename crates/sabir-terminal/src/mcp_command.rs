@@ -164,7 +164,7 @@ pub async fn run_mcp_command(
             }
         }
         McpCommand::Login(arguments) => run_login(arguments, config).await?,
-        McpCommand::Logout { name } => run_logout(name, config)?,
+        McpCommand::Logout { name } => run_logout(name, config).await?,
         McpCommand::Call {
             server,
             tool,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use sabir_session::SessionError;
 use sabir_session::config::Config;
+use sabir_session::mcp::protocol::Revocation;
 use sabir_session::mcp::{PageOpening, log_out, login_error, open_login_page, start_login};
 use tokio::sync::mpsc;
 
@@ -75,13 +76,23 @@ pub(crate) async fn run_login(
 ///
 /// # Errors
 /// When there is no such server, or its login cannot be removed.
-pub(crate) fn run_logout(name: &str, config: &Config) -> Result<(), SessionError> {
-    match log_out(name, config, Path::new("."))? {
-        true => say(&format!(
-            "the login to {name} is removed from this machine; its tokens stay valid until they expire, or you withdraw them there"
-        )),
-        false => say(&format!("there is no login to {name}")),
-    }
+pub(crate) async fn run_logout(name: &str, config: &Config) -> Result<(), SessionError> {
+    let rest = match log_out(name, config, Path::new(".")).await? {
+        None => {
+            say(&format!("there is no login to {name}"));
+            return Ok(());
+        }
+        Some(Revocation::Revoked) => "and its tokens are withdrawn".to_owned(),
+        Some(Revocation::NotOffered) => {
+            "and its tokens stay valid until they expire, or you withdraw them there: the server offers no other way".to_owned()
+        }
+        Some(Revocation::Failed(reason)) => format!(
+            "and its tokens stay valid until they expire, or you withdraw them there, since the server has not done it: {reason}"
+        ),
+    };
+    say(&format!(
+        "the login to {name} is removed from this machine, {rest}"
+    ));
     Ok(())
 }
 

@@ -10,12 +10,13 @@ use sabir_session::custom_commands::{CustomCommand, CustomCommands};
 pub const SAY_COMMAND: &str = "/say ";
 
 /// The commands with their descriptions.
-const COMMANDS: [(&str, &str); 9] = [
+const COMMANDS: [(&str, &str); 10] = [
     ("/help", "show this list"),
     ("/now MESSAGE", "interrupt the model with a message"),
     ("/say TEXT", "send a text that looks like a command"),
     ("/image FILE [MESSAGE]", "attach an image to your message"),
     ("/mode NAME", "switch the mode"),
+    ("/mcp login NAME", "log in to an MCP server"),
     ("/context", "show what fills the context"),
     ("/compact", "compact the context"),
     ("/quit", "leave when it is your turn"),
@@ -25,6 +26,15 @@ const COMMANDS: [(&str, &str); 9] = [
 /// Returns true if a line asks to leave, in the words of Sabir or of other programs.
 pub fn is_leave_word(line: &str) -> bool {
     matches!(line, "exit" | "quit" | ":q" | ":q!" | "/q")
+}
+
+/// Returns the server of a `/mcp login` line, and the address behind its name.
+pub fn login_command(line: &str) -> Option<(&str, Option<&str>)> {
+    let mut words = line.split_whitespace();
+    let is_login = words.next() == Some("/mcp") && words.next() == Some("login");
+    let server = words.next().filter(|_| is_login)?;
+    let address = words.next();
+    words.next().is_none().then_some((server, address))
 }
 
 /// Returns true if a line begins with the name of one of Sabir's own commands, which no command of a folder replaces.
@@ -73,7 +83,13 @@ pub fn local_reply(line: &str, custom: &CustomCommands) -> Option<String> {
     let complete = COMMANDS.iter().any(|(known, _)| {
         // A command without the argument that it needs does nothing, and neither does one with words too many.
         let has_argument = line.len() > word.len();
-        is_known(known) && (known.starts_with("/mode") || takes_argument(known) == has_argument)
+        match known.split_whitespace().nth(1) {
+            Some("login") => is_known(known) && login_command(line).is_some(),
+            _ => {
+                is_known(known)
+                    && (known.starts_with("/mode") || takes_argument(known) == has_argument)
+            }
+        }
     });
     if !looks_like_command || complete || word == "/exit" {
         return None;

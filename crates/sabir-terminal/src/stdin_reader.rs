@@ -34,7 +34,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::line_editor::{EditorEvent, Following, LineEditor};
 use crate::print;
 use crate::screen::{self, ExitBySignal, InterruptKey};
-use crate::slash_commands::{SAY_COMMAND, is_leave_word, is_own_command, local_reply};
+use crate::slash_commands::{
+    SAY_COMMAND, is_leave_word, is_own_command, local_reply, login_command,
+};
 
 /// The maximum number of bytes drained from a pipe before a question (1 MiB). The limit keeps a
 /// program that writes without end from blocking the question.
@@ -753,6 +755,10 @@ impl LineBuffer {
                     Err(why) => return self.show_locally(format!("sabir: {why}\n"), is_early),
                 }
             }
+            _ if let Some((server, address)) = login_command(line) => UserCommand::LogIn {
+                server: server.to_owned(),
+                address: address.map(str::to_owned),
+            },
             // Not now: the task works, and the user may have queued messages before this line.
             _ if is_leave(line) || is_leave_word(line) => {
                 self.wants_to_leave = true;
@@ -845,6 +851,7 @@ fn is_command(line: &str) -> bool {
         || line == CONTEXT_COMMAND
         || line.starts_with(IMAGE_COMMAND)
         || mode_argument(line).is_some()
+        || login_command(line).is_some()
 }
 
 /// Splits an argument into a file name (in double quotes if it has blanks) and the words after it.

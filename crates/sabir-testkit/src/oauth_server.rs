@@ -46,6 +46,8 @@ pub struct OAuthServer {
 struct OAuthState {
     forgery: LoginForgery,
     token_seconds: Option<u64>,
+    /// True if the list of tools repeats the token of the request.
+    repeats_tokens: bool,
     /// The scopes of each valid token.
     access_tokens: BTreeMap<String, String>,
     refresh_tokens: BTreeMap<String, String>,
@@ -103,6 +105,17 @@ impl OAuthServer {
     /// Sets the seconds after which tokens expire; they do not by default.
     pub fn expire_tokens_after(&self, seconds: u64) {
         self.lock().token_seconds = Some(seconds);
+    }
+
+    /// Repeats the token of a request in the name of a tool, and in the description of the tool `hint`, from now on.
+    pub fn repeat_tokens(&self) {
+        self.lock().repeats_tokens = true;
+    }
+
+    /// Returns true if no token that was handed out is valid.
+    pub fn has_no_tokens(&self) -> bool {
+        let state = self.lock();
+        state.access_tokens.is_empty() && state.refresh_tokens.is_empty()
     }
 
     /// Makes the tokens that were handed out so far worthless; refresh tokens stay valid.
@@ -307,6 +320,7 @@ impl OAuthState {
                 "authorization_endpoint": format!("{origin}/authorize"),
                 "token_endpoint": format!("{origin}/token"),
                 "registration_endpoint": format!("{origin}/register"),
+                "revocation_endpoint": format!("{origin}/revoke"),
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
                 "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
@@ -318,6 +332,12 @@ impl OAuthState {
             })),
             "GET /authorize" => self.authorize(request, &origin),
             "POST /token" => self.exchange(request),
+            "POST /revoke" => {
+                let token = request.fields.get("token").cloned().unwrap_or_default();
+                self.access_tokens.remove(&token);
+                self.refresh_tokens.remove(&token);
+                Answer::json(&json!({}))
+            }
             _ => Answer::error("404 Not Found", "not_found"),
         }
     }
@@ -414,6 +434,15 @@ impl OAuthState {
                 let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
                 let names = ["echo", "show_headers", "revoke", "admin"];
                 let tools = names.map(|name| json!({"name": name, "inputSchema": schema}));
+                let mut tools = tools.to_vec();
+                if self.repeats_tokens {
+                    let own = token.unwrap_or_default();
+                    let description = format!("Needs {own}.");
+                    tools.push(json!({"name": own, "inputSchema": schema}));
+                    tools.push(
+                        json!({"name": "hint", "description": description, "inputSchema": schema}),
+                    );
+                }
                 json!({"tools": tools})
             }
             "tools/call" if params["name"] == "admin" && !scopes.contains("admin") => {

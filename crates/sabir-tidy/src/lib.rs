@@ -10,6 +10,7 @@
 //! | `processes.rs` | every started process has a row in `docs/processes.md` |
 //! | `crate_boundaries.rs` | which crates may use `std::fs`, `std::process`, `std::env`, printing and `unsafe` |
 //! | `file_shape.rs` | module docs, names of crates and modules |
+//! | `test_targets.rs` | targets that are built without tests have none |
 //!
 //! The crate also measures the tree: `cargo run -p sabir-tidy --bin figures` prints how names, docs, comments and imports look, for
 //! one tree or for two versions of it side by side. The figures of the whole tree ([`measure_tree`]) have aims, which a test checks
@@ -31,6 +32,7 @@ mod file_shape;
 mod import_cycles;
 mod processes;
 mod source;
+mod test_targets;
 mod tree_reader;
 
 pub use figures::{CrateFigures, TreeFigures, measure_crates, measure_tree};
@@ -138,6 +140,7 @@ pub fn check_tree(tree: &SourceTree) -> Vec<Violation> {
     let mut found = Vec::new();
     dependency_rules::check_dependencies(tree, &mut found);
     processes::check_processes(tree, &mut found);
+    test_targets::check_test_targets(tree, &mut found);
     for file in tree.files.iter().filter(|file| file.is_rust()) {
         // Lexed once for each file: a word in a comment or a string is no use of anything.
         let code = source::blank_non_code(&file.text);

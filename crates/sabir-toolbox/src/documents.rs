@@ -3,8 +3,9 @@
 use sabir_check::lint::LINTS;
 
 /// The names and texts of the documents.
-const DOCUMENTS: [(&str, &str); 26] = [
+const DOCUMENTS: [(&str, &str); 27] = [
     ("acp", include_str!("../../../docs/acp.md")),
+    ("agent-sdk", include_str!("../../../docs/agent-sdk.md")),
     ("approval", include_str!("../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     (

@@ -39,6 +39,8 @@ pub struct ParseOptions<'d> {
     pub chunk_bytes: usize,
     /// The end of the prompt that the text continues, such as `<think>`.
     pub prefill: String,
+    /// True if a last call without its closing markup is accepted, because the text is known to be complete.
+    pub closes_last_call: bool,
 }
 
 impl ParseOptions<'static> {
@@ -52,6 +54,7 @@ impl ParseOptions<'static> {
             parallel_calls: ParallelCalls::Many,
             chunk_bytes: 0,
             prefill: String::new(),
+            closes_last_call: false,
         }
     }
 }
@@ -212,7 +215,8 @@ pub fn parse_text(
         observer.push_event(event);
         collector.push_event(event);
     };
-    let mut reader = CallReader::new(selection, &options.tools);
+    let mut reader = CallReader::new(selection, &options.tools)
+        .with_missing_last_close(options.closes_last_call);
     for chunk in split_chunks(input, options.chunk_bytes) {
         reader.push_bytes(chunk, &mut sink);
     }

@@ -205,6 +205,10 @@ pub fn launch_files(
         // Others run a package or a module by its name, whatever the manifest of the folder says.
         if RUN_MANIFESTS.contains(&name) {
             collector.add_default_files(".", name);
+            // `npm --prefix tools run serve` reads the manifest there.
+            let named = pieces.iter().filter(|piece| !piece.starts_with('-'));
+            let folders = named.filter(|piece| workspace.root().join(piece).is_dir());
+            folders.for_each(|folder| collector.add_default_files(folder, name));
         }
     }
     for piece in split_words(variables) {
@@ -570,6 +574,7 @@ mod tests {
             "package.json",
             "pyproject.toml",
             "Makefile",
+            "tools/Makefile",
             "node_modules/.bin/own",
             "node_modules/@a/own/package.json",
         ] {
@@ -600,6 +605,11 @@ mod tests {
         check("python3|-m|pkg.server", "", "pkg/__init__.py pkg/server.py");
         check("npm|run|serve", "", "package.json");
         check("make|serve", "", "Makefile");
+        check(
+            "make|-C|tools|serve",
+            "",
+            "Makefile tools/Makefile tools/index.js",
+        );
         check(
             "npx|-y|@a/own@1.2|.",
             "",

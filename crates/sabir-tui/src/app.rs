@@ -1180,6 +1180,9 @@ impl App {
                 }
             },
             SlashCommand::Model(model) => vec![Effect::Submit(Command::SetModel { model })],
+            SlashCommand::LogIn { server, address } => {
+                vec![Effect::Submit(Command::LogIn { server, address })]
+            }
             SlashCommand::Context => vec![Effect::Submit(Command::ContextUsage)],
             SlashCommand::Compact => vec![Effect::Submit(Command::Compact)],
             SlashCommand::Undo(calls) => vec![Effect::Submit(Command::Undo { calls })],

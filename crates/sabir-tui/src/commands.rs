@@ -44,6 +44,13 @@ pub enum SlashCommand {
     Modes,
     /// Lists the MCP servers.
     Servers,
+    /// Logs in to an MCP server.
+    LogIn {
+        /// The server.
+        server: String,
+        /// The address at which the browser ended.
+        address: Option<String>,
+    },
     /// Lists the earlier messages, for a rewind.
     Rewind,
     /// Lists the subtasks that work.
@@ -102,7 +109,11 @@ pub const COMMANDS: [CommandHelp; 19] = [
         "FILE [MESSAGE]",
         "attach an image to your message",
     ),
-    help("/mcp", "", "list the MCP servers"),
+    help(
+        "/mcp",
+        "[login NAME]",
+        "list the MCP servers, or log in to one",
+    ),
     help(
         "/mode",
         "[NAME]",
@@ -244,6 +255,14 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
         "/mode" => SlashCommand::Mode(rest.to_owned()),
         "/model" if rest.is_empty() => SlashCommand::Models,
         "/model" => SlashCommand::Model(rest.to_owned()),
+        "/mcp" if rest.is_empty() => SlashCommand::Servers,
+        "/mcp" => match sabir_terminal::slash_commands::login_command(trimmed) {
+            Some((server, address)) => SlashCommand::LogIn {
+                server: server.to_owned(),
+                address: address.map(str::to_owned),
+            },
+            None => return Some(Err(bad(trimmed, "`/mcp` takes `login NAME`"))),
+        },
         "/diff" if rest.is_empty() => SlashCommand::Diff(None),
         "/diff" => match rest.parse() {
             Ok(count @ 1..) => SlashCommand::Diff(Some(count)),
@@ -265,7 +284,6 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
         "/wire" => SlashCommand::Wire,
         "/quit" => SlashCommand::Quit,
         "/tasks" | "/resume" => SlashCommand::Tasks,
-        "/mcp" => SlashCommand::Servers,
         "/rewind" => SlashCommand::Rewind,
         "/subtasks" => SlashCommand::Subtasks,
         "/copy" => SlashCommand::Copy,
@@ -315,6 +333,13 @@ mod tests {
             Some(SlashCommand::Now("stop it".to_owned()))
         );
         assert_eq!(parse("/undo 3"), Some(SlashCommand::Undo(Some(3))));
+        let login = SlashCommand::LogIn {
+            server: "tracker".to_owned(),
+            address: None,
+        };
+        assert_eq!(parse("/mcp login tracker"), Some(login));
+        assert_eq!(parse("/mcp"), Some(SlashCommand::Servers));
+        assert_eq!(parse("/mcp tracker"), None);
         let image = |path: &str, message: &str| SlashCommand::Image {
             path: path.to_owned(),
             message: message.to_owned(),

@@ -434,6 +434,9 @@ pub(crate) struct ListeningOptions {
     /// times.
     #[arg(long, value_name = "RULE")]
     pub(crate) no_repair: Vec<String>,
+    /// Turn on a repair that is off by default: `missing_last_close`, for texts that are known to be complete.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) repair: Vec<String>,
     /// Allow only one call per message; the calls after the first are rejected.
     #[arg(long)]
     pub(crate) one: bool,

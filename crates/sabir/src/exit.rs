@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use sabir_agent::TaskOutcome;
+use sabir_agent_sdk::SdkArgumentError;
 use sabir_session::checkpoint_history::{CheckpointError, HistoryError};
 use sabir_terminal::control_input::NoFirstMessage;
 use sabir_terminal::piped_input::PipedInputError;
@@ -100,6 +101,13 @@ impl From<sabir_session::SessionError> for CommandError {
     }
 }
 
+impl From<std::io::Error> for CommandError {
+    // Of the machine itself, such as signals that cannot be received; errors of files are reported with their names.
+    fn from(error: std::io::Error) -> Self {
+        Self::internal(error.to_string())
+    }
+}
+
 impl From<HistoryError> for CommandError {
     fn from(error: HistoryError) -> Self {
         let exit = match &error {
@@ -145,7 +153,7 @@ macro_rules! usage_errors {
     })*};
 }
 
-usage_errors!(PipedInputError, EditError, ImportError);
+usage_errors!(PipedInputError, EditError, ImportError, SdkArgumentError);
 
 impl CommandError {
     /// Creates an error that the user can fix.

@@ -18,6 +18,7 @@ use commands::{
 };
 use exit::{CommandError, ExitStatus};
 use output::print;
+use sabir_agent_sdk::SdkArguments;
 use sabir_terminal::shell_setup::completion_script;
 
 fn main() -> ExitCode {
@@ -54,7 +55,11 @@ fn main() -> ExitCode {
 
 /// Parses the arguments and runs the command.
 fn dispatch() -> Result<ExitStatus, CommandError> {
-    let cli = Cli::parse_arguments(std::env::args_os().collect())?;
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Some(arguments) = SdkArguments::from_command_line(&words) {
+        return acp::run_agent_sdk(arguments);
+    }
+    let cli = Cli::parse_arguments(words)?;
     // `doctor`, `config` and `init` report problems of the configuration itself; the others are needed to mend them.
     let configured = !matches!(
         cli.command,

@@ -404,7 +404,7 @@ fn modes_with_large_windows() -> Vec<ModeConfig> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(75), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_inputs_replay_to_the_same_history(given in proptest::collection::vec(any_generated_input(), 0..120), terms in any_settings()) {

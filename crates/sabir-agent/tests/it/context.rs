@@ -473,7 +473,7 @@ fn a_summary_is_charged_and_an_undone_compaction_is_not_repeated() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(50), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn in_every_request_each_call_has_one_result(

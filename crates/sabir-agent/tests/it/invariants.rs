@@ -166,7 +166,7 @@ fn check_records(records: &[Record]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(150), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_call_has_exactly_one_result(moves in moves(), attended in any::<bool>()) {

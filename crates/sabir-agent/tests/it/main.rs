@@ -12,6 +12,8 @@
 mod any_input;
 mod approval;
 mod call_order;
+#[path = "../../../sabir-testkit/src/case_count.rs"]
+mod case_count;
 mod completion;
 mod context;
 mod costs;

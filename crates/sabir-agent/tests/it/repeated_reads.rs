@@ -190,7 +190,7 @@ fn shortened_results_count_as_repetitions_in_a_cycle() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(25), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The request shows the content that each file had when it was last read.
     #[test]

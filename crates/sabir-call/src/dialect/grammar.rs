@@ -101,6 +101,32 @@ pub(crate) enum TagScheme {
     },
 }
 
+/// The special tokens that close a tag without a slash: the name of each, and that of the tag which it closes. A key whose name
+/// begins like theirs ends where the value's tag begins.
+const CLOSING_TOKENS: [(&str, &str); 2] = [
+    ("|tool_call:end|", "|tool_call:start|"),
+    ("|tool_arg:end|", "|tool_arg:value|"),
+];
+
+/// Returns the name of the tag that a special token of this name closes.
+pub(crate) fn name_closed_by(token: &str) -> Option<&'static str> {
+    let found = CLOSING_TOKENS.iter().find(|(close, _)| *close == token);
+    found.map(|(_, open)| *open)
+}
+
+/// Renders the closing tag for a tag of that name, in angle brackets.
+pub(crate) fn render_angle_close(name: &str) -> String {
+    match CLOSING_TOKENS.iter().find(|(_, open)| *open == name) {
+        Some((close, _)) => format!("<{close}>"),
+        None => format!("</{name}>"),
+    }
+}
+
+/// Returns true if a key in a tag of this name has no closing tag: the tag of the value ends it.
+pub(crate) fn is_unclosed_key(name: &str) -> bool {
+    name.starts_with('|')
+}
+
 /// The position of a name in a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NamePosition {

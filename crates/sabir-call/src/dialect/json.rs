@@ -372,6 +372,21 @@ of its own.",
 arguments as a JSON object.",
     },
     Dialect {
+        name: "sarashina",
+        aliases: &[],
+        summary: "A list of calls, written as JSON or as Python dictionaries, behind <|tool_calls|> (Sarashina).",
+        spec: include_str!("../specs/sarashina.md"),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[named_form("<|tool_calls|>", "")],
+            list: true,
+            ..PLAIN
+        }),
+        tokens: &[],
+        thought: None,
+        instructions: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
+and its `arguments`.",
+    },
+    Dialect {
         name: "gigachat",
         aliases: &["gigachat3"],
         summary: "A JSON object with name and arguments behind <|function_call|> (GigaChat 3).",

@@ -188,10 +188,10 @@ impl TaggedCalls {
 
     /// Renders a closing tag.
     fn render_close_tag(&self, name: &str) -> String {
-        use super::grammar::TagNotation;
+        use super::grammar::{TagNotation, render_angle_close};
         let prefix = self.prefixes.first().copied().unwrap_or_default();
         match self.notation {
-            TagNotation::Angle => format!("</{prefix}{name}>"),
+            TagNotation::Angle => render_angle_close(&format!("{prefix}{name}")),
             TagNotation::Marked(marker) => format!("{marker}</{prefix}{name}>"),
             TagNotation::Delimited { close, end, .. } => format!("{close}{prefix}{name}{end}"),
         }

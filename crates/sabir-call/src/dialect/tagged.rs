@@ -155,7 +155,7 @@ it one tag for each argument, named as the argument.",
     },
     Dialect {
         name: "qwen_coder",
-        aliases: &["qwen3_coder", "qwen_xml", "nemotron", "step3_5"],
+        aliases: &["qwen3_coder", "qwen_xml", "nemotron", "step3_5", "step5"],
         summary: "<function=f> tags with <parameter=k> tags in a <tool_call> block (Qwen3-Coder, Nemotron, Step 3.5).",
         // The block is shared with hermes and glm, so only its content selects this dialect.
         spec: include_str!("../specs/qwen_coder.md"),
@@ -271,6 +271,29 @@ each argument an `arg_key` and an `arg_value`.",
         thought: None,
         instructions: "Write each call in an `ifm|tool_call` block, and all of them in an `ifm|tool_calls` block: the tool's name, \
 then for each argument an `ifm|arg_key` and an `ifm|arg_value`.",
+    },
+    Dialect {
+        name: "solar2",
+        aliases: &["solar_open2", "solar_pro4"],
+        summary: "Keys and values between special tokens (Solar Open 2).",
+        spec: include_str!("../specs/solar2.md"),
+        grammar: &Grammar::Tagged(TaggedCalls {
+            exact_values: true,
+            ..angle_calls(
+                TagScheme::Keyed {
+                    call: "|tool_call:start|",
+                    key: "|tool_arg:start|",
+                    value: "|tool_arg:value|",
+                },
+                &[],
+                false,
+                &[""],
+            )
+        }),
+        tokens: &["<|im:end|>", "<|im:content|>"],
+        thought: Some(("<|think:start|>", "<|think:end|>")),
+        instructions: "Write the tool's name behind the first marker, then for each argument its name and its value between the \
+others, the value as it is.",
     },
     Dialect {
         name: "kimi_k3",

@@ -491,6 +491,18 @@ impl CallReader {
         }
     }
 
+    /// Ends a call without its closing tag, at the end of the last value.
+    pub(super) fn close_last_call(&mut self, open: OpenTagCall, out: &mut dyn EventSink) {
+        self.held.clear();
+        let close = open.form.spell_close(&open.form.call);
+        let end = open.end_last_value(out);
+        out.push_event(Event::Fault(&missing_last_close(open.index, &close, end)));
+        out.push_event(Event::CallEnd {
+            index: open.index,
+            at: end,
+        });
+    }
+
     /// Cuts a call because the text ended inside it.
     pub(super) fn cut_call(
         &mut self,
@@ -499,18 +511,7 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) {
         self.held.clear();
-        if let ValuePhase::Closing(at, feed) = open.value.phase {
-            let lead = if feed == 0 {
-                open.value.lead.as_str()
-            } else {
-                ""
-            };
-            out.push_event(Event::ArgEnd {
-                index: open.index,
-                lead,
-                at: at - usize::from(feed),
-            });
-        }
+        open.end_last_value(out);
         open.explain_cut(out);
         // Law 3: even a call whose last argument was complete is cut, for more of them may have
         // been meant.
@@ -523,6 +524,30 @@ impl CallReader {
 }
 
 impl OpenTagCall {
+    /// Returns true if the call's closing tag is all that it lacks, and its last value can end nowhere else.
+    pub(super) fn lacks_only_close(&self) -> bool {
+        // Anything that was noted about the value is a second reading of it.
+        matches!(self.value.phase, ValuePhase::Closing(..)) && self.ambiguity.is_none()
+    }
+
+    /// Ends the last value at its closing tag, if that has been read; returns the offset after the tag.
+    fn end_last_value(&self, out: &mut dyn EventSink) -> usize {
+        let ValuePhase::Closing(at, feed) = self.value.phase else {
+            return 0;
+        };
+        let lead = if feed == 0 {
+            self.value.lead.as_str()
+        } else {
+            ""
+        };
+        out.push_event(Event::ArgEnd {
+            index: self.index,
+            lead,
+            at: at - usize::from(feed),
+        });
+        at + self.form.spell_close(&self.value.close).len()
+    }
+
     /// Reads a CDATA section up to its end, or to the end of the window.
     fn read_section(
         &mut self,
@@ -747,6 +772,15 @@ impl OpenTagCall {
             .as_ref()
             .is_some_and(|doubt| !doubt.faults.is_empty())
     }
+}
+
+/// Makes the warning about a last call without its closing markup, which the reader was told to accept. `end` is where the
+/// markup is missing.
+pub(super) fn missing_last_close(call: u32, close: &str, end: usize) -> Fault {
+    let message = format!("`{close}` is missing at the end of the message");
+    Fault::warning(FaultKind::CutCall, Span::new(end, end), message)
+        .in_call(call)
+        .with_hint("close each call")
 }
 
 /// Emits a piece of a value; an empty one is not an event, as the contract of events demands.

@@ -24,6 +24,7 @@ use crate::dialect::grammar::GemmaCalls;
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
 
+use super::call::missing_last_close;
 use super::python::given_arguments::GivenArguments;
 use super::python::literal::{LiteralNotation, LiteralProgress, LiteralReader, ValueScope};
 use super::python::skip::RegionSkipper;
@@ -483,6 +484,21 @@ impl RegionParser for GemmaRegionParser {
             let hint = "write the whole call again and close it";
             out.push_event(Event::Fault(&fault.with_hint(hint)));
         }
+    }
+
+    fn close_whole_call(&mut self, out: &mut dyn EventSink) -> bool {
+        if !self.open || self.state != GemmaState::Closed || self.skip.is_some() {
+            return false;
+        }
+        self.open = false;
+        let index = self.call_index();
+        let fault = missing_last_close(index, self.grammar.close, self.end);
+        out.push_event(Event::Fault(&fault));
+        out.push_event(Event::CallEnd {
+            index,
+            at: self.end,
+        });
+        true
     }
 
     fn next_index(&self) -> u32 {

@@ -610,6 +610,10 @@ impl RegionParser for JsonRegionParser {
         self.cut_call(why, at, out);
     }
 
+    fn close_whole_call(&mut self, out: &mut dyn EventSink) -> bool {
+        self.end_whole_call(out)
+    }
+
     fn next_index(&self) -> u32 {
         self.next
     }

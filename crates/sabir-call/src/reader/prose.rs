@@ -18,6 +18,9 @@ const IN_QUOTATION: &str = "behind a quotation mark";
 /// The value of [`ProseTracker::quotation`] behind the end of a quotation.
 const QUOTATION_ENDED: u8 = 1;
 
+/// The maximum length of a name between two pieces of markup of an inactive dialect, in bytes.
+const FOREIGN_NAME_CAP: u32 = 64;
+
 /// The state of the prose at the current position.
 #[derive(Debug, Clone)]
 pub(crate) struct ProseTracker {
@@ -269,9 +272,16 @@ impl ProseTracker {
         self.foreign_end > 0 && self.blank_since(self.foreign_end)
     }
 
+    /// Returns true if a name without blanks lies between such markup and this place, as in a header between special tokens.
+    fn is_behind_foreign_name(&self) -> bool {
+        let is_near = self.read.saturating_sub(self.foreign_end) <= FOREIGN_NAME_CAP;
+        self.foreign_end > 0 && is_near && !self.previous_byte().is_ascii_whitespace()
+    }
+
     /// Records markup of an inactive dialect at this place, which has this length.
     pub(crate) fn note_foreign_markup(&mut self, length: usize) {
-        if self.is_in_sentence() || self.is_behind_foreign_markup() {
+        if self.is_in_sentence() || self.is_behind_foreign_markup() || self.is_behind_foreign_name()
+        {
             self.foreign_end = self.read.saturating_add(to_u32(length));
         }
     }

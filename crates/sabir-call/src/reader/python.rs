@@ -36,6 +36,7 @@ use crate::dialect::grammar::PythonCalls;
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
 
+use super::call::missing_last_close;
 use super::region::{RegionParser, RegionProgress, StepOutcome, TextView, run_steps};
 use given_arguments::GivenArguments;
 use literal::{LiteralNotation, LiteralReader};
@@ -498,6 +499,22 @@ impl RegionParser for PythonRegionParser {
                 at,
             });
         }
+    }
+
+    fn close_whole_call(&mut self, out: &mut dyn EventSink) -> bool {
+        let close = match self.state {
+            PythonState::Closed if self.list => "]",
+            PythonState::Closed | PythonState::Tail => self.close,
+            _ => return false,
+        };
+        if !self.call.open || self.skip.is_some() || close.is_empty() {
+            return false;
+        }
+        let end = self.call.end;
+        let fault = missing_last_close(self.call.index, close, end);
+        out.push_event(Event::Fault(&fault));
+        self.end_call(end, out);
+        true
     }
 
     fn next_index(&self) -> u32 {

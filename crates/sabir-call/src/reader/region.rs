@@ -105,6 +105,10 @@ impl RegionParser for AnyRegionParser {
         self.as_parser_mut().cut_region(why, at, out);
     }
 
+    fn close_whole_call(&mut self, out: &mut dyn EventSink) -> bool {
+        self.as_parser_mut().close_whole_call(out)
+    }
+
     fn next_index(&self) -> u32 {
         self.as_parser().next_index()
     }
@@ -126,6 +130,10 @@ pub(super) trait RegionParser: std::fmt::Debug + Send {
     /// Ends the region at that offset because the text ended. An open call is cut, unless its
     /// grammar allows a missing closing marker at the end and `why` is [`Truncation::Ended`].
     fn cut_region(&mut self, why: Truncation, at: usize, out: &mut dyn EventSink);
+
+    /// Ends the open call at the end of the text, with a warning, if all that it lacks is closing markup behind its
+    /// arguments. Returns false, with nothing emitted, if it lacks more.
+    fn close_whole_call(&mut self, out: &mut dyn EventSink) -> bool;
 
     /// Returns the index of the next call.
     fn next_index(&self) -> u32;

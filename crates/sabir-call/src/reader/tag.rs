@@ -9,7 +9,7 @@
 //! Grammar as implemented: `'<' '/'? name (blank attributes)? '/'? '>'`; some names may be followed
 //! by a stray quote. A tag longer than [`TAG_CAP`] bytes is text.
 
-use crate::dialect::grammar::TagNotation;
+use crate::dialect::grammar::{TagNotation, is_unclosed_key, name_closed_by};
 
 /// The maximum length of a tag, in bytes.
 pub(crate) const TAG_CAP: usize = 256;
@@ -290,12 +290,15 @@ pub(crate) fn lex_key_value<'w>(
     };
     let name = rest.get(..length).unwrap_or_default();
     let behind = rest.get(length..).unwrap_or_default();
-    let close = match lex_tag(behind, last, |name, close| plain_if(name == key && close)) {
-        LexedTag::Tag(tag) => tag,
-        LexedTag::Partial => return partial,
-        LexedTag::No => return LexedTag::No,
+    let close_len = match is_unclosed_key(key) {
+        true => 0,
+        false => match lex_tag(behind, last, |name, close| plain_if(name == key && close)) {
+            LexedTag::Tag(tag) => tag.len,
+            LexedTag::Partial => return partial,
+            LexedTag::No => return LexedTag::No,
+        },
     };
-    let behind = behind.get(close.len..).unwrap_or_default();
+    let behind = behind.get(close_len..).unwrap_or_default();
     let blank = behind.len() - behind.trim_ascii_start().len();
     if blank > TAG_CAP {
         return LexedTag::No;
@@ -315,7 +318,7 @@ pub(crate) fn lex_key_value<'w>(
         LexedTag::Partial => return partial,
         LexedTag::No => return LexedTag::No,
     };
-    let len = open.len + length + close.len + blank + value.len;
+    let len = open.len + length + close_len + blank + value.len;
     // A longer pair would be found or not depending on the chunks.
     if len > 2 * TAG_CAP {
         return LexedTag::No;
@@ -377,7 +380,14 @@ pub(crate) fn lex_tag<'w>(
     {
         return LexedTag::No;
     }
-    let name = window.get(start..end).unwrap_or_default();
+    let mut name = window.get(start..end).unwrap_or_default();
+    let mut close = close;
+    if name.starts_with('|')
+        && let Some(closed) = name_closed_by(name)
+    {
+        name = closed;
+        close = true;
+    }
     let interest = interest(name, close);
     if interest == TagInterest::None || (*after == b'"' && interest != TagInterest::Quoted) {
         return LexedTag::No;
@@ -441,6 +451,10 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
             .count()
     };
     let mut length = run(0);
+    // Ruled out by one byte, since hardly any name begins with a bar.
+    if !matches!(bytes.first(), Some(b'|' | 0x80..)) {
+        return length;
+    }
     let bars = [&b"|"[..], "｜".as_bytes(), "‖".as_bytes()];
     if !bars.iter().any(|bar| bytes.starts_with(bar)) {
         return length;

@@ -5,7 +5,9 @@
 
 use std::borrow::Cow;
 
-use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls};
+use crate::dialect::grammar::{
+    NamePosition, TagNotation, TagScheme, TaggedCalls, is_unclosed_key, render_angle_close,
+};
 
 use super::tag::{
     LexedTag, Tag, TagInterest, lex_in_notation, lex_key_value, names_match, split_name,
@@ -93,7 +95,7 @@ impl TagForm {
     pub(super) fn spell_close(&self, name: &str) -> String {
         match self.tagged.notation {
             TagNotation::Delimited { close, end, .. } => format!("{close}{name}{end}"),
-            TagNotation::Angle | TagNotation::Marked(_) => format!("</{name}>"),
+            TagNotation::Angle | TagNotation::Marked(_) => render_angle_close(name),
         }
     }
 
@@ -239,6 +241,9 @@ impl TagForm {
                     argument_name.spell_name(name)
                 )
             }
+            TagScheme::Keyed { key, value, .. } if is_unclosed_key(key) => {
+                format!("<{key}>{name}<{value}>")
+            }
             TagScheme::Keyed { key, value, .. } => format!("<{key}>{name}</{key}><{value}>"),
         }
     }
@@ -262,7 +267,11 @@ impl TagForm {
                 )
             }
             TagScheme::Keyed { call, value, .. } => {
-                format!("<{call}>{name}{open}…</{value}></{call}>")
+                let value_close = render_angle_close(value);
+                format!(
+                    "<{call}>{name}{open}…{value_close}{}",
+                    render_angle_close(call)
+                )
             }
         }
     }

@@ -213,6 +213,10 @@ impl Vocabulary {
 
     /// Finds a declared tool's name at the start of `rest` that the tag of a key follows directly.
     pub(crate) fn find_unopened_call<'t>(&self, rest: &'t str, last: bool) -> UnopenedCall<'t> {
+        // Most candidates are tags, and no tool's name begins like one.
+        if rest.starts_with('<') {
+            return UnopenedCall::None;
+        }
         let mut is_partial = false;
         for (spelling, call, key) in self.keyed_dialects() {
             for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {

@@ -116,7 +116,7 @@ fn read_in(selection: DialectSelection, bytes: &[u8], size: usize) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(750), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_split_of_any_text(text in text(), selection in selections(), at in 0usize..400, size in 1usize..9) {
@@ -149,6 +149,20 @@ proptest! {
 }
 
 /// An input that fuzzing found: a token with a blank in it was decided before its end had arrived.
+#[test]
+fn words_that_no_header_holds_are_prose_in_any_chunks() {
+    let all = DialectSet::built_in().all();
+    for text in [
+        "to=get_time\nwords json<|message|>{}<|call|>",
+        "to=get_time <b json<|message|>{}",
+    ] {
+        let whole = sequence(all, text.as_bytes(), text.len());
+        for size in 1..9 {
+            assert_eq!(sequence(all, text.as_bytes(), size), whole, "{text}");
+        }
+    }
+}
+
 #[test]
 fn a_special_token_with_blanks_is_the_same_in_any_chunks() {
     let json = r#"{"arguments": {"path": "b"}, "name": "read_file"}"#;

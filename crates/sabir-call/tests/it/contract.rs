@@ -225,7 +225,7 @@ fn unknown_marker(text: &str) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(500), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn sequences_keep_the_contract(text in text(), selection in selections(), size in 1usize..9, why in proptest::sample::select(&[Truncation::Ended, Truncation::Limit][..])) {

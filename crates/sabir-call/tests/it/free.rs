@@ -331,7 +331,7 @@ fn selections() -> impl Strategy<Value = DialectSelection<'static>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(100), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn calls_read_back(calls in calls(), size in 1usize..40) {
@@ -347,7 +347,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn prose_without_a_tool_makes_no_call(text in prose(), size in 1usize..9) {
@@ -426,5 +426,23 @@ fn names_may_have_letters_of_any_alphabet() {
             let names: Vec<_> = draft.calls().map(|call| call.name.as_str()).collect();
             assert_eq!(names, [name], "{text} in chunks of {size}");
         }
+    }
+}
+
+#[test]
+fn bare_json_behind_a_header_of_another_dialect_in_a_sentence_is_only_mentioned() {
+    let text = "Such as <|message_model|>get_time<|content_invoke_tool_json|>{\"name\": \"get_time\", \"args\": {}}<|end_message|> is fine.";
+    let call = "I look.\n{\"name\": \"get_time\", \"args\": {}}";
+    for name in ["json", "llama", "mistral"] {
+        let selection = DialectSet::built_in().select(name).unwrap();
+        let draft = read(selection, &tools(), text);
+        let calls: Vec<_> = draft.calls().map(|call| call.index).collect();
+        assert!(
+            calls
+                .iter()
+                .all(|index| draft.errors_of(*index).count() > 0),
+            "{name}: {draft:?}"
+        );
+        assert_eq!(read(selection, &tools(), call).calls().count(), 1, "{name}");
     }
 }

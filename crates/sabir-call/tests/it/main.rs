@@ -9,11 +9,14 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
+#[path = "../../../sabir-testkit/src/case_count.rs"]
+mod case_count;
 mod chunks;
 mod contract;
 mod define;
 mod elements;
 mod free;
+mod last_close;
 mod missing_tags;
 mod notation;
 mod prompt;

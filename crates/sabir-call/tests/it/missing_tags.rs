@@ -224,7 +224,7 @@ fn no_call_runs_behind_one_that_was_not_understood() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_markup_moves_text_into_another_argument(

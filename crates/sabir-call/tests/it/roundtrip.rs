@@ -13,7 +13,7 @@ use crate::chunks::tools;
 use crate::notation::read;
 
 /// The dialects with tags, and the one with channels.
-pub(crate) const TAGGED: [&str; 18] = [
+pub(crate) const TAGGED: [&str; 19] = [
     CLINE,
     INVOKE,
     "dsml",
@@ -26,6 +26,7 @@ pub(crate) const TAGGED: [&str; 18] = [
     "glm",
     "hunyuan",
     "k2_horizon",
+    "solar2",
     "muse",
     "gigachat35",
     "dots",
@@ -342,7 +343,7 @@ fn json_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(400), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_value(pieces in proptest::collection::vec(prop_oneof![

@@ -4,6 +4,7 @@
 use sabir_call::ToolSet;
 use sabir_call::dialect::DialectSet;
 
+use crate::case_count::sampled_positions;
 use crate::notation::{lines, read, read_chunks};
 
 /// A fenced block: its info string, its text, and the line it starts on.
@@ -80,7 +81,7 @@ fn check_spec(name: &str, spec: &str) -> usize {
             "{name}, line {}",
             input.line
         );
-        for size in 1..=text.len() {
+        for size in sampled_positions(input.line, text.len() + 1, 3).filter(|size| *size > 0) {
             let draft = read_chunks(selection, &tools, text.as_bytes().chunks(size));
             assert_eq!(
                 lines(&draft, text),
@@ -91,7 +92,7 @@ fn check_spec(name: &str, spec: &str) -> usize {
         }
         for selection in [selection, DialectSet::built_in().all()] {
             let whole = lines(&read(selection, &tools, text), text);
-            for at in 0..=text.len() {
+            for at in sampled_positions(input.line, text.len() + 1, 3) {
                 let (head, tail) = text.as_bytes().split_at(at);
                 assert_eq!(
                     lines(&read_chunks(selection, &tools, [head, tail]), text),

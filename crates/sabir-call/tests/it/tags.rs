@@ -129,7 +129,7 @@ fn selections() -> impl Strategy<Value = DialectSelection<'static>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_split_of_any_tags(pieces in proptest::collection::vec(piece(), 0..24), selection in selections(), size in 2usize..9) {

@@ -1,5 +1,7 @@
 //! Integration tests of sabir-check, one binary: each binary has to be linked.
 
+#[path = "../../../sabir-testkit/src/case_count.rs"]
+mod case_count;
 mod feedback;
 mod gates;
 mod lint;

@@ -14,6 +14,8 @@ use sabir_check::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::case_count::sampled_positions;
+
 const TOOLS: &str = r#"[
  {"name": "write_to_file", "parameters": {"type": "object", "required": ["path", "content"], "additionalProperties": false,
    "properties": {"path": {"type": "string"}, "content": {"type": "string"}}}},
@@ -222,7 +224,7 @@ fn cut_calls_were_executed() {
         );
         // Behind the arguments only markers follow, of which servers strip some.
         let end = text.rfind("line").unwrap();
-        for at in (0..end).filter(|at| text.is_char_boundary(*at)) {
+        for at in sampled_positions(0, end, 4).filter(|at| text.is_char_boundary(*at)) {
             for why in [Truncation::Ended, Truncation::Limit, Truncation::Broken] {
                 for selection in both(dialect) {
                     let draft = read(selection, text.split_at(at).0, 7, why);

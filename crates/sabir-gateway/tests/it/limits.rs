@@ -299,14 +299,17 @@ async fn a_client_that_reads_nothing_is_throttled_and_dropped() {
         limited(|limits| limits.stalled = Duration::from_secs(2)),
     )
     .await;
+    let mut stalled = Vec::new();
     for (front, path) in FRONTS {
-        let mut stalled = setup.open().await;
-        stalled
+        let mut client = setup.open().await;
+        client
             .write_all(&setup.request("POST", path, "", &body(front, "long", true).to_string()))
             .await
             .unwrap();
-        let before = setup.provider.abandoned_requests().len();
-        // Other clients are served meanwhile, and finally the provider's connection is closed before its answer is complete.
+        stalled.push(client);
+    }
+    // Other clients are served meanwhile, and finally the provider's connections are closed before their answers are complete.
+    for (front, path) in FRONTS {
         assert_eq!(
             setup
                 .ask(path, &body(front, "x", true))
@@ -316,11 +319,11 @@ async fn a_client_that_reads_nothing_is_throttled_and_dropped() {
                 .text(),
             "hello"
         );
-        until("the end of the model's answer", || {
-            setup.provider.abandoned_requests().len() > before
-        })
-        .await;
     }
+    until("the end of the model's answers", || {
+        setup.provider.abandoned_requests().len() == FRONTS.len()
+    })
+    .await;
     let ends = setup.ends(2 * FRONTS.len()).await;
     assert_eq!(
         ends.iter()

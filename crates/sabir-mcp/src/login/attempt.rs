@@ -18,7 +18,7 @@ use super::challenge::widen_scopes;
 use super::guarded_http::{GuardError, GuardedHttp, check_endpoint, is_loopback};
 use super::redirect_listener::RedirectListener;
 use super::store::{LoginStoreError, ServerCredentialStore};
-use super::{LoginKey, OAuthGrant, OAuthSettings};
+use super::{IssuerMismatch, LoginKey, OAuthGrant, OAuthSettings};
 use crate::error::McpError;
 use crate::result_content::one_line;
 use crate::servers::McpSettings;
@@ -70,6 +70,9 @@ pub enum LoginError {
     /// The authorization server must not be used.
     #[error("its authorization server cannot be used: {0}")]
     AuthorizationServer(String),
+    /// The configured secret does not belong to the authorization server.
+    #[error(transparent)]
+    Issuer(#[from] IssuerMismatch),
     /// The user or the authorization server refused.
     #[error("the login was refused: {0}")]
     Refused(String),
@@ -166,6 +169,7 @@ impl LoginAttempt {
             AuthorizationManager::new_with_oauth_http_client(server.clone(), Arc::new(guarded));
         let mut manager = created.await.map_err(discovery_error)?;
         let metadata = discover(&manager, &first, &kept).await?;
+        oauth.check_issuer(&metadata)?;
         let takes_documents = supports_metadata_documents(&metadata);
         let page = Url::parse(&metadata.authorization_endpoint)
             .map_err(|error| LoginError::AuthorizationServer(error.to_string()))?;

@@ -14,6 +14,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use super::ServerLogin;
+use crate::sent_secrets::SentSecrets;
 
 /// The headers of a request, as rmcp passes them.
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -26,6 +27,8 @@ pub(crate) struct AuthorizedClient {
     pub(crate) http: reqwest::Client,
     /// `None`: the configuration has a header with a token of its own.
     pub(crate) login: Option<Arc<ServerLogin>>,
+    /// The secrets that answers must not repeat.
+    pub(crate) sent_secrets: SentSecrets,
 }
 
 impl AuthorizedClient {
@@ -111,7 +114,7 @@ impl StreamableHttpClient for AuthorizedClient {
         custom_headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> HttpResult<StreamableHttpPostResponse> {
-        self.request(auth_header, |token| {
+        let answer = self.request(auth_header, |token| {
             self.http.post_message_with_response_limits(
                 Arc::clone(&uri),
                 message.clone(),
@@ -120,8 +123,8 @@ impl StreamableHttpClient for AuthorizedClient {
                 custom_headers.clone(),
                 limits,
             )
-        })
-        .await
+        });
+        Ok(self.sent_secrets.hide_in_answer(answer.await?))
     }
 
     async fn delete_session(
@@ -171,7 +174,7 @@ impl StreamableHttpClient for AuthorizedClient {
         custom_headers: Headers,
         max_sse_event_size: usize,
     ) -> HttpResult<BoxStream<'static, Result<Sse, SseError>>> {
-        self.request(auth_header, |token| {
+        let stream = self.request(auth_header, |token| {
             self.http.get_stream_with_max_sse_event_size(
                 Arc::clone(&uri),
                 session_id.clone(),
@@ -180,7 +183,7 @@ impl StreamableHttpClient for AuthorizedClient {
                 custom_headers.clone(),
                 max_sse_event_size,
             )
-        })
-        .await
+        });
+        Ok(self.sent_secrets.hide_in_stream(stream.await?))
     }
 }

@@ -80,11 +80,12 @@ impl GuardedHttp {
         }
     }
 
-    async fn send(
+    /// Makes a request, unless its address must not be asked.
+    pub(super) async fn send_request(
         &self,
-        request: OAuthHttpRequest,
+        request: http::Request<Vec<u8>>,
     ) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
-        let request = reqwest::Request::try_from(request.request)?;
+        let request = reqwest::Request::try_from(request)?;
         check_endpoint(request.url(), &self.server)?;
         self.check_literal_address(request.url())?;
         let url = request.url().clone();
@@ -124,7 +125,7 @@ impl GuardedHttp {
 
 impl OAuthHttpClient for GuardedHttp {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
-        Box::pin(self.send(request))
+        Box::pin(self.send_request(request.request))
     }
 }
 

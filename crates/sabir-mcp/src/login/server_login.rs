@@ -1,16 +1,17 @@
 //! Gives the requests to one server their token, and renews it.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, ClientCredentialsConfig, OAuthClientConfig, StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
+    OAuthClientConfig, StoredCredentials,
 };
 use tokio::sync::Mutex;
 use url::Url;
 
 use super::guarded_http::GuardedHttp;
 use super::store::{LoginStore, ServerCredentialStore, StoredLogin};
+use crate::sent_secrets::SentSecrets;
 use crate::servers::HttpClientFactory;
 
 use super::{LoginKey, OAuthGrant, OAuthSettings};
@@ -22,7 +23,7 @@ pub(crate) struct ServerLogin {
     kept: ServerCredentialStore,
     http: Arc<GuardedHttp>,
     /// The tokens of this connection so far, which a server may repeat in its answers.
-    used_tokens: StdMutex<BTreeSet<String>>,
+    sent_secrets: SentSecrets,
     /// One request at a time renews the token; the others wait for it.
     session: Mutex<TokenSession>,
 }
@@ -36,20 +37,22 @@ struct TokenSession {
 }
 
 impl ServerLogin {
-    /// Creates the login of a server. `begin_client` begins HTTP clients that do not follow redirects.
+    /// Creates the login of a server. `begin_client` begins HTTP clients that do not follow redirects, and tokens are added to
+    /// `sent_secrets`.
     pub(crate) fn new(
         key: LoginKey,
         url: Url,
         settings: OAuthSettings,
         store: Arc<dyn LoginStore>,
         begin_client: HttpClientFactory,
+        sent_secrets: SentSecrets,
     ) -> Self {
         Self {
             http: Arc::new(GuardedHttp::new(url.clone(), begin_client)),
             url,
             settings,
             kept: ServerCredentialStore::new(store, key),
-            used_tokens: StdMutex::default(),
+            sent_secrets,
             session: Mutex::default(),
         }
     }
@@ -73,11 +76,7 @@ impl ServerLogin {
         token: Result<Option<String>, AuthError>,
     ) -> Result<Option<String>, AuthError> {
         if let Ok(Some(token)) = &token {
-            let mut used = self
-                .used_tokens
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            used.insert(token.clone());
+            self.sent_secrets.add_secret(token);
         }
         token
     }
@@ -88,25 +87,9 @@ impl ServerLogin {
         let refresh_token = kept
             .pointer("/token_response/refresh_token")
             .and_then(|token| token.as_str());
-        let mut used = self
-            .used_tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        used.extend(refresh_token.map(str::to_owned));
-        used.extend(client_secret.map(str::to_owned));
-    }
-
-    /// Removes the tokens of this connection from a text of the server.
-    pub(crate) fn hide_tokens(&self, text: String) -> String {
-        let used = self
-            .used_tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        used.iter()
-            .fold(text, |text, token| match text.contains(token) {
-                true => text.replace(token, "[redacted: login token]"),
-                false => text,
-            })
+        for secret in [refresh_token, client_secret].into_iter().flatten() {
+            self.sent_secrets.add_secret(secret);
+        }
     }
 
     async fn renewed_token(
@@ -209,8 +192,12 @@ impl ServerLogin {
                 // Its refresh token belongs to the other one, and is not sent here.
                 return Err(AuthError::AuthorizationRequired);
             }
+            let is_configured = self.settings.client_id.as_ref() == Some(&credentials.client_id);
+            if is_configured {
+                self.check_issuer(&metadata)?;
+            }
             manager.set_metadata(metadata);
-            let secret = match self.settings.client_id.as_ref() == Some(&credentials.client_id) {
+            let secret = match is_configured {
                 true => self.settings.client_secret.clone(),
                 false => login.client_secret.clone(),
             };
@@ -236,6 +223,11 @@ impl ServerLogin {
             .ok_or(AuthError::AuthorizationRequired)
     }
 
+    fn check_issuer(&self, metadata: &AuthorizationMetadata) -> Result<(), AuthError> {
+        let checked = self.settings.check_issuer(metadata);
+        checked.map_err(|error| AuthError::ClientCredentialsError(error.to_string()))
+    }
+
     /// Returns the client's own token, or a new one.
     async fn current_client_token(&self, session: &mut TokenSession) -> Result<String, AuthError> {
         if let Some(manager) = &session.manager {
@@ -256,8 +248,10 @@ impl ServerLogin {
         };
         let client_id = self.settings.client_id.clone().ok_or_else(missing)?;
         let client_secret = self.settings.client_secret.clone().ok_or_else(missing)?;
+        self.sent_secrets.add_secret(&client_secret);
         let mut manager = self.create_client_manager().await?;
         let metadata = manager.resolve_metadata().await?.metadata;
+        self.check_issuer(&metadata)?;
         manager.set_metadata(metadata);
         let scopes = match self.settings.scopes.is_empty() {
             true => manager.select_initial_scopes(&[]).await,

@@ -91,6 +91,7 @@ fn parse_row(line: &str) -> Option<ModelEntry> {
         recovery: None,
         escape_tokens: None,
         prefill: None,
+        repairs_on: None,
         // No price at all is unknown, never free.
         prices: (prices != TokenPrices::default()).then_some(prices),
     })

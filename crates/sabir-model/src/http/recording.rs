@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 
+use sabir_call::CallReader;
 use sabir_wire::Wire;
 use serde_json::Value;
 
@@ -33,6 +34,8 @@ pub(super) enum RequestLimits {
         blind: bool,
         /// The end of the prompt that the answers continued.
         prefill: String,
+        /// True if a last call without its closing markup was accepted.
+        closes_last_call: bool,
     },
 }
 
@@ -65,6 +68,9 @@ impl HttpModel {
                 .request_limits
                 .rejects_images(&self.provider.name, model),
             prefill: self.request_limits.prefill(&self.provider.name, model),
+            closes_last_call: self
+                .request_limits
+                .closes_last_call(&self.provider.name, model),
             deadlines: self.deadlines,
             retries: self.retries,
         };
@@ -101,6 +107,7 @@ impl HttpModel {
             output,
             blind,
             prefill,
+            closes_last_call,
             deadlines,
             retries,
         } = &cassette.provider;
@@ -114,6 +121,7 @@ impl HttpModel {
             limit: *output,
             blind: *blind,
             prefill: prefill.clone(),
+            closes_last_call: *closes_last_call,
         };
         Ok((model.replayed_by(&player), player))
     }
@@ -153,6 +161,24 @@ impl RequestLimits {
                 entry.and_then(|entry| entry.prefill).unwrap_or_default()
             }
             Self::Recorded { prefill, .. } => prefill.clone(),
+        }
+    }
+
+    /// Returns true if the last call of that model is accepted without its closing markup.
+    pub(super) fn closes_last_call(&self, provider: &str, model: &str) -> bool {
+        match self {
+            Self::Catalogue(catalogue) => {
+                let entry = catalogue.find_model(provider, model);
+                let names = entry.and_then(|entry| entry.repairs_on);
+                names.is_some_and(|names| {
+                    names
+                        .iter()
+                        .any(|name| name == CallReader::MISSING_LAST_CLOSE)
+                })
+            }
+            Self::Recorded {
+                closes_last_call, ..
+            } => *closes_last_call,
         }
     }
 

@@ -240,3 +240,48 @@ async fn an_answer_goes_on_with_the_thought_of_its_prompt() {
         assert_eq!(draft.parts, parts);
     }
 }
+
+#[tokio::test]
+async fn a_last_call_without_its_closing_markup_runs_if_the_model_may_and_the_provider_says_stop() {
+    let respond: Respond = |number| match number {
+        0 | 1 => (
+            200,
+            concat!(
+                "data: {\"choices\":[{\"delta\":{\"content\":\"<tool_call>{\\\"name\\\": \\\"look\\\", \\\"arguments\\\": {}}\"}}]}\n\n",
+                "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+            ),
+        ),
+        _ => (
+            200,
+            concat!(
+                "data: {\"choices\":[{\"delta\":{\"content\":\"<tool_call>{\\\"name\\\": \\\"look\\\", \\\"arguments\\\": {}}\"}}]}\n\n",
+                "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n"
+            ),
+        ),
+    };
+    let (model, _) = fake_model(respond, RetryPolicy::default());
+    let entry = crate::catalogue::ModelEntry {
+        pattern: "forgetful".to_owned(),
+        repairs_on: Some(vec!["missing_last_close".to_owned()]),
+        ..Default::default()
+    };
+    let model = model.catalogue(ModelCatalogue::new(vec![entry]));
+    let tools = sabir_call::ToolSet::from_json(r#"[{"name": "look", "parameters": {}}]"#).unwrap();
+    for (name, is_whole) in [
+        ("careful", false),
+        ("forgetful", true),
+        ("forgetful", false),
+    ] {
+        let mut draft = DraftResponse::default();
+        let request = Request {
+            model: name.to_owned(),
+            messages: vec![Message::user("Well?")].into(),
+            tools: tools.clone(),
+            ..Request::default()
+        };
+        model.stream_response(&request, &mut draft).await.unwrap();
+        let call = draft.calls().next().unwrap();
+        let is_closed = call.state == sabir_call::DraftState::Closed;
+        assert_eq!(is_closed, is_whole, "{name}: {draft:?}");
+    }
+}

@@ -110,7 +110,15 @@ pub(crate) async fn ask_at(wire: Wire, provider: &ScriptedProvider, request: &Re
 pub(crate) async fn for_every_wire<F: Future<Output = ()> + Send + 'static>(
     check: impl Fn(Wire) -> F,
 ) {
-    let mut checks: tokio::task::JoinSet<()> = Wire::ALL.into_iter().map(check).collect();
+    check_at_once(Wire::ALL, check).await;
+}
+
+/// Checks every case, all at once: most of the time such a check waits.
+async fn check_at_once<T, F: Future<Output = ()> + Send + 'static>(
+    cases: impl IntoIterator<Item = T>,
+    check: impl Fn(T) -> F,
+) {
+    let mut checks: tokio::task::JoinSet<()> = cases.into_iter().map(check).collect();
     while let Some(checked) = checks.join_next().await {
         checked.unwrap();
     }
@@ -305,18 +313,20 @@ async fn temporary_failures_are_retried() {
                 "{status}"
             );
         }
-        for trouble in [
+        let faults = [
             ScriptedFault::StallBeforeHeaders,
             ScriptedFault::StallAfter(0),
             ScriptedFault::CutAfter(0),
             ScriptedFault::CutAfter(9),
             ScriptedFault::ResetAfter(0),
             ScriptedFault::EndAfter(0),
-        ] {
+        ];
+        check_at_once(faults, |trouble| async move {
             let outcome = ask(wire, vec![good().with_fault(trouble.clone()), good()]).await;
             check_good(&outcome);
             assert_eq!(outcome.requests, 2, "{trouble:?}");
-        }
+        })
+        .await;
         let overloaded = ScriptedFault::Error {
             code: "overloaded_error".into(),
             message: "Overloaded".into(),
@@ -508,15 +518,16 @@ async fn a_response_that_is_no_answer_is_an_error() {
 
 #[tokio::test]
 async fn a_broken_answer_keeps_its_text_and_runs_nothing() {
-    for wire in Wire::ALL {
+    for_every_wire(|wire| async move {
         let at = inside(wire);
-        for trouble in [
+        let faults = [
             ScriptedFault::StallAfter(at),
             ScriptedFault::PingAfter(at),
             ScriptedFault::CutAfter(at),
             ScriptedFault::ResetAfter(at),
             ScriptedFault::EndAfter(at),
-        ] {
+        ];
+        check_at_once(faults, |trouble| async move {
             let outcome = ask(wire, vec![good().with_fault(trouble.clone()), good()]).await;
             assert_eq!(
                 (outcome.error().kind, outcome.requests),
@@ -532,7 +543,8 @@ async fn a_broken_answer_keeps_its_text_and_runs_nothing() {
                 "{wire} {trouble:?} {states:?}"
             );
             assert!(outcome.took < Duration::from_secs(120));
-        }
+        })
+        .await;
         let overloaded = ScriptedFault::Error {
             code: "overloaded_error".into(),
             message: "Overloaded".into(),
@@ -550,7 +562,8 @@ async fn a_broken_answer_keeps_its_text_and_runs_nothing() {
             (outcome.draft.text().as_str(), outcome.draft.faults.len()),
             ("Hm.", 1)
         );
-    }
+    })
+    .await;
     // An Anthropic message is complete only after its end event.
     let outcome = ask(
         Wire::Anthropic,
@@ -566,7 +579,7 @@ async fn an_answer_cut_at_any_byte_runs_nothing_unfinished() {
         let length = good()
             .encode_stream(wire, sabir_wire::ResponseMetadata::default())
             .len();
-        for at in (1..length).step_by(13) {
+        check_at_once((1..length).step_by(13), |at| async move {
             let outcome = ask(
                 wire,
                 vec![
@@ -581,7 +594,8 @@ async fn an_answer_cut_at_any_byte_runs_nothing_unfinished() {
                     assert_eq!(call.arguments[0].text, "a.rs", "{wire} cut at {at}");
                 }
             }
-        }
+        })
+        .await;
     })
     .await;
 }

@@ -553,6 +553,12 @@ fn model_keys() -> Vec<ConfigKey> {
             "The end of its prompt, where that opens a thought that its answers continue.",
         ),
         key(
+            "repairs_on",
+            "none",
+            "[\"missing_last_close\"]",
+            "Repairs of its calls that are off by default: `missing_last_close` accepts a last call without its closing markup if the provider says that the message is complete.",
+        ),
+        key(
             "prices.input",
             "unknown",
             "0.5",
@@ -1055,6 +1061,13 @@ fn mcp_server_keys() -> Vec<ConfigKey> {
             "none",
             "\"${CLIENT_SECRET}\"",
             "The secret of that client.",
+        )
+        .beside(ADDRESS),
+        key(
+            "oauth.issuer",
+            "none",
+            "\"https://login.example.com\"",
+            "The authorization server that the client is registered at. `client_secret` is sent to no other one, and needs it.",
         )
         .beside(ADDRESS),
         key(

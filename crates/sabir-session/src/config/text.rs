@@ -22,7 +22,7 @@ pub fn read_text(path: &Path) -> Result<String, SessionError> {
 /// Reads a regular file; returns its text and its mode bits.
 ///
 /// A pipe or a device is refused: a command may read its configuration more than once, and must not block on it.
-pub(super) fn read_regular_file(path: &Path) -> Result<(String, u32), SessionError> {
+pub(crate) fn read_regular_file(path: &Path) -> Result<(String, u32), SessionError> {
     let fail = |error| unreadable_file(path, &error);
     let found = std::fs::metadata(path).map_err(fail)?;
     // `/dev/null` is the usual way to ask for no configuration at all.

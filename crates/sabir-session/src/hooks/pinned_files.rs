@@ -1,4 +1,4 @@
-//! Finds the files of a folder that the command line of a hook runs, so that trust holds for their content.
+//! Finds the files of a folder that the command line of a hook or an MCP server runs, so that trust holds for their content.
 //!
 //! Found are the files that the line names, those beside them whose names their text mentions, and the files that programs such as
 //! `make` read unnamed. Where only the shell knows which file of a folder it runs, all files of that folder count. If that may be any
@@ -9,7 +9,7 @@ use std::path::{Component, Path};
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
-use sabir_tools::named_launch_files;
+use sabir_tools::{launch_files, named_launch_files};
 use sabir_workspace::Workspace;
 
 use super::run_words::{UnknownPart, expand_assignments, find_run_words, find_unknown_part};
@@ -61,9 +61,9 @@ static HOME: LazyLock<Regex> = LazyLock::new(|| {
 static REDIRECTION: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[0-9&]?>{1,2}[|&]?\s*[^\s;&|()<>]+").unwrap());
 
-/// The reason why a hook cannot be trusted: a change of what it runs would not be noticed.
+/// The reason why a command cannot be trusted: a change of what it runs would not be noticed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum UnpinnableCommand {
+pub(crate) enum UnpinnableCommand {
     #[error("it runs more than {MAX_FILES} files of the folder")]
     Files,
     #[error(
@@ -89,7 +89,7 @@ impl HookVariables {
         Self::of_variables(&environment.command_variables())
     }
 
-    fn of_variables(variables: &[(String, String)]) -> Self {
+    pub(super) fn of_variables(variables: &[(String, String)]) -> Self {
         let find = |wanted: &str| {
             let last = variables.iter().rfind(|(name, _)| name == wanted);
             last.map(|(_, value)| value.clone())
@@ -125,6 +125,105 @@ pub(super) fn find_pinned_files(
     variables: &HookVariables,
 ) -> Result<PinnedFiles, UnpinnableCommand> {
     let root = workspace.root();
+    let NamedWords {
+        mut all,
+        folders,
+        text,
+    } = named_words(root, command, variables)?;
+    let run = find_run_words(&text);
+    for word in &run {
+        match find_unknown_part(word, &text) {
+            None => {}
+            Some(UnknownPart::Anywhere) => {
+                return Err(UnpinnableCommand::ShellOnly(word.clone()));
+            }
+            Some(UnknownPart::Below(folder)) => {
+                let folder = plain_spelling(&format!("{folder}/"), root);
+                // What is outside of the folder is nothing that a clone or the model changes.
+                if !folder.starts_with('/') {
+                    all.extend(list_files_below(root, &folder)?);
+                }
+            }
+        }
+    }
+    for (programs, names) in UNNAMED {
+        if run.iter().any(|word| programs.contains(&word.as_str())) {
+            let places = std::iter::once(".").chain(folders.iter().map(String::as_str));
+            let paths =
+                places.flat_map(|folder| names.iter().map(move |name| format!("{folder}/{name}")));
+            all.extend(paths.filter(|path| is_there(root, path)));
+        }
+    }
+    let mut files = named_launch_files(workspace, &all);
+    let mut unread: Vec<String> = files.keys().cloned().collect();
+    while let Some(file) = unread.pop() {
+        if files.len() > MAX_FILES {
+            return Err(UnpinnableCommand::Files);
+        }
+        let beside = find_mentioned_siblings(root, &file)?;
+        let more = named_launch_files(workspace, &beside);
+        unread.extend(
+            more.keys()
+                .filter(|name| !files.contains_key(*name))
+                .cloned(),
+        );
+        files.extend(more);
+    }
+    Ok(files)
+}
+
+/// Finds the files of the folder that a program runs or reads when it is started with these words, in the folders that the words change
+/// to as well (`sh -c "cd tools && ./serve.sh"`, `uv --directory tools run serve.py`). `environment` has its variables, the later ones
+/// before earlier ones of the same name, and `own_values` are those of the variables that are set for it alone.
+///
+/// # Errors
+/// When the words are too many.
+pub(crate) fn find_launch_files(
+    workspace: &Workspace,
+    words: &[String],
+    environment: &[(String, String)],
+    own_values: &[String],
+) -> Result<PinnedFiles, UnpinnableCommand> {
+    let mut files = launch_files(workspace, words, own_values);
+    // As one line, so that both ways of reading quotes apply to each word.
+    let quoted: Vec<String> = words.iter().map(|word| quote_word(word)).collect();
+    let variables = HookVariables::of_variables(environment);
+    let all = named_words(workspace.root(), &quoted.join(" "), &variables)?.all;
+    for (name, state) in launch_files(workspace, &all, &[]) {
+        // Found in another spelling already.
+        if !files.values().any(|known| *known == state) {
+            files.insert(name, state);
+        }
+    }
+    Ok(files)
+}
+
+/// Quotes a word, unless it is plain or a line of several words without quotes of both kinds.
+fn quote_word(word: &str) -> String {
+    let is_plain = !word.contains(|letter: char| letter.is_whitespace() || "'\"".contains(letter));
+    match (is_plain, word.contains('\'')) {
+        (true, _) => word.to_owned(),
+        (false, false) => format!("'{word}'"),
+        (false, true) => format!("\"{word}\""),
+    }
+}
+
+/// The words of a command line.
+struct NamedWords {
+    /// The words, and the paths that they may mean.
+    all: Vec<String>,
+    /// The folders that they name.
+    folders: Vec<String>,
+    /// The line, with the known variables expanded.
+    text: String,
+}
+
+/// Returns the words of a command line and the paths that they may mean, also in the folders that they name and in those of `PATH`.
+fn named_words(
+    root: &Path,
+    command: &str,
+    variables: &HookVariables,
+) -> Result<NamedWords, UnpinnableCommand> {
     let text = command.replace("\\\n", "");
     let text = FOLDER.replace_all(&text, ".");
     let text = expand_home(&text, variables);
@@ -169,46 +268,7 @@ pub(super) fn find_pinned_files(
         });
         all.extend(paths.filter(|path| is_there(root, path) && seen.insert(path.clone())));
     }
-    let run = find_run_words(&text);
-    for word in &run {
-        match find_unknown_part(word, &text) {
-            None => {}
-            Some(UnknownPart::Anywhere) => {
-                return Err(UnpinnableCommand::ShellOnly(word.clone()));
-            }
-            Some(UnknownPart::Below(folder)) => {
-                let folder = plain_spelling(&format!("{folder}/"), root);
-                // What is outside of the folder is nothing that a clone or the model changes.
-                if !folder.starts_with('/') {
-                    all.extend(list_files_below(root, &folder)?);
-                }
-            }
-        }
-    }
-    for (programs, names) in UNNAMED {
-        if run.iter().any(|word| programs.contains(&word.as_str())) {
-            let places = std::iter::once(".").chain(folders.iter().map(String::as_str));
-            let paths =
-                places.flat_map(|folder| names.iter().map(move |name| format!("{folder}/{name}")));
-            all.extend(paths.filter(|path| is_there(root, path)));
-        }
-    }
-    let mut files = named_launch_files(workspace, &all);
-    let mut unread: Vec<String> = files.keys().cloned().collect();
-    while let Some(file) = unread.pop() {
-        if files.len() > MAX_FILES {
-            return Err(UnpinnableCommand::Files);
-        }
-        let beside = find_mentioned_siblings(root, &file)?;
-        let more = named_launch_files(workspace, &beside);
-        unread.extend(
-            more.keys()
-                .filter(|name| !files.contains_key(*name))
-                .cloned(),
-        );
-        files.extend(more);
-    }
-    Ok(files)
+    Ok(NamedWords { all, folders, text })
 }
 
 /// Lists the files in a folder and below.
@@ -520,6 +580,18 @@ mod tests {
         check("exec b.py", &["b.py"]);
         let long = "x ".repeat(10) + &(0..2000).map(|n| format!("w{n} ")).collect::<String>();
         assert!(find_pinned_files(&workspace, &(long + "./b.py"), &variables).is_err());
+        // A server is started by words, of which one may be a line of a shell.
+        let environment = [("HOME".to_owned(), root.display().to_string())];
+        for words in [
+            &["sh", "-c", "cd scripts && exec ./deep/c.sh"][..],
+            &["bash", "-lc", "cd \"$HOME\"/scripts; exec \"deep/c.sh\""],
+            &["env", "-C", "scripts/deep", "./c.sh"],
+            &["uv", "--directory=scripts", "run", "deep/c.sh"],
+        ] {
+            let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+            let found = find_launch_files(&workspace, &words, &environment, &[]).unwrap();
+            assert!(found.contains_key(deep[0]), "{words:?}: {found:?}");
+        }
         let found = find_pinned_files(&workspace, "sh \"c d.sh\"", &variables).unwrap();
         assert!(found.contains_key("c d.sh"), "{found:?}");
         // A link out of the folder is not followed: it could lead to a file without an end.

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
 use super::PROJECT_VARIABLES;
+use super::callbacks::{CallbackHook, HookCallbacks, run_callback};
 use super::event::HookEvent;
 use super::matcher::{Condition, Matcher};
 use super::pinned_files::{HookVariables, change_stamps};
@@ -31,6 +32,8 @@ const MAX_STREAM_BYTES: usize = 128 * 1024;
 /// Runs the hooks of one task.
 pub(crate) struct HookRunner {
     hooks: Vec<LoadedHook>,
+    /// The hooks of the program that drives the session.
+    callbacks: Option<Arc<dyn HookCallbacks>>,
     workspace: Arc<Workspace>,
     /// The folder without bounds, for the files that hooks run.
     open_workspace: Workspace,
@@ -65,10 +68,13 @@ pub(crate) struct HookAttachment {
     pub(crate) is_subtask: bool,
 }
 
-struct LoadedHook {
+/// A hook, ready to run.
+pub(super) struct LoadedHook {
     found: FoundHook,
     matcher: Matcher,
     condition: Option<Condition>,
+    /// The id of the callback that it is; `None` for a command.
+    pub(super) callback: Option<String>,
 }
 
 /// What an event is about, for matchers and conditions.
@@ -112,18 +118,23 @@ impl HookRunner {
             notify_of_list(&list, &config.notices);
         }
         // A changed hook stays, and an own one that runs a file which is not trusted: what it would have judged must not pass.
-        let hooks: Vec<_> = list
+        let mut hooks: Vec<_> = list
             .hooks
             .into_iter()
             .filter(|hook| hook.state != HookState::Untrusted || !hook.from_repository)
             .filter_map(LoadedHook::new)
             .collect();
+        let callbacks = config.hook_callbacks.clone();
+        let listed = callbacks.as_ref().map(|callbacks| callbacks.list_hooks());
+        let loaded = listed.unwrap_or_default().into_iter();
+        hooks.extend(loaded.filter_map(CallbackHook::load));
         // Without hooks the driver has one observer less, and a call costs nothing more.
         if hooks.is_empty() {
             return None;
         }
         Some(Arc::new(Self {
             hooks,
+            callbacks,
             workspace: Arc::clone(workspace),
             open_workspace: workspace.without_bounds(),
             variables: HookVariables::of_environment(&config.environment),
@@ -329,6 +340,9 @@ impl HookRunner {
 
     async fn run_hook(&self, hook: &LoadedHook, input: &[u8]) -> HookReply {
         let FoundHook { spec, state, .. } = &hook.found;
+        if let (Some(callback), Some(callbacks)) = (&hook.callback, &self.callbacks) {
+            return run_callback(callbacks.as_ref(), callback, spec, input).await;
+        }
         // Looked at again before each run: the model may have changed a script.
         let stamps = || change_stamps(self.workspace.root(), &hook.found.files);
         // Before the look at the files, so that no moment lies between.
@@ -434,13 +448,14 @@ impl std::fmt::Debug for HookRunner {
 
 impl LoadedHook {
     /// Compiles the patterns of a hook. They were compiled when its file was read, so `None` does not happen.
-    fn new(found: FoundHook) -> Option<Self> {
+    pub(super) fn new(found: FoundHook) -> Option<Self> {
         let matcher = Matcher::parse(&found.spec.matcher).ok()?;
         let condition = found.spec.condition.as_deref().map(Condition::parse);
         Some(Self {
             matcher,
             condition: condition.transpose().ok()?,
             found,
+            callback: None,
         })
     }
 }
@@ -470,7 +485,7 @@ fn not_trusted(spec: &HookSpec, reason: &str) -> HookReply {
 
 /// Returns the reply of a hook that has judged nothing: a call or a message that it would have judged does not pass, and nothing else where
 /// the hook says so.
-fn fail_closed(spec: &HookSpec, reason: &str) -> HookReply {
+pub(super) fn fail_closed(spec: &HookSpec, reason: &str) -> HookReply {
     let judges = matches!(
         spec.event,
         HookEvent::PreToolUse | HookEvent::UserPromptSubmit

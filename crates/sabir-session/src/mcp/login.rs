@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sabir_mcp::{LoginAttempt, LoginStore, McpTransport};
+use sabir_mcp::{LoginAttempt, LoginStore, McpServerSpec, McpTransport, Revocation, revoke_login};
 use serde::Serialize;
 
 use super::login_store::FileLoginStore;
 use super::manage::{address_transport, find_target, is_address, open_workspace, server_settings};
 use super::sources::{FoundServer, expand_spec, find_servers};
 use crate::config::Config;
+use crate::environment::Environment;
 use crate::error::SessionError;
 
 /// The state of a server's login.
@@ -37,7 +38,10 @@ pub enum PageOpening {
 
 /// Opens the page of a login in the browser of the user: `$BROWSER`, or the one of their desktop.
 pub fn open_login_page(url: &str, config: &Config) -> PageOpening {
-    let environment = &config.environment;
+    open_page(url, &config.environment)
+}
+
+pub(super) fn open_page(url: &str, environment: &Environment) -> PageOpening {
     let is_set = |name: &str| {
         environment
             .variable(name)
@@ -79,14 +83,19 @@ pub fn login_error(target: &str, error: &sabir_mcp::LoginError) -> SessionError 
     SessionError::invalid(format!("no login to the MCP server {target}: {error}"))
 }
 
-/// Removes the login of a server, and returns true if there was one. A server of the repository need not be trusted for that.
+/// Removes the login of a server from this machine, and withdraws its tokens where the authorization server offers that. Returns `None`
+/// if there was no login. A server of the repository need not be trusted for that.
 ///
 /// # Errors
 /// When there is no such server, or the login cannot be removed.
-pub fn log_out(target: &str, config: &Config, folder: &Path) -> Result<bool, SessionError> {
+pub async fn log_out(
+    target: &str,
+    config: &Config,
+    folder: &Path,
+) -> Result<Option<Revocation>, SessionError> {
     let workspace = open_workspace(folder)?;
-    let transport = if is_address(target) {
-        address_transport(target)
+    let spec = if is_address(target) {
+        McpServerSpec::new(target, address_transport(target))
     } else {
         let list = find_servers(&[], config, workspace.root());
         let found = list.servers.iter().find(|found| found.spec.name == target);
@@ -97,14 +106,10 @@ pub fn log_out(target: &str, config: &Config, folder: &Path) -> Result<bool, Ses
         })?;
         expand_spec(&found.spec, config, workspace.root())
             .map_err(|error| SessionError::invalid(format!("{target}: {error}")))?
-            .transport
     };
-    let Some(key) = transport.login_key(target) else {
-        return Ok(false);
-    };
-    let store = FileLoginStore::new(Arc::clone(&config.environment));
-    store
-        .remove_login(&key)
+    let settings = server_settings(config, workspace);
+    revoke_login(&spec, &settings)
+        .await
         .map_err(|error| SessionError::invalid(error.to_string()))
 }
 

@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
+use super::login::open_page;
 use super::login_store::FileLoginStore;
 use super::session_servers::startable_server;
 use super::sources::{FoundServer, LaunchState, ServerSource, find_servers};
@@ -43,9 +44,16 @@ pub fn server_settings(config: &Config, workspace: Arc<Workspace>) -> McpSetting
         definitions: Arc::new(ForgetfulDefinitionStore),
         notify: Arc::new(drop),
         refuse_start: Arc::new(|_| None),
+        open_page: page_opener(config),
         elicitor: None,
         definition_tokens: config.mcp_keys().definition_budget(),
     }
+}
+
+/// Returns a function that opens pages of logins. That they cannot be opened needs no words: their addresses are shown in any case.
+fn page_opener(config: &Config) -> Arc<dyn Fn(&str) + Send + Sync> {
+    let environment = Arc::clone(&config.environment);
+    Arc::new(move |url| _ = open_page(url, &environment))
 }
 
 fn begin_client() -> reqwest::ClientBuilder {
@@ -295,6 +303,7 @@ fn oauth_table(oauth: &OAuthSettings) -> InlineTable {
     for (key, text) in [
         ("client_id", &oauth.client_id),
         ("client_secret", &oauth.client_secret),
+        ("issuer", &oauth.issuer),
         ("client_metadata_url", &oauth.client_metadata_url),
     ] {
         if let Some(text) = text {

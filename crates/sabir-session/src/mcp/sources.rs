@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sabir_mcp::{McpServerSpec, McpTransport, UnsetVariable, parse_server_file};
-use sabir_tools::launch_files;
 use sabir_workspace::Workspace;
 use serde::Serialize;
 
 use super::store::{McpStore, TrustedServer, read_store};
 use crate::config::{self, Config};
 use crate::conventions::folder_reader::read_text_start;
+use crate::hooks::{UnpinnableCommand, find_launch_files};
 
 /// The files of a repository that define servers, in the order of precedence.
 const PROJECT_FILES: [&str; 4] = [
@@ -239,8 +239,17 @@ fn push_project_files(
     // After all were read: of several servers with one name, only the first starts anything.
     for server in &mut list.servers {
         if matches!(server.source, ServerSource::Project(_)) {
-            server.files = started_files(&server.spec, config, workspace);
-            server.launch = project_launch(store, root, server);
+            match started_files(&server.spec, config, workspace) {
+                Ok(files) => {
+                    server.files = files;
+                    server.launch = project_launch(store, root, server);
+                }
+                Err(error) => {
+                    let reason =
+                        format!("a change of what it starts would not be noticed: {error}");
+                    server.launch = LaunchState::Unusable { reason };
+                }
+            }
         }
     }
 }
@@ -265,16 +274,18 @@ fn started_files(
     spec: &McpServerSpec,
     config: &Config,
     workspace: &Workspace,
-) -> BTreeMap<String, String> {
+) -> Result<BTreeMap<String, String>, UnpinnableCommand> {
     // A variable that is not set makes the server unusable; its other words are looked at all the same.
     let expanded = expand_spec(spec, config, workspace.root());
     let spec = expanded.as_ref().unwrap_or(spec);
     let McpTransport::Stdio { command, args, env } = &spec.transport else {
-        return BTreeMap::new();
+        return Ok(BTreeMap::new());
     };
     let words: Vec<String> = std::iter::once(command).chain(args).cloned().collect();
-    let variables: Vec<String> = env.values().cloned().collect();
-    launch_files(workspace, &words, &variables)
+    let mut environment = config.environment.command_variables();
+    environment.extend(env.clone());
+    let own_values: Vec<String> = env.values().cloned().collect();
+    find_launch_files(workspace, &words, &environment, &own_values)
 }
 
 impl LaunchState {

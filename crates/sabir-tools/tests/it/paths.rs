@@ -438,7 +438,8 @@ fn patches_stay_inside() {
 fn a_very_deep_tree() {
     let place = Place::with(&[("a.txt", "one\n")]);
     let mut folder = File::open(place.root.path()).unwrap();
-    for _ in 0..10_000 {
+    // More levels than a process has handles, and a longer path than Linux takes.
+    for _ in 0..2_000 {
         rustix::fs::mkdirat(&folder, "deep", Mode::from_raw_mode(0o755)).unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         folder = File::from(rustix::fs::openat(&folder, "deep", flags, Mode::empty()).unwrap());

@@ -243,7 +243,7 @@ fn check(wire: Wire, pieces: &[Piece]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(crate::case_count::case_count(40)))]
 
     #[test]
     fn anthropic_answers_come_back(pieces in proptest::collection::vec(piece(Wire::Anthropic), 0..7)) {

@@ -12,6 +12,8 @@
 mod answers;
 mod asked;
 mod bedrock;
+#[path = "../../../sabir-testkit/src/case_count.rs"]
+mod case_count;
 mod corpus;
 mod custom;
 mod cuts;

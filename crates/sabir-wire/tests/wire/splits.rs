@@ -6,6 +6,7 @@ use sabir_wire::sse::{self, MAX_EVENT, SseDecoder, SseEvent};
 use sabir_wire::{BodyEnd, Wire};
 use serde_json::{Value, json};
 
+use crate::case_count::{case_count, sampled_positions};
 use crate::merged::decode;
 use crate::rules::{anthropic, chat, delta, finish};
 use crate::{gemini, ollama};
@@ -31,7 +32,7 @@ fn the_event_stream_format() {
         assert_eq!(events([body.as_bytes()]), expected, "{body:?}");
         for end in ["\n", "\r\n", "\r"] {
             let body = body.replace('\n', end);
-            for split in 0..=body.len() {
+            for split in sampled_positions(1, body.len() + 1, 3) {
                 let (head, tail) = body.as_bytes().split_at(split);
                 assert_eq!(events([head, tail]), expected, "{body:?} split at {split}");
             }
@@ -175,7 +176,7 @@ fn no_split_changes_the_events() {
                 "chunks of {size}"
             );
         }
-        for split in 0..=body.len() {
+        for split in sampled_positions(1, body.len() + 1, 3) {
             let (head, tail) = body.as_bytes().split_at(split);
             assert_eq!(
                 decode(wire, [head, tail], BodyEnd::Clean),
@@ -190,7 +191,7 @@ fn no_split_changes_the_events() {
 fn no_cut_completes_a_call() {
     for (wire, body) in bodies() {
         let (whole, _) = decode(wire, [body.as_bytes()], BodyEnd::Clean);
-        for cut in 0..body.len() {
+        for cut in sampled_positions(2, body.len(), 3) {
             let head = &body.as_bytes()[..cut];
             for how in [BodyEnd::Clean, BodyEnd::Broken, BodyEnd::Cancelled] {
                 let (part, report) = decode(wire, [head], how);
@@ -254,7 +255,7 @@ fn end_was_seen(wire: Wire, head: &str, name: &str) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(case_count(50)))]
 
     #[test]
     fn any_bytes_in_any_chunks(bytes in proptest::collection::vec(any::<u8>(), 0..300), sizes in proptest::collection::vec(1_usize..40, 1..40)) {

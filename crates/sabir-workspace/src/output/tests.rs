@@ -2,8 +2,12 @@
 
 use super::*;
 
+/// Returns a part of a text that repeats 251 bytes, copied in blocks: there are hundreds of megabytes.
 fn pattern(from: u64, length: u64) -> Vec<u8> {
-    (from..from + length).map(|at| (at % 251) as u8).collect()
+    let start = usize::try_from(from % 251).unwrap();
+    let length = usize::try_from(length).unwrap();
+    let period: Vec<u8> = (0..251).collect();
+    period.repeat(length / 251 + 2)[start..start + length].to_vec()
 }
 
 fn collect(output: &StoredOutput) -> (Vec<u8>, Option<usize>) {

@@ -45,7 +45,7 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
             |error| CommandError::usage(format!("the gateway cannot listen on {listen}: {error}"));
         let listener = TcpListener::bind(&listen).await.map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
-        let end = shutdown_signal(EXIT).map_err(unheard)?;
+        let end = shutdown_signal(EXIT)?;
         reload_on_signal(reloadable)?;
         if token.secret().is_some() || address.ip().is_loopback() {
             print::write_stdout(&gateway_text::startup_text(
@@ -78,13 +78,9 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
     served.map(|()| ExitStatus::Completed)
 }
 
-fn unheard(error: std::io::Error) -> CommandError {
-    CommandError::internal(format!("signals cannot be received: {error}"))
-}
-
 /// Reloads the configuration whenever the process receives SIGHUP.
 fn reload_on_signal(gateway: ReloadableGateway) -> Result<(), CommandError> {
-    let mut signals = signal(SignalKind::hangup()).map_err(unheard)?;
+    let mut signals = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while signals.recv().await.is_some() {
             let gateway = gateway.clone();

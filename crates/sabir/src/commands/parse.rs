@@ -12,7 +12,7 @@ use sabir_toolbox::wire::detect_response_wire;
 
 use crate::cli::{CheckArguments, ListeningOptions, OutputFormat, ParseArguments};
 use crate::exit::{CommandError, ExitStatus};
-use crate::output::print;
+use crate::output::{input_error, print};
 use crate::report_output::{ReportOutput, print_report};
 use crate::surroundings;
 
@@ -66,6 +66,7 @@ pub(crate) fn parse_options(
         parallel_calls: parallel_calls(flags.one),
         chunk_bytes: flags.reading.chunk,
         prefill: flags.prefill.clone(),
+        closes_last_call: sabir_session::closes_last_call(&flags.repair)?,
     })
 }
 
@@ -110,8 +111,6 @@ pub(crate) fn read_stdin() -> Result<Vec<u8>, CommandError> {
     }
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|error| {
-        CommandError::internal(format!("standard input cannot be read: {error}"))
-    })?;
+    read.map_err(input_error)?;
     Ok(bytes)
 }

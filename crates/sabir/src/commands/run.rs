@@ -275,8 +275,7 @@ fn attend(
     let task = session.task().clone();
     let output = attendance.output;
     let is_replay = session.is_replay();
-    listen_for_signals(session.handle(), output.is_none(), EXIT)
-        .map_err(|error| CommandError::internal(format!("signals cannot be received: {error}")))?;
+    listen_for_signals(session.handle(), output.is_none(), EXIT)?;
     let mut is_end_shown = false;
     let mut next = None;
     let mut outcome = runtime.block_on(async {

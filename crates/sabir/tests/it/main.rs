@@ -14,6 +14,7 @@
 mod acp;
 mod action;
 mod again;
+mod agent_sdk;
 mod approval;
 mod attacks;
 mod bad_input;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sabir_testkit::ScriptedProvider;
+use sabir_wire::Wire;
 use serde_json::{Value, json};
 
 use crate::world::{Turn, WAYS, Way, World, code, processes_with, stderr, stdout, turn};
@@ -55,6 +56,7 @@ fn scripted_server() {
         }
     }
     let mut has_grown = false;
+    let mut is_subscribed = false;
     loop {
         // Not locked between requests: a call may read an answer itself.
         let mut line = String::new();
@@ -91,13 +93,27 @@ fn scripted_server() {
                 let version = request["params"]["protocolVersion"].clone();
                 reply(json!({
                     "protocolVersion": version,
-                    "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {}},
+                    "capabilities": {"tools": {"listChanged": true}, "resources": {"subscribe": true}, "prompts": {}},
                     "serverInfo": {"name": "scripted", "version": "1"},
                 }));
             }
             "tools/list" => reply(json!({"tools": scripted_tools(&script, has_grown)})),
             "resources/list" => {
                 reply(json!({"resources": [{"uri": "memo://one", "name": "one"}]}));
+            }
+            "resources/subscribe" => {
+                is_subscribed = request["params"]["uri"] == "memo://one";
+                reply(json!({}));
+            }
+            "tools/call" if request["params"]["name"] == "write-memo" => {
+                if is_subscribed {
+                    let method = "notifications/resources/updated";
+                    let params = json!({"uri": "memo://one"});
+                    send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+                    // The client handles notifications and answers beside each other.
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                reply(text_result("written"));
             }
             "resources/read" => reply(json!({"contents": [
                 {"uri": request["params"]["uri"], "text": "the memo"},
@@ -253,6 +269,7 @@ fn scripted_tools(script: &str, has_grown: bool) -> Vec<Value> {
         "ask",
         "ask-size",
         "sample",
+        "write-memo",
         "environment",
     ];
     let known = names.iter().map(
@@ -394,6 +411,38 @@ fn a_server_gets_no_keys() {
         "{result}"
     );
     assert!(!result.contains("OPENAI_API_KEY"), "{result}");
+}
+
+/// Models that were trained with Cline or Roo write these calls in their own dialect, whatever tools were offered.
+#[test]
+fn the_calls_of_other_programs_are_understood_in_every_dialect() {
+    let hermes = Way {
+        wire: Wire::OpenAiChat,
+        protocol: "hermes",
+    };
+    for way in WAYS.into_iter().chain([hermes]) {
+        let world = World::new();
+        configure(&world, &server_table("s", "", "required = true"));
+        let echo = json!({"server_name": "s", "tool_name": "echo", "arguments": {"text": "hi"}});
+        let turns = [
+            turn("", vec![("use_mcp_tool", echo)]),
+            turn("", vec![("load_mcp_documentation", json!({}))]),
+            finish(),
+        ];
+        let provider = world.plays(way, &turns);
+        let output = world.run(&provider, way, &["--approve", "mcp=s/*", "do it"]);
+        assert_eq!(code(&output), 0, "{}: {}", way.protocol, stderr(&output));
+        // The first request offers neither.
+        assert!(!body(&provider, 0).contains("load_mcp_documentation"));
+        let result = body(&provider, 1);
+        assert!(result.contains("echo: {"), "{}: {result}", way.protocol);
+        let result = body(&provider, 2);
+        assert!(
+            result.contains("# Creating an MCP server") && result.contains("sabir mcp add weather"),
+            "{}: {result}",
+            way.protocol
+        );
+    }
 }
 
 #[test]
@@ -606,6 +655,32 @@ fn a_changed_definition_is_asked_about_again() {
 }
 
 #[test]
+fn a_change_of_a_resource_that_was_read_is_told() {
+    let world = World::new();
+    configure(&world, &server_table("s", "", "required = true"));
+    let read = || {
+        let arguments = json!({"server_name": "s", "uri": "memo://one"});
+        turn("", vec![("access_mcp_resource", arguments)])
+    };
+    let write = || turn("", vec![("s__write-memo", json!({}))]);
+    let turns = [write(), read(), write(), read(), finish()];
+    let provider = world.plays(NATIVE, &turns);
+    let output = world.run(&provider, NATIVE, &["--approve", "mcp=s/*", "do it"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let news = "have changed since you read them:\\n- memo://one of the server s";
+    // Not before it was read, and once.
+    let told: Vec<_> = (0..5)
+        .map(|number| body(&provider, number).matches(news).count())
+        .collect();
+    assert_eq!(told, [0, 0, 0, 1, 1], "{}", body(&provider, 3));
+    let said = stderr(&output);
+    assert!(
+        said.contains("its resource memo://one has changed"),
+        "{said}"
+    );
+}
+
+#[test]
 fn hostile_descriptions_are_cleaned() {
     let world = World::new();
     configure(&world, &server_table("s", "hostile", "required = true"));
@@ -803,6 +878,53 @@ fn what_a_repositorys_server_runs_cannot_be_replaced() {
     assert!(file("PWNED").exists());
 }
 
+/// A line of a shell may change to the folder of its script, and so may options.
+#[test]
+fn what_a_server_starts_in_another_folder_counts_for_trust() {
+    let world = World::new();
+    std::fs::create_dir_all(world.work.path().join("tools/deep")).unwrap();
+    let sabir = |arguments: &[&str]| world.sabir().args(arguments).output().unwrap();
+    for (words, counts) in [
+        (
+            json!(["/bin/sh", "-c", "cd tools/deep && exec ./serve.sh"]),
+            "tools/deep/serve.sh",
+        ),
+        (
+            json!(["/bin/sh", "-c", "cd tools; cd deep; exec sh \"serve.sh\""]),
+            "tools/deep/serve.sh",
+        ),
+        (
+            json!(["env", "-C", "tools/deep", "./serve.sh"]),
+            "tools/deep/serve.sh",
+        ),
+        (
+            json!(["uv", "--directory", "tools", "run", "deep/serve.sh"]),
+            "tools/deep/serve.sh",
+        ),
+        (json!(["make", "-C", "tools", "serve"]), "tools/Makefile"),
+    ] {
+        world.write("tools/deep/serve.sh", "exit 7\n");
+        world.write("tools/Makefile", "serve:\n\texit 7\n");
+        let arguments = &words.as_array().unwrap()[1..];
+        let entry = json!({"command": words[0], "args": arguments});
+        world.write(
+            ".mcp.json",
+            &json!({"mcpServers": {"s": entry}}).to_string(),
+        );
+        let trust = sabir(&["mcp", "trust", "--yes"]);
+        assert!(
+            stdout(&trust).contains(counts),
+            "{words}: {}",
+            stdout(&trust)
+        );
+        world.write(counts, "touch PWNED\n");
+        let tested = sabir(&["mcp", "test", "s"]);
+        let said = stderr(&tested);
+        assert!(said.contains("is not trusted as it is"), "{words}: {said}");
+        assert!(!world.work.path().join("PWNED").exists());
+    }
+}
+
 /// A link to a device without an end, a pipe that nobody writes, and a link to elsewhere: none is read, and nothing waits.
 #[test]
 fn a_repositorys_list_of_servers_is_read_with_care() {
@@ -873,7 +995,7 @@ fn nothing_is_left_after_a_kill() {
 }
 
 #[track_caller]
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(

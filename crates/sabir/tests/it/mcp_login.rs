@@ -8,6 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Output, Stdio};
 use sabir_testkit::{LoginForgery, OAuthServer, ScriptedProvider};
 use serde_json::{Value, json};
 
+use crate::interactive::Talk;
+use crate::mcp::wait_until;
 use crate::world::{Turn, WAYS, Way, World, code, stderr, stdout, turn};
 
 const NATIVE: Way = WAYS[1];
@@ -183,6 +185,28 @@ fn a_login_is_kept_for_the_user_alone_and_shown_nowhere() {
 }
 
 #[test]
+fn tokens_in_the_definitions_of_tools_are_hidden() {
+    let world = World::new();
+    let server = OAuthServer::start().unwrap();
+    server.repeat_tokens();
+    configure(&world, &server, "required = true");
+    log_in(&world, &["guarded"]);
+    let tested = run(&world, &["mcp", "test", "guarded", "--json"]);
+    assert!(
+        stdout(&tested).contains("Needs [redacted: login token]."),
+        "{}",
+        stdout(&tested)
+    );
+    let (output, request) = run_task(&world, &["guarded__hint"], &[]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let notice = "repeats a secret that it was sent in names of its tools or prompts; 1 of them";
+    assert!(stderr(&output).contains(notice), "{}", stderr(&output));
+    assert!(request.contains("guarded__hint"), "{request}");
+    let all = [request, stdout(&output), stderr(&output), stdout(&tested)].concat();
+    assert_no_secrets(&world, &all);
+}
+
+#[test]
 fn an_expired_token_is_renewed_in_the_middle_of_a_task() {
     let world = World::new();
     let server = OAuthServer::start().unwrap();
@@ -318,6 +342,45 @@ fn a_task_goes_on_without_a_login_and_gets_the_tools_after_it() {
 }
 
 #[test]
+fn a_user_logs_in_within_the_session() {
+    let world = World::new();
+    let server = OAuthServer::start().unwrap();
+    configure(&world, &server, "");
+    let call = turn("", vec![("guarded__echo", json!({"text": "hi"}))]);
+    let provider = world.plays(NATIVE, &[turn("Hello.", vec![]), call, finish()]);
+    let mut command = world.sabir_with(&provider);
+    let model = ["--model", NATIVE.model(), "--protocol", NATIVE.protocol];
+    command.args(model);
+    command.args(["--approve", "mcp=guarded/*", "begin with it"]);
+    let mut talk = Talk::of(command);
+    // It comes while Sabir waits for the next message.
+    talk.wait_for("it needs a login");
+    talk.say("/mcp login nobody");
+    talk.wait_for("there is no server `nobody`");
+    talk.say("/mcp login guarded");
+    talk.wait_for("log in with your browser at ");
+    let page = talk.wait_for(" ; if it cannot come back");
+    // The browser is on another machine: its user copies the address.
+    let target = OAuthServer::redirect_of(page.trim()).unwrap();
+    talk.say(&format!("/mcp login guarded {target}"));
+    talk.wait_for("you are logged in at http://127");
+    wait_until("the server is connected with the token", || {
+        let requests = server.requests("POST /mcp");
+        let authorized = requests.iter().filter(|one| one.authorization.is_some());
+        // Two of a handshake, and the first list.
+        authorized.count() >= 3
+    });
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    talk.say("go on");
+    talk.wait_for("is that right?");
+    talk.say("y");
+    assert_eq!(talk.leave(), Some(0));
+    let request = last_request(&provider);
+    assert!(request.contains("echo"), "{request}");
+    assert_no_secrets(&world, &request);
+}
+
+#[test]
 fn a_lack_of_rights_is_said_and_the_next_login_asks_for_them() {
     let world = World::new();
     let server = OAuthServer::start().unwrap();
@@ -346,8 +409,22 @@ fn a_logout_removes_the_tokens() {
     assert_eq!(code(&call(&world, "echo")), 0);
     let output = run(&world, &["mcp", "logout", "guarded"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let said = "removed from this machine, and its tokens are withdrawn";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    assert!(server.has_no_tokens());
     assert_eq!(login_files(&world), Vec::<PathBuf>::new());
     assert_eq!(code(&call(&world, "echo")), 2);
+    // Without the server the login is removed all the same.
+    log_in(&world, &["guarded"]);
+    drop(server);
+    let output = run(&world, &["mcp", "logout", "guarded"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("the server has not done it"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(login_files(&world), Vec::<PathBuf>::new());
     let again = stderr(&run(&world, &["mcp", "logout", "nobody"]));
     assert!(again.contains("no MCP server `nobody`"), "{again}");
 }
@@ -380,14 +457,28 @@ fn a_repository_cannot_send_a_login_elsewhere() {
 fn a_client_with_a_secret_needs_no_user() {
     let world = World::new();
     let server = OAuthServer::start().unwrap();
-    let client = "oauth = { client_id = \"mine\", client_secret = \"${MY_SECRET}\", grant = \"client_credentials\", scopes = [\"admin\"] }";
-    configure(&world, &server, client);
-    let mut command = world.sabir();
-    command.env("MY_SECRET", "client-secret");
-    let output = command
-        .args(["mcp", "call", "guarded", "admin"])
-        .output()
-        .unwrap();
+    let call_admin = |more: &str| {
+        let client = format!(
+            "oauth = {{ client_id = \"mine\", client_secret = \"${{MY_SECRET}}\", grant = \"client_credentials\", scopes = [\"admin\"]{more} }}"
+        );
+        configure(&world, &server, &client);
+        let mut command = world.sabir();
+        command.env("MY_SECRET", "client-secret");
+        command
+            .args(["mcp", "call", "guarded", "admin"])
+            .output()
+            .unwrap()
+    };
+    // The server chooses the authorization server, and would get the secret there.
+    let issuer = server.mcp_url().replace("/mcp", "");
+    for more in ["", ", issuer = \"https://login.example.com\""] {
+        let refused = call_admin(more);
+        assert_eq!(code(&refused), 2, "{}", stderr(&refused));
+        let said = format!("secret is not sent to {issuer}");
+        assert!(stderr(&refused).contains(&said), "{}", stderr(&refused));
+    }
+    assert!(server.requests("POST /token").is_empty());
+    let output = call_admin(&format!(", issuer = {issuer:?}"));
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(login_files(&world), Vec::<PathBuf>::new());
     let mut command = world.sabir();

@@ -171,3 +171,41 @@ fn tasks_follow_the_repair_configuration() {
         .unwrap();
     assert_eq!(turns(resumed), (0, 2), "rejected after a resume, too");
 }
+
+#[test]
+fn a_last_call_without_its_closing_markup_runs_only_where_that_was_allowed() {
+    let world = World::new();
+    let arguments = json!({"path": "a"});
+    let text = format!(
+        "<tool_call>\n{}\n",
+        json!({"name": "read_file", "arguments": arguments})
+    );
+    let read = |options: &[&str]| {
+        let arguments = [&["parse", "--output", "json"], options].concat();
+        let (code, out, errors) = pipe(&world, &arguments, &text);
+        let out: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{errors}"));
+        (code, out["parts"][0].clone())
+    };
+    let (code, call) = read(&[]);
+    assert_eq!((code, &call["state"]), (4, &json!("cut")));
+    let (code, call) = read(&["--repair", "missing_last_close"]);
+    assert_eq!((code, &call["state"]), (0, &json!("complete")), "{call}");
+    assert_eq!(
+        (&call["repairs"][0]["rule"], &call["repairs"][0]["after"]),
+        (&json!("missing_last_close"), &json!("</tool_call>"))
+    );
+    let off = ["--repair", "missing_last_close", "--no-repair", "all"];
+    let (code, call) = read(&off);
+    assert_eq!((code, &call["state"]), (4, &json!("rejected")), "{call}");
+    let (code, _, errors) = pipe(&world, &["parse", "--repair", "near_name"], &text);
+    assert!(
+        code == 2 && errors.contains("`near_name` is not a repair that is off by default"),
+        "{errors}"
+    );
+    world.configure("[[models]]\npattern = \"m\"\nrepairs_on = [\"near_name\"]\n");
+    let (code, _, errors) = pipe(&world, &["parse"], &text);
+    assert!(
+        code == 2 && errors.contains("repairs_on: `near_name`"),
+        "{errors}"
+    );
+}

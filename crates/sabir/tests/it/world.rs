@@ -1,8 +1,9 @@
 //! Provides the test environment: a home, a workspace, a provider, and the binary.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{Call, CallId, ToolSet};
@@ -240,6 +241,17 @@ pub(crate) fn stderr(output: &Output) -> String {
 
 pub(crate) fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or(-1)
+}
+
+/// Reads the lines of a program whose whole output is JSON, as they come.
+pub(crate) fn json_lines(output: ChildStdout) -> Receiver<Value> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            sender.send(serde_json::from_str(&line).unwrap()).ok();
+        }
+    });
+    lines
 }
 
 /// Returns the JSON lines of an `--output events` run, each checked against the schema.

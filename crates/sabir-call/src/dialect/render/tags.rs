@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::NamedCall;
-use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls};
+use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls, is_unclosed_key};
 use crate::dialect::{Dialect, DialectSelection};
 use crate::draft::{DraftCall, DraftResponse, DraftState};
 use crate::event::{ArgForm, Truncation};
@@ -138,6 +138,12 @@ fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: Strin
             "{}{text}{}",
             tagged.render_open_tag(name, mark),
             tagged.render_close_tag(name)
+        ),
+        TagScheme::Keyed { key, value, .. } if is_unclosed_key(key) => format!(
+            "{}{name}{}{text}{}",
+            tagged.render_open_tag(key, ""),
+            tagged.render_open_tag(value, mark),
+            tagged.render_close_tag(value)
         ),
         TagScheme::Keyed { key, value, .. } => format!(
             "{}{name}{}{}{}{text}{}",

@@ -14,6 +14,7 @@ use crate::event::{Event, EventSink, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::super::BLANK_CAP;
+use super::super::call::missing_last_close;
 use super::super::region::TextView;
 use super::{
     AllowedTail, BracketFrame, CallEdge, CommaCount, FENCE, JsonRegionParser, PayloadState,
@@ -346,6 +347,28 @@ impl JsonRegionParser {
             out,
         );
         self.close_pending(None, out);
+    }
+
+    /// Ends a call whose JSON is whole although a bracket around it, a fence or the closing marker is missing.
+    pub(super) fn end_whole_call(&mut self, out: &mut dyn EventSink) -> bool {
+        let CallEdge::Pending(index, end) = self.edge else {
+            return false;
+        };
+        let is_behind = matches!(
+            self.state,
+            PayloadState::Next | PayloadState::After(AllowedTail::Calls | AllowedTail::Nothing)
+        );
+        if self.item.is_some() || self.broken || !is_behind {
+            return false;
+        }
+        let close = match self.state {
+            PayloadState::Next => "]",
+            _ if self.fenced => "```",
+            _ => self.markers.close,
+        };
+        out.push_event(Event::Fault(&missing_last_close(index, close, end)));
+        self.close_pending(None, out);
+        true
     }
 
     /// Ends the region because the text ended.

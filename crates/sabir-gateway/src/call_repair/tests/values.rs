@@ -1,64 +1,71 @@
 //! Tests values: typed by the schema, exact, and independent of how the text is split.
 
 use proptest::prelude::*;
+use sabir_call::dialect::Dialect;
 
 use super::super::outgoing_call::{MAX_HELD_JSON, MAX_HELD_START};
 use super::*;
 
 #[test]
 fn arguments_of_every_dialect_are_typed_in_any_chunks() {
-    for dialect in DialectSet::built_in().iter() {
-        for content in [
-            "",
-            "x",
-            "\n",
-            "\nline\n",
-            "a < b && \"c\"\n\tü😀 {}",
-            "</content>\n<path>evil</path>",
-        ] {
-            // All dialects are read here, and these bytes are also those of `qwen_coder`, in which the line feeds are layout.
-            if dialect.name == "mimo" && content == "\nline\n" {
-                continue;
-            }
-            let arguments = example(content);
-            let text = format!(
-                "I edit.\n{}",
-                render_calls(dialect.name, &[("edit_file", arguments.clone())])
+    std::thread::scope(|scope| {
+        for dialect in DialectSet::built_in().iter() {
+            scope.spawn(move || assert_typed_in_any_chunks(dialect));
+        }
+    });
+}
+
+fn assert_typed_in_any_chunks(dialect: &Dialect) {
+    for content in [
+        "",
+        "x",
+        "\n",
+        "\nline\n",
+        "a < b && \"c\"\n\tü😀 {}",
+        "</content>\n<path>evil</path>",
+    ] {
+        // All dialects are read here, and these bytes are also those of `qwen_coder`, in which the line feeds are layout.
+        if dialect.name == "mimo" && content == "\nline\n" {
+            continue;
+        }
+        let arguments = example(content);
+        let text = format!(
+            "I edit.\n{}",
+            render_calls(dialect.name, &[("edit_file", arguments.clone())])
+        );
+        let check = |pieces: &[&str]| {
+            let outcome = run_repair(
+                &native(),
+                RepairMode::Heal,
+                &[&read(pieces, Truncation::Ended)],
             );
-            let check = |pieces: &[&str]| {
-                let outcome = run_repair(
-                    &native(),
-                    RepairMode::Heal,
-                    &[&read(pieces, Truncation::Ended)],
-                );
-                let expected = format!("edit_file {arguments}");
-                assert_eq!(
-                    outcome.calls(),
-                    [expected],
-                    "{}: {text} in {} pieces",
-                    dialect.name,
-                    pieces.len()
-                );
-                assert_eq!(
-                    (outcome.stop(), outcome.error),
-                    (Some(StopReason::Calls), None),
-                    "{}",
-                    dialect.name
-                );
-                assert_eq!(
-                    outcome.draft.text().trim_end(),
-                    "I edit.",
-                    "{}",
-                    dialect.name
-                );
-            };
-            check(&[&text]);
-            let letters: Vec<&str> = text.split_inclusive(|_| true).collect();
-            check(&letters);
-            for (at, _) in text.char_indices().filter(|_| content == "\nline\n") {
-                let (head, tail) = text.split_at(at);
-                check(&[head, tail]);
-            }
+            let expected = format!("edit_file {arguments}");
+            assert_eq!(
+                outcome.calls(),
+                [expected],
+                "{}: {text} in {} pieces",
+                dialect.name,
+                pieces.len()
+            );
+            assert_eq!(
+                (outcome.stop(), outcome.error),
+                (Some(StopReason::Calls), None),
+                "{}",
+                dialect.name
+            );
+            assert_eq!(
+                outcome.draft.text().trim_end(),
+                "I edit.",
+                "{}",
+                dialect.name
+            );
+        };
+        check(&[&text]);
+        let letters: Vec<&str> = text.split_inclusive(|_| true).collect();
+        check(&letters);
+        for (at, _) in text.char_indices().filter(|_| content == "\nline\n") {
+            let (head, tail) = text.split_at(at);
+            check(&[head, tail]);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! A client of the Agent Client Protocol for tests: it checks every message that it gets against the schema of the protocol.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::OnceLock;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use agent_client_protocol::v1::schema;
@@ -12,7 +12,7 @@ use jsonschema::Validator;
 use sabir_testkit::ScriptedProvider;
 use serde_json::{Value, json};
 
-use crate::world::{Way, World};
+use crate::world::{Way, World, json_lines};
 
 /// The time to wait for a message. Far more than needed on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -60,14 +60,7 @@ impl AcpClient {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                // Nothing but messages reaches standard output.
-                sender.send(serde_json::from_str(&line).unwrap()).ok();
-            }
-        });
+        let lines = json_lines(child.stdout.take().unwrap());
         Self {
             input: child.stdin.take(),
             child,

@@ -1,0 +1,51 @@
+//! The call by which Cline and Roo ask how an MCP server is created: `load_mcp_documentation`.
+
+use sabir_agent::{
+    CallArguments, CallPermit, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,
+};
+use sabir_call::ToolSpec;
+use sabir_policy::{Access, ToolGroup};
+use serde_json::json;
+
+/// Explains how a server is written and added. Models that were trained with Cline write such calls when the user wants a new tool; it
+/// is understood, and no model is taught it, because few tasks need it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DocumentationTool;
+
+impl Tool for DocumentationTool {
+    fn spec(&self) -> ToolSpec {
+        let parameters = json!({"type": "object", "properties": {}});
+        let description = "Explains how to create an MCP server.";
+        ToolSpec::new("load_mcp_documentation", description, parameters)
+    }
+
+    fn group(&self) -> Option<ToolGroup> {
+        Some(ToolGroup::Read)
+    }
+
+    fn is_offered(&self) -> bool {
+        false
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, _: &CallArguments) -> Box<dyn PreparedCall> {
+        Box::new(DocumentationCall)
+    }
+}
+
+struct DocumentationCall;
+
+impl PreparedCall for DocumentationCall {
+    fn access(&self) -> Access {
+        Access::Nothing
+    }
+
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+        Box::pin(std::future::ready(ToolOutput::done(include_str!(
+            "create_server.md"
+        ))))
+    }
+}

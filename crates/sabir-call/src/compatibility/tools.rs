@@ -973,11 +973,7 @@ pub static FOREIGN_TOOLS: &[ForeignTool] = &[
         "only the user gives such commands; do the work with the tools",
     ),
     refused(
-        &[
-            "report_bug",
-            "load_mcp_documentation",
-            "generate_explanation",
-        ],
+        &["report_bug", "generate_explanation"],
         "say it in words; there is no tool for it",
     ),
     refused(

@@ -418,18 +418,7 @@ impl CallReader {
         let ReaderState::Call(open) = &mut self.state else {
             return;
         };
-        // Only a pair of line feeds is a wrapper; without the second one the first belongs to the
-        // value.
-        let lead = if feed == 0 {
-            open.value.lead.as_str()
-        } else {
-            ""
-        };
-        out.push_event(Event::ArgEnd {
-            index: open.index,
-            lead,
-            at: at - usize::from(feed),
-        });
+        open.push_value_end(at, feed, out);
         self.held.clear();
     }
 
@@ -530,11 +519,10 @@ impl OpenTagCall {
         matches!(self.value.phase, ValuePhase::Closing(..)) && self.ambiguity.is_none()
     }
 
-    /// Ends the last value at its closing tag, if that has been read; returns the offset after the tag.
-    fn end_last_value(&self, out: &mut dyn EventSink) -> usize {
-        let ValuePhase::Closing(at, feed) = self.value.phase else {
-            return 0;
-        };
+    /// Emits the end of the value. `feed` is the length of the line feed before it that was held back.
+    fn push_value_end(&self, at: usize, feed: u8, out: &mut dyn EventSink) {
+        // Only a pair of line feeds is a wrapper; without the second one the first belongs to the
+        // value.
         let lead = if feed == 0 {
             self.value.lead.as_str()
         } else {
@@ -545,6 +533,14 @@ impl OpenTagCall {
             lead,
             at: at - usize::from(feed),
         });
+    }
+
+    /// Ends the last value at its closing tag, if that has been read; returns the offset after the tag.
+    fn end_last_value(&self, out: &mut dyn EventSink) -> usize {
+        let ValuePhase::Closing(at, feed) = self.value.phase else {
+            return 0;
+        };
+        self.push_value_end(at, feed, out);
         at + self.form.spell_close(&self.value.close).len()
     }
 

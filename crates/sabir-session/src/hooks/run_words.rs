@@ -137,7 +137,7 @@ impl Scanner {
                     quoted.iter().for_each(|letter| word.push(*letter, true));
                 }
                 ')' if end == Some(')') => break,
-                // What stands before a `)` that closes nothing is a pattern of `case`.
+                // A `)` without an opening one ends a pattern of `case`, so the words before it are not run.
                 ')' => {
                     command.clear();
                     word = Word::default();

@@ -592,16 +592,7 @@ impl OpenTagCall {
 
     /// Ends the value, whose text was emitted, at the tag of the next argument.
     fn end_unclosed_value(&mut self, feed: u8, tag: Tag<'_>, span: Span, out: &mut dyn EventSink) {
-        let lead = if feed == 0 {
-            self.value.lead.as_str()
-        } else {
-            ""
-        };
-        out.push_event(Event::ArgEnd {
-            index: self.index,
-            lead,
-            at: span.start - usize::from(feed),
-        });
+        self.push_value_end(span.start, feed, out);
         // The value is kept for the feedback; the error stops the call.
         let close = self.form.spell_close(&self.value.close);
         let message = format!(

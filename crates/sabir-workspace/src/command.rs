@@ -1,5 +1,6 @@
 //! Runs a shell command in the workspace, under a [supervisor](crate::supervise).
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -7,15 +8,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
-use tokio::process::{Child, ChildStderr};
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::capture::{CapturedOutput, OutputCapture};
 use crate::command_writes::{CommandRecord, WriteReport, WrittenPath};
@@ -23,7 +22,6 @@ use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::passed_descriptor;
 use crate::path::WorkPath;
-use crate::platform;
 use crate::sandbox::loopback::LoopbackBridge;
 use crate::sandbox::{
     ActiveSandbox, HostConnection, Sandbox, SandboxPlan, SandboxReport, SetupStage, WithheldPath,
@@ -33,8 +31,15 @@ use crate::supervise::{
 };
 use crate::terminal::{self, TerminalMaster};
 
+#[cfg(target_os = "linux")]
+mod fork_server;
 mod server_process;
+mod supervisor_process;
 mod validation;
+
+#[cfg(target_os = "linux")]
+pub(crate) use fork_server::ForkServerSlot;
+use supervisor_process::{SupervisorProcess, SupervisorStart};
 
 pub use server_process::{ServerCommand, ServerExit, ServerInput, ServerProcess, ServerStreams};
 pub use validation::default_shell;
@@ -358,7 +363,13 @@ impl ShellCommand {
         let bridge = sandbox_plan
             .as_ref()
             .and_then(|plan| LoopbackBridge::start(&plan.loopback.as_ref()?.socket).ok());
-        let (child, mut running) = self.start_supervisor(workspace, shell.clone(), words, &mark)?;
+        let (process, mut running) = self.start_supervisor(
+            workspace,
+            shell.clone(),
+            words,
+            &mark,
+            SupervisorLifetime::Command,
+        )?;
         let feed = feed_input(running.input.take(), std::mem::take(&mut self.input));
         let limits = WatchTimeouts {
             timeout: self.timeout,
@@ -374,10 +385,10 @@ impl ShellCommand {
         drop(bridge);
         if watched.survivors.is_some() {
             // It only frees what has no name any more, for which nobody has to wait.
-            drop(tokio::spawn(reap_supervisor(child)));
+            drop(tokio::spawn(process.reap()));
         } else {
             // Reaped before the reports are read, so that no zombie stays in any case.
-            reap_supervisor(child).await;
+            process.reap().await;
         }
         if let Some(SupervisorReport::Failed(number)) = watched.main {
             if let Some(reason) = SetupStage::explain_error(number) {
@@ -418,7 +429,8 @@ impl ShellCommand {
         shell: PathBuf,
         sandbox: Vec<OsString>,
         mark: &str,
-    ) -> Result<(Child, SupervisorStreams), WorkspaceError> {
+        lifetime: SupervisorLifetime,
+    ) -> Result<(SupervisorProcess, SupervisorStreams), WorkspaceError> {
         let folder = self.folder.to_string();
         let socket = "the socket of the command";
         let fail = |error| WorkspaceError::from_io("enter", &folder, error);
@@ -456,69 +468,97 @@ impl ShellCommand {
             text,
             sandbox,
         };
-        let mut command = tokio::process::Command::new(&self.helper);
-        command
-            .args(plan.into_args())
-            .env_clear()
-            .envs(QUIET_ENV.iter().copied());
-        command.envs([if device == OutputDevice::Terminal {
+        let term = if device == OutputDevice::Terminal {
             COLOR_TERM
         } else {
             DUMB_TERM
-        }]);
+        };
         let passes = |name: &str| {
             self.sandbox
                 .as_ref()
                 .is_none_or(|sandbox| sandbox.passes_env(name))
         };
-        command
-            .envs(
-                self.env
-                    .iter()
-                    .filter(|(name, _)| passes(name))
-                    .map(|(name, value)| (name, value)),
-            )
-            .env(MARK_ENV, mark);
-        // Entered through its handle: renaming the folder or swapping it for a link meanwhile does
-        // not redirect the command.
-        platform::enter_folder(command.as_std_mut(), dir.as_fd())
-            .map_err(|error| WorkspaceError::from_io("enter", &folder, error))?;
-        command
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let own = self
+            .env
+            .iter()
+            .filter(|(name, _)| passes(name))
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let variables: BTreeMap<&str, &str> = QUIET_ENV
+            .iter()
+            .copied()
+            .chain([term])
+            .chain(own)
+            .chain([(MARK_ENV, mark)])
+            .collect();
         let mut terminal_master = None;
-        if device == OutputDevice::Terminal {
+        let mut pipes = None;
+        let (output, errors) = if device == OutputDevice::Terminal {
             let fail = |error| WorkspaceError::from_io("open", "a terminal", error);
             let (ours, theirs) = terminal::open_terminal().map_err(fail)?;
-            command
-                .stdout(theirs.try_clone().map_err(fail)?)
-                .stderr(theirs);
             terminal_master = Some(ours);
-        }
-        let start = |source| WorkspaceError::Start {
+            (theirs.try_clone().map_err(fail)?, theirs)
+        } else {
+            let fail = |error| WorkspaceError::from_io("open", "a pipe", error);
+            let (stdout, output) = open_output_pipe().map_err(fail)?;
+            let (stderr, errors) = open_output_pipe().map_err(fail)?;
+            pipes = Some((stdout, stderr));
+            (output, errors)
+        };
+        let supervisor = SupervisorStart {
+            helper: &self.helper,
+            arguments: plan.into_args(),
+            environment: variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            folder: dir.as_fd(),
+            socket: theirs.into(),
+            output,
+            errors,
+        };
+        let started = match lifetime {
+            #[cfg(target_os = "linux")]
+            SupervisorLifetime::Command => supervisor.fork_or_start(&workspace.fork_servers),
+            _ => supervisor.start(),
+        };
+        let process = started.map_err(|source| WorkspaceError::Start {
             program: self.helper.clone(),
             source,
+        })?;
+        let (stdout, stderr) = match (&terminal_master, pipes) {
+            (Some(master), _) => (Some(Box::new(master.clone()) as OutputReader), None),
+            (None, Some((stdout, stderr))) => (
+                Some(Box::new(stdout) as OutputReader),
+                Some(Box::new(stderr) as OutputReader),
+            ),
+            (None, None) => (None, None),
         };
-        let mut child = command.spawn().map_err(start)?;
-        let stdout: Option<OutputReader> = match (&terminal_master, child.stdout.take()) {
-            (Some(terminal_master), _) => Some(Box::new(terminal_master.clone())),
-            (None, pipe) => pipe.map(|pipe| Box::new(pipe) as OutputReader),
-        };
-        let stderr = child.stderr.take();
-        let reports = Some(BufReader::new(reports).lines());
         Ok((
-            child,
+            process,
             SupervisorStreams {
                 stdout,
                 stderr,
                 terminal_master,
                 input,
-                reports,
+                reports: Some(BufReader::new(reports).lines()),
                 lifeline: Some(lifeline),
             },
         ))
     }
+}
+
+/// Opens a pipe for the output of a command: the end of this process, and the command's.
+fn open_output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
+    let (from, to) = io::pipe()?;
+    Ok((pipe::Receiver::from_owned_fd(from.into())?, to.into()))
+}
+
+/// What a supervisor lives as long as.
+#[derive(Clone, Copy)]
+enum SupervisorLifetime {
+    Command,
+    /// A server, of which there are few: they are started before there is a fork server.
+    Server,
 }
 
 /// The time limits of a run.
@@ -532,7 +572,7 @@ struct WatchTimeouts {
 /// The agent's ends of all connections; each is `None` once it is closed.
 struct SupervisorStreams {
     stdout: Option<OutputReader>,
-    stderr: Option<ChildStderr>,
+    stderr: Option<OutputReader>,
     terminal_master: Option<TerminalMaster>,
     /// The standard input of a server.
     input: Option<pipe::Sender>,
@@ -748,21 +788,5 @@ async fn next_line(reports: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Opt
     match reports {
         Some(reports) => reports.next_line().await.ok().flatten(),
         None => std::future::pending().await,
-    }
-}
-
-/// Waits for the supervisor, which should be done by now, and kills it if it hangs.
-async fn reap_supervisor(mut child: Child) {
-    if timeout(DRAIN_TIME, child.wait()).await.is_err() {
-        // First the supervisor, so that its parent, the reaper, still ends what it leaves.
-        child
-            .id()
-            .into_iter()
-            .for_each(process_tree::kill_children_of);
-        if timeout(DRAIN_TIME, child.wait()).await.is_ok() {
-            return;
-        }
-        let _ = child.start_kill();
-        let _ = timeout(DRAIN_TIME, child.wait()).await;
     }
 }

@@ -18,6 +18,8 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use crate::bounds::Bounds;
+#[cfg(target_os = "linux")]
+use crate::command::ForkServerSlot;
 use crate::command_writes::{CommandWatch, WriteLog};
 use crate::error::WorkspaceError;
 use crate::git_config::{self, HistorySearch, KnownHistory, PathFilter, Unreadable};
@@ -63,6 +65,9 @@ pub struct Workspace {
     pub(crate) trust: Trust,
     /// What the commands of this workspace write.
     writes: WriteLog,
+    /// Forks the supervisors of its commands.
+    #[cfg(target_os = "linux")]
+    pub(crate) fork_servers: Arc<ForkServerSlot>,
     /// What was found in the objects of repositories, by the place of their files.
     history: Mutex<HashMap<PathBuf, KnownHistory>>,
 }
@@ -138,6 +143,8 @@ impl Workspace {
             bounds,
             trust,
             writes: WriteLog::default(),
+            #[cfg(target_os = "linux")]
+            fork_servers: Arc::default(),
         })
     }
 
@@ -154,6 +161,8 @@ impl Workspace {
             bounds: RwLock::default(),
             trust: Trust::default(),
             writes: WriteLog::default(),
+            #[cfg(target_os = "linux")]
+            fork_servers: Arc::default(),
         }
     }
 

@@ -26,6 +26,8 @@ mod linux;
 mod macos;
 
 #[cfg(target_os = "linux")]
+pub(crate) use linux::close_others;
+#[cfg(target_os = "linux")]
 pub(crate) use linux::{
     FOLDER_HANDLE, RECEIVE_CLOSED_ON_EXEC, RawDir, SEND_WITHOUT_SIGNAL, adopt_orphans,
     allow_inspection, close_others_on_exec, die_with_parent, enter_folder, forbid_inspection,

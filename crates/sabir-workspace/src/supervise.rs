@@ -2,7 +2,8 @@
 //! that nothing the command started outlives it.
 //!
 //! The program that uses this crate starts *itself* again with [`ARGUMENT`] as its first argument
-//! and passes the rest to [`main`]. That process
+//! and passes the rest to [`main`]. On Linux it does so once for a workspace; that process, the fork server, then
+//! forks a supervisor for each command. The supervisor
 //!
 //! - is the subreaper of everything below it: a process that forks twice, or starts a session of
 //!   its own, is adopted by the supervisor instead of init, so the tree cannot lose a branch;
@@ -45,6 +46,8 @@ use crate::sandbox::environment::{LaunchProgram, SandboxEnvironment};
 use crate::sandbox::process_cgroup::ProcessCgroup;
 use crate::sandbox::{self, WithheldPath, wall_check};
 
+#[cfg(target_os = "linux")]
+pub(crate) mod fork_server;
 #[cfg(target_os = "linux")]
 mod other_writers;
 pub(crate) mod process_table;
@@ -105,12 +108,28 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    #[cfg(target_os = "linux")]
+    if args.first().is_some_and(|first| first == fork_server::MODE) {
+        return match fork_server::serve_requests() {
+            Ok(Some(order)) => supervise_order(order.arguments, &order.environment),
+            Ok(None) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    let environment: Vec<_> = std::env::vars_os().collect();
+    supervise_order(args, &environment)
+}
+
+/// Supervises the command of a plan that was given as arguments.
+fn supervise_order(args: Vec<OsString>, environment: &[(OsString, OsString)]) -> ExitCode {
     let Some(plan) = SupervisorPlan::from_args(args) else {
         return ExitCode::from(2);
     };
     let done = match reaper::split_process(plan.grace) {
         Ok(reaper::SupervisorRole::Done) => return ExitCode::SUCCESS,
-        Ok(reaper::SupervisorRole::Supervisor(reaper)) => run_supervisor(&plan, reaper),
+        Ok(reaper::SupervisorRole::Supervisor(reaper)) => {
+            run_supervisor(&plan, environment, reaper)
+        }
         Err(error) => Err(error),
     };
     match done {
@@ -278,7 +297,11 @@ pub(crate) fn max_tasks() -> u64 {
         .min(MAX_USER_TASKS)
 }
 
-fn run_supervisor(plan: &SupervisorPlan, reaper: Pid) -> io::Result<()> {
+fn run_supervisor(
+    plan: &SupervisorPlan,
+    variables: &[(OsString, OsString)],
+    reaper: Pid,
+) -> io::Result<()> {
     // Signals are blocked since before the fork. A session of its own: a signal to the group of the
     // reaper does not end both.
     let _ = setsid();
@@ -301,6 +324,7 @@ fn run_supervisor(plan: &SupervisorPlan, reaper: Pid) -> io::Result<()> {
     let (shell, confined) = environment.start_program(&LaunchProgram {
         path: &plan.shell,
         arguments,
+        variables,
         device: plan.device,
         input: input.as_ref(),
     })?;

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    MARK_ENV, NEXT_MARK, OutputReader, ShellCommand, SupervisorStreams, WatchReport, next_line,
-    reap_supervisor, validation,
+    MARK_ENV, NEXT_MARK, OutputReader, ShellCommand, SupervisorLifetime, SupervisorProcess,
+    SupervisorStreams, WatchReport, next_line, validation,
 };
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
@@ -42,7 +42,7 @@ pub struct ServerStreams {
 
 /// A running server. Dropping it ends the server and all that it started: SIGTERM, and SIGKILL after two seconds.
 pub struct ServerProcess {
-    child: Option<tokio::process::Child>,
+    supervisor: Option<SupervisorProcess>,
     streams: SupervisorStreams,
     report: WatchReport,
     mark: String,
@@ -106,8 +106,13 @@ impl ServerCommand {
             std::process::id(),
             NEXT_MARK.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
         );
-        let (child, mut streams) =
-            command.start_supervisor(workspace, shell.clone(), Vec::new(), &mark)?;
+        let (supervisor, mut streams) = command.start_supervisor(
+            workspace,
+            shell.clone(),
+            Vec::new(),
+            &mark,
+            SupervisorLifetime::Server,
+        )?;
         let missing = || WorkspaceError::Start {
             program: shell.clone(),
             source: io::Error::from(io::ErrorKind::BrokenPipe),
@@ -121,7 +126,7 @@ impl ServerCommand {
             errors: Box::new(errors) as OutputReader,
         };
         let process = ServerProcess {
-            child: Some(child),
+            supervisor: Some(supervisor),
             streams,
             report: WatchReport::default(),
             mark,
@@ -166,8 +171,8 @@ impl ServerProcess {
         if self.report.survivors.is_none() {
             process_tree::kill_marked(MARK_ENV, &self.mark);
         }
-        if let Some(child) = self.child.take() {
-            reap_supervisor(child).await;
+        if let Some(supervisor) = self.supervisor.take() {
+            supervisor.reap().await;
         }
     }
 

@@ -63,15 +63,17 @@ pub(crate) fn open_process_handle(pid: Pid) -> Option<OwnedFd> {
 
 /// Makes sure that only the three standard descriptors pass to programs started later.
 pub(crate) fn close_others_on_exec() -> io::Result<()> {
-    // SAFETY: close_range takes three integers and, with this flag, closes nothing in this process.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            3_u32,
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    };
+    change_others(libc::CLOSE_RANGE_CLOEXEC)
+}
+
+/// Closes every descriptor but the three standard ones. Nothing in this process may own one of them.
+pub(crate) fn close_others() -> io::Result<()> {
+    change_others(0)
+}
+
+fn change_others(flags: libc::c_uint) -> io::Result<()> {
+    // SAFETY: close_range takes three integers. It closes nothing in this process with the one flag; without, the caller vouches.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, flags) };
     if done == 0 {
         Ok(())
     } else {

@@ -36,6 +36,8 @@ use crate::supervise::{OutputDevice, SupervisedLimits, max_processes, max_tasks,
 pub(crate) struct LaunchProgram<'a> {
     pub(crate) path: &'a OsStr,
     pub(crate) arguments: [&'a OsStr; 2],
+    /// Its environment, to which the sandbox adds.
+    pub(crate) variables: &'a [(OsString, OsString)],
     pub(crate) device: OutputDevice,
     /// The standard input of a server.
     pub(crate) input: Option<&'a OwnedFd>,
@@ -116,7 +118,9 @@ impl SandboxEnvironment {
     ) -> io::Result<(Pid, Option<i32>)> {
         let Some(asked) = self.plan.clone() else {
             let mut command = Command::new(program.path);
-            command.args(program.arguments).stdin(match program.device {
+            command.args(program.arguments).env_clear();
+            command.envs(program.variables.iter().map(|(name, value)| (name, value)));
+            command.stdin(match program.device {
                 OutputDevice::Pipe => Stdio::null(),
                 OutputDevice::Terminal => {
                     Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?)

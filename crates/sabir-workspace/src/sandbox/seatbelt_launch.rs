@@ -64,6 +64,8 @@ fn launch_program(
         .arg(seatbelt::build_profile(plan))
         .arg(program.path)
         .args(program.arguments)
+        .env_clear()
+        .envs(program.variables.iter().map(|(name, value)| (name, value)))
         .envs(plan.temp_environment(tier));
     let error = command.exec();
     // The last line that the supervisor reads is the one that counts.

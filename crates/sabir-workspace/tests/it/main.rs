@@ -10,6 +10,8 @@ mod changes;
 mod commands;
 mod faults;
 mod files;
+#[cfg(target_os = "linux")]
+mod fork_server;
 mod histories;
 mod jobs;
 mod looks;

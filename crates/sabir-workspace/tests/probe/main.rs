@@ -1,7 +1,7 @@
 //! Provides the helper program of the tests: the supervisor, and an agent that can be killed.
 //!
-//! `workspace-probe __supervise …` supervises; `workspace-probe agent FOLDER TEXT` runs a command
-//! as an agent would; `workspace-probe change FOLDER CHANGE…`, `look FOLDER` and `storm FOLDER` are
+//! `workspace-probe __supervise …` supervises; `workspace-probe agent FOLDER TEXT…` runs commands
+//! one after the other as an agent would, prints their output, and then how many zombies it has; `workspace-probe change FOLDER CHANGE…`, `look FOLDER` and `storm FOLDER` are
 //! described in [`files`]. `workspace-probe confined …` runs a command in a sandbox, `without CALL
 //! ARGUMENTS…` executes the other arguments as on a kernel without a system call, and `try NAME
 //! ARGUMENTS…` makes a real system call and prints `allowed` or `denied`, both on Linux only.
@@ -11,6 +11,7 @@ mod attempts;
 mod confined;
 mod files;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -20,9 +21,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         Some(first) if first == supervise::ARGUMENT => supervise::main(args),
-        Some(first) if first == "agent" => {
-            agent(args.next(), args.next()).unwrap_or(ExitCode::FAILURE)
-        }
+        Some(first) if first == "agent" => agent(args).unwrap_or(ExitCode::FAILURE),
         Some(first) if first == "confined" => {
             confined::confined(&args.collect::<Vec<_>>()).unwrap_or(ExitCode::from(2))
         }
@@ -35,14 +34,47 @@ fn main() -> ExitCode {
     }
 }
 
-fn agent(folder: Option<std::ffi::OsString>, text: Option<std::ffi::OsString>) -> Option<ExitCode> {
-    let workspace = Workspace::open(Path::new(&folder?)).ok()?;
-    let command = ShellCommand::new(text?.into_string().ok()?, std::env::current_exe().ok()?)
-        .env([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
+fn agent(mut args: impl Iterator<Item = std::ffi::OsString>) -> Option<ExitCode> {
+    let workspace = Workspace::open(Path::new(&args.next()?)).ok()?;
+    let helper = std::env::current_exe().ok()?;
+    let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .ok()?;
-    runtime.block_on(command.run(&workspace, |_, _| {})).ok()?;
+    let mut output = std::io::stdout();
+    for text in args {
+        let text = text.into_string().ok()?;
+        let command = ShellCommand::new(text, &helper).env([path.clone()]);
+        match runtime.block_on(command.run(&workspace, |_, _| {})) {
+            Ok(outcome) => writeln!(
+                output,
+                "{}: {}",
+                outcome.end,
+                outcome.output.text().trim_end()
+            ),
+            Err(error) => writeln!(output, "error: {error}"),
+        }
+        .ok()?;
+    }
+    let zombies = count_zombies().unwrap_or_default();
+    writeln!(output, "zombies: {zombies}").ok()?;
     Some(ExitCode::SUCCESS)
+}
+
+/// Counts the children of this process that have ended and were not waited for.
+fn count_zombies() -> Option<usize> {
+    let own = std::process::id().to_string();
+    let is_own_zombie = |stat: String| {
+        // State and parent come behind the name, which may contain blanks.
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
+        fields.is_some_and(|fields| fields.trim_start().starts_with(&format!("Z {own} ")))
+    };
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    Some(
+        processes
+            .filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok())
+            .filter(|stat| is_own_zombie(stat.clone()))
+            .count(),
+    )
 }

@@ -1,0 +1,267 @@
+//! Keeps the fork server of a workspace, and has it fork supervisors. `supervise/fork_server.rs` says why and how.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IoSlice, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+    SocketType, recv, sendmsg, socketpair,
+};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
+
+use crate::kernel;
+use crate::platform;
+use crate::supervise::ARGUMENT;
+use crate::supervise::fork_server::{self, MODE, REQUEST_DESCRIPTORS};
+
+/// The time that a fork server may take for an answer. A fork takes a fraction of a millisecond; only a stopped server takes longer.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// The interval at which a process is looked at where the kernel has no process handles.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The fork server of a workspace, started with the first command.
+#[derive(Debug, Default)]
+pub(crate) struct ForkServerSlot {
+    server: Mutex<Option<ForkServer>>,
+    /// The processes that ended, or will end, without anybody waiting for them.
+    abandoned: Mutex<Vec<Pid>>,
+}
+
+/// A request to fork a supervisor, with what its process starts with.
+pub(crate) struct ForkRequest<'a> {
+    pub(crate) socket: BorrowedFd<'a>,
+    pub(crate) output: BorrowedFd<'a>,
+    pub(crate) errors: BorrowedFd<'a>,
+    pub(crate) folder: BorrowedFd<'a>,
+    /// The arguments of the supervisor, without the first one.
+    pub(crate) arguments: &'a [OsString],
+    pub(crate) environment: &'a [(OsString, OsString)],
+}
+
+/// The way a request ended that started nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ForkFailure {
+    /// The server did not receive the request, so the supervisor can be started in another way.
+    #[error("the fork server cannot be reached: {0}")]
+    Unreachable(io::Error),
+    /// It is not known how far the server came, so nothing may be started in its place.
+    #[error("the fork server did not answer: {0}")]
+    Lost(io::Error),
+}
+
+impl ForkServerSlot {
+    /// Has the fork server of this program fork a supervisor; starts the server if there is none, or if it was killed.
+    pub(crate) fn fork(
+        self: &Arc<Self>,
+        helper: &Path,
+        request: &ForkRequest<'_>,
+    ) -> Result<ForkedProcess, ForkFailure> {
+        self.reap_abandoned();
+        let order = write_order(request).map_err(ForkFailure::Unreachable)?;
+        let mut slot = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = slot.as_ref().filter(|server| server.helper == helper) {
+            match server.send_request(request, &order) {
+                Ok(()) => return self.finish_fork(&mut slot),
+                // Killed since the last command. Nothing has received the request.
+                Err(Errno::PIPE | Errno::CONNRESET) => *slot = None,
+                Err(error) => return Err(ForkFailure::Unreachable(error.into())),
+            }
+        }
+        let server = ForkServer::start(helper).map_err(ForkFailure::Unreachable)?;
+        let server = slot.insert(server);
+        server
+            .send_request(request, &order)
+            .map_err(|error| ForkFailure::Unreachable(error.into()))?;
+        self.finish_fork(&mut slot)
+    }
+
+    /// Receives the answer. A server that gives none is killed: it must not fork later.
+    fn finish_fork(
+        self: &Arc<Self>,
+        slot: &mut Option<ForkServer>,
+    ) -> Result<ForkedProcess, ForkFailure> {
+        let answer = match slot.as_ref() {
+            Some(server) => server.receive_answer(),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        match answer {
+            Ok(process) => Ok(ForkedProcess::new(process, Arc::clone(self))),
+            Err(error) => {
+                *slot = None;
+                Err(ForkFailure::Lost(error))
+            }
+        }
+    }
+
+    /// Takes over a process that nobody waits for, so that it does not stay as a zombie.
+    fn abandon(&self, process: Pid) {
+        let mut abandoned = self
+            .abandoned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        abandoned.push(process);
+    }
+
+    fn reap_abandoned(&self) {
+        let mut abandoned = self
+            .abandoned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        abandoned
+            .retain(|process| matches!(waitpid(Some(*process), WaitOptions::NOHANG), Ok(None)));
+    }
+}
+
+impl Drop for ForkServerSlot {
+    fn drop(&mut self) {
+        self.reap_abandoned();
+    }
+}
+
+/// Writes the order into a file in memory.
+fn write_order(request: &ForkRequest<'_>) -> io::Result<OwnedFd> {
+    let mut file = File::from(rustix::fs::memfd_create("command", MemfdFlags::CLOEXEC)?);
+    file.write_all(&fork_server::encode_order(
+        request.arguments,
+        request.environment,
+    ))?;
+    Ok(file.into())
+}
+
+/// A running fork server. Dropping it ends the server, and none of what it forked.
+#[derive(Debug)]
+struct ForkServer {
+    helper: PathBuf,
+    process: Child,
+    socket: OwnedFd,
+}
+
+impl ForkServer {
+    fn start(helper: &Path) -> io::Result<Self> {
+        let (socket, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME))?;
+        let process = Command::new(helper)
+            .args([ARGUMENT, MODE])
+            .env_clear()
+            .stdin(theirs)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self {
+            helper: helper.to_path_buf(),
+            process,
+            socket,
+        })
+    }
+
+    fn send_request(&self, request: &ForkRequest<'_>, order: &OwnedFd) -> Result<(), Errno> {
+        let descriptors = [
+            request.socket,
+            request.output,
+            request.errors,
+            request.folder,
+            order.as_fd(),
+        ];
+        let mut space =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(REQUEST_DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&self.socket, &[IoSlice::new(b"f")], &mut control, flags).map(drop)
+    }
+
+    fn receive_answer(&self) -> io::Result<Pid> {
+        let mut answer = [0; size_of::<i32>()];
+        let (received, _) = loop {
+            match recv(&self.socket, &mut answer, RecvFlags::empty()) {
+                Err(Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        if received != answer.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Pid::from_raw(i32::from_ne_bytes(answer)).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+}
+
+impl Drop for ForkServer {
+    fn drop(&mut self) {
+        // Waiting for it to read the end of its socket would take as long as it is stopped.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A process that the fork server forked. It is a child of this process.
+pub(crate) struct ForkedProcess {
+    process: Pid,
+    /// Readable when the process has ended; none where the kernel has no handles.
+    handle: Option<AsyncFd<OwnedFd>>,
+    has_ended: bool,
+    servers: Arc<ForkServerSlot>,
+}
+
+impl ForkedProcess {
+    fn new(process: Pid, servers: Arc<ForkServerSlot>) -> Self {
+        Self {
+            process,
+            handle: platform::open_process_handle(process)
+                .and_then(|handle| kernel::register_fd(handle).ok()),
+            has_ended: false,
+            servers,
+        }
+    }
+
+    /// Waits for the end, and reaps the process.
+    pub(crate) async fn wait(&mut self) {
+        while !self.has_ended {
+            // The only error is that the process was reaped, or was never left for this one to reap.
+            let waited = waitpid(Some(self.process), WaitOptions::NOHANG);
+            self.has_ended = !matches!(waited, Ok(None));
+            match &self.handle {
+                _ if self.has_ended => {}
+                Some(handle) => _ = handle.readable().await,
+                None => sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    /// Returns the process id; `None` when it may belong to another process.
+    pub(crate) fn id(&self) -> Option<u32> {
+        u32::try_from(self.process.as_raw_nonzero().get())
+            .ok()
+            .filter(|_| !self.has_ended)
+    }
+
+    pub(crate) fn kill(&self) {
+        if !self.has_ended {
+            let _ = kill_process(self.process, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for ForkedProcess {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.servers.abandon(self.process);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Tests the fork server of a workspace: that it is one process, and that commands do not depend on its life.
+
+use std::process::{Command, Stdio};
+
+use crate::Place;
+use crate::commands::{PROBE, block_on, command, run};
+use crate::trees::{alive, wait_for};
+
+/// Sets `$agent` and `$server`, as a command sees them: its shell is a child of the supervisor, whose parent is the reaper, whose
+/// parent is the agent.
+const LOOK: &str = "
+    parent() { sed 's/.*) //' /proc/$1/stat | cut -d' ' -f2; }
+    agent=$(parent $(parent $PPID))
+    server=
+    for process in $(cat /proc/$agent/task/*/children); do
+        case $( (tr '\\0' ' ' < /proc/$process/cmdline) 2>/dev/null) in
+        *'__supervise fork-server '*) server=$process;; esac
+    done
+";
+
+/// Runs commands in one agent, and returns a line for each and the number of zombies at the end.
+fn run_agent(place: &Place, texts: &[String]) -> Vec<String> {
+    let output = Command::new(PROBE)
+        .arg("agent")
+        .arg(place.root.path())
+        .args(texts)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn one_server_forks_all_commands() {
+    let show = format!("{LOOK} echo $server");
+    let lines = run_agent(&Place::new(), &[show.clone(), show.clone(), show]);
+    let [first, second, third, zombies] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    let number = first.strip_prefix("exit code 0: ").unwrap();
+    assert!(number.parse::<u32>().is_ok(), "{lines:?}");
+    assert_eq!((second, third), (first, first));
+    assert!(
+        zombies == "zombies: 0" || zombies == "zombies: 1",
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_killed_server_is_replaced() {
+    let kill = format!("{LOOK} kill -9 $server; echo killed");
+    let show = format!("{LOOK} echo $server | wc -w");
+    let lines = run_agent(&Place::new(), &[kill.clone(), show, kill]);
+    assert_eq!(
+        lines.get(..3).unwrap(),
+        [
+            "exit code 0: killed",
+            "exit code 0: 1",
+            "exit code 0: killed"
+        ]
+    );
+}
+
+/// A command goes on to its end when the server is killed, and what it started still does not outlive it.
+#[test]
+fn a_command_does_not_need_the_server() {
+    let place = Place::new();
+    let text =
+        format!("{LOOK} kill -9 $server; sleep 1000 & setsid sleep 1000 & sleep 0.3; echo end");
+    let lines = run_agent(&place, &[text]);
+    assert_eq!(lines.first().map(String::as_str), Some("exit code 0: end"));
+    assert_eq!(alive(&place), Vec::<String>::new());
+}
+
+#[test]
+fn the_server_ends_with_its_agent() {
+    let place = Place::new();
+    let text = format!("{LOOK} echo $server > number; mv number ready; sleep 1000");
+    let mut agent = Command::new(PROBE)
+        .arg("agent")
+        .args([place.root.path().as_os_str(), text.as_ref()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the command", || place.inner("ready").exists());
+    let number = std::fs::read_to_string(place.inner("ready")).unwrap();
+    let server = format!("/proc/{}/cmdline", number.trim());
+    let is_alive = || std::fs::read(&server).is_ok_and(|line| !line.is_empty());
+    assert!(is_alive());
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    wait_for("the end of the server", || !is_alive());
+    wait_for("the end of all", || alive(&place).is_empty());
+}
+
+#[test]
+fn a_server_holds_nothing_of_the_agent() {
+    let text = format!(
+        "{LOOK} tr '\\0' ' ' < /proc/$server/environ; ls /proc/$server/fd | wc -w; readlink /proc/$server/cwd"
+    );
+    let lines = run_agent(&Place::new(), &[text]);
+    // Root may look into a process that is hidden from others: no variables, the three streams and the socket, and no folder of its own.
+    let seen = lines.get(..2).unwrap();
+    if rustix::process::getuid().is_root() {
+        assert_eq!(seen, ["exit code 0: 4", "/"]);
+    } else {
+        assert_eq!(seen, ["exit code 1: 0", "zombies: 0"]);
+    }
+}
+
+#[test]
+fn a_stopped_server_fails_one_command() {
+    let place = Place::new();
+    let stop = format!("{LOOK} kill -STOP $server; echo stopped");
+    let lines = run_agent(
+        &place,
+        &[stop, "echo never".to_owned(), "echo again".to_owned()],
+    );
+    assert_eq!(
+        lines.first().map(String::as_str),
+        Some("exit code 0: stopped")
+    );
+    let failed = lines.get(1).unwrap();
+    assert!(failed.starts_with("error: "), "{failed}");
+    assert_eq!(lines.get(2).map(String::as_str), Some("exit code 0: again"));
+    assert_eq!(alive(&place), Vec::<String>::new());
+}
+
+/// Dropped futures leave zombies only until the next command.
+#[test]
+fn abandoned_commands_are_reaped() {
+    let place = Place::new();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        for _ in 0..5 {
+            let run = command("sleep 1000").run(&place.workspace, |_, _| {});
+            let limit = std::time::Duration::from_millis(50);
+            assert!(tokio::time::timeout(limit, run).await.is_err());
+        }
+    });
+    wait_for("the end of all", || alive(&place).is_empty());
+    let text = format!(
+        "{LOOK} for p in $(cat /proc/$agent/task/*/children); do case $(sed 's/.*) //' /proc/$p/stat 2>/dev/null) in Z*) cat /proc/$p/comm;; esac; done"
+    );
+    wait_for("the end of zombies", || {
+        let outcome = block_on(command(&text).run(&place.workspace, |_, _| {})).unwrap();
+        !outcome.output.text().contains("task-reaper")
+    });
+    let outcome = run(&place, command("echo again"));
+    assert_eq!(outcome.output.text(), "again\n");
+}

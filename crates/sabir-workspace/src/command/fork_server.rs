@@ -7,7 +7,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use rustix::fs::MemfdFlags;
@@ -35,8 +36,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub(crate) struct ForkServerSlot {
     server: Mutex<Option<ForkServer>>,
-    /// The processes that ended, or will end, without anybody waiting for them.
-    abandoned: Mutex<Vec<Pid>>,
 }
 
 /// A request to fork a supervisor, with what its process starts with.
@@ -64,16 +63,15 @@ pub(crate) enum ForkFailure {
 impl ForkServerSlot {
     /// Has the fork server of this program fork a supervisor; starts the server if there is none, or if it was killed.
     pub(crate) fn fork(
-        self: &Arc<Self>,
+        &self,
         helper: &Path,
         request: &ForkRequest<'_>,
     ) -> Result<ForkedProcess, ForkFailure> {
-        self.reap_abandoned();
         let order = write_order(request).map_err(ForkFailure::Unreachable)?;
         let mut slot = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = slot.as_ref().filter(|server| server.helper == helper) {
             match server.send_request(request, &order) {
-                Ok(()) => return self.finish_fork(&mut slot),
+                Ok(()) => return finish_fork(&mut slot),
                 // Killed since the last command. Nothing has received the request.
                 Err(Errno::PIPE | Errno::CONNRESET) => *slot = None,
                 Err(error) => return Err(ForkFailure::Unreachable(error.into())),
@@ -84,50 +82,35 @@ impl ForkServerSlot {
         server
             .send_request(request, &order)
             .map_err(|error| ForkFailure::Unreachable(error.into()))?;
-        self.finish_fork(&mut slot)
-    }
-
-    /// Receives the answer. A server that gives none is killed: it must not fork later.
-    fn finish_fork(
-        self: &Arc<Self>,
-        slot: &mut Option<ForkServer>,
-    ) -> Result<ForkedProcess, ForkFailure> {
-        let answer = match slot.as_ref() {
-            Some(server) => server.receive_answer(),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        };
-        match answer {
-            Ok(process) => Ok(ForkedProcess::new(process, Arc::clone(self))),
-            Err(error) => {
-                *slot = None;
-                Err(ForkFailure::Lost(error))
-            }
-        }
-    }
-
-    /// Takes over a process that nobody waits for, so that it does not stay as a zombie.
-    fn abandon(&self, process: Pid) {
-        let mut abandoned = self
-            .abandoned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        abandoned.push(process);
-    }
-
-    fn reap_abandoned(&self) {
-        let mut abandoned = self
-            .abandoned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        abandoned
-            .retain(|process| matches!(waitpid(Some(*process), WaitOptions::NOHANG), Ok(None)));
+        finish_fork(&mut slot)
     }
 }
 
-impl Drop for ForkServerSlot {
-    fn drop(&mut self) {
-        self.reap_abandoned();
+/// Receives the answer. A server that gives none is killed: it must not fork later.
+fn finish_fork(slot: &mut Option<ForkServer>) -> Result<ForkedProcess, ForkFailure> {
+    let answer = match slot.as_ref() {
+        Some(server) => server.receive_answer(),
+        None => Err(io::ErrorKind::NotConnected.into()),
+    };
+    match answer {
+        Ok(process) => Ok(ForkedProcess::new(process)),
+        Err(error) => {
+            *slot = None;
+            Err(ForkFailure::Lost(error))
+        }
     }
+}
+
+/// Waits in a thread for a process that nobody else waits for, so that it does not stay as a zombie.
+fn reap_in_background(process: Pid) {
+    let waiter = thread::Builder::new().stack_size(64 << 10);
+    // Without a thread it stays until this program ends.
+    let _ = waiter.spawn(move || {
+        while matches!(
+            waitpid(Some(process), WaitOptions::empty()),
+            Err(Errno::INTR)
+        ) {}
+    });
 }
 
 /// Writes the order into a file in memory.
@@ -216,17 +199,15 @@ pub(crate) struct ForkedProcess {
     /// Readable when the process has ended; none where the kernel has no handles.
     handle: Option<AsyncFd<OwnedFd>>,
     has_ended: bool,
-    servers: Arc<ForkServerSlot>,
 }
 
 impl ForkedProcess {
-    fn new(process: Pid, servers: Arc<ForkServerSlot>) -> Self {
+    fn new(process: Pid) -> Self {
         Self {
             process,
             handle: platform::open_process_handle(process)
                 .and_then(|handle| kernel::register_fd(handle).ok()),
             has_ended: false,
-            servers,
         }
     }
 
@@ -261,7 +242,7 @@ impl ForkedProcess {
 impl Drop for ForkedProcess {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.servers.abandon(self.process);
+            reap_in_background(self.process);
         }
     }
 }

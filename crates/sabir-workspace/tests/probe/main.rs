@@ -1,7 +1,8 @@
 //! Provides the helper program of the tests: the supervisor, and an agent that can be killed.
 //!
 //! `workspace-probe __supervise …` supervises; `workspace-probe agent FOLDER TEXT…` runs commands
-//! one after the other as an agent would, prints their output, and then how many zombies it has; `workspace-probe change FOLDER CHANGE…`, `look FOLDER` and `storm FOLDER` are
+//! one after the other as an agent would, prints their output, and then how many zombies it has; `workspace-probe abandon FOLDER TEXT`
+//! starts a command five times, gives each of them up, and waits until no zombie is left; `workspace-probe change FOLDER CHANGE…`, `look FOLDER` and `storm FOLDER` are
 //! described in [`files`]. `workspace-probe confined …` runs a command in a sandbox, `without CALL
 //! ARGUMENTS…` executes the other arguments as on a kernel without a system call, and `try NAME
 //! ARGUMENTS…` makes a real system call and prints `allowed` or `denied`, both on Linux only.
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     match args.next() {
         Some(first) if first == supervise::ARGUMENT => supervise::main(args),
         Some(first) if first == "agent" => agent(args).unwrap_or(ExitCode::FAILURE),
+        Some(first) if first == "abandon" => abandon(args).unwrap_or(ExitCode::FAILURE),
         Some(first) if first == "confined" => {
             confined::confined(&args.collect::<Vec<_>>()).unwrap_or(ExitCode::from(2))
         }
@@ -57,24 +59,65 @@ fn agent(mut args: impl Iterator<Item = std::ffi::OsString>) -> Option<ExitCode>
         }
         .ok()?;
     }
-    let zombies = count_zombies().unwrap_or_default();
+    let zombies = count_children("Z").unwrap_or_default();
     writeln!(output, "zombies: {zombies}").ok()?;
     Some(ExitCode::SUCCESS)
 }
 
-/// Counts the children of this process that have ended and were not waited for.
-fn count_zombies() -> Option<usize> {
+fn abandon(mut args: impl Iterator<Item = std::ffi::OsString>) -> Option<ExitCode> {
+    let workspace = Workspace::open(Path::new(&args.next()?)).ok()?;
+    let text = args.next()?.into_string().ok()?;
+    let helper = std::env::current_exe().ok()?;
+    let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .ok()?;
+    let mut output = std::io::stdout();
+    let mut started = 0;
+    for _ in 0..5 {
+        let command = ShellCommand::new(text.clone(), &helper).env([path.clone()]);
+        let run = command.run(&workspace, |_, _| {});
+        let limit = std::time::Duration::from_millis(50);
+        let is_running =
+            runtime.block_on(async { tokio::time::timeout(limit, run).await.is_err() });
+        started += usize::from(is_running);
+    }
+    writeln!(output, "started: {started}").ok()?;
+    // The fork server is the child that is left.
+    while count_children("")? > 1 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    writeln!(output, "all were reaped").ok()?;
+    let again = ShellCommand::new("echo again".to_owned(), &helper).env([path]);
+    let outcome = runtime.block_on(again.run(&workspace, |_, _| {})).ok()?;
+    writeln!(
+        output,
+        "{}: {}",
+        outcome.end,
+        outcome.output.text().trim_end()
+    )
+    .ok()?;
+    Some(ExitCode::SUCCESS)
+}
+
+/// Counts the children of this process whose state begins with a letter; those that ended and were not waited for have a `Z`.
+fn count_children(state: &str) -> Option<usize> {
     let own = std::process::id().to_string();
-    let is_own_zombie = |stat: String| {
+    let is_counted = |stat: &String| {
         // State and parent come behind the name, which may contain blanks.
-        let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
-        fields.is_some_and(|fields| fields.trim_start().starts_with(&format!("Z {own} ")))
+        let mut fields = stat
+            .rsplit_once(')')
+            .map_or("", |(_, fields)| fields)
+            .split_ascii_whitespace();
+        fields.next().is_some_and(|word| word.starts_with(state))
+            && fields.next() == Some(own.as_str())
     };
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
     Some(
         processes
             .filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok())
-            .filter(|stat| is_own_zombie(stat.clone()))
+            .filter(is_counted)
             .count(),
     )
 }

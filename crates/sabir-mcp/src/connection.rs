@@ -40,7 +40,7 @@ use crate::limits::{
 use crate::line_guard::{LineFacts, LineGuard};
 use crate::login::{AuthorizedClient, ServerLogin, is_loopback, missing_scopes};
 use crate::result_content::{convert_result, one_line};
-use crate::sent_secrets::{self, SentSecrets};
+use crate::sent_secrets::{self, SecretFilter, SentSecrets};
 use crate::servers::McpSettings;
 use crate::spec::{McpServerSpec, McpTransport};
 use crate::watched_resources::WatchedResources;
@@ -127,6 +127,8 @@ struct StderrTail {
     kept: Arc<Mutex<VecDeque<u8>>>,
     /// Becomes false at the end of the stream.
     is_open: tokio::sync::watch::Receiver<bool>,
+    /// Not to be repeated from it.
+    secrets: SentSecrets,
 }
 
 /// The failure of one attempt to connect.
@@ -201,14 +203,23 @@ fn attempt_connect(
                 let started = command.start(&settings.workspace, &settings.helper);
                 let (mut process, streams) = started
                     .map_err(|error| AttemptError::Failed(McpError::Start(error.to_string())))?;
-                let errors = StderrTail::follow(streams.errors);
+                let secrets = SentSecrets::of_program(env, args);
+                let errors = StderrTail::follow(streams.errors, secrets.clone());
                 let facts = Arc::new(LineFacts::default());
                 let output = LineGuard::new(streams.output, Arc::clone(&facts));
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, streams.input)
                     .with_max_line_length(MAX_FRAME_BYTES + 1);
+                let transport = SecretFilter {
+                    transport,
+                    secrets: secrets.clone(),
+                };
                 let serving: BoxedFuture<'static, _> =
                     Box::pin(serve_client_with_lifecycle(client, transport, lifecycle));
                 let served = serving.await;
+                let access = RemoteAccess {
+                    sent_secrets: secrets,
+                    ..RemoteAccess::default()
+                };
                 let service = match served {
                     Ok(service) => service,
                     Err(error) if facts.is_oversized.load(Ordering::Relaxed) => {
@@ -228,7 +239,7 @@ fn attempt_connect(
                     }
                 };
                 Ok(ConnectedServer {
-                    connection: Connection::new(service, call_time, RemoteAccess::default()),
+                    connection: Connection::new(service, call_time, access),
                     process: Some(process),
                     facts,
                     errors,
@@ -279,7 +290,10 @@ fn attempt_connect(
                     connection: Connection::new(service, call_time, access),
                     process: None,
                     facts: Arc::default(),
-                    errors: StderrTail::follow(Box::new(tokio::io::empty())),
+                    errors: StderrTail::follow(
+                        Box::new(tokio::io::empty()),
+                        SentSecrets::default(),
+                    ),
                 })
             }
         }
@@ -436,11 +450,12 @@ fn oversized_error() -> McpError {
 
 impl StderrTail {
     /// Reads a stream to its end, and keeps the last bytes of it.
-    fn follow(mut stream: Box<dyn AsyncRead + Send + Unpin>) -> Self {
+    fn follow(mut stream: Box<dyn AsyncRead + Send + Unpin>, secrets: SentSecrets) -> Self {
         let (sender, is_open) = tokio::sync::watch::channel(true);
         let tail = Self {
             kept: Arc::default(),
             is_open,
+            secrets,
         };
         let kept = Arc::clone(&tail.kept);
         tokio::spawn(async move {
@@ -466,6 +481,7 @@ impl StderrTail {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             String::from_utf8_lossy(kept.make_contiguous()).into_owned()
         };
+        let text = self.secrets.hide_in_text(text);
         let last = text
             .lines()
             .rev()

@@ -1,33 +1,40 @@
-//! Removes the secrets that a server was sent from everything that it sends back.
+//! Removes the secrets that a server was sent, or started with, from everything that it sends back.
 //!
 //! A server, or what it serves, may repeat a token in the name of a tool, a description, a result, an error or a question. All of these
 //! reach models, logs and screens, so messages are cleaned when they arrive, before anything looks at them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use rmcp::RoleClient;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::{SseError, StreamableHttpPostResponse};
 use serde_json::Value;
 use sse_stream::Sse;
 
 /// The text in place of a secret.
-pub(crate) const MARKER: &str = "[redacted: login token]";
+pub(crate) const MARKER: &str = "[redacted: secret of the server]";
 
 /// The shortest text that counts as a secret. Shorter ones occur in ordinary text.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// The parts of names of headers whose values are secrets.
-const SECRET_HEADERS: [&str; 7] = [
+/// The parts of names of headers, variables and options whose values are secrets. Underscores count as hyphens.
+const SECRET_NAMES: [&str; 9] = [
     "apikey",
     "authorization",
     "cookie",
+    "credential",
     "-key",
+    "passphrase",
     "password",
     "secret",
     "token",
 ];
+
+type ServerMessage = RxJsonRpcMessage<RoleClient>;
 
 /// The secrets that one connection has sent to its server. Clones share them.
 #[derive(Clone, Default)]
@@ -40,11 +47,10 @@ impl SentSecrets {
     ) -> Self {
         let secrets = Self::default();
         for (name, value) in headers {
-            let name = name.to_ascii_lowercase();
-            if SECRET_HEADERS.iter().any(|part| name.contains(part)) {
+            if names_secret(name) {
                 // Without schemes such as `Bearer` and the names of cookies, which occur in ordinary text.
                 for part in value.split([';', ' ']) {
-                    let value = match name.contains("cookie") {
+                    let value = match name.to_ascii_lowercase().contains("cookie") {
                         true => part.split_once('=').map_or(part, |pair| pair.1),
                         false => part,
                     };
@@ -53,6 +59,37 @@ impl SentSecrets {
             }
         }
         secrets
+    }
+
+    /// Creates the secrets of a program with these variables and arguments: values of variables and options with names such as
+    /// `API_KEY` and `--token`, and passwords in addresses.
+    pub(crate) fn of_program(env: &BTreeMap<String, String>, args: &[String]) -> Self {
+        let secrets = Self::default();
+        for (name, value) in env {
+            secrets.add_named_value(name, value);
+        }
+        let mut option = "";
+        for argument in args {
+            match argument.split_once('=') {
+                Some((name, value)) => secrets.add_named_value(name, value),
+                None => secrets.add_named_value(option, argument),
+            }
+            option = match argument.starts_with('-') && !argument.contains('=') {
+                true => argument,
+                false => "",
+            };
+        }
+        secrets
+    }
+
+    fn add_named_value(&self, name: &str, value: &str) {
+        if names_secret(name) {
+            self.add_secret(value.trim());
+        }
+        let address = url::Url::parse(value).ok();
+        if let Some(password) = address.as_ref().and_then(url::Url::password) {
+            self.add_secret(password);
+        }
     }
 
     fn lock_secrets(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -123,6 +160,19 @@ impl SentSecrets {
         }
     }
 
+    /// Removes the secrets from a message; `None` if it is none without them.
+    fn hide_in_message(&self, message: ServerMessage) -> Option<ServerMessage> {
+        let secrets = self.sorted_secrets();
+        let mut value = match secrets.is_empty() {
+            true => return Some(message),
+            false => serde_json::to_value(&message).ok()?,
+        };
+        match replace_in_value(&secrets, &mut value) {
+            true => serde_json::from_value(value).ok(),
+            false => Some(message),
+        }
+    }
+
     /// Removes the secrets from the messages of a stream.
     pub(crate) fn hide_in_stream(
         &self,
@@ -141,6 +191,12 @@ impl SentSecrets {
 }
 
 /// Puts the marker in the place of secrets; `None` if the text has none.
+/// True if the value of a header, a variable or an option with this name is a secret.
+fn names_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
 fn replace_secrets(secrets: &[String], text: &str) -> Option<String> {
     let mut replaced = None;
     for secret in secrets {
@@ -183,6 +239,36 @@ fn replace_in_value(secrets: &[String], value: &mut Value) -> bool {
     }
 }
 
+/// Receives the messages of a program without the secrets that it was started with.
+pub(crate) struct SecretFilter<T> {
+    pub(crate) transport: T,
+    pub(crate) secrets: SentSecrets,
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for SecretFilter<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.transport.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<ServerMessage> {
+        loop {
+            let message = self.transport.receive().await?;
+            if let Some(message) = self.secrets.hide_in_message(message) {
+                return Some(message);
+            }
+        }
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.transport.close()
+    }
+}
+
 impl std::fmt::Debug for SentSecrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SentSecrets")
@@ -197,7 +283,7 @@ mod tests {
 
     #[test]
     fn secrets_are_removed_from_every_part_of_a_message() {
-        let secrets = SentSecrets::of_headers(&std::collections::BTreeMap::from([
+        let secrets = SentSecrets::of_headers(&BTreeMap::from([
             ("Authorization".to_owned(), "Bearer tok/en-12345".to_owned()),
             ("X-Team".to_owned(), "engineering".to_owned()),
             ("X-Api-Key".to_owned(), "short".to_owned()),
@@ -208,12 +294,49 @@ mod tests {
         let hide = |text: &str| secrets.hide_in_json(text.to_owned());
         assert_eq!(
             hide(r#"{"name":"a tok\/en-12345","\u0074ok/en-12345":[1,"x tok/en-12345-longer."]}"#),
-            r#"{"name":"a [redacted: login token]","[redacted: login token]":[1,"x [redacted: login token]."]}"#
+            r#"{"name":"a [redacted: secret of the server]","[redacted: secret of the server]":[1,"x [redacted: secret of the server]."]}"#
         );
         let plain = r#"{ "team": "engineering", "a": "short" }"#;
         assert_eq!(hide(plain), plain);
-        assert_eq!(hide("data tok/en-12345"), "data [redacted: login token]");
-        assert_eq!(hide("sid=cookie-secret"), "sid=[redacted: login token]");
+        assert_eq!(
+            hide("data tok/en-12345"),
+            "data [redacted: secret of the server]"
+        );
+        assert_eq!(
+            hide("sid=cookie-secret"),
+            "sid=[redacted: secret of the server]"
+        );
         assert!(!format!("{secrets:?}").contains("tok"));
+    }
+
+    #[test]
+    fn secrets_of_a_program_are_its_variables_and_options_with_such_names() {
+        let env = BTreeMap::from([
+            (
+                "GITHUB_PERSONAL_ACCESS_TOKEN".to_owned(),
+                "ghp-1234".to_owned(),
+            ),
+            ("SERVICE_KEY".to_owned(), "key-12345".to_owned()),
+            (
+                "DATABASE".to_owned(),
+                "postgres://me:pass-1234@db/x".to_owned(),
+            ),
+            ("KEYBOARD".to_owned(), "german-layout".to_owned()),
+            ("TOKEN".to_owned(), "short".to_owned()),
+        ]);
+        let args = [
+            "serve",
+            "--api-key=opt-12345",
+            "--token",
+            "opt-67890",
+            "--verbose",
+            "https://a:addr-1234@b/",
+        ];
+        let secrets = SentSecrets::of_program(&env, &args.map(str::to_owned));
+        let said = "ghp-1234 key-12345 pass-1234 german-layout short serve opt-12345 opt-67890 --verbose addr-1234";
+        assert_eq!(
+            secrets.hide_in_text(said.to_owned()).replace(MARKER, "*"),
+            "* * * german-layout short serve * * --verbose *"
+        );
     }
 }

@@ -19,6 +19,9 @@ const NATIVE: Way = WAYS[1];
 /// The variable with the script of the server.
 const SCRIPT: &str = "MCP_TEST_SCRIPT";
 
+/// The variable with a secret of the server.
+const TOKEN: &str = "TRACKER_API_TOKEN";
+
 /// The number of notifications that the tool `chatter` sends.
 const CHATTER: usize = 20_000;
 
@@ -79,7 +82,8 @@ fn scripted_server() {
             send(&answer);
         };
         if request["method"].as_str() == value("exit-at") {
-            eprintln!("I end at this step");
+            let token = std::env::var(TOKEN).unwrap_or_default();
+            eprintln!("I end at this step {token}");
             std::process::exit(3);
         }
         match request["method"].as_str().unwrap_or_default() {
@@ -208,6 +212,7 @@ fn call_result(params: &Value) -> Value {
             let answer = ask_client("sampling/createMessage", &params);
             text_result(&format!("refused: {}", answer["error"]["message"]))
         }
+        "show-token" => text_result(&std::env::var(TOKEN).unwrap_or_default()),
         "environment" => {
             let all: Vec<_> = std::env::vars().map(|(name, _)| name).collect();
             text_result(&all.join(" "))
@@ -271,6 +276,7 @@ fn scripted_tools(script: &str, has_grown: bool) -> Vec<Value> {
         "sample",
         "write-memo",
         "environment",
+        "show-token",
     ];
     let known = names.iter().map(
         |name| json!({"name": name, "description": format!("Does {name}."), "inputSchema": plain}),
@@ -411,6 +417,36 @@ fn a_server_gets_no_keys() {
         "{result}"
     );
     assert!(!result.contains("OPENAI_API_KEY"), "{result}");
+}
+
+#[test]
+fn a_server_repeats_none_of_its_secrets() {
+    let world = World::new();
+    let configure_script = |script: &str| {
+        let table = server_table("s", script, "required = true");
+        let table = table.trim_end();
+        configure(
+            &world,
+            &format!("{table}\n{TOKEN} = \"tracker-8271-token\"\n"),
+        );
+    };
+    configure_script("");
+    let call = turn("", vec![("s__show-token", json!({}))]);
+    let provider = world.plays(NATIVE, &[call, finish()]);
+    let output = world.run(&provider, NATIVE, &["--approve", "mcp=s/*", "do it"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let shown = body(&provider, 1);
+    let marker = "[redacted: secret of the server]";
+    assert!(shown.contains(marker), "{shown}");
+    configure_script("exit-at=initialize");
+    let tested = world.sabir().args(["mcp", "test", "s"]).output().unwrap();
+    let ended = [stdout(&tested), stderr(&tested)].concat();
+    assert!(
+        ended.contains(&format!("I end at this step {marker}")),
+        "{ended}"
+    );
+    let all = [shown, ended, stdout(&output), stderr(&output)].concat();
+    assert!(!all.contains("tracker-8271"), "{all}");
 }
 
 /// Models that were trained with Cline or Roo write these calls in their own dialect, whatever tools were offered.

@@ -175,7 +175,10 @@ fn a_login_is_kept_for_the_user_alone_and_shown_nowhere() {
     let tools = ["guarded__echo", "guarded__show_headers"];
     let (output, request) = run_task(&world, &tools, &["--output", "json"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(request.contains("[redacted: login token]"), "{request}");
+    assert!(
+        request.contains("[redacted: secret of the server]"),
+        "{request}"
+    );
     assert!(stdout(&output).contains("echo"), "{}", stdout(&output));
     let all = [said, list, request, stdout(&output), stderr(&output)].concat();
     assert_no_secrets(&world, &all);
@@ -193,7 +196,7 @@ fn tokens_in_the_definitions_of_tools_are_hidden() {
     log_in(&world, &["guarded"]);
     let tested = run(&world, &["mcp", "test", "guarded", "--json"]);
     assert!(
-        stdout(&tested).contains("Needs [redacted: login token]."),
+        stdout(&tested).contains("Needs [redacted: secret of the server]."),
         "{}",
         stdout(&tested)
     );

@@ -258,8 +258,9 @@ impl CallReader {
         self.closes_last_call = false;
     }
 
-    /// Creates the reader for the reasoning that accompanies the text of this reader.
-    pub(crate) fn reasoning_reader(&self) -> Self {
+    /// Creates a reader like [`Self::for_reasoning`] with the dialects and tools of this reader, without compiling them again.
+    #[must_use]
+    pub fn reasoning_reader(&self) -> Self {
         Self::with_vocabulary(
             Arc::clone(&self.vocabulary),
             ReaderState::Thought(Box::new(ThoughtBlock::whole_text())),

@@ -99,6 +99,49 @@ fn words(reader: CallReader, bytes: &[u8], sizes: impl Iterator<Item = usize>) -
     events.into_iter().map(|(_, text)| text).collect()
 }
 
+/// The readers that every input begins with, so that the dialects are compiled once: compiling them costs more than reading
+/// a text of a few hundred bytes.
+#[derive(Default)]
+pub struct Readers {
+    made: Vec<(&'static str, CallReader)>,
+}
+
+impl Readers {
+    /// Returns the reader of a dialect, or of all, which is made where it is asked for first.
+    fn reader(&mut self, dialect: Option<&'static str>) -> &CallReader {
+        let name = dialect.unwrap_or_default();
+        let at = self.made.iter().position(|(known, _)| *known == name);
+        let at = at.unwrap_or_else(|| {
+            let all = DialectSet::built_in().all();
+            let selection = dialect.and_then(|name| DialectSet::built_in().select(name)).unwrap_or(all);
+            self.made.push((name, CallReader::new(selection, &TOOLS)));
+            self.made.len() - 1
+        });
+        &self.made[at].1
+    }
+
+    /// Checks the property for a text as all dialects, or one, read it; `cut` says how it is cut.
+    pub fn check(&mut self, dialect: Option<&'static str>, bytes: &[u8], cut: u8) {
+        let reader = self.reader(dialect);
+        check(|| reader.for_next_text(), bytes, cut);
+    }
+
+    /// Checks the property for a text as reasoning.
+    pub fn check_reasoning(&mut self, dialect: Option<&'static str>, bytes: &[u8], cut: u8) {
+        let reader = self.reader(dialect);
+        check(|| reader.reasoning_reader(), bytes, cut);
+    }
+
+    /// Checks the property behind the opening of a call, so that the machine is reached at once. The first byte says which
+    /// opening and whether the dialect is chosen, the second how the rest is cut.
+    pub fn check_behind(&mut self, openings: &[(&'static str, &str)], input: &[u8]) {
+        let [which, cut, bytes @ ..] = input else { return };
+        let (name, opening) = openings[usize::from(*which / 2) % openings.len()];
+        let text = [opening.as_bytes(), bytes].concat();
+        self.check((which % 2 == 0).then_some(name), &text, *cut);
+    }
+}
+
 /// Checks the property for a text; `cut` says how it is cut.
 pub fn check(make: impl Fn() -> CallReader, bytes: &[u8], cut: u8) {
     let odd = || {
@@ -127,15 +170,4 @@ pub fn check(make: impl Fn() -> CallReader, bytes: &[u8], cut: u8) {
         let used = allocation_counter::measure(|| feed(make(), bytes, std::iter::repeat(16), &mut |_: Event<'_>| {}));
         assert!(used.bytes_max < 64 * 1024 + 16 * bytes.len() as u64, "{} bytes for {}", used.bytes_max, bytes.len());
     }
-}
-
-/// Checks the property behind the opening of a call, so that the machine is reached at once. The first byte says which
-/// opening and whether the dialect is chosen, the second how the rest is cut.
-pub fn behind(openings: &[(&str, &str)], input: &[u8]) {
-    let [which, cut, bytes @ ..] = input else { return };
-    let (name, opening) = openings[usize::from(*which / 2) % openings.len()];
-    let chosen = DialectSet::built_in().select(name).unwrap_or(DialectSet::built_in().all());
-    let selection = if which % 2 == 0 { chosen } else { DialectSet::built_in().all() };
-    let text = [opening.as_bytes(), bytes].concat();
-    check(|| CallReader::new(selection, &TOOLS), &text, *cut);
 }

@@ -1,8 +1,10 @@
 //! The JSON machine, from the inside of a call on.
 #![no_main]
 
+use std::cell::RefCell;
+
 use libfuzzer_sys::fuzz_target;
-use sabir_fuzz::behind;
+use sabir_fuzz::Readers;
 
 const OPENINGS: &[(&str, &str)] = &[
     ("hermes", "<tool_call>\n"),
@@ -17,4 +19,8 @@ const OPENINGS: &[(&str, &str)] = &[
     ("json", "```json\n{\"name\": \"get_time\""),
 ];
 
-fuzz_target!(|input: &[u8]| behind(OPENINGS, input));
+thread_local! {
+    static READERS: RefCell<Readers> = RefCell::default();
+}
+
+fuzz_target!(|input: &[u8]| READERS.with_borrow_mut(|readers| readers.check_behind(OPENINGS, input)));

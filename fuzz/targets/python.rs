@@ -1,8 +1,10 @@
 //! The machine of Python lists, from the inside of a call on.
 #![no_main]
 
+use std::cell::RefCell;
+
 use libfuzzer_sys::fuzz_target;
-use sabir_fuzz::behind;
+use sabir_fuzz::Readers;
 
 const OPENINGS: &[(&str, &str)] = &[
     ("pythonic", "[write_to_file("),
@@ -11,4 +13,8 @@ const OPENINGS: &[(&str, &str)] = &[
     ("pythonic", "["),
 ];
 
-fuzz_target!(|input: &[u8]| behind(OPENINGS, input));
+thread_local! {
+    static READERS: RefCell<Readers> = RefCell::default();
+}
+
+fuzz_target!(|input: &[u8]| READERS.with_borrow_mut(|readers| readers.check_behind(OPENINGS, input)));

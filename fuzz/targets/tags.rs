@@ -1,8 +1,10 @@
 //! The tagged machine, from the inside of a call on.
 #![no_main]
 
+use std::cell::RefCell;
+
 use libfuzzer_sys::fuzz_target;
-use sabir_fuzz::behind;
+use sabir_fuzz::Readers;
 
 const OPENINGS: &[(&str, &str)] = &[
     ("cline", "<write_to_file>\n<path>a</path>\n<content>"),
@@ -15,4 +17,8 @@ const OPENINGS: &[(&str, &str)] = &[
     ("step3", "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"write_to_file\"><steptml:parameter name=\"content\">"),
 ];
 
-fuzz_target!(|input: &[u8]| behind(OPENINGS, input));
+thread_local! {
+    static READERS: RefCell<Readers> = RefCell::default();
+}
+
+fuzz_target!(|input: &[u8]| READERS.with_borrow_mut(|readers| readers.check_behind(OPENINGS, input)));

@@ -74,7 +74,8 @@ use buffer::LazyBuffer;
 use call::OpenTagCall;
 use diagnostics::ReaderDiagnostics;
 use marker_dispatch::CallHeader;
-use pending_open::PendingOpen;
+use markers::MarkerMatch;
+use pending_open::{OpenKind, PendingOpen};
 use prose::ProseTracker;
 use region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
 use scan::TriggerMatch;
@@ -91,6 +92,9 @@ const BLANK_CAP: usize = 8 * 1024;
 /// The length of the end of that white space that is examined for line ends and indentation, in
 /// bytes.
 const BLANK_END: usize = 256;
+
+/// The bars of special tokens.
+const BARS: [char; 2] = ['|', '｜'];
 
 /// The length up to which held text is allocated exactly, in bytes; longer text may over-allocate.
 const SHORT: usize = 64;
@@ -254,8 +258,9 @@ impl CallReader {
         self.closes_last_call = false;
     }
 
-    /// Creates the reader for the reasoning that accompanies the text of this reader.
-    pub(crate) fn reasoning_reader(&self) -> Self {
+    /// Creates a reader like [`Self::for_reasoning`] with the dialects and tools of this reader, without compiling them again.
+    #[must_use]
+    pub fn reasoning_reader(&self) -> Self {
         Self::with_vocabulary(
             Arc::clone(&self.vocabulary),
             ReaderState::Thought(Box::new(ThoughtBlock::whole_text())),
@@ -361,6 +366,7 @@ impl CallReader {
             self.push("\u{fffd}", out);
         }
         let text = std::mem::take(&mut self.hold);
+        let is_cut_in_opening = self.is_cut_in_opening(&text);
         let taken = self.run_states(
             TextWindow {
                 text: &text,
@@ -368,6 +374,18 @@ impl CallReader {
             },
             out,
         );
+        if is_cut_in_opening {
+            let end = self.offset + text.len() - taken;
+            let message = "the message ends inside markup that opens a call";
+            let fault = Fault::error(
+                FaultKind::CutCall,
+                Span::new(end.saturating_sub(text.len()), end),
+                message,
+            );
+            out.push_event(Event::Fault(
+                &fault.with_hint("write the whole call again and close it"),
+            ));
+        }
         // Text that no state consumed still counts, so that cuts are reported at the end of the
         // text.
         self.offset += text.len() - taken;
@@ -400,6 +418,33 @@ impl CallReader {
         }
         self.reject_calls_without_end();
         self.diagnostics.report_missed_calls(out);
+    }
+
+    /// Returns true if the text ends inside the opening markup of a call: a tag right behind another call, or a marker of several
+    /// special tokens. `held` is the text that is not decided.
+    fn is_cut_in_opening(&self, held: &str) -> bool {
+        let markup = held.trim_ascii_start();
+        let follows = |position| self.prose.blank_since(position);
+        let is_behind_call = self.diagnostics.last_call_end().is_some_and(follows);
+        let is_known = || {
+            let found = self.vocabulary.markers.find_marker(markup, false);
+            self.prose.is_start() && matches!(found, MarkerMatch::Partial)
+        };
+        let may_open = match markup.strip_prefix('<') {
+            // One special token is whole or not there.
+            Some(name) if name.starts_with(BARS) => {
+                let has_token = name.trim_start_matches(BARS).contains(BARS);
+                has_token && (is_behind_call || is_known())
+            }
+            Some(name) => is_behind_call && !name.starts_with('/') && !name.is_empty(),
+            None => is_behind_call && markup.starts_with(']') && markup.len() > 1,
+        };
+        let is_between = match &self.state {
+            ReaderState::Prose | ReaderState::Gap => true,
+            ReaderState::Opening(opening) => matches!(opening.kind, OpenKind::Section),
+            _ => false,
+        };
+        may_open && is_between
     }
 
     /// Reports a wrapper that was not closed although its calls were.

@@ -46,6 +46,10 @@ pub(super) struct CallAmbiguity {
     siblings: Vec<InnerTag>,
     /// The first closing tag of a value that was taken for content.
     inner_close: Option<InnerTag>,
+    /// The first opening tag in the current value that may be without a closing tag in it.
+    inner_open: Option<InnerTag>,
+    /// The first opening tag without a closing tag in any value that has ended.
+    unclosed_open: Option<InnerTag>,
     /// True once a fault about an ambiguity was reported; further ones would only repeat it.
     reported: bool,
 }
@@ -267,6 +271,56 @@ impl OpenTagCall {
         }
     }
 
+    /// Notes that the opening tag of an argument that the call has, or can have, is part of the value. Without a name
+    /// it is the tag of the value alone.
+    pub(super) fn note_inner_open(
+        &mut self,
+        name: Option<&str>,
+        span: Span,
+        vocabulary: &Vocabulary,
+    ) {
+        let is_example = self.value.depth > 0 || self.value.before.is_call_open();
+        let name = name.unwrap_or(&self.argument);
+        let is_own = self.form.has_argument_tags();
+        let can_be_meant = match is_own {
+            // Tags with ordinary names are content of many files.
+            true => name == &*self.argument,
+            false => {
+                self.given.contains(name) || vocabulary.declares_argument(self.tool_index(), name)
+            }
+        };
+        if is_example || !can_be_meant {
+            return;
+        }
+        self.value.unclosed_opens = self.value.unclosed_opens.saturating_add(1);
+        let holder = self.argument_name().into();
+        let doubt = self.ambiguity.get_or_insert_default();
+        doubt.inner_open.get_or_insert_with(|| InnerTag {
+            holder,
+            name: name.into(),
+            span,
+        });
+    }
+
+    /// Notes that a closing tag in the value may belong to an opening tag in it.
+    pub(super) fn close_inner_open(&mut self) {
+        self.value.unclosed_opens = self.value.unclosed_opens.saturating_sub(1);
+        if self.value.unclosed_opens == 0
+            && let Some(doubt) = &mut self.ambiguity
+        {
+            doubt.inner_open = None;
+        }
+    }
+
+    /// Keeps the opening tag without a closing tag, at the end of the value that holds it.
+    pub(super) fn keep_unclosed_open(&mut self) {
+        if let Some(doubt) = &mut self.ambiguity
+            && let Some(open) = doubt.inner_open.take()
+        {
+            doubt.unclosed_open.get_or_insert(open);
+        }
+    }
+
     /// Notes that a closing tag of the current value is part of it.
     pub(super) fn note_inner_close(&mut self, span: Span) {
         if self.form.has_argument_tags() {
@@ -290,6 +344,7 @@ impl OpenTagCall {
         };
         let siblings = std::mem::take(&mut doubt.siblings);
         let inner_close = doubt.inner_close.take();
+        let unclosed_open = doubt.unclosed_open.take();
         // The value's closing tag, then the end of all calls or the beginning of the next one: that is more likely a
         // call without its close than content.
         let is_structural = |(what, name, _): &(MisplacedTag, String, Span)| {
@@ -309,6 +364,17 @@ impl OpenTagCall {
             );
             let hint = format!("close each argument with `{close}`");
             self.report_in_argument(&holder, FaultKind::WrongClose, span, message, &hint);
+        }
+        if let Some(InnerTag { holder, name, span }) = unclosed_open
+            && self.given.contains(&name)
+        {
+            let open = self.form.spell_argument(&name);
+            let close = self.form.spell_close(&self.value.close);
+            let message = format!(
+                "`{open}` is inside the value of `{holder}` without a `{close}` of its own, so `{name}` may be given twice"
+            );
+            let hint = format!("give each argument once, and close it with `{close}`");
+            self.report_in_argument(&holder, FaultKind::DoubledArgument, span, message, &hint);
         }
         let absent = vocabulary
             .absent_arguments(self.tool_index(), &self.given)

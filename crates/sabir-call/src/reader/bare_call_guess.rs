@@ -304,6 +304,21 @@ impl BareCallGuess {
         )
     }
 
+    /// Returns true if the held text ends right behind the name of a tool that is to be called.
+    fn is_cut_behind_name(&self, vocabulary: &Vocabulary) -> bool {
+        let scan = &self.scan;
+        let is_list = self.held.as_bytes().get(self.body.0) == Some(&b'[');
+        let can_be_call = match scan.key.as_str() {
+            "" => self.python.is_some() && self.chosen && is_list && scan.depth == 1,
+            key => self.json.is_some() && NAMES.contains(&key),
+        };
+        self.state == GuessPhase::Body
+            && self.fence == 0
+            && !scan.named
+            && can_be_call
+            && vocabulary.is_tool_name(&scan.word)
+    }
+
     /// Parses the calls on trial and returns true if all of them could run.
     fn has_runnable_calls(&self, index: u32, why: Truncation, vocabulary: &Vocabulary) -> bool {
         let mut trial = GuessValidator {
@@ -682,6 +697,13 @@ impl CallReader {
         let Some(mut region) = region else {
             let span = Span::new(guess.offset, guess.offset + guess.held.len());
             self.release_guess(&guess, out);
+            if guess.is_cut_behind_name(&self.vocabulary) {
+                let message = "the message ends behind the name of a call, before its arguments";
+                let fault = Fault::error(FaultKind::CutCall, span, message);
+                out.push_event(Event::Fault(
+                    &fault.with_hint("write the whole call again and close it"),
+                ));
+            }
             if calls && scattered {
                 let message = "calls without a marker are in two places, and only one of them can be the end of the message";
                 let fault = Fault::error(FaultKind::StrayText, span, message);

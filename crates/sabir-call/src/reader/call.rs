@@ -27,7 +27,7 @@ use super::buffer::LazyBuffer;
 use super::diagnostics::ClosedCall;
 use super::tag::{LexedTag, Tag, TagInterest};
 use super::tag_form::TagForm;
-use super::value::{LineFeed, ValuePhase, ValueState};
+use super::value::{LineFeed, ValuePhase, ValueState, is_quote};
 use super::vocabulary::Vocabulary;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace};
 
@@ -48,7 +48,7 @@ pub(super) struct OpenTagCall {
     /// The names of the arguments so far, including the current one.
     pub(super) given: SmallNameSet,
     /// The name of the current argument.
-    argument: Box<str>,
+    pub(super) argument: Box<str>,
     pub(super) value: ValueState,
     /// Possible mistakes; `None` if there are none, which keeps the common case small.
     pub(super) ambiguity: Option<Box<CallAmbiguity>>,
@@ -286,10 +286,25 @@ impl CallReader {
                 open.value.phase = ValuePhase::Closing(span.start, feed);
                 return ReaderStep::To(at + tag.len);
             }
-            if matches!(role, TagRole::ArgumentOpen)
-                && let Some(name) = open.form.argument_name(&tag)
-            {
-                open.note_sibling(name, span, vocabulary);
+            let opened = match role {
+                TagRole::ArgumentOpen => open.form.argument_name(&tag),
+                _ => None,
+            };
+            if opened.is_some() || open.form.repeats_value(&tag) {
+                let before = open.value.byte_before(run);
+                let after = tail.as_bytes().get(tag.len);
+                if is_quote(before) && after.is_none() && !window.last {
+                    let keep = open.value.undecided_len(run);
+                    open.emit_piece(run.get(..run.len() - keep), out);
+                    return ReaderStep::Wait(at - keep);
+                }
+                if let Some(name) = opened {
+                    open.note_sibling(name, span, vocabulary);
+                }
+                // Between quotation marks it is only mentioned.
+                if !is_quote(before) || after != Some(&before) {
+                    open.note_inner_open(opened, span, vocabulary);
+                }
             }
             let ends = open.assess_tag(&role, tag.name, span);
             // Faults must follow the text before them.
@@ -398,6 +413,7 @@ impl CallReader {
         self.held.clear();
         if let ValuePhase::Closing(close, _) = open.value.phase {
             open.flag_implied_close(close);
+            open.close_inner_open();
             // In quotation marks it is only mentioned, as in `echo '</parameter>'`.
             if !is_quoted {
                 let length = open.form.spell_close(&open.value.close).len();
@@ -419,6 +435,7 @@ impl CallReader {
             return;
         };
         open.push_value_end(at, feed, out);
+        open.keep_unclosed_open();
         self.held.clear();
     }
 

@@ -199,6 +199,10 @@ impl CallReader {
                 self.state = ReaderState::Opening(Box::new(named));
                 ReaderStep::To(at + len)
             }
+            MarkerContent::No if window.last && self.is_cut_in_call(&opening, rest) => {
+                self.cut_in_call(opening, rest, Truncation::Ended, out);
+                ReaderStep::To(window.text.len())
+            }
             MarkerContent::No => {
                 match self.find_redundancy(&opening, rest, window.last) {
                     None => {
@@ -232,6 +236,28 @@ impl CallReader {
                 ReaderStep::To(at)
             }
         }
+    }
+
+    /// Returns true if the end of the text behind a marker can only be the beginning of a call.
+    pub(super) fn is_cut_in_call(&self, opening: &PendingOpen, rest: &str) -> bool {
+        let rest = rest.trim_ascii_end();
+        let (name, behind) = rest.split_at_checked(word_length(rest)).unwrap_or_default();
+        let begins_header_end = |marker: &MarkerEntry| match marker.kind {
+            MarkerKind::Json(JsonForm {
+                head: Some(head), ..
+            }) => head.end.starts_with(behind.trim_ascii_start()),
+            _ => behind.is_empty(),
+        };
+        let is_name = !name.is_empty()
+            && (self.vocabulary.begins_tool_name(name) || GEMMA.starts_with(name))
+            && self
+                .vocabulary
+                .markers
+                .active_meanings(&opening.marker_text())
+                .any(begins_header_end);
+        let is_meant = opening.is_first_tag() && !opening.words
+            || opening.first && self.vocabulary.chosen && (!is_name || self.names_tool(name));
+        is_meant && (rest == "[" || is_name)
     }
 
     /// Returns true if a block for calls is followed by the tag around a tool's name and its keys.
@@ -883,11 +909,38 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) {
         let tag = &heading.opening.tag;
+        let is_named = || {
+            let end = heading.form.and_then(|form| form.head)?.end;
+            let name = rest.split_once(end).map_or(rest, |(name, _)| name);
+            self.vocabulary.find_exact_tool(name.trim())
+        };
+        let is_named = heading.opening.first && is_named().is_some();
+        if is_named {
+            return self.cut_in_call(heading.opening, rest, why, out);
+        }
         if is_special(tag) && !is_headless(tag) {
             return self.cut_marker(&heading.opening, why, out);
         }
         self.release_as_prose(heading.opening, None, out);
         self.emit_prose(rest, out);
+    }
+
+    /// Reports that the text ended at the beginning of a call. Words are shown all the same.
+    pub(super) fn cut_in_call(
+        &mut self,
+        opening: PendingOpen,
+        rest: &str,
+        why: Truncation,
+        out: &mut dyn EventSink,
+    ) {
+        if opening.is_first_tag() {
+            return self.cut_marker(&opening, why, out);
+        }
+        let fault = cut_marker_fault(&opening);
+        self.release_as_prose(opening, None, out);
+        self.prose.read_text(rest);
+        self.emit_prose(rest, out);
+        out.push_event(Event::Fault(&fault));
     }
 
     /// Reports that the text ended after a special token, before any name: there is no call to cut.
@@ -897,17 +950,20 @@ impl CallReader {
         _why: Truncation,
         out: &mut dyn EventSink,
     ) {
-        let span = Span::new(opening.at, opening.at + opening.len);
-        let message = format!(
-            "the message ends behind `{}`, before the call's name",
-            opening.tag
-        );
-        let fault = Fault::error(FaultKind::CutCall, span, message);
-        out.push_event(Event::Fault(
-            &fault.with_hint("write the whole call again and close it"),
-        ));
+        out.push_event(Event::Fault(&cut_marker_fault(opening)));
         self.held.clear();
     }
+}
+
+/// Makes the fault about a text that ends at the beginning of a call.
+fn cut_marker_fault(opening: &PendingOpen) -> Fault {
+    let span = Span::new(opening.at, opening.at + opening.len);
+    let message = format!(
+        "the message ends at the beginning of the call that `{}` opens",
+        opening.tag
+    );
+    Fault::error(FaultKind::CutCall, span, message)
+        .with_hint("write the whole call again and close it")
 }
 
 /// Checks whether `text` begins with a name and the text that ends it or may follow it. `None`

@@ -154,11 +154,18 @@ impl PendingOpen {
         }
     }
 
+    /// Returns true if it is written as a tag, and first on its line.
+    pub(super) fn is_first_tag(&self) -> bool {
+        let is_tag = self.tag.starts_with('<') || matches!(self.kind, OpenKind::Wrapper(_));
+        self.first && is_tag && !is_special(&self.tag)
+    }
+
     /// Returns true if only a call can begin with this marker.
     fn is_certain(&self) -> bool {
         match self.kind {
+            OpenKind::Fixed(spelling) if spelling.tagged.notation != TagNotation::Angle => true,
             OpenKind::Tool(..) | OpenKind::Fixed(_) => self.first,
-            OpenKind::Marker => is_special(&self.tag),
+            OpenKind::Marker => is_special(&self.tag) || self.is_first_tag(),
             OpenKind::Wrapper(TagNotation::Angle) => self.first || is_special(&self.tag),
             OpenKind::Wrapper(_) => true,
             OpenKind::Unknown(_) | OpenKind::Keyed(_) | OpenKind::Section => false,
@@ -784,6 +791,9 @@ impl CallReader {
             && self.vocabulary.resolve_tool(&opening.name).is_some();
         let certain =
             (opening.is_certain() && !self.is_weak_open(&opening)) || (named && opening.first);
+        if !certain && self.is_cut_in_call(&opening, rest) {
+            return self.cut_in_call(opening, rest, why, out);
+        }
         if !certain {
             self.release_as_prose(opening, None, out);
             return self.emit_prose(rest, out);

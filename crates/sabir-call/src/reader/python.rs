@@ -498,6 +498,14 @@ impl RegionParser for PythonRegionParser {
                 why,
                 at,
             });
+        } else if !bare && self.skip.is_none() {
+            // The calls before are whole, but more of them may have been meant.
+            let close = if self.list { "]" } else { self.close };
+            let message = format!("the message ends among the calls, before `{close}`");
+            let fault = Fault::error(FaultKind::CutCall, Span::new(at, at), message);
+            out.push_event(Event::Fault(
+                &fault.with_hint(format!("write the calls that are missing, and `{close}`")),
+            ));
         }
     }
 

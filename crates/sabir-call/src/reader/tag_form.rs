@@ -187,6 +187,11 @@ impl TagForm {
         }
     }
 
+    /// Returns true if a tag opens a value without its key.
+    pub(super) fn repeats_value(&self, tag: &Tag<'_>) -> bool {
+        matches!(self.tagged.tags, TagScheme::Keyed { value, .. } if tag.is_opening_tag(value))
+    }
+
     /// Returns true if the text begins with a key or a value that is not a complete pair.
     pub(super) fn begins_half_pair(&self, text: &str) -> bool {
         let TagScheme::Keyed { key, value, .. } = self.tagged.tags else {

@@ -16,6 +16,8 @@ pub(super) struct ValueState {
     inner: Option<Box<NestedNames>>,
     /// The nesting depth of complete examples of a call.
     pub(super) depth: u32,
+    /// The number of opening tags in the value that no closing tag in it has followed.
+    pub(super) unclosed_opens: u32,
     /// The line feed at the start of the value.
     pub(super) lead: LineFeed,
     /// A line feed that is held back because it may be the last of the value.
@@ -81,6 +83,11 @@ pub(super) enum ValuePhase {
     Closing(usize, u8),
 }
 
+/// Returns true for the quotation marks of code.
+pub(super) fn is_quote(byte: u8) -> bool {
+    matches!(byte, b'\'' | b'"' | b'`')
+}
+
 impl ValueState {
     /// Creates the state for a value. `exact` is true if a line feed at its start has no meaning, as in a JSON value.
     pub(super) fn new(close: &str, exact: bool, named: bool) -> Self {
@@ -95,6 +102,7 @@ impl ValueState {
             lead: LineFeed::None,
             pending: LineFeed::None,
             depth: 0,
+            unclosed_opens: 0,
             inner: None,
             before: PrecedingTag::Nothing,
             named,
@@ -105,15 +113,19 @@ impl ValueState {
 
     /// Remembers the byte before a closing tag; `run` is the text before it that was not emitted yet.
     pub(super) fn note_before_close(&mut self, run: &str) {
+        self.before_close = self.byte_before(run);
+    }
+
+    /// Returns the byte before a tag; `run` is the text before it that was not emitted yet.
+    pub(super) fn byte_before(&self, run: &str) -> u8 {
         let pending = self.pending.as_str().as_bytes();
         let last = run.as_bytes().last().or(pending.last());
-        self.before_close = last.copied().unwrap_or(self.last_byte);
+        last.copied().unwrap_or(self.last_byte)
     }
 
     /// Returns true if the closing tag that is held back is between two quotation marks of a kind.
     pub(super) fn is_close_quoted(&self, after: &str) -> bool {
-        matches!(self.before_close, b'\'' | b'"' | b'`')
-            && after.as_bytes().first() == Some(&self.before_close)
+        is_quote(self.before_close) && after.as_bytes().first() == Some(&self.before_close)
     }
 
     /// Returns the length of the line feed at the end of `text` that would pair with the one at the

@@ -639,6 +639,12 @@ impl Vocabulary {
             || (self.chosen && name.contains('_'))
     }
 
+    /// Returns true if the name of some tool begins like this.
+    pub(crate) fn begins_tool_name(&self, text: &str) -> bool {
+        self.declared_tools()
+            .any(|tool| tool.name.starts_with(text))
+    }
+
     /// Returns true if some tool has nearly this name.
     pub(crate) fn is_near_tool(&self, name: &str) -> bool {
         nearest_candidate(name, self.declared_tools().map(|tool| tool.name.as_str())).is_some()

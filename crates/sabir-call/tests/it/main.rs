@@ -19,6 +19,7 @@ mod free;
 mod last_close;
 mod missing_tags;
 mod notation;
+mod prefixes;
 mod prompt;
 mod reasoning;
 mod roundtrip;

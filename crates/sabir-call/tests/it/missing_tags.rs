@@ -176,6 +176,50 @@ fn a_missing_tag_never_moves_text_into_another_argument() {
     );
 }
 
+/// Returns the markup that opens the second argument, in the frame of a call.
+fn second_opening(frame: &str) -> &str {
+    let places = ARGUMENTS.map(|(_, place)| frame.find(place).unwrap());
+    let is_between = |tag: &std::ops::Range<usize>| tag.start > places[0];
+    let close = find_tags(frame).into_iter().find(is_between).unwrap();
+    frame[close.end..places[1]].trim()
+}
+
+#[test]
+fn an_argument_that_is_opened_twice_never_runs() {
+    let mut wrong = Vec::new();
+    for dialect in raw_dialects() {
+        let frame = render_frame(dialect);
+        let second = second_opening(&frame);
+        let first = second.replace(ARGUMENTS[1].0, ARGUMENTS[0].0);
+        let has_own_tags = matches!(dialect, "cline" | "minimax_m3");
+        for (path, content) in [
+            ("a".to_owned(), format!("one{second}two")),
+            ("a".to_owned(), format!("{second}two")),
+            ("a".to_owned(), format!("one\n{second}\ntwo")),
+            (format!("a{first}b"), "text".to_owned()),
+            ("a".to_owned(), format!("one{first}two")),
+            (format!("a{second}b"), "text".to_owned()),
+        ] {
+            // A tag with an ordinary name is content of many files.
+            let is_other = content.contains(&first) || path.contains(second);
+            if has_own_tags && is_other {
+                continue;
+            }
+            let text = frame.replace(ARGUMENTS[0].1, &path);
+            let text = text.replace(ARGUMENTS[1].1, &content);
+            let selection = DialectSet::built_in().select(dialect).unwrap();
+            let draft = read(selection, &tools(), &text);
+            if draft
+                .calls()
+                .any(|call| draft.errors_of(call.index).count() == 0)
+            {
+                wrong.push(format!("{dialect}: {text}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
 #[test]
 fn the_end_of_all_calls_inside_a_value_leaves_two_readings() {
     let mark = |name: &str| {

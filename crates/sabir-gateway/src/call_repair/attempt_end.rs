@@ -44,6 +44,14 @@ impl<S: EventSink> CallRepairer<'_, S> {
         let problem = self.attempt.problem.take().or_else(|| self.missing_call());
         match problem {
             None => self.finish_answer(),
+            // Providers end such an answer with the reason of the limit, from which clients recover.
+            Some(problem)
+                if problem.limit
+                    && (self.attempt.number >= self.policy.max_retries || self.sent.calls > 0) =>
+            {
+                self.log.log_repair("cut_call", "");
+                self.finish_limited_answer()
+            }
             // Without retries the client gets the error, which says what was wrong with the call.
             Some(problem) if self.policy.max_retries == 0 => {
                 self.log.log_repair(
@@ -140,6 +148,20 @@ impl<S: EventSink> CallRepairer<'_, S> {
             reason => (reason, raw.as_str()),
         };
         self.out.push_event(Event::Stop { reason, raw });
+        NextStep::Done
+    }
+
+    /// Sends the stop reason of an answer whose last call the output limit cut.
+    fn finish_limited_answer(&mut self) -> NextStep {
+        let reported = self.attempt.stop.take();
+        let raw = reported
+            .as_ref()
+            .filter(|(reason, _)| *reason == StopReason::Length)
+            .map_or("", |(_, raw)| raw);
+        self.out.push_event(Event::Stop {
+            reason: StopReason::Length,
+            raw,
+        });
         NextStep::Done
     }
 

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use sabir_call::{
-    DraftResponse, Event, EventSink, ModelError, Request, ResponseFuture as ModelAnswer,
-    ToolProtocol, render_request,
+    DraftResponse, Event, EventSink, ModelError, ProviderReportSlot, Request,
+    ResponseFuture as ModelAnswer, ToolProtocol, render_request,
 };
 use sabir_wire::{DecodedRequest, ResponseEncoder, ResponseMetadata, Wire};
 
@@ -22,6 +22,7 @@ use crate::gateway_event::GatewayEvent;
 use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
 use crate::route::{ModelRoute, ProviderWire};
 use crate::serve::Gateway;
+use crate::upstream_failure::{UpstreamFailure, write_limits};
 
 /// The header with which a client requests a report about repairs, and in which it gets the report.
 pub(crate) const REPORT_HEADER: &str = "sabir-report";
@@ -76,10 +77,7 @@ impl Exchange {
         let route = routes
             .find_route(&incoming.request.model)
             .ok_or_else(|| routes.unknown_model(&incoming.request.model))?;
-        let created = (self.gateway.settings().clock)()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
+        let created = self.gateway.now();
         let head = incoming.response_metadata(self.ledger.id(), created);
         let DecodedRequest {
             mut request,
@@ -96,6 +94,7 @@ impl Exchange {
         // From here on the request has the provider's name of the model.
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
+        request.report = ProviderReportSlot::new();
         request.dialects = self.gateway.settings().dialects.clone();
         self.report_prompt(&request);
         self.check_support(&request, &route)?;
@@ -166,6 +165,8 @@ impl Exchange {
     ) -> Result<Response, Refusal> {
         let buffer = BodyBuffer::default();
         let front = self.front;
+        let now = self.gateway.now();
+        let report = asking.request.report.clone();
         let limits = self.gateway.settings().limits;
         let work: BodyTask = if streamed {
             Box::pin(self.stream_answer(asking, buffer.clone()))
@@ -184,6 +185,7 @@ impl Exchange {
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        write_limits(&report.report(), front, now, response.headers_mut());
         // Proxies must not hold a stream back to store it.
         if streamed {
             response
@@ -191,6 +193,18 @@ impl Exchange {
                 .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         }
         Ok(response)
+    }
+
+    /// Adds what the provider said about a failure.
+    fn describe_failure(&self, failure: AnswerFailure, request: &Request) -> Refusal {
+        match failure {
+            AnswerFailure::Call(error) => Refusal::BrokenCall(error),
+            AnswerFailure::Model(error) => Refusal::Upstream(Box::new(UpstreamFailure {
+                error,
+                report: request.report.report(),
+                at: self.gateway.now(),
+            })),
+        }
     }
 
     /// Writes a streamed response to the buffer.
@@ -219,7 +233,9 @@ impl Exchange {
             run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
         // Before the first byte an error can still have its own status and headers; afterwards
         // it is an event.
-        let failure = result.err().map(Refusal::Failed);
+        let failure = result
+            .err()
+            .map(|failure| self.describe_failure(failure, &request));
         let StreamingSink {
             mut encoder, begun, ..
         } = written;
@@ -272,8 +288,8 @@ impl Exchange {
         if self.report {
             self.ledger.set_report(report);
         }
-        if let Err(error) = result {
-            return buffer.set_refusal(Refusal::Failed(error));
+        if let Err(failure) = result {
+            return buffer.set_refusal(self.describe_failure(failure, &request));
         }
         head.total_duration = self.ledger.elapsed();
         head.generation_duration = drafted.begun.map_or(Duration::ZERO, |begun| {
@@ -288,6 +304,14 @@ impl Exchange {
     }
 }
 
+/// The reason why an answer cannot be completed.
+enum AnswerFailure {
+    /// The model failed.
+    Model(ModelError),
+    /// A call of the answer cannot be used.
+    Call(ModelError),
+}
+
 /// Sends the request, repairs the response, and repeats that as often as the route's repair mode
 /// allows. Returns the report about repairs beside the result.
 async fn run_with_repairs<S: EventSink + Send>(
@@ -296,7 +320,7 @@ async fn run_with_repairs<S: EventSink + Send>(
     taken: CallDelivery,
     log: RepairLog<'_>,
     out: &mut S,
-) -> (Result<(), ModelError>, String) {
+) -> (Result<(), AnswerFailure>, String) {
     let mut repairer = CallRepairer::new(
         request,
         route.repair_mode,
@@ -311,7 +335,8 @@ async fn run_with_repairs<S: EventSink + Send>(
         let result = read_answer(route.model.stream_response(&asked, &mut repairer), &over).await;
         match repairer.finish_attempt(&asked, result) {
             NextStep::Done => break Ok(()),
-            NextStep::Failed(error) => break Err(error),
+            NextStep::ModelFailed(error) => break Err(AnswerFailure::Model(error)),
+            NextStep::CallFailed(error) => break Err(AnswerFailure::Call(error)),
             NextStep::Ask(next) => asked = Cow::Owned(*next),
         }
     };

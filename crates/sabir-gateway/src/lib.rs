@@ -39,6 +39,7 @@ mod response_body;
 mod route;
 mod serve;
 mod settings;
+mod upstream_failure;
 
 pub use call_repair::{RepairMode, UnknownRepairMode};
 pub use client_settings::{ClientFacts, render_client_settings};

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use hyper::service::service_fn;
@@ -94,10 +94,7 @@ impl Gateway {
             answers,
             ..
         } = settings.limits;
-        let created = (settings.clock)()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
+        let created = seconds_since_1970((settings.clock)());
         let gateway = Self(Arc::new(GatewayState {
             routes: RwLock::default(),
             settings: RwLock::new(Arc::new(settings)),
@@ -181,6 +178,11 @@ impl Gateway {
     /// Returns the counters.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// Returns the current time, in seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        seconds_since_1970((self.settings().clock)())
     }
 
     /// Returns the time of the gateway's creation, in seconds since 1970.
@@ -320,6 +322,13 @@ impl Gateway {
         ledger.set_status(status);
         ledger.set_error(&words);
     }
+}
+
+/// Returns a time in seconds since 1970, or 0 before.
+fn seconds_since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 /// Settings for tests.

@@ -14,8 +14,10 @@ use super::retry_request;
 pub(crate) enum NextStep {
     /// The response is complete.
     Done,
-    /// The response cannot be completed.
-    Failed(ModelError),
+    /// The model failed, or its response broke off.
+    ModelFailed(ModelError),
+    /// A call of the response cannot be used.
+    CallFailed(ModelError),
     /// This request must be sent next.
     Ask(Box<Request>),
 }
@@ -31,7 +33,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         result: Result<(), ModelError>,
     ) -> NextStep {
         if self.policy.passes_through {
-            return result.map_or_else(NextStep::Failed, |()| NextStep::Done);
+            return result.map_or_else(NextStep::ModelFailed, |()| NextStep::Done);
         }
         self.flush_text();
         self.settle_calls(true);
@@ -39,7 +41,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         self.sent.usage.add(self.attempt.usage);
         // The model itself has retried what can be retried, so an error here is final.
         if let Err(error) = result {
-            return NextStep::Failed(error);
+            return NextStep::ModelFailed(error);
         }
         let problem = self.attempt.problem.take().or_else(|| self.missing_call());
         match problem {
@@ -58,7 +60,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
                     "broken_call",
                     problem.checked.as_ref().map_or("", |checked| &checked.name),
                 );
-                NextStep::Failed(problem.into_model_error())
+                NextStep::CallFailed(problem.into_model_error())
             }
             // The sent calls are complete, and the client answers them. The model can repeat the
             // rest after that.
@@ -74,7 +76,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
                 self.log.log_repair("given_up", "");
                 self.finish_answer()
             }
-            Some(problem) => NextStep::Failed(problem.into_model_error()),
+            Some(problem) => NextStep::CallFailed(problem.into_model_error()),
         }
     }
 

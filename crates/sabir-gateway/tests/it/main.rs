@@ -18,3 +18,4 @@ mod repairs;
 mod report;
 mod security;
 mod test_gateway;
+mod upstream_errors;

@@ -51,6 +51,7 @@ mod ollama;
 mod open_blocks;
 mod openai_chat;
 mod openai_responses;
+mod overflow;
 mod params;
 mod provider_error;
 mod rate_limits;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::check_support::SupportChecker;
 use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponseMetadata};
+use crate::overflow::{OverflowWords, overflow_for_clients};
 use crate::params::WireCapabilities;
 use crate::provider_error::ProviderError;
 use crate::response_decoder::WireDecoder;
@@ -87,6 +88,8 @@ pub struct WireOptions {
 pub struct ResponseEncoder {
     /// The encoder of the wire.
     encoder: Box<dyn WireEncoder>,
+    /// The words of the wire for a history that is too long.
+    overflow_words: &'static OverflowWords,
 }
 
 /// The stream encoder that every wire implements.
@@ -138,6 +141,8 @@ pub(crate) struct WireSpec {
     pub(crate) decode_request: fn(&Value) -> Result<DecodedRequest, RequestError>,
     /// Encodes a response that is not streamed.
     pub(crate) encode_response: fn(&ResponseMetadata, &DraftResponse) -> Value,
+    /// The words for a history that is too long.
+    pub(crate) overflow_words: OverflowWords,
     /// Encodes the body of an error response.
     pub(crate) encode_error: fn(&ProviderError) -> Value,
     /// Creates the decoder for one response.
@@ -332,9 +337,11 @@ impl Wire {
         }
     }
 
-    /// Encodes the body of an error response.
+    /// Encodes the body of an error response. A history that is too long is reported in the words
+    /// that the wire's clients look for.
     pub fn encode_error(self, error: &ProviderError) -> Value {
-        (self.spec().encode_error)(error)
+        let spec = self.spec();
+        (spec.encode_error)(&overflow_for_clients(error, &spec.overflow_words))
     }
 
     /// Creates a decoder for one response.
@@ -348,6 +355,7 @@ impl ResponseEncoder {
     pub fn new(wire: Wire, metadata: ResponseMetadata) -> Self {
         Self {
             encoder: (wire.spec().new_encoder)(metadata),
+            overflow_words: &wire.spec().overflow_words,
         }
     }
 
@@ -358,7 +366,8 @@ impl ResponseEncoder {
 
     /// Appends an error that the client will report. Nothing should follow it.
     pub fn encode_error_event(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
-        self.encoder.encode_error_event(error, out);
+        let error = overflow_for_clients(error, self.overflow_words);
+        self.encoder.encode_error_event(&error, out);
     }
 
     /// Appends bytes that clients skip, for proxies that close silent connections. Some wires have

@@ -167,6 +167,48 @@ async fn a_used_up_quota_is_named_as_openai_names_it() {
     );
 }
 
+/// Clients begin their compaction where they find these words, whatever the model's server said.
+#[tokio::test]
+async fn a_history_that_is_too_long_is_reported_in_the_words_of_the_front() {
+    let vllm = json!({"object": "error", "message": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion).", "type": "BadRequestError", "code": 400});
+    let own = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 5000 tokens > 4096 maximum"}});
+    for (model, reply) in [("openai", vllm), ("anthropic", own)] {
+        let reply = ProviderReply::error_status(400).with_body(&reply.to_string());
+        let setup = start_gateway(reply).await;
+        for streamed in [true, false] {
+            let got = ask(&setup, Wire::Anthropic, model, streamed).await;
+            let error = got.json()["error"].clone();
+            assert_eq!(
+                (got.status, &error["message"]),
+                (
+                    400,
+                    &json!("prompt is too long: 5000 tokens > 4096 maximum")
+                ),
+                "{got:?}"
+            );
+            for front in [Wire::OpenAiChat, Wire::OpenAiResponses] {
+                let got = ask(&setup, front, model, streamed).await;
+                let error = got.json()["error"].clone();
+                assert_eq!(
+                    (got.status, &error["code"], &error["type"]),
+                    (
+                        400,
+                        &json!("context_length_exceeded"),
+                        &json!("invalid_request_error")
+                    ),
+                    "{got:?}"
+                );
+                let message = error["message"].as_str().unwrap_or_default();
+                assert!(
+                    message.contains("maximum context length is 4096 tokens")
+                        && message.contains("5000"),
+                    "{message}"
+                );
+            }
+        }
+    }
+}
+
 /// The operator reads the address of the server in the log; clients read neither it nor a key.
 #[tokio::test]
 async fn errors_show_clients_no_address_and_no_key() {

@@ -13,13 +13,15 @@ use sabir_call::{
     DraftResponse, Event, EventSink, ModelError, ProviderReportSlot, Request,
     ResponseFuture as ModelAnswer, ToolProtocol, render_request,
 };
-use sabir_wire::{DecodedRequest, ResponseEncoder, ResponseMetadata, Wire};
+use sabir_wire::{DecodedRequest, RequestError, ResponseEncoder, ResponseMetadata, Wire};
+use serde_json::{Value, json};
 
 use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog};
 use crate::error::Refusal;
 use crate::exchange_log::ExchangeLog;
 use crate::gateway_event::GatewayEvent;
 use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
+use crate::response_store::StoredInput;
 use crate::route::{ModelRoute, ProviderWire};
 use crate::serve::Gateway;
 use crate::upstream_failure::{UpstreamFailure, write_limits};
@@ -47,6 +49,8 @@ struct ResolvedRequest {
     route: Arc<ModelRoute>,
     /// The metadata of the response, with the model's name as the client gave it.
     head: ResponseMetadata,
+    /// The input to store with the answer, if the client may refer to it later.
+    stored: Option<StoredInput>,
 }
 
 impl Exchange {
@@ -68,10 +72,22 @@ impl Exchange {
     /// # Errors
     /// The body cannot be decoded, the model is unknown, or the provider cannot take the request.
     fn resolve_request(&self, path: &str, body: &[u8]) -> Result<(ResolvedRequest, bool), Refusal> {
-        let incoming = self
+        let mut body: Value = serde_json::from_slice(body).map_err(|error| {
+            Refusal::Request(RequestError {
+                path: "body".to_owned(),
+                message: error.to_string(),
+            })
+        })?;
+        let stored = self.resolve_references(&mut body)?;
+        let mut incoming = self
             .front
-            .decode_request(path, body)
+            .decode_request_value(path, &body)
             .map_err(Refusal::Request)?;
+        if let Some(stored) = &stored {
+            let echoed = &mut incoming.preferences.echoed_members;
+            echoed.insert("store".to_owned(), json!(true));
+            echoed.insert("previous_response_id".to_owned(), json!(stored.previous));
+        }
         self.ledger.set_model(&incoming.request.model);
         let routes = self.gateway.routes();
         let route = routes
@@ -103,9 +119,31 @@ impl Exchange {
                 request,
                 route,
                 head,
+                stored,
             },
             streamed,
         ))
+    }
+
+    /// Puts stored items in the places of references, on the wire that has them.
+    fn resolve_references(&self, body: &mut Value) -> Result<Option<StoredInput>, Refusal> {
+        if self.front != Wire::OpenAiResponses || self.gateway.settings().limits.store == 0 {
+            return Ok(None);
+        }
+        self.gateway
+            .responses()
+            .resolve_references(body)
+            .map_err(Refusal::Request)
+    }
+
+    /// Keeps a complete answer, if the client may refer to it later.
+    fn keep_response(&self, id: &str, stored: Option<StoredInput>, output: Vec<Value>) {
+        if let Some(stored) = stored {
+            let limit = self.gateway.settings().limits.store;
+            self.gateway
+                .responses()
+                .keep_response(id, stored, output, limit);
+        }
     }
 
     /// Reports the system prompt if it teaches the tools to the model.
@@ -213,7 +251,9 @@ impl Exchange {
             request,
             route,
             head,
+            stored,
         } = asking;
+        let id = head.id.clone();
         let encoder = ResponseEncoder::new(self.front, head);
         let mut written = StreamingSink {
             encoder,
@@ -258,7 +298,10 @@ impl Exchange {
                     took,
                     begun.map_or(Duration::ZERO, |begun| took.saturating_sub(begun)),
                 );
-                buffer.write_with(|out| encoder.finish(out));
+                buffer.write_with(|out| {
+                    let output = encoder.finish(out);
+                    self.keep_response(&id, stored, output);
+                });
                 self.ledger.mark_done();
             }
         }
@@ -270,6 +313,7 @@ impl Exchange {
             request,
             route,
             mut head,
+            stored,
         } = asking;
         let mut drafted = BufferingSink {
             draft: DraftResponse::default(),
@@ -295,10 +339,11 @@ impl Exchange {
         head.generation_duration = drafted.begun.map_or(Duration::ZERO, |begun| {
             head.total_duration.saturating_sub(begun)
         });
-        let body = self
-            .front
-            .encode_response(&head, &drafted.draft)
-            .to_string();
+        let answer = self.front.encode_response(&head, &drafted.draft);
+        if let Some(output) = answer.get("output").and_then(Value::as_array) {
+            self.keep_response(&head.id, stored, output.clone());
+        }
+        let body = answer.to_string();
         buffer.write_with(|out| out.extend_from_slice(body.as_bytes()));
         self.ledger.mark_done();
     }

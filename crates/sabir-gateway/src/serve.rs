@@ -24,6 +24,7 @@ use crate::interruptible_model::InterruptibleModel;
 use crate::metrics::Metrics;
 use crate::request_body::BodyBudget;
 use crate::request_handler::RequestHandler;
+use crate::response_store::ResponseStore;
 use crate::route::{ModelRoute, RouteTable};
 use crate::settings::{GatewayLimits, GatewaySettings};
 
@@ -58,6 +59,8 @@ struct GatewayState {
     answers: Arc<Semaphore>,
     /// The memory for the bodies of requests.
     bodies: BodyBudget,
+    /// The answers that clients refer to by id.
+    responses: ResponseStore,
     /// Becomes true when all responses must end.
     cut: watch::Sender<bool>,
 }
@@ -105,6 +108,7 @@ impl Gateway {
             connections: Arc::new(Semaphore::new(connections)),
             answers: Arc::new(Semaphore::new(answers)),
             bodies: BodyBudget::new(),
+            responses: ResponseStore::default(),
             cut: watch::Sender::new(false),
         }));
         gateway.replace_routes(routes);
@@ -210,6 +214,11 @@ impl Gateway {
     /// Returns the memory for the bodies of requests.
     pub(crate) fn body_budget(&self) -> &BodyBudget {
         &self.0.bodies
+    }
+
+    /// Returns the answers that clients refer to by id.
+    pub(crate) fn responses(&self) -> &ResponseStore {
+        &self.0.responses
     }
 
     /// Makes an id that is unique on this machine, from the seed and a counter.

@@ -114,6 +114,10 @@ pub(crate) trait WireEncoder: Send {
     }
     /// Ends the stream properly.
     fn finish(&mut self, out: &mut Vec<u8>);
+    /// Takes the items of the answer, on the wire where later requests may refer to them.
+    fn take_output(&mut self) -> Vec<Value> {
+        Vec::new()
+    }
 }
 
 /// Everything that depends on the wire; each wire's folder provides one.
@@ -275,7 +279,19 @@ impl Wire {
         // The whole body is parsed first, so that every error can name a path in it.
         let body: Value = serde_json::from_slice(body)
             .map_err(|error| RequestError::new("body", error.to_string()))?;
-        let mut incoming = (self.spec().decode_request)(&body)?;
+        self.decode_request_value(path, &body)
+    }
+
+    /// Decodes a client's request whose body was parsed already.
+    ///
+    /// # Errors
+    /// As [`decode_request`](Self::decode_request).
+    pub fn decode_request_value(
+        self,
+        path: &str,
+        body: &Value,
+    ) -> Result<DecodedRequest, RequestError> {
+        let mut incoming = (self.spec().decode_request)(body)?;
         if let Some((model, streamed)) = self.match_path(path) {
             if !model.is_empty() {
                 incoming.request.model = percent_decode(model);
@@ -390,9 +406,11 @@ impl ResponseEncoder {
 
     /// Appends the proper end of the stream. To break it off, drop the encoder instead.
     ///
-    /// Without it clients report a broken stream, which is the honest end after an error.
-    pub fn finish(mut self, out: &mut Vec<u8>) {
+    /// Without it clients report a broken stream, which is the honest end after an error. Returns
+    /// the items of the answer where later requests may refer to them (Responses), else nothing.
+    pub fn finish(mut self, out: &mut Vec<u8>) -> Vec<Value> {
         self.encoder.finish(out);
+        self.encoder.take_output()
     }
 }
 

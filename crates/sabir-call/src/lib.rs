@@ -75,6 +75,7 @@ mod message;
 mod model;
 mod prompt;
 mod prompted;
+mod provider_report;
 mod reader;
 pub mod redact;
 mod small_name_set;
@@ -98,6 +99,7 @@ pub use model::{
 };
 pub use prompt::{ToolInstructions, render_example};
 pub use prompted::{PromptedSink, render_message, render_request, render_result};
+pub use provider_report::{ProviderReport, ProviderReportSlot};
 pub use reader::CallReader;
 pub use tool::{
     ArgumentSpec, ToolError, ToolSet, ToolSpec, json_type_name, nearest_candidate,

@@ -14,6 +14,7 @@ use crate::escaping::ContentEscaping;
 use crate::event::EventSink;
 use crate::history::History;
 use crate::message::OpaqueState;
+use crate::provider_report::ProviderReportSlot;
 use crate::tool::{ToolSet, ToolSpec};
 
 /// The way in which the model is asked to call tools. Resolved once when a task starts, then fixed
@@ -88,6 +89,8 @@ pub struct Request {
     pub recovery: TextRecovery,
     /// The escaping of foreign text in what is sent; by default none.
     pub escaping: ContentEscaping,
+    /// The place for what the provider's response says about itself; by default it is not kept.
+    pub report: ProviderReportSlot,
 }
 
 /// The treatment of calls that a model writes as text although it was offered native calls.

@@ -43,6 +43,7 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         protocol: ToolProtocol::Native,
         model: request.model.clone(),
         sampling: request.sampling.clone(),
+        report: request.report.clone(),
         dialects: request.dialects.clone(),
         options: RequestOptions {
             strict: Vec::new(),

@@ -12,7 +12,8 @@
 //! | leftover markup in text | dropped | the same |
 //! | a duplicated call | sent once | the same |
 //! | one call too many, or an unrequested one | dropped | the same |
-//! | a call that is cut or unreadable | an error | feedback to the model; finally the text alone, or the error |
+//! | a call that the output limit cut | not a call, and the stop reason of the limit | feedback to the model; finally the same |
+//! | another call that is cut or unreadable | an error | feedback to the model; finally the text alone, or the error |
 //! | an unknown tool, or arguments that the schema rejects | sent unchanged | feedback to the model |
 //! | no call although one was required | sent unchanged | feedback to the model |
 

@@ -6,6 +6,8 @@ use axum::response::Response;
 use sabir_call::{ModelError, ModelErrorKind};
 use sabir_wire::{ProviderError, RequestError, Wire};
 
+use crate::upstream_failure::UpstreamFailure;
+
 /// A reason why a request is not answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
@@ -59,10 +61,14 @@ pub(crate) enum Refusal {
     /// The bodies of other requests take all the memory that there is for them: 503 with `retry-after: 1`.
     #[error("the requests that are being answered take all the memory for bodies; try again")]
     BodiesFull,
-    /// The model failed. Before the first byte, the response has the status of its error, or 502 if
-    /// the provider rejected the gateway's key; later, the error is an event of the stream.
+    /// A call of the model cannot be used: 502.
     #[error("{0}")]
-    Failed(ModelError),
+    BrokenCall(ModelError),
+    /// The model failed. Before the first byte, the response has the status of its error, or 502 if
+    /// the provider rejected the gateway's key; later, the error is an event of the stream. The text
+    /// is for the operator; clients get other words.
+    #[error("{}", .0.error)]
+    Upstream(Box<UpstreamFailure>),
 }
 
 impl Refusal {
@@ -74,11 +80,8 @@ impl Refusal {
         };
         match self {
             Self::Request(error) => ProviderError::from(error),
-            // The rejected key is the gateway's, not the client's.
-            Self::Failed(error) if error.kind == ModelErrorKind::Key => {
-                error_with(StatusCode::BAD_GATEWAY, "api_error")
-            }
-            Self::Failed(error) => ProviderError::from(error),
+            Self::BrokenCall(error) => ProviderError::from(error),
+            Self::Upstream(failure) => failure.to_provider_error(),
             Self::NoToken => error_with(StatusCode::UNAUTHORIZED, "authentication_error"),
             Self::Host(_) | Self::Origin(_) | Self::Options => {
                 error_with(StatusCode::FORBIDDEN, "permission_error")
@@ -125,6 +128,7 @@ impl Refusal {
             Self::TooSlow(_) => {
                 _ = headers.insert(header::CONNECTION, HeaderValue::from_static("close"))
             }
+            Self::Upstream(failure) => failure.write_headers(front, headers),
             Self::Method(_, wanted) => {
                 _ = HeaderValue::from_str(wanted.as_str())
                     .map(|wanted| headers.insert(header::ALLOW, wanted));

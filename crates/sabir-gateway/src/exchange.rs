@@ -4,24 +4,27 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use sabir_call::{
-    DraftResponse, Event, EventSink, ModelError, Request, ResponseFuture as ModelAnswer,
-    ToolProtocol, render_request,
+    DraftResponse, Event, EventSink, ModelError, ProviderReportSlot, Request,
+    ResponseFuture as ModelAnswer, ToolProtocol, render_request,
 };
-use sabir_wire::{DecodedRequest, ResponseEncoder, ResponseMetadata, Wire};
+use sabir_wire::{DecodedRequest, RequestError, ResponseEncoder, ResponseMetadata, Wire};
+use serde_json::{Value, json};
 
 use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog};
 use crate::error::Refusal;
 use crate::exchange_log::ExchangeLog;
 use crate::gateway_event::GatewayEvent;
 use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
+use crate::response_store::StoredInput;
 use crate::route::{ModelRoute, ProviderWire};
 use crate::serve::Gateway;
+use crate::upstream_failure::{UpstreamFailure, write_limits};
 
 /// The header with which a client requests a report about repairs, and in which it gets the report.
 pub(crate) const REPORT_HEADER: &str = "sabir-report";
@@ -46,6 +49,8 @@ struct ResolvedRequest {
     route: Arc<ModelRoute>,
     /// The metadata of the response, with the model's name as the client gave it.
     head: ResponseMetadata,
+    /// The input to store with the answer, if the client may refer to it later.
+    stored: Option<StoredInput>,
 }
 
 impl Exchange {
@@ -67,19 +72,28 @@ impl Exchange {
     /// # Errors
     /// The body cannot be decoded, the model is unknown, or the provider cannot take the request.
     fn resolve_request(&self, path: &str, body: &[u8]) -> Result<(ResolvedRequest, bool), Refusal> {
-        let incoming = self
+        let mut body: Value = serde_json::from_slice(body).map_err(|error| {
+            Refusal::Request(RequestError {
+                path: "body".to_owned(),
+                message: error.to_string(),
+            })
+        })?;
+        let stored = self.resolve_references(&mut body)?;
+        let mut incoming = self
             .front
-            .decode_request(path, body)
+            .decode_request_value(path, &body)
             .map_err(Refusal::Request)?;
+        if let Some(stored) = &stored {
+            let echoed = &mut incoming.preferences.echoed_members;
+            echoed.insert("store".to_owned(), json!(true));
+            echoed.insert("previous_response_id".to_owned(), json!(stored.previous));
+        }
         self.ledger.set_model(&incoming.request.model);
         let routes = self.gateway.routes();
         let route = routes
             .find_route(&incoming.request.model)
             .ok_or_else(|| routes.unknown_model(&incoming.request.model))?;
-        let created = (self.gateway.settings().clock)()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
+        let created = self.gateway.now();
         let head = incoming.response_metadata(self.ledger.id(), created);
         let DecodedRequest {
             mut request,
@@ -96,6 +110,7 @@ impl Exchange {
         // From here on the request has the provider's name of the model.
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
+        request.report = ProviderReportSlot::new();
         request.dialects = self.gateway.settings().dialects.clone();
         self.report_prompt(&request);
         self.check_support(&request, &route)?;
@@ -104,9 +119,31 @@ impl Exchange {
                 request,
                 route,
                 head,
+                stored,
             },
             streamed,
         ))
+    }
+
+    /// Puts stored items in the places of references, on the wire that has them.
+    fn resolve_references(&self, body: &mut Value) -> Result<Option<StoredInput>, Refusal> {
+        if self.front != Wire::OpenAiResponses || self.gateway.settings().limits.store == 0 {
+            return Ok(None);
+        }
+        self.gateway
+            .responses()
+            .resolve_references(body)
+            .map_err(Refusal::Request)
+    }
+
+    /// Keeps a complete answer, if the client may refer to it later.
+    fn keep_response(&self, id: &str, stored: Option<StoredInput>, output: Vec<Value>) {
+        if let Some(stored) = stored {
+            let limit = self.gateway.settings().limits.store;
+            self.gateway
+                .responses()
+                .keep_response(id, stored, output, limit);
+        }
     }
 
     /// Reports the system prompt if it teaches the tools to the model.
@@ -166,6 +203,8 @@ impl Exchange {
     ) -> Result<Response, Refusal> {
         let buffer = BodyBuffer::default();
         let front = self.front;
+        let now = self.gateway.now();
+        let report = asking.request.report.clone();
         let limits = self.gateway.settings().limits;
         let work: BodyTask = if streamed {
             Box::pin(self.stream_answer(asking, buffer.clone()))
@@ -184,6 +223,7 @@ impl Exchange {
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        write_limits(&report.report(), front, now, response.headers_mut());
         // Proxies must not hold a stream back to store it.
         if streamed {
             response
@@ -193,13 +233,27 @@ impl Exchange {
         Ok(response)
     }
 
+    /// Adds what the provider said about a failure.
+    fn describe_failure(&self, failure: AnswerFailure, request: &Request) -> Refusal {
+        match failure {
+            AnswerFailure::Call(error) => Refusal::BrokenCall(error),
+            AnswerFailure::Model(error) => Refusal::Upstream(Box::new(UpstreamFailure {
+                error,
+                report: request.report.report(),
+                at: self.gateway.now(),
+            })),
+        }
+    }
+
     /// Writes a streamed response to the buffer.
     async fn stream_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
         let ResolvedRequest {
             request,
             route,
             head,
+            stored,
         } = asking;
+        let id = head.id.clone();
         let encoder = ResponseEncoder::new(self.front, head);
         let mut written = StreamingSink {
             encoder,
@@ -219,7 +273,9 @@ impl Exchange {
             run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
         // Before the first byte an error can still have its own status and headers; afterwards
         // it is an event.
-        let failure = result.err().map(Refusal::Failed);
+        let failure = result
+            .err()
+            .map(|failure| self.describe_failure(failure, &request));
         let StreamingSink {
             mut encoder, begun, ..
         } = written;
@@ -242,7 +298,10 @@ impl Exchange {
                     took,
                     begun.map_or(Duration::ZERO, |begun| took.saturating_sub(begun)),
                 );
-                buffer.write_with(|out| encoder.finish(out));
+                buffer.write_with(|out| {
+                    let output = encoder.finish(out);
+                    self.keep_response(&id, stored, output);
+                });
                 self.ledger.mark_done();
             }
         }
@@ -254,6 +313,7 @@ impl Exchange {
             request,
             route,
             mut head,
+            stored,
         } = asking;
         let mut drafted = BufferingSink {
             draft: DraftResponse::default(),
@@ -272,20 +332,29 @@ impl Exchange {
         if self.report {
             self.ledger.set_report(report);
         }
-        if let Err(error) = result {
-            return buffer.set_refusal(Refusal::Failed(error));
+        if let Err(failure) = result {
+            return buffer.set_refusal(self.describe_failure(failure, &request));
         }
         head.total_duration = self.ledger.elapsed();
         head.generation_duration = drafted.begun.map_or(Duration::ZERO, |begun| {
             head.total_duration.saturating_sub(begun)
         });
-        let body = self
-            .front
-            .encode_response(&head, &drafted.draft)
-            .to_string();
+        let answer = self.front.encode_response(&head, &drafted.draft);
+        if let Some(output) = answer.get("output").and_then(Value::as_array) {
+            self.keep_response(&head.id, stored, output.clone());
+        }
+        let body = answer.to_string();
         buffer.write_with(|out| out.extend_from_slice(body.as_bytes()));
         self.ledger.mark_done();
     }
+}
+
+/// The reason why an answer cannot be completed.
+enum AnswerFailure {
+    /// The model failed.
+    Model(ModelError),
+    /// A call of the answer cannot be used.
+    Call(ModelError),
 }
 
 /// Sends the request, repairs the response, and repeats that as often as the route's repair mode
@@ -296,7 +365,7 @@ async fn run_with_repairs<S: EventSink + Send>(
     taken: CallDelivery,
     log: RepairLog<'_>,
     out: &mut S,
-) -> (Result<(), ModelError>, String) {
+) -> (Result<(), AnswerFailure>, String) {
     let mut repairer = CallRepairer::new(
         request,
         route.repair_mode,
@@ -311,7 +380,8 @@ async fn run_with_repairs<S: EventSink + Send>(
         let result = read_answer(route.model.stream_response(&asked, &mut repairer), &over).await;
         match repairer.finish_attempt(&asked, result) {
             NextStep::Done => break Ok(()),
-            NextStep::Failed(error) => break Err(error),
+            NextStep::ModelFailed(error) => break Err(AnswerFailure::Model(error)),
+            NextStep::CallFailed(error) => break Err(AnswerFailure::Call(error)),
             NextStep::Ask(next) => asked = Cow::Owned(*next),
         }
     };

@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use sabir_call::{EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture};
+use sabir_call::{
+    EventSink, Model, ModelError, ModelErrorKind, ProviderReport, Request, ResponseFuture,
+};
 use tokio::sync::watch;
+
+/// The error of a response that a shutdown cut off.
+const SHUTDOWN_MESSAGE: &str = "the gateway is shutting down; ask again";
 
 /// A model whose responses end with an error once `cut` becomes true.
 pub(crate) struct InterruptibleModel {
@@ -34,10 +39,19 @@ impl Model for InterruptibleModel {
                 answer = self.model.stream_response(request, sink) => answer,
                 // An error means that the sender is gone; then nothing cuts the response any
                 // more.
-                Ok(_) = cut.wait_for(|cut| *cut) => Err(ModelError {
-                    kind: ModelErrorKind::Unavailable,
-                    message: "the gateway is shutting down; ask again".to_owned(),
-                }),
+                Ok(_) = cut.wait_for(|cut| *cut) => {
+                    request.report.update(|report| {
+                        *report = ProviderReport {
+                            status: Some(503),
+                            message: SHUTDOWN_MESSAGE.to_owned(),
+                            ..ProviderReport::default()
+                        }
+                    });
+                    Err(ModelError {
+                        kind: ModelErrorKind::Unavailable,
+                        message: SHUTDOWN_MESSAGE.to_owned(),
+                    })
+                }
             }
         })
     }

@@ -14,8 +14,8 @@
 //!                                                     bytes ─ response_body ─ ResponseEncoder ─────────┘
 //! ```
 //!
-//! The gateway keeps no state between requests, so any number of instances can run behind a load
-//! balancer. This crate does not read the environment or files, print, or read the wall clock: the
+//! The gateway keeps nothing between requests but the answers that clients refer to by id
+//! (`response_store.rs`), so any number of instances can run behind a load balancer. This crate does not read the environment or files, print, or read the wall clock: the
 //! caller passes a [`RouteTable`], [`GatewaySettings`] and a [`GatewayObserver`].
 
 mod access_control;
@@ -36,9 +36,11 @@ mod request_body;
 mod request_handler;
 mod request_log;
 mod response_body;
+mod response_store;
 mod route;
 mod serve;
 mod settings;
+mod upstream_failure;
 
 pub use call_repair::{RepairMode, UnknownRepairMode};
 pub use client_settings::{ClientFacts, render_client_settings};

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use hyper::service::service_fn;
@@ -24,6 +24,7 @@ use crate::interruptible_model::InterruptibleModel;
 use crate::metrics::Metrics;
 use crate::request_body::BodyBudget;
 use crate::request_handler::RequestHandler;
+use crate::response_store::ResponseStore;
 use crate::route::{ModelRoute, RouteTable};
 use crate::settings::{GatewayLimits, GatewaySettings};
 
@@ -58,6 +59,8 @@ struct GatewayState {
     answers: Arc<Semaphore>,
     /// The memory for the bodies of requests.
     bodies: BodyBudget,
+    /// The answers that clients refer to by id.
+    responses: ResponseStore,
     /// Becomes true when all responses must end.
     cut: watch::Sender<bool>,
 }
@@ -94,10 +97,7 @@ impl Gateway {
             answers,
             ..
         } = settings.limits;
-        let created = (settings.clock)()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
+        let created = seconds_since_1970((settings.clock)());
         let gateway = Self(Arc::new(GatewayState {
             routes: RwLock::default(),
             settings: RwLock::new(Arc::new(settings)),
@@ -108,6 +108,7 @@ impl Gateway {
             connections: Arc::new(Semaphore::new(connections)),
             answers: Arc::new(Semaphore::new(answers)),
             bodies: BodyBudget::new(),
+            responses: ResponseStore::default(),
             cut: watch::Sender::new(false),
         }));
         gateway.replace_routes(routes);
@@ -183,6 +184,11 @@ impl Gateway {
         &self.0.metrics
     }
 
+    /// Returns the current time, in seconds since 1970.
+    pub(crate) fn now(&self) -> u64 {
+        seconds_since_1970((self.settings().clock)())
+    }
+
     /// Returns the time of the gateway's creation, in seconds since 1970.
     pub(crate) fn created_at(&self) -> u64 {
         self.0.created
@@ -208,6 +214,11 @@ impl Gateway {
     /// Returns the memory for the bodies of requests.
     pub(crate) fn body_budget(&self) -> &BodyBudget {
         &self.0.bodies
+    }
+
+    /// Returns the answers that clients refer to by id.
+    pub(crate) fn responses(&self) -> &ResponseStore {
+        &self.0.responses
     }
 
     /// Makes an id that is unique on this machine, from the seed and a counter.
@@ -320,6 +331,13 @@ impl Gateway {
         ledger.set_status(status);
         ledger.set_error(&words);
     }
+}
+
+/// Returns a time in seconds since 1970, or 0 before.
+fn seconds_since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 /// Settings for tests.

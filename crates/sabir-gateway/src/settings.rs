@@ -55,6 +55,8 @@ pub struct GatewayLimits {
     pub drain: Duration,
     /// The silence in a stream after which a keep-alive is sent, if the wire has one.
     pub ping: Duration,
+    /// The memory for answers that clients may refer to by id, in bytes.
+    pub store: usize,
 }
 
 impl Default for GatewayLimits {
@@ -69,6 +71,7 @@ impl Default for GatewayLimits {
             stalled: Duration::from_secs(120),
             drain: Duration::from_secs(8),
             ping: Duration::from_secs(15),
+            store: 64 << 20,
         }
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use sabir_call::{
-    Event, EventSink, Model, ModelError, ModelErrorKind, Request, ResponseFuture, ToolProtocol,
-    Truncation, render_request,
+    Event, EventSink, Model, ModelError, ModelErrorKind, ProviderReport, Request, ResponseFuture,
+    ToolProtocol, Truncation, render_request,
 };
 use sabir_wire::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder, WireOptions};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::catalogue::ModelCatalogue;
 use crate::network::NetworkTransport;
 use crate::provider::{Provider, is_loopback, plain_address};
-use crate::provider_error::{RequestTarget, is_expired_state};
+use crate::provider_error::{RequestTarget, is_expired_state, status_error};
 use crate::reader_cache::ReaderCache;
 use crate::response_pipeline::{AnswerEnds, ResponsePipeline};
 use crate::retry::{PatientRetry, RetryBudget, RetryNotice, RetryPolicy, mix_seed};
@@ -498,6 +498,9 @@ impl HttpModel {
     ) -> Result<(), AttemptFailure> {
         let transport = self.transport();
         let deadline = transport.now() + self.deadlines.first_byte;
+        request
+            .report
+            .update(|report| *report = ProviderReport::default());
         let response = match transport.send(post, deadline).await {
             Ok(response) => response,
             Err(loss) if loss.kind == TransportErrorKind::Silent => {
@@ -505,9 +508,13 @@ impl HttpModel {
             }
             Err(loss) => return Err(connection_failure(asked, &loss)),
         };
+        request.report.update(|report| {
+            report.status = Some(response.status);
+            report.headers = response.limit_headers();
+        });
         // Redirects count as errors: following one could send the key to another host.
         if !(200..300).contains(&response.status) {
-            return Err(self.status_failure(response, asked).await);
+            return Err(self.status_failure(response, request, asked).await);
         }
         let content_type = response.header(CONTENT_TYPE.as_str()).unwrap_or_default();
         // A captive portal or a proxy answers with a page and status 200.
@@ -586,6 +593,7 @@ impl HttpModel {
                 permanent_failure(asked.format_error(&content_type, &report.opening))
             }
             (Some(error), None) => {
+                asked.report_error(error, request);
                 let error = asked.stream_error(error, delivered);
                 let retry_after = (error.kind.is_transient() && !delivered).then_some(None);
                 AttemptFailure { error, retry_after }
@@ -698,12 +706,16 @@ impl HttpModel {
     async fn status_failure(
         &self,
         response: HttpResponse,
+        request: &Request,
         asked: RequestTarget<'_>,
     ) -> AttemptFailure {
         let status = response.status;
         let wish = crate::retry::parse_retry_after(|name| response.header(name));
+        request.report.update(|report| report.retry_after = wish);
         let body = self.read_error_body(response.body).await;
-        let error = asked.status_error(status, &body);
+        let reported = status_error(status, &body);
+        asked.report_error(&reported, request);
+        let error = asked.status_error(status, &reported);
         // 429 also means "quota used up", which waiting does not change; the kind of the error
         // tells.
         let may_retry = matches!(status, 408 | 429 | 500..) && error.kind.is_transient();

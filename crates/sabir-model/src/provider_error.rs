@@ -1,9 +1,14 @@
 //! Renders errors of providers as one sentence: what happened, where, and what to change.
 
-use sabir_call::{ModelError, ModelErrorKind};
-use sabir_wire::ProviderError;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
-use crate::provider::{Provider, plain_address};
+use sabir_call::{ModelError, ModelErrorKind, Request};
+use sabir_wire::{MAX_MESSAGE_CHARS, ProviderError};
+
+use crate::provider::{Provider, host_of, plain_address};
+
+/// The replacement of an address in a text for others.
+const HIDDEN_ADDRESS: &str = "[address]";
 
 /// The number of characters of a provider's own message that are shown.
 const MAX_QUOTED_CHARS: usize = 300;
@@ -31,13 +36,35 @@ impl RequestTarget<'_> {
         }
     }
 
-    /// Makes the error of an error response, from its status and body.
-    pub(crate) fn status_error(self, status: u16, body: &[u8]) -> ModelError {
-        // A body that is not JSON may still explain the error, so its text is quoted.
-        let known = ProviderError::from_body(body).map(|error| error.with_status(status));
-        let error = known.unwrap_or_else(|| {
-            ProviderError::new("", String::from_utf8_lossy(body)).with_status(status)
+    /// Keeps the provider's own words about an error for the caller of a request.
+    pub(crate) fn report_error(self, error: &ProviderError, request: &Request) {
+        request.report.update(|report| {
+            report.code.clone_from(&error.code);
+            report.message = self.public_text(&error.message);
         });
+    }
+
+    /// Returns a text of the provider on one line, without its secrets and its address. A page in
+    /// markup says nothing to a program, so it is left out.
+    fn public_text(self, text: &str) -> String {
+        if text.trim_start().starts_with('<') {
+            return String::new();
+        }
+        let text = self.provider.redact_secrets(text);
+        let place = plain_address(&self.provider.base_url);
+        let place = place.split_once("://").map_or("", |(_, rest)| rest);
+        let place = place.split('/').next().unwrap_or_default();
+        let host = host_of(&self.provider.base_url);
+        let names = [place, host.as_str()];
+        let text = names
+            .iter()
+            .filter(|name| !name.is_empty())
+            .fold(text, |text, name| text.replace(name, HIDDEN_ADDRESS));
+        single_line(&hide_addresses(&text), MAX_MESSAGE_CHARS)
+    }
+
+    /// Makes the error of an error response, from its status and content.
+    pub(crate) fn status_error(self, status: u16, error: &ProviderError) -> ModelError {
         let Provider { name, .. } = self.provider;
         let url = self.endpoint_address();
         let model = self.model;
@@ -85,7 +112,7 @@ impl RequestTarget<'_> {
                 "{name} refused the request ({status}); another model or protocol may be needed"
             ),
         };
-        self.new_error(error.kind, append_details(&first, &error))
+        self.new_error(error.kind, append_details(&first, error))
     }
 
     /// Makes the error that came inside a response of status 200.
@@ -133,6 +160,36 @@ impl RequestTarget<'_> {
     pub(crate) fn endpoint_address(self) -> String {
         plain_address(&self.provider.endpoint_url(self.model))
     }
+}
+
+/// Reads an error response. A body that is not JSON may still explain the error, so its text is the
+/// message.
+pub(crate) fn status_error(status: u16, body: &[u8]) -> ProviderError {
+    ProviderError::from_body(body)
+        .unwrap_or_else(|| ProviderError::new("", String::from_utf8_lossy(body)))
+        .with_status(status)
+}
+
+/// Replaces IPv4 addresses, with their ports, in a text.
+fn hide_addresses(text: &str) -> String {
+    let is_part = |sign: char| sign.is_ascii_digit() || matches!(sign, '.' | ':');
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(|sign: char| sign.is_ascii_digit()) {
+        let (before, from) = rest.split_at(start);
+        let (run, after) = from.split_at(from.find(|sign| !is_part(sign)).unwrap_or(from.len()));
+        let address = run.trim_end_matches(['.', ':']);
+        shown.push_str(before);
+        if address.parse::<SocketAddrV4>().is_ok() || address.parse::<Ipv4Addr>().is_ok() {
+            shown.push_str(HIDDEN_ADDRESS);
+            shown.push_str(run.strip_prefix(address).unwrap_or_default());
+        } else {
+            shown.push_str(run);
+        }
+        rest = after;
+    }
+    shown.push_str(rest);
+    shown
 }
 
 /// Returns true if a provider rejects its own opaque state: a signature of another model, or
@@ -200,7 +257,8 @@ mod tests {
             model: "m-1",
         };
         let check = |status: u16, body: &str, kind: ModelErrorKind, words: &[&str]| {
-            let error = asked.status_error(status, body.as_bytes());
+            let reported = super::status_error(status, body.as_bytes());
+            let error = asked.status_error(status, &reported);
             assert_eq!(error.kind, kind, "{error}");
             for word in words {
                 assert!(error.message.contains(word), "{word} in {error}");
@@ -235,5 +293,35 @@ mod tests {
         check(429, "", K::RateLimited, &["wait"]);
         check(529, "", K::Unavailable, &["overloaded"]);
         check(302, "", K::Rejected, &["base URL"]);
+    }
+
+    #[test]
+    fn public_texts_show_neither_address_nor_key() {
+        let key = Secret::new("sk-123456");
+        let base = "http://user:pass-word@vllm.internal:8000/v1";
+        let provider = Provider::new("box", Wire::OpenAiChat, base, Some(key));
+        let asked = RequestTarget {
+            provider: &provider,
+            model: "m",
+        };
+        let rows = [
+            (
+                "no route to http://vllm.internal:8000/v1 with sk-123456",
+                "no route to http://[address]/v1 with [secret]",
+            ),
+            ("vllm.internal is down", "[address] is down"),
+            (
+                "10.1.2.3:8080: refused, and 10.1.2.4.",
+                "[address]: refused, and [address].",
+            ),
+            (
+                "version 1.2.3 takes 8192 tokens at 12:30",
+                "version 1.2.3 takes 8192 tokens at 12:30",
+            ),
+            ("<html>oops", ""),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(asked.public_text(text), expected);
+        }
     }
 }

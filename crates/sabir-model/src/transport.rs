@@ -99,6 +99,15 @@ impl HttpResponse {
             .find(|(known, _)| known == name)
             .map(|(_, value)| value.clone())
     }
+
+    /// Returns the headers about limits and retries.
+    pub(crate) fn limit_headers(&self) -> Vec<(String, String)> {
+        self.headers
+            .iter()
+            .filter(|(name, _)| sabir_wire::is_limit_header(name))
+            .cloned()
+            .collect()
+    }
 }
 
 impl TransportError {

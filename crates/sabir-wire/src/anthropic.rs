@@ -8,12 +8,20 @@ pub(crate) mod thinking;
 
 use sabir_call::StopReason;
 
+use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
 
 /// The wire's name, also used for its opaque state.
 pub(crate) const NAME: &str = "anthropic";
+
+/// The words for a history that is too long.
+const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+    phrases: &["prompt is too long", "exceed context limit"],
+    with_numbers: "prompt is too long: {used} tokens > {maximum} maximum",
+    plain: "prompt is too long",
+};
 
 /// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
@@ -27,6 +35,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
+    overflow_words: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::AnthropicDecoder::default()),
     new_encoder: |head| Box::new(encode_response::AnthropicEncoder::new(head)),

@@ -11,12 +11,20 @@ mod event_types;
 
 use sabir_call::StopReason;
 
+use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
 
 /// The wire's name, also used for its opaque state.
 pub(crate) const NAME: &str = "bedrock";
+
+/// The words for a history that is too long.
+const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+    phrases: &["too long", "too many input tokens"],
+    with_numbers: "Input is too long for requested model: {used} tokens, of {maximum}.",
+    plain: "Input is too long for requested model.",
+};
 
 /// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
@@ -35,6 +43,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
+    overflow_words: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::BedrockDecoder::default()),
     new_encoder: |head| Box::new(encode_response::BedrockEncoder::new(head)),

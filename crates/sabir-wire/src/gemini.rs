@@ -10,6 +10,7 @@ mod parts;
 
 use sabir_call::{ReasoningEffort, StopReason};
 
+use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
@@ -19,6 +20,13 @@ pub(crate) const NAME: &str = "gemini";
 
 /// The media type of a JSON response.
 const JSON_MEDIA_TYPE: &str = "application/json";
+
+/// The words for a history that is too long.
+const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+    phrases: &["input token count"],
+    with_numbers: "The input token count ({used}) exceeds the maximum number of tokens allowed ({maximum}).",
+    plain: "The input token count exceeds the maximum number of tokens allowed.",
+};
 
 /// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
@@ -35,6 +43,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
+    overflow_words: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::GeminiDecoder::default()),
     new_encoder: |head| Box::new(encode_response::GeminiEncoder::new(head)),

@@ -51,8 +51,10 @@ mod ollama;
 mod open_blocks;
 mod openai_chat;
 mod openai_responses;
+mod overflow;
 mod params;
 mod provider_error;
+mod rate_limits;
 mod replay;
 mod response_decoder;
 mod role_turns;
@@ -67,6 +69,7 @@ pub use client_request::{
 };
 pub use native_tools::NamespacedTool;
 pub use provider_error::{MAX_MESSAGE_CHARS, ProviderError, classify_error};
+pub use rate_limits::{is_limit_header, translate_rate_limits};
 pub use replay::{replay_draft, split_text};
 pub use response_decoder::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder};
 pub use timestamp::format_timestamp;

@@ -7,11 +7,19 @@ pub(crate) mod encode_response;
 
 use sabir_call::StopReason;
 
+use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::wire::WireSpec;
 
 /// The wire's name. It has no opaque state.
 pub(crate) const NAME: &str = "ollama";
+
+/// The words for a history that is too long.
+const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+    phrases: &["context length", "context size"],
+    with_numbers: "the input length exceeds the context length: {used} tokens, of {maximum}",
+    plain: "the input length exceeds the context length",
+};
 
 /// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
@@ -25,6 +33,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
+    overflow_words: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::OllamaDecoder::default()),
     new_encoder: |head| Box::new(encode_response::OllamaEncoder::new(head)),

@@ -7,12 +7,20 @@ pub(crate) mod encode_response;
 
 use sabir_call::{Request, StopReason};
 
+use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
 
 /// The wire's name, also used for its opaque state.
 pub(crate) const NAME: &str = "openai-chat";
+
+/// The words for a history that is too long.
+const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+    phrases: &["maximum context length", "context window"],
+    with_numbers: "This model's maximum context length is {maximum} tokens. However, your messages resulted in {used} tokens. Please reduce the length of the messages.",
+    plain: "Your messages exceed this model's maximum context length. Please reduce the length of the messages.",
+};
 
 /// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
@@ -26,6 +34,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
+    overflow_words: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::OpenAiChatDecoder::default()),
     new_encoder: |head| Box::new(encode_response::OpenAiChatEncoder::new(head)),

@@ -19,12 +19,20 @@ pub(crate) use decode_request::decode_freeform_tool;
 use sabir_call::StopReason;
 
 use crate::openai_chat::is_param_refused;
+use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
 
 /// The wire's name, also used for its opaque state.
 pub(crate) const NAME: &str = "openai-responses";
+
+/// The words for a history that is too long.
+const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+    phrases: &["context window", "maximum context length"],
+    with_numbers: "Your input exceeds the context window of this model. It has {used} tokens, and the maximum context length is {maximum} tokens. Please adjust your input and try again.",
+    plain: "Your input exceeds the context window of this model. Please adjust your input and try again.",
+};
 
 /// The wire's entry in the list of wires.
 pub(crate) const SPEC: WireSpec = WireSpec {
@@ -38,6 +46,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
+    overflow_words: OVERFLOW_WORDS,
     encode_error: crate::openai_chat::encode_response::encode_error,
     new_decoder: || Box::new(decode_response::OpenAiResponsesDecoder::default()),
     new_encoder: |head| Box::new(encode_response::OpenAiResponsesEncoder::new(head)),

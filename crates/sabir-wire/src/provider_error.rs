@@ -128,6 +128,7 @@ impl ProviderError {
             .and_then(|metadata| metadata.get("raw")?.as_str());
         let message =
             message.map(|message| raw.map_or(message.clone(), |raw| format!("{message}: {raw}")));
+        let message = message.map(|message| with_context_size(message, inner));
         let code = error_code(inner);
         // A bare `type` or `status` member occurs in ordinary responses too, so it is an error only
         // inside of `error`.
@@ -186,6 +187,15 @@ fn text_member(object: &Map<String, Value>, key: &str) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Null => None,
         other => Some(other.to_string()),
+    }
+}
+
+/// Adds the numbers that llama.cpp's server has beside its message about a history that is too long.
+fn with_context_size(message: String, object: &Map<String, Value>) -> String {
+    let count = |key: &str| object.get(key).and_then(Value::as_u64);
+    match (count("n_prompt_tokens"), count("n_ctx")) {
+        (Some(used), Some(maximum)) => format!("{message} ({used} tokens > {maximum})"),
+        _ => message,
     }
 }
 

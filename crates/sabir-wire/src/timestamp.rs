@@ -34,9 +34,70 @@ pub fn format_timestamp(seconds: u64) -> String {
     )
 }
 
+/// Parses an RFC 3339 timestamp into seconds since 1970, without its fraction; `None` if it is
+/// another form or before 1970.
+pub(crate) fn parse_timestamp(text: &str) -> Option<u64> {
+    let (date, time) = text.trim().split_once(['T', 't', ' '])?;
+    let number = |text: &str| text.parse::<u64>().ok();
+    let [year, month, day] = split_fields(date, '-')?.map(number);
+    let (year, month, day) = (year?, month?, day?);
+    let zone = time.find(['Z', 'z', '+', '-'])?;
+    let (clock, zone) = time.split_at(zone);
+    let [hour, minute, second] = split_fields(clock, ':')?;
+    let second = number(second.split('.').next()?)?;
+    let seconds = number(hour)? * 3600 + number(minute)? * 60 + second;
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // "Days from civil" by Howard Hinnant: years begin in March.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    let local = days.checked_sub(719_468)? * 86_400 + seconds;
+    match zone.split_at_checked(1)? {
+        ("+", shift) => local.checked_sub(zone_seconds(shift)?),
+        ("-", shift) => local.checked_add(zone_seconds(shift)?),
+        _ => Some(local),
+    }
+}
+
+/// Returns the seconds of a shift such as `02:00`.
+fn zone_seconds(shift: &str) -> Option<u64> {
+    let (hours, minutes) = shift.split_once(':')?;
+    Some(hours.parse::<u64>().ok()?.min(24) * 3600 + minutes.parse::<u64>().ok()?.min(60) * 60)
+}
+
+/// Splits a text into exactly three fields.
+fn split_fields(text: &str, at: char) -> Option<[&str; 3]> {
+    let fields: Vec<_> = text.split(at).collect();
+    fields.try_into().ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::format_timestamp;
+    use super::{format_timestamp, parse_timestamp};
+
+    #[test]
+    fn timestamps_are_parsed() {
+        for seconds in (0..4_200_000_000).step_by(12_345_677) {
+            assert_eq!(parse_timestamp(&format_timestamp(seconds)), Some(seconds));
+        }
+        let rows = [
+            ("2026-04-10T15:19:59.25+02:00", Some(1_775_827_199)),
+            ("2026-04-10T13:19:59-00:00", Some(1_775_827_199)),
+            ("1969-12-31T23:59:59Z", None),
+            ("2026-13-10T13:19:59Z", None),
+            ("2026-04-10", None),
+            ("T", None),
+            ("", None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(parse_timestamp(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn timestamps_are_rfc_3339() {

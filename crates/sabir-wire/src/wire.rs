@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::check_support::SupportChecker;
 use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponseMetadata};
+use crate::overflow::{OverflowWords, overflow_for_clients};
 use crate::params::WireCapabilities;
 use crate::provider_error::ProviderError;
 use crate::response_decoder::WireDecoder;
@@ -87,6 +88,8 @@ pub struct WireOptions {
 pub struct ResponseEncoder {
     /// The encoder of the wire.
     encoder: Box<dyn WireEncoder>,
+    /// The words of the wire for a history that is too long.
+    overflow_words: &'static OverflowWords,
 }
 
 /// The stream encoder that every wire implements.
@@ -111,6 +114,10 @@ pub(crate) trait WireEncoder: Send {
     }
     /// Ends the stream properly.
     fn finish(&mut self, out: &mut Vec<u8>);
+    /// Takes the items of the answer, on the wire where later requests may refer to them.
+    fn take_output(&mut self) -> Vec<Value> {
+        Vec::new()
+    }
 }
 
 /// Everything that depends on the wire; each wire's folder provides one.
@@ -138,6 +145,8 @@ pub(crate) struct WireSpec {
     pub(crate) decode_request: fn(&Value) -> Result<DecodedRequest, RequestError>,
     /// Encodes a response that is not streamed.
     pub(crate) encode_response: fn(&ResponseMetadata, &DraftResponse) -> Value,
+    /// The words for a history that is too long.
+    pub(crate) overflow_words: OverflowWords,
     /// Encodes the body of an error response.
     pub(crate) encode_error: fn(&ProviderError) -> Value,
     /// Creates the decoder for one response.
@@ -270,7 +279,19 @@ impl Wire {
         // The whole body is parsed first, so that every error can name a path in it.
         let body: Value = serde_json::from_slice(body)
             .map_err(|error| RequestError::new("body", error.to_string()))?;
-        let mut incoming = (self.spec().decode_request)(&body)?;
+        self.decode_request_value(path, &body)
+    }
+
+    /// Decodes a client's request whose body was parsed already.
+    ///
+    /// # Errors
+    /// As [`decode_request`](Self::decode_request).
+    pub fn decode_request_value(
+        self,
+        path: &str,
+        body: &Value,
+    ) -> Result<DecodedRequest, RequestError> {
+        let mut incoming = (self.spec().decode_request)(body)?;
         if let Some((model, streamed)) = self.match_path(path) {
             if !model.is_empty() {
                 incoming.request.model = percent_decode(model);
@@ -332,9 +353,11 @@ impl Wire {
         }
     }
 
-    /// Encodes the body of an error response.
+    /// Encodes the body of an error response. A history that is too long is reported in the words
+    /// that the wire's clients look for.
     pub fn encode_error(self, error: &ProviderError) -> Value {
-        (self.spec().encode_error)(error)
+        let spec = self.spec();
+        (spec.encode_error)(&overflow_for_clients(error, &spec.overflow_words))
     }
 
     /// Creates a decoder for one response.
@@ -348,6 +371,7 @@ impl ResponseEncoder {
     pub fn new(wire: Wire, metadata: ResponseMetadata) -> Self {
         Self {
             encoder: (wire.spec().new_encoder)(metadata),
+            overflow_words: &wire.spec().overflow_words,
         }
     }
 
@@ -358,7 +382,8 @@ impl ResponseEncoder {
 
     /// Appends an error that the client will report. Nothing should follow it.
     pub fn encode_error_event(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
-        self.encoder.encode_error_event(error, out);
+        let error = overflow_for_clients(error, self.overflow_words);
+        self.encoder.encode_error_event(&error, out);
     }
 
     /// Appends bytes that clients skip, for proxies that close silent connections. Some wires have
@@ -381,9 +406,11 @@ impl ResponseEncoder {
 
     /// Appends the proper end of the stream. To break it off, drop the encoder instead.
     ///
-    /// Without it clients report a broken stream, which is the honest end after an error.
-    pub fn finish(mut self, out: &mut Vec<u8>) {
+    /// Without it clients report a broken stream, which is the honest end after an error. Returns
+    /// the items of the answer where later requests may refer to them (Responses), else nothing.
+    pub fn finish(mut self, out: &mut Vec<u8>) -> Vec<Value> {
         self.encoder.finish(out);
+        self.encoder.take_output()
     }
 }
 

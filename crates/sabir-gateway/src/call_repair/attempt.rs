@@ -55,7 +55,7 @@ pub(crate) struct SentState {
 pub(crate) struct CallProblem {
     /// The description for the client.
     pub(crate) message: String,
-    /// True if the output limit is the reason.
+    /// True if the output limit is the reason. The answer then ends as one that the limit cut.
     pub(crate) limit: bool,
     /// The result of the gates for the call.
     pub(crate) checked: Option<CheckedCall>,
@@ -143,15 +143,8 @@ impl AttemptCall {
 impl CallProblem {
     /// Makes the error for the client.
     pub(crate) fn into_model_error(self) -> ModelError {
-        // `Format` is an error that clients may retry; with the same output limit the same would
-        // happen again.
-        let kind = if self.limit {
-            ModelErrorKind::Rejected
-        } else {
-            ModelErrorKind::Format
-        };
         ModelError {
-            kind,
+            kind: ModelErrorKind::Format,
             message: format!("the model's call cannot be used: {}", self.message),
         }
     }

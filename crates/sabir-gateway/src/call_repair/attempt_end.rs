@@ -14,8 +14,10 @@ use super::retry_request;
 pub(crate) enum NextStep {
     /// The response is complete.
     Done,
-    /// The response cannot be completed.
-    Failed(ModelError),
+    /// The model failed, or its response broke off.
+    ModelFailed(ModelError),
+    /// A call of the response cannot be used.
+    CallFailed(ModelError),
     /// This request must be sent next.
     Ask(Box<Request>),
 }
@@ -31,7 +33,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         result: Result<(), ModelError>,
     ) -> NextStep {
         if self.policy.passes_through {
-            return result.map_or_else(NextStep::Failed, |()| NextStep::Done);
+            return result.map_or_else(NextStep::ModelFailed, |()| NextStep::Done);
         }
         self.flush_text();
         self.settle_calls(true);
@@ -39,18 +41,26 @@ impl<S: EventSink> CallRepairer<'_, S> {
         self.sent.usage.add(self.attempt.usage);
         // The model itself has retried what can be retried, so an error here is final.
         if let Err(error) = result {
-            return NextStep::Failed(error);
+            return NextStep::ModelFailed(error);
         }
         let problem = self.attempt.problem.take().or_else(|| self.missing_call());
         match problem {
             None => self.finish_answer(),
+            // Providers end such an answer with the reason of the limit, from which clients recover.
+            Some(problem)
+                if problem.limit
+                    && (self.attempt.number >= self.policy.max_retries || self.sent.calls > 0) =>
+            {
+                self.log.log_repair("cut_call", "");
+                self.finish_limited_answer()
+            }
             // Without retries the client gets the error, which says what was wrong with the call.
             Some(problem) if self.policy.max_retries == 0 => {
                 self.log.log_repair(
                     "broken_call",
                     problem.checked.as_ref().map_or("", |checked| &checked.name),
                 );
-                NextStep::Failed(problem.into_model_error())
+                NextStep::CallFailed(problem.into_model_error())
             }
             // The sent calls are complete, and the client answers them. The model can repeat the
             // rest after that.
@@ -66,7 +76,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
                 self.log.log_repair("given_up", "");
                 self.finish_answer()
             }
-            Some(problem) => NextStep::Failed(problem.into_model_error()),
+            Some(problem) => NextStep::CallFailed(problem.into_model_error()),
         }
     }
 
@@ -140,6 +150,20 @@ impl<S: EventSink> CallRepairer<'_, S> {
             reason => (reason, raw.as_str()),
         };
         self.out.push_event(Event::Stop { reason, raw });
+        NextStep::Done
+    }
+
+    /// Sends the stop reason of an answer whose last call the output limit cut.
+    fn finish_limited_answer(&mut self) -> NextStep {
+        let reported = self.attempt.stop.take();
+        let raw = reported
+            .as_ref()
+            .filter(|(reason, _)| *reason == StopReason::Length)
+            .map_or("", |(_, raw)| raw);
+        self.out.push_event(Event::Stop {
+            reason: StopReason::Length,
+            raw,
+        });
         NextStep::Done
     }
 

@@ -298,6 +298,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Ends a call that was streamed.
     fn end_streaming_call(&mut self, position: usize) {
+        let is_short = self.attempt.is_short();
         let Some(call) = self.attempt.calls.get_mut(position) else {
             return;
         };
@@ -317,12 +318,14 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             (_, Some(broken)) => Err(broken),
             (_, None) => outgoing.end_call(sink).map_err(|error| error.to_string()),
         };
-        let limit = call.end == CallEnd::Cut(Truncation::Limit);
-        // A broken call counts as sent too: the client has its beginning, and the error that
-        // follows says not to run it.
+        let limit = broken.is_err() && (is_short || call.end == CallEnd::Cut(Truncation::Limit));
+        // A broken call counts as sent too: the client has its beginning, and the error or the
+        // reason that follows says not to run it.
         call.disposition = CallDisposition::Sent(outgoing.fingerprint());
+        if limit {
+            outgoing.cut_call(sink);
+        }
         if let Err(message) = broken {
-            let limit = limit || self.attempt.is_short();
             self.record_problem(CallProblem {
                 message,
                 limit,
@@ -332,9 +335,9 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     }
 
     /// Records the first problem. If the model may not be asked again, the rest of the response is
-    /// not wanted.
+    /// not wanted, except for the usage and the reason of an answer that the output limit cut.
     fn record_problem(&mut self, problem: CallProblem) {
-        if self.policy.max_retries == 0 {
+        if self.policy.max_retries == 0 && !problem.limit {
             self.stop_flag.store(true, Ordering::Relaxed);
         }
         self.attempt.problem.get_or_insert(problem);

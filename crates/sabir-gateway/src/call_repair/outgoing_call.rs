@@ -13,7 +13,7 @@
 //! exact. Of a longer value the line feed is treated as the wrapper's; if that turns out to be
 //! wrong, the repair `first_line_feed` is logged.
 
-use sabir_call::{ArgForm, Event, EventSink};
+use sabir_call::{ArgForm, Event, EventSink, Truncation};
 use sabir_check::{CallChecker, CoercionOutcome, StreamingMode};
 use serde_json::Value;
 
@@ -126,6 +126,16 @@ impl OutgoingCall {
                 Ok(())
             }
         }
+    }
+
+    /// Ends the call as one that the output limit cut, so that the client can tell it from a whole
+    /// one.
+    pub(crate) fn cut_call<S: EventSink>(&self, sink: &mut CallSink<'_, '_, S>) {
+        sink.out.push_event(Event::CallCut {
+            index: self.index,
+            why: Truncation::Limit,
+            at: 0,
+        });
     }
 
     /// Handles the start of an argument.

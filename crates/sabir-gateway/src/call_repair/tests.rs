@@ -97,7 +97,7 @@ fn run_repair_as(
         answer(&mut mender);
         match mender.finish_attempt(&asked, Ok(())) {
             NextStep::Done => break,
-            NextStep::Failed(failure) => {
+            NextStep::ModelFailed(failure) | NextStep::CallFailed(failure) => {
                 error = Some(failure);
                 break;
             }

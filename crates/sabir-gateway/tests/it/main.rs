@@ -17,4 +17,6 @@ mod recorded;
 mod repairs;
 mod report;
 mod security;
+mod stored_responses;
 mod test_gateway;
+mod upstream_errors;

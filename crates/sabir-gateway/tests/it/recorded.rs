@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sabir_call::{DraftPart, DraftResponse, Message, Model, Request, ToolSet, ToolSpec};
+use sabir_call::{
+    DraftPart, DraftResponse, Message, Model, Request, StopReason, ToolSet, ToolSpec,
+};
 use sabir_check::{CallChecker, CallState};
 use sabir_gateway::{ModelRoute, ProviderWire, RepairMode, RouteTable};
 use sabir_model::{CallerScope, HttpModel, Provider, RetryPolicy, TextParsing};
@@ -221,10 +223,11 @@ async fn gated(
         .map(|checked| format!("{} {}", checked.name, Value::Object(checked.arguments)))
         .collect();
     let said = Said::of(&draft, report);
-    // A cut call ends a healed answer with an error, even if the stop reason says that it was cut.
+    // A cut call ends a healed answer with an error, unless the stop reason says that it was cut.
+    let limited = matches!(draft.stop, Some((StopReason::Length, _)));
     Said {
         calls,
-        whole: said.whole && !cut,
+        whole: said.whole && (limited || !cut),
         ..said
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sabir_call::{ArgForm, DraftState, MessagePart, ModelErrorKind, StopReason, ToolProtocol};
+use sabir_call::{ArgForm, DraftState, MessagePart, StopReason, ToolProtocol};
 use sabir_gateway::{ModelRoute, RepairMode, RouteTable};
 use sabir_model::{CallerScope, HttpModel, Provider, RetryPolicy, TextParsing};
-use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript};
+use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript, ScriptedFault};
 use sabir_wire::Wire;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -126,22 +126,112 @@ async fn a_cut_or_broken_call_is_an_error_and_no_call() {
     }
 }
 
+/// A native stream of Chat Completions: a whole call, and one that the output limit cut.
+const CUT_NATIVE: &str = r#"data: {"choices":[{"index":0,"delta":{"content":"I read it."}}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"read_file","arguments":"{\"path\": \"a.r"}}]}}]}
+
+data: {"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}
+
+data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":99}}
+
+data: [DONE]
+
+"#;
+
 #[tokio::test]
-async fn a_call_cut_by_the_output_limit_is_not_retried() {
-    let short = ProviderReply {
+async fn a_call_cut_by_the_output_limit_ends_the_answer_with_the_reason_of_the_limit() {
+    let leaked = ProviderReply {
         stop: Some(StopReason::Length),
-        ..ProviderReply::text(CUT)
+        usage: sabir_call::Usage {
+            input: Some(7),
+            output: Some(99),
+            ..Default::default()
+        },
+        ..ProviderReply::text(CUT).in_deltas(5)
     };
-    let setup = start_gateway(RepairMode::Heal, native(), vec![short; 2]).await;
-    let got = setup
-        .ask("/v1/messages", &body(Wire::Anthropic, "go", false))
-        .await;
-    assert_eq!(got.status, 400, "{}", got.text());
-    let got = setup
-        .ask("/v1/messages", &body(Wire::Anthropic, "go", true))
-        .await;
-    let error = got.read(Wire::Anthropic).1.error.map(|error| error.kind);
-    assert_eq!(error, Some(ModelErrorKind::Rejected), "{}", got.text());
+    let spoken = ProviderReply::text("").with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: CUT_NATIVE.to_owned(),
+    });
+    for (reply, mode, asked) in [
+        (&leaked, RepairMode::Heal, 1),
+        (&spoken, RepairMode::Heal, 1),
+        (&leaked, RepairMode::Retry(1), 2),
+        (&spoken, RepairMode::Retry(1), 2),
+    ] {
+        let replies = vec![reply.clone(); 8 * asked];
+        let setup = start_gateway(mode, native(), replies).await;
+        for (front, path) in FRONTS {
+            for streamed in [true, false] {
+                let got = setup.ask(path, &body(front, "go", streamed)).await;
+                let (draft, report) = got.read(front);
+                assert_eq!(
+                    (got.status, report.error, runnable(&draft).len()),
+                    (200, None, 0),
+                    "{front} {}",
+                    got.text()
+                );
+                assert_eq!(
+                    (
+                        draft.stop.as_ref().map(|(reason, _)| *reason),
+                        draft.text().replace('\n', ""),
+                        draft.usage.output.is_some_and(|count| count >= 99)
+                    ),
+                    (
+                        Some(StopReason::Length),
+                        "I read it.".repeat(asked),
+                        front != Wire::OpenAiChat || !streamed
+                    ),
+                    "{front} {}",
+                    got.text()
+                );
+            }
+        }
+        let ends = setup.ends(8).await;
+        assert!(
+            ends.iter().all(|end| end.whole && end.error.is_none()),
+            "{ends:?}"
+        );
+        assert_eq!(setup.provider.received_requests().len(), 8 * asked);
+    }
+}
+
+#[tokio::test]
+async fn whole_calls_before_the_cut_one_reach_the_client() {
+    let body_text = CUT_NATIVE.replacen(
+        r#"{"index":0,"id":"c1","#,
+        r#"{"index":0,"id":"c0","function":{"name":"read_file","arguments":"{\"path\": \"b.rs\"}"}},{"index":1,"id":"c1","#,
+        1,
+    );
+    let spoken = ProviderReply::text("").with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: body_text,
+    });
+    for mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+        let setup = start_gateway(mode, native(), vec![spoken.clone(); 8]).await;
+        for (front, path) in FRONTS {
+            for streamed in [true, false] {
+                let got = setup.ask(path, &body(front, "go", streamed)).await;
+                let (draft, report) = got.read(front);
+                // Read by the rule that the last call before this reason may be cut, the whole
+                // call of a body that leaves the cut one out counts as cut too.
+                assert!(
+                    got.text().contains("b.rs")
+                        && runnable(&draft).iter().all(|call| call.contains("b.rs")),
+                    "{front} {mode} {}",
+                    got.text()
+                );
+                assert_eq!(report.error, None, "{front} {mode}");
+                assert_eq!(
+                    draft.stop.map(|(reason, _)| reason),
+                    Some(StopReason::Length),
+                    "{front} {mode} {}",
+                    got.text()
+                );
+            }
+        }
+    }
 }
 
 /// F-GAT-03: at most one silent retry, then the text and `stop`; never an invented call.

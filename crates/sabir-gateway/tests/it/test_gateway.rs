@@ -98,7 +98,11 @@ impl Got {
 
 /// Makes a route to a provider that speaks Chat Completions.
 pub(crate) fn route(provider: &ScriptedProvider) -> ModelRoute {
-    let wire = Wire::OpenAiChat;
+    route_on(provider, Wire::OpenAiChat)
+}
+
+/// Makes a route to a provider that speaks that wire.
+pub(crate) fn route_on(provider: &ScriptedProvider, wire: Wire) -> ModelRoute {
     let reached = Provider::new(
         "scripted",
         wire,

@@ -83,6 +83,8 @@ struct GatewayLimitKeys {
     drain_seconds: Option<u64>,
     /// The interval of keep-alives in a silent stream.
     ping_seconds: Option<u64>,
+    /// The memory for answers to which later requests may refer.
+    store_mib: Option<u32>,
 }
 
 /// Settings of the gateway that contradict each other.
@@ -177,6 +179,9 @@ impl GatewayKeys {
             stalled: time(keys.stalled_seconds, usual.stalled),
             drain: time(keys.drain_seconds, usual.drain),
             ping: time(keys.ping_seconds, usual.ping),
+            store: keys
+                .store_mib
+                .map_or(usual.store, |mib| (mib.min(16 << 10) as usize) << 20),
         }
     }
 }

@@ -861,6 +861,12 @@ fn gateway_limit_keys() -> Vec<ConfigKey> {
             "5",
             "After how much silence a stream gets a ping.",
         ),
+        valued(
+            "store_mib",
+            usual.store >> 20,
+            "0",
+            "The memory for answers of the Responses API to which later requests refer, in MiB; 0 stores none.",
+        ),
     ]
 }
 

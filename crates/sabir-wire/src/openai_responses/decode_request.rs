@@ -58,7 +58,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("stream_options", FieldDisposition::Harmless),
     ("prompt_cache_retention", FieldDisposition::Harmless),
     ("client_metadata", FieldDisposition::Harmless),
-    ("store", FieldDisposition::LeftOut("nothing is stored")),
+    ("store", FieldDisposition::Harmless),
     (
         "max_tool_calls",
         FieldDisposition::LeftOut("it counts calls of tools that the provider runs"),

@@ -565,6 +565,12 @@ impl WireEncoder for OpenAiResponsesEncoder {
         let (kind, response) = self.end_response(out);
         self.write_event(kind, json!({"response": response}), out);
     }
+
+    fn take_output(&mut self) -> Vec<Value> {
+        let mut output = std::mem::take(&mut self.output);
+        output.retain(|item| !item.is_null());
+        output
+    }
 }
 
 /// Writes an event with its type and number as the first members of the data.

@@ -782,10 +782,12 @@ fn keep_alive_bytes_are_ignored_by_clients() {
 
 #[test]
 fn errors_have_the_form_of_each_wire() {
+    // A text in which the clients of every wire recognize a history that is too long.
+    let words = "the prompt is too long for the context window, whose maximum context length is 9";
     let kinds = |kind: ModelErrorKind| {
         ProviderError::from(&ModelError {
             kind,
-            message: "no".into(),
+            message: words.into(),
         })
     };
     let check = |error: &ProviderError,
@@ -897,7 +899,7 @@ fn failed_responses_are_reported_in_both_forms() {
     );
     encoder.encode_event(Event::Text { text: "a" }, &mut bytes);
     encoder.encode_error_event(
-        &ProviderError::new("context_length_exceeded", "too long"),
+        &ProviderError::new("context_length_exceeded", "beyond the context window"),
         &mut bytes,
     );
     let found = events(&bytes);
@@ -910,7 +912,11 @@ fn failed_responses_are_reported_in_both_forms() {
             &error["message"],
             &error["error"]["message"]
         ),
-        (&json!("error"), &json!("too long"), &json!("too long"))
+        (
+            &json!("error"),
+            &json!("beyond the context window"),
+            &json!("beyond the context window")
+        )
     );
     assert_eq!(
         (&failed["type"], &failed["response"]["status"]),
@@ -918,7 +924,7 @@ fn failed_responses_are_reported_in_both_forms() {
     );
     assert_eq!(
         failed["response"]["error"],
-        json!({"code": "context_length_exceeded", "message": "too long"})
+        json!({"code": "context_length_exceeded", "message": "beyond the context window"})
     );
     let mut draft = DraftResponse::default();
     let mut decoder = ResponseDecoder::new(Wire::OpenAiResponses);

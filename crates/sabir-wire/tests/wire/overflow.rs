@@ -2,7 +2,7 @@
 //! similar.
 
 use sabir_call::ModelErrorKind as Kind;
-use sabir_wire::ProviderError;
+use sabir_wire::{ProviderError, ResponseEncoder, ResponseMetadata, Wire};
 
 #[track_caller]
 fn check(who: &str, status: u16, body: &str, expected: Kind) {
@@ -188,4 +188,82 @@ fn rate_and_output_limits_are_no_overflow() {
     ] {
         check(who, status, body, expected);
     }
+}
+
+/// Every provider's words, as clients of each wire get them.
+#[test]
+fn clients_read_an_overflow_in_their_own_words() {
+    let phrases = [
+        (
+            Wire::Anthropic,
+            &["prompt is too long", "exceed context limit"][..],
+        ),
+        (
+            Wire::OpenAiChat,
+            &["maximum context length", "context window"],
+        ),
+        (
+            Wire::OpenAiResponses,
+            &["maximum context length", "context window"],
+        ),
+        (Wire::Gemini, &["input token count"]),
+        (Wire::Ollama, &["context length", "context size"]),
+        (Wire::Bedrock, &["too long", "too many input tokens"]),
+    ];
+    for (who, status, body) in TOO_LONG {
+        let error = ProviderError::from_body(body.as_bytes())
+            .unwrap()
+            .with_status(status);
+        for (wire, phrases) in phrases {
+            let text = wire.encode_error(&error).to_string();
+            let lower = text.to_ascii_lowercase();
+            assert!(
+                phrases.iter().any(|phrase| lower.contains(phrase)),
+                "{who} on {wire}: {text}"
+            );
+            // Clients of OpenAI look for the code as well.
+            if wire.name().starts_with("openai") {
+                assert!(
+                    text.contains(r#""code":"context_length_exceeded""#),
+                    "{text}"
+                );
+            }
+            let mut stream = Vec::new();
+            ResponseEncoder::new(wire, ResponseMetadata::default())
+                .encode_error_event(&error, &mut stream);
+            let stream = String::from_utf8_lossy(&stream).to_ascii_lowercase();
+            assert!(
+                phrases.iter().any(|phrase| stream.contains(phrase)),
+                "{who} on {wire}: {stream}"
+            );
+        }
+    }
+}
+
+#[test]
+fn numbers_of_an_overflow_reach_clients_of_other_wires() {
+    let vllm = ProviderError::new(
+        "",
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
+    );
+    assert_eq!(
+        Wire::Anthropic.encode_error(&vllm)["error"]["message"],
+        "prompt is too long: 5000 tokens > 4096 maximum"
+    );
+    let llama = ProviderError::from_body(
+        br#"{"error":{"code":400,"message":"the request exceeds the available context size. try increasing the context size or enable context shift","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}"#,
+    )
+    .unwrap();
+    assert_eq!(
+        Wire::Anthropic.encode_error(&llama)["error"]["message"],
+        "prompt is too long: 5000 tokens > 4096 maximum"
+    );
+    let messages = Wire::Anthropic.encode_error(&ProviderError::new(
+        "",
+        "prompt is too long: 209353 tokens > 199999 maximum",
+    ));
+    assert_eq!(
+        messages["error"]["message"],
+        "prompt is too long: 209353 tokens > 199999 maximum"
+    );
 }

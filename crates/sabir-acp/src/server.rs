@@ -247,6 +247,8 @@ impl AcpServer {
         let features = ClientFeatures {
             notices: session.notices.is_some(),
             compactions: session.compaction.is_some(),
+            reads_files: client.fs.read_text_file,
+            writes_files: client.fs.write_text_file,
             terminal_setup: client.auth.terminal,
         };
         self.lock_state().features = features;
@@ -606,6 +608,7 @@ impl AcpServer {
         let seed = SessionSeed {
             id: id.clone(),
             task,
+            named_folder: plan.cwd,
             spec,
             choices: choices.clone(),
             features: state.features,

@@ -4,6 +4,7 @@
 //! task before its first prompt, and a loaded one runs nothing before its next.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::editor_connection::EditorConnection;
 use crate::message_text::{context_text, exact_text, followup_text, origin_warning};
 use crate::permission::{permission_request, read_decision};
 use crate::session_settings::{
@@ -49,6 +51,10 @@ pub(crate) struct ClientFeatures {
     pub(crate) notices: bool,
     /// It shows compactions.
     pub(crate) compactions: bool,
+    /// It reads files for the agent, from its buffers.
+    pub(crate) reads_files: bool,
+    /// It writes files for the agent.
+    pub(crate) writes_files: bool,
     /// It can run this program in a terminal for the user to set it up.
     pub(crate) terminal_setup: bool,
 }
@@ -137,6 +143,8 @@ enum TurnEnd {
 pub(crate) struct SessionSeed {
     pub(crate) id: SessionId,
     pub(crate) task: TaskId,
+    /// The folder as the client names it.
+    pub(crate) named_folder: PathBuf,
     /// The spec for the task, with the folder and the servers of the client.
     pub(crate) spec: SessionSpec,
     pub(crate) choices: SessionChoices,
@@ -181,6 +189,18 @@ impl SessionWorker {
     ) -> Self {
         // The server has made the folder absolute and real, as clients and journals name it.
         let folder = seed.spec.workspace.clone().unwrap_or_default();
+        let host = if seed.features.reads_files {
+            let editor = EditorConnection::new(
+                connection.clone(),
+                seed.id.clone(),
+                folder.clone(),
+                seed.named_folder.clone(),
+                seed.features.writes_files,
+            );
+            host.with_editor(Arc::new(editor))
+        } else {
+            host
+        };
         let mut mapper = UpdateMapper::new(folder);
         mapper.window = seed.choices.model.window;
         mapper.shows_compactions = seed.features.compactions;

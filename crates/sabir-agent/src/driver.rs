@@ -111,6 +111,8 @@ pub enum DriveError {
 enum DriverEvent {
     ToolFinished(CallId, Box<ToolOutput>),
     ToolOutput(CallId, String),
+    /// A call is up to date and can be judged.
+    CallRefreshed(CallId, Box<dyn PreparedCall>),
     UserReplied(UserReply),
     UserCommand(UserCommand),
     /// An observer wants the model to continue instead of a question for the next message.
@@ -145,6 +147,8 @@ struct OpenQuestion {
 struct RunningTools {
     /// The calls that were assessed and have neither begun nor been answered.
     prepared: HashMap<CallId, AssessedCall>,
+    /// The calls that are brought up to date before they are judged.
+    refreshing: JoinSet<(CallId, Box<dyn PreparedCall>)>,
     subtasks: JoinSet<(CallId, ToolOutput)>,
     /// The tokens that ask the running subtasks to end.
     subtask_stops: HashMap<CallId, Option<CancelToken>>,
@@ -250,8 +254,16 @@ impl TaskDriver<'_> {
                         }
                     }
                     TaskEffect::AssessCall(call) => {
-                        let effects = self.assess_call(task, call, &mut tools);
-                        queue.extend(effects);
+                        // A call that is judged again must not keep what was read for the first
+                        // judgement.
+                        tools.prepared.remove(&call);
+                        let prepared = self.prepare_call(task, &call);
+                        let is_unknown = prepared.is_none();
+                        let current = prepared.and_then(|one| tools.refresh_call(&call, one));
+                        if is_unknown || current.is_some() {
+                            let input = assess_call(task, call, current, &mut tools);
+                            queue.extend(task.step(input));
+                        }
                     }
                     TaskEffect::RunCall(permit) => {
                         // The `running` record precedes this effect, so it is on disk before the
@@ -296,7 +308,9 @@ impl TaskDriver<'_> {
             let event = self
                 .wait_event(&mut tools, &mut outputs.1, open.as_mut(), &mut interrupts)
                 .await;
-            if let Some(input) = self.event_input(event, task, &mut open, &mut outputs.1) {
+            if let Some(input) =
+                self.event_input(event, task, &mut open, &mut tools, &mut outputs.1)
+            {
                 queue.extend(task.step(input));
             }
         }
@@ -309,6 +323,7 @@ impl TaskDriver<'_> {
         event: DriverEvent,
         task: &Task,
         open: &mut Option<OpenQuestion>,
+        tools: &mut RunningTools,
         outputs: &mut mpsc::Receiver<(CallId, String)>,
     ) -> Option<TaskInput<'static>> {
         Some(match event {
@@ -324,6 +339,9 @@ impl TaskDriver<'_> {
             DriverEvent::ToolFinished(call, output) => {
                 self.flush_output(outputs);
                 TaskInput::ToolFinished(call, *output)
+            }
+            DriverEvent::CallRefreshed(call, prepared) => {
+                assess_call(task, call, Some(prepared), tools)
             }
             DriverEvent::UserReplied(reply) => {
                 *open = None;
@@ -453,66 +471,12 @@ impl TaskDriver<'_> {
         Ok(shared.task.step(input))
     }
 
-    /// Prepares a call and has it judged.
-    fn assess_call(
-        &self,
-        task: &mut Task,
-        id: CallId,
-        tools: &mut RunningTools,
-    ) -> Vec<TaskEffect> {
-        // A call that is judged again must not keep what was read for the first judgement.
-        tools.prepared.remove(&id);
-        let assessed = self
-            .prepare_call(task, &id, tools)
-            .map(|(call, preconditions)| {
-                let access = call.observed.access.clone();
-                // Asked about and then failing would cost the user a decision for nothing.
-                let failure = if task.wants_trial(&access) {
-                    call.prepared.try_call().err()
-                } else {
-                    None
-                };
-                let access = match failure {
-                    Some(CallFailure(reason)) => Access::Invalid { reason },
-                    None => access,
-                };
-                (access, preconditions)
-            });
-        let unknown = || {
-            (
-                Access::Invalid {
-                    reason: "there is no such tool".to_owned(),
-                },
-                Preconditions::default(),
-            )
-        };
-        let (access, preconditions) = assessed.unwrap_or_else(unknown);
-        task.step(TaskInput::CallAssessed(id, access, preconditions))
-    }
-
-    /// Prepares an open call and reads its preconditions; `None`: no tool has that name.
-    fn prepare_call<'t>(
-        &self,
-        task: &Task,
-        id: &CallId,
-        tools: &'t mut RunningTools,
-    ) -> Option<(&'t mut AssessedCall, Preconditions)> {
+    /// Prepares an open call; `None`: no tool has that name.
+    fn prepare_call(&self, task: &Task, id: &CallId) -> Option<Box<dyn PreparedCall>> {
         let call = task.effective_call(id)?;
         let mut prepared = self.registry.get(&call.name)?.prepare(&call.arguments);
         prepared.note_wrapped_values(task.wrapped_values(id));
-        // Preconditions come before the access: what changes between the two is then noticed before the run.
-        let preconditions = prepared.preconditions();
-        let observed = ObservedCall {
-            id: id.clone(),
-            tool: call.name.clone(),
-            arguments: call.arguments.clone(),
-            access: prepared.access(),
-        };
-        let slot = tools
-            .prepared
-            .entry(id.clone())
-            .insert_entry(AssessedCall { prepared, observed });
-        Some((slot.into_mut(), preconditions))
+        Some(prepared)
     }
 
     /// Takes the assessed call for its run. A call that was approved before the driver was started
@@ -524,7 +488,8 @@ impl TaskDriver<'_> {
         tools: &mut RunningTools,
     ) -> Option<AssessedCall> {
         if !tools.prepared.contains_key(id) {
-            self.prepare_call(task, id, tools)?;
+            let prepared = self.prepare_call(task, id)?;
+            tools.observe_call(task, id, prepared)?;
         }
         tools.prepared.remove(id)
     }
@@ -539,8 +504,10 @@ impl TaskDriver<'_> {
         tools: &mut RunningTools,
     ) -> UserQuestion {
         if let UserQuestion::Approval { call, detail, .. } = &mut question {
-            if !tools.prepared.contains_key(call) {
-                _ = self.prepare_call(task, call, tools);
+            if !tools.prepared.contains_key(call)
+                && let Some(prepared) = self.prepare_call(task, call)
+            {
+                _ = tools.observe_call(task, call, prepared);
             }
             if let Some(preview) = tools
                 .prepared
@@ -615,7 +582,7 @@ impl TaskDriver<'_> {
                 () = wait_deadline(deadline) => DriverEvent::Expired,
                 Some(command) = interrupts.next_command() => DriverEvent::UserCommand(command),
                 Some((call, text)) = outputs.recv() => DriverEvent::ToolOutput(call, text),
-                Some((call, output)) = tools.next_result() => DriverEvent::ToolFinished(call, Box::new(output)),
+                Some(event) = tools.next_event() => event,
             };
         };
         if !*shown {
@@ -665,8 +632,52 @@ impl Interrupts {
 }
 
 impl RunningTools {
-    /// Waits for the next result; `None` if nothing runs. Dropping the future loses nothing.
-    async fn next_result(&mut self) -> Option<(CallId, ToolOutput)> {
+    /// Begins to bring a call up to date, after which [`next_event`](Self::next_event) returns it. Returns a call that needs no
+    /// such work.
+    fn refresh_call(
+        &mut self,
+        id: &CallId,
+        call: Box<dyn PreparedCall>,
+    ) -> Option<Box<dyn PreparedCall>> {
+        let Some(work) = call.refresh() else {
+            return Some(call);
+        };
+        let id = id.clone();
+        self.refreshing.spawn(async move {
+            // In a task of its own, so that a panic leaves the call as it was.
+            let mut refresh = JoinSet::new();
+            refresh.spawn(work);
+            _ = refresh.join_next().await;
+            (id, call)
+        });
+        None
+    }
+
+    /// Reads the preconditions and the access of a prepared call, and keeps it for its run; `None`: the call is not open any more.
+    fn observe_call(
+        &mut self,
+        task: &Task,
+        id: &CallId,
+        prepared: Box<dyn PreparedCall>,
+    ) -> Option<(&mut AssessedCall, Preconditions)> {
+        let call = task.effective_call(id)?;
+        // Preconditions come before the access: what changes between the two is then noticed before the run.
+        let preconditions = prepared.preconditions();
+        let observed = ObservedCall {
+            id: id.clone(),
+            tool: call.name.clone(),
+            arguments: call.arguments.clone(),
+            access: prepared.access(),
+        };
+        let slot = self
+            .prepared
+            .entry(id.clone())
+            .insert_entry(AssessedCall { prepared, observed });
+        Some((slot.into_mut(), preconditions))
+    }
+
+    /// Waits for the next result, or the next call that can be judged; `None` if nothing runs. Dropping the future loses nothing.
+    async fn next_event(&mut self) -> Option<DriverEvent> {
         loop {
             // Keeping the order of the calls makes the journal independent of which tool was
             // faster.
@@ -675,7 +686,8 @@ impl RunningTools {
                 .front()
                 .and_then(|call| self.early_results.remove(call))
             {
-                return self.order.pop_front().map(|call| (call, output));
+                let call = self.order.pop_front()?;
+                return Some(DriverEvent::ToolFinished(call, Box::new(output)));
             }
             tokio::select! {
                 biased;
@@ -689,7 +701,12 @@ impl RunningTools {
                 Some(done) = self.subtasks.join_next() => {
                     if let Ok((call, output)) = done {
                         self.subtask_stops.remove(&call);
-                        return Some((call, output));
+                        return Some(DriverEvent::ToolFinished(call, Box::new(output)));
+                    }
+                }
+                Some(refreshed) = self.refreshing.join_next() => {
+                    if let Ok((call, prepared)) = refreshed {
+                        return Some(DriverEvent::CallRefreshed(call, prepared));
                     }
                 }
                 else => return None,
@@ -726,6 +743,7 @@ impl RunningTools {
         self.subtask_stops
             .keys()
             .for_each(|call| self.stop_subtask(call));
+        self.refreshing.shutdown().await;
         self.tool_work.shutdown().await;
         self.order.clear();
         self.early_results.clear();
@@ -834,6 +852,41 @@ impl Broadcaster<'_> {
     }
 }
 
+/// Looks at what a prepared call would do, for its judgement; `None`: no tool has its name.
+fn assess_call(
+    task: &Task,
+    id: CallId,
+    prepared: Option<Box<dyn PreparedCall>>,
+    tools: &mut RunningTools,
+) -> TaskInput<'static> {
+    let assessed = prepared
+        .and_then(|prepared| tools.observe_call(task, &id, prepared))
+        .map(|(call, preconditions)| {
+            let access = call.observed.access.clone();
+            // Asked about and then failing would cost the user a decision for nothing.
+            let failure = if task.wants_trial(&access) {
+                call.prepared.try_call().err()
+            } else {
+                None
+            };
+            let access = match failure {
+                Some(CallFailure(reason)) => Access::Invalid { reason },
+                None => access,
+            };
+            (access, preconditions)
+        });
+    let unknown = || {
+        (
+            Access::Invalid {
+                reason: "there is no such tool".to_owned(),
+            },
+            Preconditions::default(),
+        )
+    };
+    let (access, preconditions) = assessed.unwrap_or_else(unknown);
+    TaskInput::CallAssessed(id, access, preconditions)
+}
+
 /// Runs an approved call between its observers, unless something that it depends on has changed.
 async fn run_call(
     assessed: AssessedCall,
@@ -842,6 +895,9 @@ async fn run_call(
     progress: ProgressSink<'_>,
 ) -> ToolOutput {
     let AssessedCall { prepared, observed } = assessed;
+    if let Some(refresh) = prepared.refresh() {
+        refresh.await;
+    }
     // The approval was given for what the user saw. If a file or a program has changed since, it is
     // another call.
     if let Some(words) = permit.violation_message(&prepared.preconditions()) {
@@ -869,6 +925,9 @@ async fn run_call(
     }
     // Looked at once more, since the observers may have taken a while.
     if obstacle.is_none() && !observers.is_empty() {
+        if let Some(refresh) = prepared.refresh() {
+            refresh.await;
+        }
         obstacle = permit.violation_message(&prepared.preconditions());
     }
     let has_run = obstacle.is_none();

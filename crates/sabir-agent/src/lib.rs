@@ -85,7 +85,7 @@ pub use task::{
     UsageTotals, UserMessage, call_paths, call_subject,
 };
 pub use tool::{
-    CallArguments, CallFailure, GroupFilter, InvalidCall, PreparedCall, ProgressSink, Tool,
-    ToolOutput, ToolRegistry, ToolWork,
+    CallArguments, CallFailure, CallRefresh, GroupFilter, InvalidCall, PreparedCall, ProgressSink,
+    Tool, ToolOutput, ToolRegistry, ToolWork,
 };
 pub use user_command::{CommandQueue, UserCommand, UserNotice};

@@ -41,6 +41,9 @@ pub type ProgressSink<'a> = &'a mut (dyn FnMut(&str) + Send);
 /// none.
 pub type GroupFilter<'a> = &'a dyn Fn(Option<ToolGroup>) -> bool;
 
+/// The work of bringing a call up to date before it is judged or run.
+pub type CallRefresh = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// The running work of a tool.
 pub type ToolWork<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
@@ -83,6 +86,13 @@ pub trait PreparedCall: Send + Sync {
     /// last line end counts as part of the tags, so the value of a text file lacks it. Called once,
     /// before anything else.
     fn note_wrapped_values(&mut self, _names: &[String]) {}
+
+    /// Returns work that has to end before the call is looked at, such as asking an editor for its unsaved text; `None`: there is none.
+    /// It is awaited before the call is judged and again before it runs. Dropping it leaves the call as it was, and everything else in
+    /// this trait works without it.
+    fn refresh(&self) -> Option<CallRefresh> {
+        None
+    }
 
     /// Returns what the call would touch. May look at the file system, must not change it.
     fn access(&self) -> Access;

@@ -92,7 +92,7 @@ use sabir_model::{
     Secret, is_loopback,
 };
 use sabir_policy::{Mode, PolicyRules};
-use sabir_tools::EditTool;
+use sabir_tools::{EditTool, Editor};
 use sabir_wire::{Wire, WireOptions};
 use sabir_workspace::SandboxLevel;
 use serde::Deserialize;
@@ -190,6 +190,9 @@ pub struct Config {
     /// The hooks of the program that drives the session.
     #[serde(skip)]
     pub(crate) hook_callbacks: Option<Arc<dyn HookCallbacks>>,
+    /// The editor in which the user has files open.
+    #[serde(skip)]
+    pub(crate) editor: Option<Arc<dyn Editor>>,
     /// The limits of retries that a session sets for all its models.
     #[serde(skip)]
     pub(crate) retry_limits: RetryLimits,

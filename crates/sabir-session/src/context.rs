@@ -201,6 +201,7 @@ fn replay_for_context(
         seen_files: Vec::new(),
         told_rules: instructions::told_rules(&records),
         skill_tool: None,
+        editor: None,
     };
     let folder = setup::workspace_of(start);
     let setup = TaskSetup::new(&spec, config, Some(&folder), resources)?;

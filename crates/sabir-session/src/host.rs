@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sabir_agent::{Record, TaskId, TaskOrigin, TaskOutcome, TaskStart, UserMessage};
 use sabir_journal::{JournalEntry, TaskSummary};
+use sabir_tools::Editor;
 
 use crate::config::{Config, read_regular_file};
 use crate::environment::Environment;
@@ -30,6 +31,8 @@ pub struct Host {
     notices: NoticeSink,
     /// The hooks of the program that drives the sessions.
     pub(crate) hook_callbacks: Option<Arc<dyn HookCallbacks>>,
+    /// The editor in which the user has files open.
+    pub(crate) editor: Option<Arc<dyn Editor>>,
 }
 
 /// Selects tasks for a list.
@@ -50,6 +53,7 @@ impl Host {
             environment: Arc::new(environment),
             notices: NoticeSink::default(),
             hook_callbacks: None,
+            editor: None,
         }
     }
 
@@ -65,6 +69,16 @@ impl Host {
     pub fn with_hook_callbacks(self, callbacks: Arc<dyn HookCallbacks>) -> Self {
         Self {
             hook_callbacks: Some(callbacks),
+            ..self
+        }
+    }
+
+    /// Sets the editor in which the user has files open. The file tools of the sessions that this host and its clones start afterwards,
+    /// and of their subtasks, read and change the text of its buffers, also where it is not saved.
+    #[must_use]
+    pub fn with_editor(self, editor: Arc<dyn Editor>) -> Self {
+        Self {
+            editor: Some(editor),
             ..self
         }
     }

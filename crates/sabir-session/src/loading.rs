@@ -124,6 +124,7 @@ fn load_config(
     // error.
     dialect_tables::load_dialect_files(&spec.dialect_files, &mut config.dialects)?;
     config.hook_callbacks = host.hook_callbacks.clone();
+    config.editor = host.editor.clone();
     config.retry_limits = spec.limits.retries;
     config.default_patience = spec.interactivity.default_patience();
     // A time that cannot be read is reported before anything begins.
@@ -147,6 +148,7 @@ fn plain_resources(
         seen_files: Vec::new(),
         told_rules: Vec::new(),
         skill_tool: None,
+        editor: None,
     }
 }
 

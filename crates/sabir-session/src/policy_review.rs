@@ -62,6 +62,7 @@ pub fn judged_tools(config: &Config, workspace: Workspace) -> Result<JudgedTools
         edit_tool: EditTool::default(),
         jobs: temporary_jobs(environment),
         reach: NetworkScope::Public,
+        editor: None,
         // No command runs; the sandbox only determines which access a call would request beyond it.
         sandbox: configured_sandbox(None, config)?,
     })))

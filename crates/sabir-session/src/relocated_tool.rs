@@ -9,8 +9,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_agent::{
-    CallArguments, CallFailure, CallPermit, CancelToken, Preconditions, PreparedCall, ProgressSink,
-    Tool, ToolOutput, ToolWork,
+    CallArguments, CallFailure, CallPermit, CallRefresh, CancelToken, Preconditions, PreparedCall,
+    ProgressSink, Tool, ToolOutput, ToolWork,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -164,6 +164,10 @@ impl Tool for RelocatedTool {
 }
 
 impl PreparedCall for RelocatedCall {
+    fn refresh(&self) -> Option<CallRefresh> {
+        self.call.refresh()
+    }
+
     fn note_wrapped_values(&mut self, names: &[String]) {
         self.call.note_wrapped_values(names);
     }

@@ -17,7 +17,7 @@ use sabir_journal::Journal;
 use sabir_mcp::DocumentationTool;
 use sabir_model::ModelEntry;
 use sabir_policy::{Mode, PolicyRules, ToolGroup};
-use sabir_tools::{EditTool, SeenFile};
+use sabir_tools::{EditTool, Editor, SeenFile};
 use sabir_workspace::{JobManager, OutputLifetime, Sandbox, Workspace};
 
 use crate::checkpointer::TaskCheckpointer;
@@ -143,6 +143,8 @@ pub(crate) struct ToolResources {
     pub(crate) told_rules: Vec<String>,
     /// The tool that reads skills, where there are any.
     pub(crate) skill_tool: Option<Arc<dyn Tool>>,
+    /// The editor in which the user has files open.
+    pub(crate) editor: Option<Arc<dyn Editor>>,
 }
 
 /// The identity of a new task: its prompt, its model and its origin.
@@ -290,6 +292,8 @@ impl TaskSetup {
             checkpointer,
             sandbox,
             skill_tool: UseSkill::for_skills(&skills),
+            // A replay could not repeat what the user typed.
+            editor: config.editor.clone().filter(|_| !is_recorded),
             ..resources
         };
         let setup = Self::with_resources(
@@ -392,6 +396,7 @@ impl TaskSetup {
             seen_files: Vec::new(),
             told_rules: Vec::new(),
             skill_tool: None,
+            editor: None,
         };
         let setup = Self::with_resources(
             &config.environment,
@@ -433,6 +438,7 @@ impl TaskSetup {
             sandbox: resources.sandbox.clone(),
             jobs: Arc::clone(&resources.jobs),
             reach: sabir_tools::NetworkScope::Public,
+            editor: resources.editor.clone(),
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::resumed_tools(settings, &resources.seen_files);

@@ -386,6 +386,7 @@ impl SessionSubtaskSpawner {
             seen_files: Vec::new(),
             told_rules: Vec::new(),
             skill_tool: None,
+            editor: None,
         }
     }
 

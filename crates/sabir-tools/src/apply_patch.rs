@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, Preconditions, ProgressSink};
+use sabir_agent::{CallPermit, CallRefresh, Preconditions, ProgressSink};
 use sabir_edit::{EditFault, FileAction, FilePatch, FileUpdate, Patch};
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
@@ -70,6 +70,12 @@ impl TypedTool for ApplyPatch {
             .into_iter()
             .map(|file| PatchSection::resolve_paths(&self.0, file))
             .collect())
+    }
+
+    fn refresh_call(&self, call: &ApplyPatchCall) -> Option<CallRefresh> {
+        let targets = call.iter().flatten().flat_map(PatchSection::write_targets);
+        let paths = targets.map(|target| target.written_path().to_owned());
+        self.0.refresh_buffers(paths.collect())
     }
 
     fn call_access(&self, call: &ApplyPatchCall) -> Access {
@@ -158,6 +164,7 @@ fn plan_sections(
     if !errors.is_empty() {
         return Err(EditError::Patch(errors));
     }
+    tracker.buffers().check_changes(&plan.changes)?;
     Ok(plan)
 }
 
@@ -168,8 +175,8 @@ fn apply_sections(
 ) -> Result<EditOutcome, EditError> {
     let plan = plan_sections(tracker, sections)?;
     let contents: Vec<_> = plan.contents.iter().map(String::as_str).collect();
-    tracker.apply_changes(&plan.changes, &contents)?;
-    Ok(EditOutcome(plan.edits))
+    let written = tracker.apply_changes(&plan.changes, &contents)?;
+    Ok(EditOutcome::new(plan.edits, written))
 }
 
 /// The changes of a patch before any of them is made.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, Preconditions, ProgressSink};
+use sabir_agent::{CallPermit, CallRefresh, Preconditions, ProgressSink};
 use sabir_edit::StringReplacement;
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
@@ -74,6 +74,11 @@ impl TypedTool for EditFile {
         }
     }
 
+    fn refresh_call(&self, call: &EditFileCall) -> Option<CallRefresh> {
+        self.0
+            .refresh_buffers(vec![call.target.written_path().to_owned()])
+    }
+
     fn call_access(&self, call: &EditFileCall) -> Access {
         call.target.write_access()
     }
@@ -138,9 +143,10 @@ fn create_file(
         content.as_bytes().to_vec(),
         WritePrecondition::Missing,
     );
-    tracker.apply_changes(&[change], &[content])?;
-    Ok(EditOutcome(vec![FileEdit::Added {
+    let written = tracker.apply_changes(&[change], &[content])?;
+    let added = FileEdit::Added {
         path,
         lines: content.lines().count(),
-    }]))
+    };
+    Ok(EditOutcome::new(vec![added], written))
 }

@@ -7,6 +7,7 @@ use sabir_edit::{EditFault, EditedText, MatchLevel};
 use sabir_workspace::WorkPath;
 
 use crate::edit_error::{EditError, FaultList};
+use crate::editor::WrittenTo;
 use crate::file_tracker::FileTracker;
 use crate::text::{self, count_noun};
 use crate::text_file::TextFile;
@@ -15,7 +16,16 @@ use crate::text_file::TextFile;
 const MAX_DIFF_BYTES: usize = 16 << 10;
 
 /// The changes that a call made, in the order in which the model asked for them.
-pub(crate) struct EditOutcome(pub(crate) Vec<FileEdit>);
+pub(crate) struct EditOutcome {
+    edits: Vec<FileEdit>,
+    written: WrittenTo,
+}
+
+impl EditOutcome {
+    pub(crate) fn new(edits: Vec<FileEdit>, written: WrittenTo) -> Self {
+        Self { edits, written }
+    }
+}
 
 /// The change of one file.
 pub(crate) enum FileEdit {
@@ -124,7 +134,7 @@ fn match_notes(edited: &EditedText, noun: &str) -> Vec<String> {
 }
 
 impl From<EditOutcome> for ToolOutput {
-    fn from(EditOutcome(edits): EditOutcome) -> Self {
+    fn from(EditOutcome { edits, written }: EditOutcome) -> Self {
         let mut lines = Vec::new();
         let mut room = MAX_DIFF_BYTES;
         for edit in &edits {
@@ -143,6 +153,7 @@ impl From<EditOutcome> for ToolOutput {
                 }
             });
         }
+        lines.extend(written.note().map(str::to_owned));
         Self::done(lines.join("\n"))
     }
 }
@@ -177,7 +188,8 @@ pub(crate) fn write_edited(
     noun: &'static str,
 ) -> Result<EditOutcome, EditError> {
     let edited = check_edited(&file, edited)?;
-    tracker.apply_changes(&[file.content_change(&edited.content)?], &[&edited.content])?;
+    let change = file.content_change(&edited.content)?;
+    let written = tracker.apply_changes(&[change], &[&edited.content])?;
     let changed = ChangedFile::from_edit(file.path, &file.content, &edited, noun);
-    Ok(EditOutcome(vec![FileEdit::Changed(changed)]))
+    Ok(EditOutcome::new(vec![FileEdit::Changed(changed)], written))
 }

@@ -3,6 +3,7 @@
 use sabir_edit::{NotInEncoding, NotText};
 use sabir_workspace::{WorkPath, WorkspaceError};
 
+use crate::editor::EditorFailure;
 use crate::missing_path::MissingPath;
 use crate::text::{MAX_FILE_BYTES, count_bytes};
 
@@ -35,6 +36,44 @@ pub(crate) enum FileError {
         path: WorkPath,
         /// The difference between the known and the present content.
         diff: String,
+    },
+    /// Unsaved text would be lost, since the editor takes none.
+    #[error(
+        "`{path}` has changes in the user's editor that are not saved, and the editor takes no text from here, so nothing was \
+         written. Ask the user to save or discard them."
+    )]
+    UnsavedOnly {
+        /// The file.
+        path: WorkPath,
+    },
+    /// Unsaved text would be deleted.
+    #[error(
+        "`{path}` has changes in the user's editor that are not saved, so it was not deleted. Ask the user to save or discard them."
+    )]
+    UnsavedDeletion {
+        /// The file.
+        path: WorkPath,
+    },
+    /// One of several files has unsaved text, and the editor cannot change all of them or none.
+    #[error(
+        "`{path}` has changes in the user's editor that are not saved, so it cannot be changed together with other files, and nothing \
+         was written. Change it in a call of its own."
+    )]
+    UnsavedAmongOthers {
+        /// The file.
+        path: WorkPath,
+    },
+    /// The editor did not change unsaved text.
+    #[error(
+        "`{path}` has changes in the user's editor that are not saved, and the editor did not take the new text: {error}. Ask the \
+         user to save or discard their changes."
+    )]
+    EditorFailed {
+        /// The file.
+        path: WorkPath,
+        /// The reason.
+        #[source]
+        error: EditorFailure,
     },
     /// The path of a write leads elsewhere than when the call was judged.
     #[error(

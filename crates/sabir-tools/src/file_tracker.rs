@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sabir_agent::CallRefresh;
 use sabir_call::escaping::restore_name;
 use sabir_edit::DecodedText;
 use sabir_policy::Access;
@@ -14,6 +15,7 @@ use sabir_workspace::{
     FileChange, FileContent, FileVersion, WorkPath, Workspace, WorkspaceError, WritePrecondition,
 };
 
+use crate::editor::{Editor, EditorBuffers, WrittenTo};
 use crate::file_error::FileError;
 use crate::missing_path::MissingPath;
 use crate::text::{self, MAX_FILE_BYTES};
@@ -33,6 +35,7 @@ const MAX_SHOWN_DIFF_BYTES: usize = 4 << 10;
 pub(crate) struct FileTracker {
     workspace: Arc<Workspace>,
     known_files: Mutex<KnownFiles>,
+    buffers: EditorBuffers,
 }
 
 /// A file that the model had seen before its task was resumed.
@@ -69,7 +72,37 @@ impl FileTracker {
         Self {
             workspace,
             known_files: Mutex::default(),
+            buffers: EditorBuffers::default(),
         }
+    }
+
+    /// Connects the files with the user's editor, if there is one.
+    pub(crate) fn with_editor(self, editor: Option<Arc<dyn Editor>>) -> Self {
+        Self {
+            buffers: EditorBuffers::new(editor),
+            ..self
+        }
+    }
+
+    /// Returns the work of asking the editor for its texts of these paths; `None` without an editor.
+    pub(crate) fn refresh_buffers(self: &Arc<Self>, paths: Vec<String>) -> Option<CallRefresh> {
+        if !self.buffers.has_editor() {
+            return None;
+        }
+        let tracker = Arc::clone(self);
+        Some(Box::pin(async move {
+            for path in paths {
+                // A path that leads nowhere fails when the call is looked at.
+                if let Ok(real) = tracker.resolve_path(&path) {
+                    tracker.buffers.refresh(&tracker.workspace, real).await;
+                }
+            }
+        }))
+    }
+
+    /// Returns the buffers of the editor.
+    pub(crate) fn buffers(&self) -> &EditorBuffers {
+        &self.buffers
     }
 
     /// Adds the files that the model of a resumed task has seen. Of a path that is named twice the last one counts.
@@ -153,9 +186,16 @@ impl FileTracker {
 
     /// Reads a file, at most [`MAX_FILE_BYTES`] of it.
     pub(crate) fn read_file(&self, path: &WorkPath) -> Result<FileContent, FileError> {
-        self.workspace
-            .read_file(path, MAX_FILE_BYTES)
+        self.read_content(path)
             .map_err(|error| self.explain_error(error))
+    }
+
+    /// Reads the text that the editor has not saved, else the file, at most [`MAX_FILE_BYTES`] of it.
+    pub(crate) fn read_content(&self, path: &WorkPath) -> Result<FileContent, WorkspaceError> {
+        match self.buffers.unsaved_content(path) {
+            Some(unsaved) => Ok(unsaved),
+            None => self.workspace.read_file(path, MAX_FILE_BYTES),
+        }
     }
 
     /// Reports whether the model has seen the file.
@@ -187,7 +227,8 @@ impl FileTracker {
     ) -> Result<(), FileError> {
         if let Some(seen_ms) = self.seen_before(path) {
             let changed = self.workspace.metadata(path);
-            return match changed.is_ok_and(|found| found.changed_ms > seen_ms) {
+            let is_unsaved = self.buffers.unsaved_content(path).is_some();
+            return match is_unsaved || changed.is_ok_and(|found| found.changed_ms > seen_ms) {
                 true => Err(FileError::Stale {
                     path: path.to_string(),
                 }),
@@ -241,12 +282,21 @@ impl FileTracker {
     }
 
     /// Makes all changes or none, and remembers the new versions. `contents` has the new text of
-    /// each change, in the same order.
+    /// each change, in the same order. The change of a single file goes through the editor, if that has the file.
     pub(crate) fn apply_changes(
         &self,
         changes: &[FileChange],
         contents: &[&str],
-    ) -> Result<(), FileError> {
+    ) -> Result<WrittenTo, FileError> {
+        self.buffers.check_changes(changes)?;
+        if let ([change], [text]) = (changes, contents)
+            && let Some(written) = self.buffers.write_through(&self.workspace, change, text)?
+        {
+            let bytes = change.content.as_deref().unwrap_or_default();
+            let version = FileVersion::of_content(bytes);
+            self.record_version(change.path.clone(), version, Some(text));
+            return Ok(written);
+        }
         let versions = self
             .workspace
             .apply_changes(changes)
@@ -261,7 +311,7 @@ impl FileTracker {
                 None => self.lock_known().remove_file(&change.path),
             }
         }
-        Ok(())
+        Ok(WrittenTo::Disk)
     }
 
     /// Converts an error of the workspace. A missing path gets suggestions, which takes a listing.

@@ -61,6 +61,7 @@
 //!     sandbox: Sandbox::new(SandboxLevel::Best),
 //!     jobs: Arc::new(JobManager::new(folder.path().join("outputs"), OutputLifetime::Temporary)),
 //!     reach: NetworkScope::Public,
+//!     editor: None,
 //! }))?;
 //!
 //! let tool = registry.get("write_to_file").ok_or("no such tool")?;
@@ -82,6 +83,7 @@ mod definitions;
 mod edit_error;
 mod edit_file;
 mod edit_tool;
+mod editor;
 mod edits;
 mod execute_command;
 mod fetch_url;
@@ -118,6 +120,7 @@ use sabir_workspace::{JobManager, Sandbox, Workspace};
 
 pub use crate::command_facts::{CommandSurroundings, gather_facts, workspace_programs};
 pub use crate::edit_tool::{EditTool, EditToolError};
+pub use crate::editor::{Editor, EditorAnswer, EditorFailure};
 pub use crate::file_tracker::SeenFile;
 pub use crate::picture::{MAX_PICTURE_BYTES, PictureError, decode_picture, load_picture};
 pub use crate::preconditions::{launch_files, named_launch_files};
@@ -157,6 +160,8 @@ pub struct ToolSettings {
     pub jobs: Arc<JobManager>,
     /// The hosts that `fetch_url` can reach.
     pub reach: NetworkScope,
+    /// The editor in which the user has files open; `None`: there is none.
+    pub editor: Option<Arc<dyn Editor>>,
 }
 
 /// Creates the built-in tools of one task, in the order in which models are shown them.
@@ -171,7 +176,9 @@ pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
 /// Creates the built-in tools of a task that is resumed, whose model has seen these files.
 #[must_use]
 pub fn resumed_tools(settings: ToolSettings, seen: &[SeenFile]) -> Vec<Arc<dyn Tool>> {
-    let tracker = FileTracker::new(Arc::clone(&settings.workspace)).with_seen_files(seen);
+    let tracker = FileTracker::new(Arc::clone(&settings.workspace))
+        .with_seen_files(seen)
+        .with_editor(settings.editor.clone());
     let tracker = Arc::new(tracker);
     let jobs = Arc::clone(&settings.jobs);
     let edit_tool = settings.edit_tool;

@@ -135,7 +135,7 @@ pub(crate) fn write_preconditions<'a>(
 ) -> Preconditions {
     let mut preconditions = Preconditions::default();
     for path in paths {
-        preconditions.insert(format!("`{path}`"), file_state(tracker.workspace(), path));
+        preconditions.insert(format!("`{path}`"), buffer_state(tracker, path));
     }
     preconditions
 }
@@ -544,6 +544,16 @@ fn matches_wildcards(pattern: &[u8], name: &[u8]) -> bool {
 /// state too: its error.
 fn file_state(workspace: &Workspace, path: &str) -> String {
     file_version(workspace, path).unwrap_or_else(|error| error.to_string())
+}
+
+/// Identifies the text that a file tool would change.
+fn buffer_state(tracker: &FileTracker, path: &str) -> String {
+    let real = tracker.resolve_path(path).ok();
+    let unsaved = real.and_then(|real| tracker.buffers().unsaved_content(&real));
+    match unsaved {
+        Some(unsaved) => format!("unsaved: {:?}", unsaved.version),
+        None => file_state(tracker.workspace(), path),
+    }
 }
 
 /// Resolves a path, and returns it with the version of its file.

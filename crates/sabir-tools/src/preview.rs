@@ -7,7 +7,7 @@
 use sabir_edit::{FileAction, FilePatch, FileUpdate};
 
 use crate::file_tracker::{FileTracker, decode_whole};
-use crate::text::{self, MAX_FILE_BYTES};
+use crate::text;
 
 /// Renders the change of one text file. `edit` computes the new text from the old one.
 pub(crate) fn preview_edit(
@@ -62,6 +62,6 @@ fn update_heading(path: &str, update: &FileUpdate) -> String {
 fn read_text(tracker: &FileTracker, path: &str) -> Option<String> {
     let path = tracker.resolve_path(path).ok()?;
     // Not `FileTracker::read_file`: its errors list the workspace, and no error is shown here.
-    let found = tracker.workspace().read_file(&path, MAX_FILE_BYTES).ok()?;
+    let found = tracker.read_content(&path).ok()?;
     Some(decode_whole(&found)?.content)
 }

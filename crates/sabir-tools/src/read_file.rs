@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, ProgressSink};
+use sabir_agent::{CallPermit, CallRefresh, ProgressSink};
 use sabir_edit::DecodedText;
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileContent, WorkPath, WorkspaceError};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::blocking::run_blocking;
 use crate::file_tracker::FileTracker;
 use crate::picture::{LoadedPicture, MAX_PICTURE_BYTES, PictureFormat};
-use crate::text::{self, MAX_FILE_BYTES};
+use crate::text;
 use crate::typed_tool::TypedTool;
 
 use file_view::{FileView, FileViews, LineEndings, NamedView, NumberedLines};
@@ -88,6 +88,12 @@ impl TypedTool for ReadFile {
 
     fn prepare_call(&self, arguments: ReadFileArguments) -> Vec<RequestedFile> {
         arguments.into_requested_files(&self.0)
+    }
+
+    fn refresh_call(&self, call: &Vec<RequestedFile>) -> Option<CallRefresh> {
+        let paths = call.iter().take(MAX_FILES);
+        let paths = paths.map(|requested| requested.path.clone());
+        self.0.refresh_buffers(paths.collect())
     }
 
     fn call_access(&self, call: &Vec<RequestedFile>) -> Access {
@@ -192,7 +198,7 @@ fn read_requested(
         return Err(ReadError::InvalidRange { first, last });
     }
     let path = tracker.find_path(&requested.path)?;
-    let found = match tracker.workspace().read_file(&path, MAX_FILE_BYTES) {
+    let found = match tracker.read_content(&path) {
         Ok(found) => found,
         Err(WorkspaceError::NotAFile {
             found: "a folder", ..
@@ -204,7 +210,10 @@ fn read_requested(
         return view_picture(path, &found, format, budget);
     }
     let text = decode_text(&path, &found)?;
-    let view = view_lines(&path, &found, &text, requested.lines, budget)?;
+    let mut view = view_lines(&path, &found, &text, requested.lines, budget)?;
+    if let FileView::Lines(lines) = &mut view {
+        lines.is_unsaved = tracker.buffers().unsaved_content(&path).is_some();
+    }
     // A part of a file counts as seen: models edit around the lines that they asked for.
     tracker.record_version(
         path,
@@ -327,5 +336,6 @@ fn view_lines(
         },
         has_open_end: !found.truncated && !text.content.ends_with('\n'),
         whole_bytes: found.truncated.then_some(found.size_bytes),
+        is_unsaved: false,
     }))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, Preconditions, ProgressSink};
+use sabir_agent::{CallPermit, CallRefresh, Preconditions, ProgressSink};
 use sabir_policy::{Access, ToolGroup};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,6 +62,11 @@ impl TypedTool for ReplaceInFile {
             target: WriteTarget::resolve(&self.0, arguments.path),
             diff: arguments.diff,
         }
+    }
+
+    fn refresh_call(&self, call: &ReplaceInFileCall) -> Option<CallRefresh> {
+        self.0
+            .refresh_buffers(vec![call.target.written_path().to_owned()])
     }
 
     fn call_access(&self, call: &ReplaceInFileCall) -> Access {

@@ -22,6 +22,7 @@ impl TextFile {
     /// # Errors
     /// When the file is missing, too large, binary, or not the version that the model knows.
     pub(crate) fn open_known(tracker: &FileTracker, path: WorkPath) -> Result<Self, FileError> {
+        tracker.buffers().check_writable(&path)?;
         let found = tracker.read_file(&path).map_err(|error| match error {
             FileError::Missing(_) | FileError::Workspace(WorkspaceError::Missing { .. }) => {
                 FileError::NothingToEdit(Box::new(error))

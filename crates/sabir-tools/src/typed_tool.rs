@@ -11,8 +11,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use sabir_agent::{
-    CallArguments, CallFailure, CallPermit, InvalidCall, Preconditions, PreparedCall, ProgressSink,
-    Tool, ToolOutput, ToolWork,
+    CallArguments, CallFailure, CallPermit, CallRefresh, InvalidCall, Preconditions, PreparedCall,
+    ProgressSink, Tool, ToolOutput, ToolWork,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -54,6 +54,11 @@ pub(crate) trait TypedTool: Send + Sync + Sized + 'static {
     /// Notes the arguments whose values were written on lines of their own, as
     /// [`PreparedCall::note_wrapped_values`] does.
     fn note_wrapped_values(_: &mut Self::Call, _names: &[String]) {}
+
+    /// Returns the work of [`PreparedCall::refresh`].
+    fn refresh_call(&self, _: &Self::Call) -> Option<CallRefresh> {
+        None
+    }
 
     /// Returns what a call would touch.
     fn call_access(&self, call: &Self::Call) -> Access;
@@ -155,6 +160,10 @@ struct TypedCall<T: TypedTool> {
 impl<T: TypedTool> PreparedCall for TypedCall<T> {
     fn note_wrapped_values(&mut self, names: &[String]) {
         T::note_wrapped_values(&mut self.call, names);
+    }
+
+    fn refresh(&self) -> Option<CallRefresh> {
+        self.tool.refresh_call(&self.call)
     }
 
     fn access(&self) -> Access {

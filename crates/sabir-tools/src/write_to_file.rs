@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, Preconditions, ProgressSink, ToolOutput};
+use sabir_agent::{CallPermit, CallRefresh, Preconditions, ProgressSink, ToolOutput};
 use sabir_edit::{DecodedText, TextEncoding};
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileChange, FileContent, WorkPath, WorkspaceError, WritePrecondition};
@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use crate::blocking::run_blocking;
 use crate::edit_error::EditError;
+use crate::editor::WrittenTo;
 use crate::file_tracker::{FileTracker, decode_whole};
 use crate::preconditions;
 use crate::preview;
-use crate::text::{self, MAX_FILE_BYTES, count_noun};
+use crate::text::{self, count_noun};
 use crate::text_file::encode_content;
 use crate::typed_tool::TypedTool;
 use crate::write_target::WriteTarget;
@@ -52,6 +53,7 @@ pub(crate) struct WrittenFile {
     lost_crlf: bool,
     /// True if a line end was added to the content.
     line_end_added: bool,
+    written: WrittenTo,
 }
 
 /// The content of a file before it was written.
@@ -100,6 +102,11 @@ impl TypedTool for WriteToFile {
 
     fn note_wrapped_values(call: &mut WriteToFileCall, names: &[String]) {
         call.is_wrapped = names.iter().any(|name| name == "content");
+    }
+
+    fn refresh_call(&self, call: &WriteToFileCall) -> Option<CallRefresh> {
+        self.0
+            .refresh_buffers(vec![call.target.written_path().to_owned()])
     }
 
     fn call_access(&self, call: &WriteToFileCall) -> Access {
@@ -153,6 +160,9 @@ impl From<WrittenFile> for ToolOutput {
         if written.line_end_added {
             message.push_str("\n[Its last line ends with a newline.]");
         }
+        if let Some(note) = written.written.note() {
+            message.push_str(&format!("\n{note}"));
+        }
         Self::done(message)
     }
 }
@@ -188,7 +198,7 @@ fn write_file(tracker: &FileTracker, call: WriteToFileCall) -> Result<WrittenFil
         is_wrapped,
     } = call;
     let path = target.confirm_file(tracker)?;
-    let old = match tracker.workspace().read_file(&path, MAX_FILE_BYTES) {
+    let old = match tracker.read_content(&path) {
         Ok(old) => Some(old),
         Err(WorkspaceError::Missing { .. }) => None,
         Err(error) => return Err(tracker.explain_error(error).into()),
@@ -206,13 +216,14 @@ fn write_file(tracker: &FileTracker, call: WriteToFileCall) -> Result<WrittenFil
             content.as_bytes().to_vec(),
             WritePrecondition::Missing,
         );
-        tracker.apply_changes(&[change], &[&content])?;
+        let written = tracker.apply_changes(&[change], &[&content])?;
         return Ok(WrittenFile {
             path,
             lines,
             before: PreviousContent::Absent,
             lost_crlf: false,
             line_end_added,
+            written,
         });
     };
     tracker.check_version(
@@ -233,6 +244,7 @@ fn write_file(tracker: &FileTracker, call: WriteToFileCall) -> Result<WrittenFil
             before: PreviousContent::Same,
             lost_crlf: false,
             line_end_added,
+            written: WrittenTo::Disk,
         });
     }
     // Before the write, after which the model knows the file in any case.
@@ -240,13 +252,14 @@ fn write_file(tracker: &FileTracker, call: WriteToFileCall) -> Result<WrittenFil
     let lost_crlf =
         text.is_some_and(|text| text.content.contains("\r\n")) && !content.contains("\r\n");
     let change = FileChange::write(path.clone(), bytes, WritePrecondition::Version(old.version));
-    tracker.apply_changes(&[change], &[&content])?;
+    let written = tracker.apply_changes(&[change], &[&content])?;
     Ok(WrittenFile {
         path,
         lines,
         before,
         lost_crlf,
         line_end_added,
+        written,
     })
 }
 

@@ -71,8 +71,8 @@ impl PreparedCall for LookCall {
 }
 
 /// Calls `look` with each of these paths in one message, then completes.
-struct LookingModel {
-    paths: [&'static str; 3],
+pub(crate) struct LookingModel {
+    pub(crate) paths: [&'static str; 3],
 }
 
 impl Model for LookingModel {

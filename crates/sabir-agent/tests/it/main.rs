@@ -25,6 +25,7 @@ mod machine;
 mod modes;
 mod observers;
 mod panics;
+mod refreshing;
 mod repeated_reads;
 mod started_tasks;
 mod subtasks;

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use sabir_agent::{
-    CallArguments, CallPermit, CancelToken, DriverObserver, Interactivity, ObservedCall,
-    ObserverWork, Preconditions, PreparedCall, ProgressSink, Record, StopObjection, Task,
-    TaskDriver, TaskOutcome, Tool, ToolOutput, ToolRefusal, ToolRegistry, ToolWork, TransientEvent,
+    CallArguments, CallPermit, CallRefresh, CancelToken, DriverObserver, Interactivity,
+    ObservedCall, ObserverWork, Preconditions, PreparedCall, ProgressSink, Record, StopObjection,
+    Task, TaskDriver, TaskOutcome, Tool, ToolOutput, ToolRefusal, ToolRegistry, ToolWork,
+    TransientEvent,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
@@ -45,6 +46,16 @@ impl Tool for Look {
 }
 
 impl PreparedCall for LookCall {
+    fn refresh(&self) -> Option<CallRefresh> {
+        let log = Arc::clone(&self.0);
+        (self.1 == "unsaved").then(|| {
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                log.lock().unwrap().push("refresh".to_owned());
+            }) as CallRefresh
+        })
+    }
+
     fn access(&self) -> Access {
         self.0.lock().unwrap().push("access".to_owned());
         Access::Read {
@@ -194,6 +205,21 @@ fn a_call_is_prepared_once_and_runs_between_its_observers() {
             &["preconditions", "run", "after, failed: false"]
         ]
         .concat()
+    );
+    assert_eq!(result, "seen");
+}
+
+#[test]
+fn a_call_is_refreshed_before_each_look_at_its_preconditions() {
+    let (log, result) = observed("unsaved", "");
+    let is_of_the_call = |line: &&String| *line == "refresh" || *line == "preconditions";
+    let looks: Vec<_> = log.iter().filter(is_of_the_call).collect();
+    assert_eq!(looks.len(), 6, "{log:?}");
+    assert!(
+        looks
+            .chunks(2)
+            .all(|pair| pair == ["refresh", "preconditions"]),
+        "{log:?}"
     );
     assert_eq!(result, "seen");
 }

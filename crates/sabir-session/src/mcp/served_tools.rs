@@ -51,6 +51,7 @@ pub fn served_tools(
         seen_files: Vec::new(),
         told_rules: Vec::new(),
         skill_tool: None,
+        editor: None,
     };
     // The setup replaces the sandbox by the configured one.
     let setup = TaskSetup::without_notices(&spec, config, None, resources)?;

@@ -57,6 +57,8 @@ pub(crate) struct NumberedLines {
     pub(crate) has_open_end: bool,
     /// The size of a file of which only the start was read; `None` if all of it was.
     pub(crate) whole_bytes: Option<u64>,
+    /// True if the editor has this text and has not saved it.
+    pub(crate) is_unsaved: bool,
 }
 
 /// The numbers of line endings in a file.
@@ -141,6 +143,12 @@ impl NumberedLines {
             ));
         } else if self.first > 1 || end < self.total {
             notes.push(format!("Lines {} to {end} of {}.", self.first, self.total));
+        }
+        if self.is_unsaved {
+            notes.push(
+                "This is the text in the user's editor, which is not saved: commands see the old file."
+                    .to_owned(),
+            );
         }
         if end < self.wanted {
             notes.push(format!("Read on with start_line {}.", end + 1));

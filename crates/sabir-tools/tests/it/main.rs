@@ -9,6 +9,7 @@
 mod approvals;
 mod commands;
 mod definitions;
+mod editor;
 mod fetch;
 mod files;
 mod hidden;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 use sabir_agent::{CallPermit, PreparedCall, ToolOutput, ToolRegistry};
 use sabir_policy::Access;
-use sabir_tools::{EditTool, NetworkScope, ToolSettings, builtin_tools};
+use sabir_tools::{EditTool, Editor, NetworkScope, ToolSettings, builtin_tools};
 use sabir_workspace::{Bounds, JobManager, OutputLifetime, Sandbox, SandboxLevel, Workspace};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -85,6 +86,16 @@ impl Place {
     }
 
     fn set_up(edit_tool: EditTool, reach: NetworkScope, bounds: Bounds, sandbox: Sandbox) -> Self {
+        Self::with_editor(edit_tool, reach, bounds, sandbox, None)
+    }
+
+    fn with_editor(
+        edit_tool: EditTool,
+        reach: NetworkScope,
+        bounds: Bounds,
+        sandbox: Sandbox,
+        editor: Option<Arc<dyn Editor>>,
+    ) -> Self {
         let [root, outside] =
             [(); 2].map(|()| TempDir::new_in(temp_base::find_temp_base()).unwrap());
         let registry = ToolRegistry::new(builtin_tools(ToolSettings {
@@ -98,6 +109,7 @@ impl Place {
                 OutputLifetime::Persistent,
             )),
             reach,
+            editor,
         }))
         .unwrap();
         Self {
@@ -171,7 +183,13 @@ fn run_prepared(call: Box<dyn PreparedCall>, permit: &CallPermit) -> (ToolOutput
         .build()
         .unwrap();
     let mut streamed = String::new();
-    let output = runtime.block_on(call.run(permit, &mut |piece| streamed.push_str(piece)));
+    let output = runtime.block_on(async {
+        if let Some(refresh) = call.refresh() {
+            refresh.await;
+        }
+        call.run(permit, &mut |piece| streamed.push_str(piece))
+            .await
+    });
     (output, streamed)
 }
 

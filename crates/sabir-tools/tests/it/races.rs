@@ -111,6 +111,7 @@ impl Arena {
                     OutputLifetime::Persistent,
                 )),
                 reach: NetworkScope::Only(Vec::new()),
+                editor: None,
             };
             ToolRegistry::new(builtin_tools(settings)).unwrap()
         });

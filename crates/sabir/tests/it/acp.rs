@@ -11,6 +11,7 @@ use crate::world::{Turn, WAYS, Way, World, processes_with, turn};
 
 use client::AcpClient;
 
+mod buffers;
 mod client;
 
 const NATIVE: Way = WAYS[0];

@@ -392,6 +392,7 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
         sandbox,
         jobs,
         reach,
+        editor: None,
     };
     let registry = ToolRegistry::new(sabir_tools::builtin_tools(tools)).unwrap();
     let mut rules = PolicyRules::default();

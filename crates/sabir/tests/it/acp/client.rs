@@ -33,6 +33,49 @@ pub(crate) struct AcpClient {
     pub(crate) updates: Vec<(String, Value)>,
     /// Errors without an id.
     pub(crate) errors: Vec<Value>,
+    /// The editor of the client, if it has one.
+    pub(crate) buffers: Option<Buffers>,
+}
+
+/// The open files of an editor.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    /// The texts, by the names of the files.
+    pub(crate) texts: HashMap<String, String>,
+    /// The methods and names that were asked for, in order.
+    pub(crate) asked: Vec<(String, String)>,
+    /// True if the editor takes requests and answers none.
+    pub(crate) is_silent: bool,
+}
+
+impl Buffers {
+    pub(crate) fn with(texts: &[(&str, &str)]) -> Self {
+        let texts = texts.iter();
+        let texts = texts.map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        Self {
+            texts: texts.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Answers a request as an editor does that saves what it is given; `None`: it does not answer.
+    fn answer(&mut self, method: &str, params: &Value) -> Option<Result<Value, &'static str>> {
+        let path = std::path::Path::new(params["path"].as_str().unwrap());
+        assert!(path.is_absolute(), "{params}");
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        self.asked.push((method.to_owned(), name.clone()));
+        if self.is_silent {
+            return None;
+        }
+        if method == "fs/read_text_file" {
+            let text = self.texts.get(&name);
+            return Some(text.map(|text| json!({"content": text})).ok_or("not open"));
+        }
+        let text = params["content"].as_str().unwrap();
+        std::fs::write(path, text).unwrap();
+        self.texts.insert(name, text.to_owned());
+        Some(Ok(json!({})))
+    }
 }
 
 impl AcpClient {
@@ -71,6 +114,7 @@ impl AcpClient {
             requests: Vec::new(),
             updates: Vec::new(),
             errors: Vec::new(),
+            buffers: None,
         }
     }
 
@@ -263,6 +307,18 @@ impl AcpClient {
                 message["params"]["update"].clone(),
             )),
             "session/request_permission" => self.requests.push(message),
+            "fs/read_text_file" | "fs/write_text_file" => {
+                let buffers = self.buffers.as_mut().expect("there is no editor");
+                match buffers.answer(method, &message["params"]) {
+                    Some(Ok(result)) => self.respond(&message, result),
+                    Some(Err(words)) => {
+                        let error = json!({"code": -32603, "message": words});
+                        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+                        self.write(&answer.to_string());
+                    }
+                    None => {}
+                }
+            }
             "$/cancel_request" => {
                 let withdrawn = &message["params"]["requestId"];
                 self.requests.retain(|request| request["id"] != *withdrawn);
@@ -311,6 +367,8 @@ fn check(method: &str, value: &Value) {
                 "session/request_permission",
                 of_type!(RequestPermissionRequest),
             ),
+            ("fs/read_text_file", of_type!(ReadTextFileRequest)),
+            ("fs/write_text_file", of_type!(WriteTextFileRequest)),
             ("$/cancel_request", of_type!(CancelRequestNotification)),
             ("error", of_type!(Error)),
         ])

@@ -232,7 +232,7 @@ tool's `name` and its `arguments`.",
     },
     Dialect {
         name: "cohere",
-        aliases: &["command_r", "command_a"],
+        aliases: &["command_r", "command_a", "cohere_command4"],
         summary: "A JSON array of tool_call_id, tool_name and parameters between special tokens (Command R7B and A).",
         spec: include_str!("../specs/cohere.md"),
         grammar: &json_grammar(JsonCalls {

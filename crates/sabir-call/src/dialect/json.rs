@@ -450,6 +450,34 @@ object.",
 all of them in an `ifm|tool_calls` block.",
     },
     Dialect {
+        name: "functionary",
+        aliases: &["functionary_v3", "functionary32"],
+        summary: "The tool's name behind >>>, and JSON arguments on the next line (Functionary 3.2).",
+        // The first marker is part of the prompt.
+        spec: include_str!("../specs/functionary.md"),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[JsonForm {
+                open: ">>>",
+                head: Some(HeaderFormat {
+                    end: "\n",
+                    prefix: "",
+                    id: None,
+                    fenced: false,
+                    id_first: false,
+                    echo: false,
+                }),
+                close: "",
+                stop: false,
+                named_by_key: false,
+            }],
+            ..PLAIN
+        }),
+        tokens: &[">>>all\n", "<|eot_id|>"],
+        thought: None,
+        instructions: "Write each call as `>>>` and the tool's name on a line of its own, then the arguments as a JSON object. Words \
+for the user follow a line `>>>all`.",
+    },
+    Dialect {
         name: "jamba",
         aliases: &[],
         summary: "A JSON array of calls in a <tool_calls> block (Jamba).",

@@ -169,15 +169,28 @@ impl CallReader {
     /// Creates a reader for the dialects of `selection` and these tools. Without tools nothing is a
     /// call.
     pub fn new(selection: DialectSelection<'_>, tools: &ToolSet) -> Self {
-        let vocabulary = Arc::new(Vocabulary::new(selection, tools));
-        Self::with_vocabulary(vocabulary, ReaderState::Prose).after_prefill(selection.prefill())
+        Self::at_text_start(Arc::new(Vocabulary::new(selection, tools)))
+            .after_prefill(selection.prefill())
+    }
+
+    /// Creates a reader at the start of a text, behind the marker with which the prompt may end.
+    fn at_text_start(vocabulary: Arc<Vocabulary>) -> Self {
+        let marker = vocabulary.markers.prompted_marker();
+        let state = marker.map_or(ReaderState::Prose, |marker| {
+            let opening = PendingOpen {
+                len: 0,
+                ..PendingOpen::from_marker(marker, 0, true)
+            };
+            ReaderState::Opening(Box::new(opening))
+        });
+        Self::with_vocabulary(vocabulary, state)
     }
 
     /// Creates a reader for another text, which continues no prompt, with the same dialects and tools. Compiling those costs more
     /// than reading a short text.
     #[must_use]
     pub fn for_next_text(&self) -> Self {
-        Self::with_vocabulary(Arc::clone(&self.vocabulary), ReaderState::Prose)
+        Self::at_text_start(Arc::clone(&self.vocabulary))
             .with_missing_last_close(self.closes_last_call)
     }
 

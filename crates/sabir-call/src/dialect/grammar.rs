@@ -188,6 +188,15 @@ pub(crate) struct HeaderFormat {
     pub(crate) echo: bool,
 }
 
+impl JsonForm {
+    /// Returns true if the call begins with a line that names the tool, behind a marker that prose may hold. The prompt may end
+    /// with that marker.
+    pub(crate) fn is_headed_by_line(&self) -> bool {
+        let is_token = self.open.contains(['<', '|', '｜']);
+        !is_token && self.head.is_some_and(|head| head.end == "\n")
+    }
+}
+
 /// Calls in Python syntax.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PythonCalls {

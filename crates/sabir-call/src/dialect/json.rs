@@ -232,7 +232,7 @@ tool's `name` and its `arguments`.",
     },
     Dialect {
         name: "cohere",
-        aliases: &["command_r", "command_a"],
+        aliases: &["command_r", "command_a", "cohere_command4"],
         summary: "A JSON array of tool_call_id, tool_name and parameters between special tokens (Command R7B and A).",
         spec: include_str!("../specs/cohere.md"),
         grammar: &json_grammar(JsonCalls {
@@ -448,6 +448,34 @@ object.",
         thought: None,
         instructions: "Write each call as a JSON object with the tool's `name` and its `arguments` in an `ifm|tool_call` block, and \
 all of them in an `ifm|tool_calls` block.",
+    },
+    Dialect {
+        name: "functionary",
+        aliases: &["functionary_v3", "functionary32"],
+        summary: "The tool's name behind >>>, and JSON arguments on the next line (Functionary 3.2).",
+        // The first marker is part of the prompt.
+        spec: include_str!("../specs/functionary.md"),
+        grammar: &json_grammar(JsonCalls {
+            forms: &[JsonForm {
+                open: ">>>",
+                head: Some(HeaderFormat {
+                    end: "\n",
+                    prefix: "",
+                    id: None,
+                    fenced: false,
+                    id_first: false,
+                    echo: false,
+                }),
+                close: "",
+                stop: false,
+                named_by_key: false,
+            }],
+            ..PLAIN
+        }),
+        tokens: &[">>>all\n", "<|eot_id|>"],
+        thought: None,
+        instructions: "Write each call as `>>>` and the tool's name on a line of its own, then the arguments as a JSON object. Words \
+for the user follow a line `>>>all`.",
     },
     Dialect {
         name: "jamba",

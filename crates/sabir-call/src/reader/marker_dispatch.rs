@@ -468,6 +468,12 @@ impl CallReader {
                     Some(false) => {}
                     None => return MarkerContent::Wait,
                 },
+                MarkerKind::Json(form)
+                    if form.is_headed_by_line()
+                        && !self.vocabulary.chosen
+                        && !self
+                            .vocabulary
+                            .is_tool_name(rest.get(..word).unwrap_or_default()) => {}
                 MarkerKind::Json(form) => {
                     match form.head.map_or(Some(false), |head| {
                         starts_with_header(rest, &form, head, last)
@@ -975,8 +981,12 @@ fn starts_with_header(text: &str, form: &JsonForm, head: HeaderFormat, last: boo
         .take_while(is_name)
         .map(char::len_utf8)
         .sum();
+    let behind = text.get(name..).unwrap_or_default();
+    if form.is_headed_by_line() {
+        return starts_with_json_line(behind, head.end, last).map(|starts| starts && name > 0);
+    }
     let special = is_special(form.open);
-    let behind = text.get(name..).unwrap_or_default().trim_start();
+    let behind = behind.trim_start();
     let id = head.id.filter(|id| *id != ":").unwrap_or_default();
     let (brace, fence) = if special { ("{", FENCE) } else { ("", "") };
     let follows = [head.end.trim(), id, form.close, brace, fence];
@@ -990,6 +1000,21 @@ fn starts_with_header(text: &str, form: &JsonForm, head: HeaderFormat, last: boo
     match (waits, last) {
         (true, false) => None,
         (waits, _) => Some(waits && special),
+    }
+}
+
+/// Checks whether `text` begins with the end of a line, and an object behind it. `None` means that more text is needed.
+fn starts_with_json_line(text: &str, end: &str, last: bool) -> Option<bool> {
+    let Some(behind) = text.strip_prefix(end) else {
+        return match text.is_empty() && !last {
+            true => None,
+            false => Some(false),
+        };
+    };
+    let json = behind.trim_ascii_start();
+    match json.is_empty() && !last && behind.len() <= HEAD_CAP {
+        true => None,
+        false => Some(json.starts_with('{')),
     }
 }
 

@@ -36,6 +36,9 @@ const TURN_TOKENS: [&str; 10] = [
     "<｜end▁of▁sentence｜>",
 ];
 
+/// The recipient of words where each message begins with a line that names its recipient.
+const ALL: &str = "all\n";
+
 /// The beginning of a Gemma call without its marker.
 pub(super) const GEMMA: &str = "call:";
 
@@ -84,6 +87,8 @@ pub(crate) enum MarkerKind {
     Headless,
     /// No meaning of its own: a marker around calls.
     Section,
+    /// Says that words follow, at the start of a text whose prompt already contains the marker before it.
+    Recipient,
     /// A thought, up to this closing marker.
     Thought(&'static str),
     /// Ends a thought.
@@ -120,12 +125,15 @@ impl MarkerTable {
                 // The reader looks for headless headers at the start of the text only.
                 MarkerKind::Headless => {}
                 MarkerKind::Gemma(_, true) if !chosen => triggers.add_at_line_start(byte),
+                // The prompt of Python, and the end of tags.
+                _ if byte == b'>' && !chosen => triggers.add_at_line_start(byte),
+                MarkerKind::Recipient => {}
                 _ => triggers.add_byte(byte),
             });
             let texts = if text.starts_with('<') {
                 self.second.add_first_letter(text.get(1..).unwrap_or("|"));
                 &mut self.in_angles
-            } else if kind == MarkerKind::Headless {
+            } else if matches!(kind, MarkerKind::Headless | MarkerKind::Recipient) {
                 &mut self.headless
             } else {
                 &mut self.bare
@@ -274,6 +282,17 @@ impl MarkerTable {
             })
     }
 
+    /// Returns the marker with which the prompt may end, if one dialect was chosen and its calls begin with it.
+    pub(crate) fn prompted_marker(&self) -> Option<&'static str> {
+        let is_recipient = |marker: &&MarkerEntry| marker.kind == MarkerKind::Recipient;
+        let dialect = self.all.iter().find(is_recipient)?.dialect;
+        let is_headed = |marker: &&MarkerEntry| {
+            marker.dialect == dialect
+                && matches!(marker.kind, MarkerKind::Json(form) if form.is_headed_by_line())
+        };
+        self.all.iter().find(is_headed).map(|marker| marker.text)
+    }
+
     /// Returns true if a marker ends thoughts in an active dialect.
     pub(crate) fn ends_thought(&self, text: &str) -> bool {
         self.active_meanings(text)
@@ -359,7 +378,12 @@ fn dialect_markers(
             // dialect was chosen.
             let is_tag = |form: &&JsonForm| form.open.starts_with('<') && form.open.ends_with('=');
             let forms = table.forms.iter().filter(|form| !is_tag(form) || chosen);
+            // `>>>` means nothing in a dialect that is not read.
+            let forms = forms.filter(|form| listened || !form.is_headed_by_line());
             markers.extend(forms.map(|form| (form.open, MarkerKind::Json(*form))));
+            let has_lines = table.forms.iter().any(JsonForm::is_headed_by_line);
+            let is_chosen = listened && chosen;
+            markers.extend((is_chosen && has_lines).then_some((ALL, MarkerKind::Recipient)));
             markers.extend(
                 table
                     .forms

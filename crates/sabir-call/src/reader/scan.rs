@@ -464,7 +464,7 @@ impl CallReader {
             MarkerKind::Section | MarkerKind::Channel | MarkerKind::Headless => quoted,
             _ => shown,
         };
-        let section = meaning.kind == MarkerKind::Section;
+        let section = matches!(meaning.kind, MarkerKind::Section | MarkerKind::Recipient);
         // A headless header is recognized only at the very beginning of a message.
         if meaning.kind == MarkerKind::Headless
             && !(self.prose.bytes_read() == 0 && self.diagnostics.calls == 0)
@@ -473,7 +473,10 @@ impl CallReader {
         }
         // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
         // "The next step, Action: stop, …" is a sentence.
-        if text.ends_with(':') && !self.prose.is_start() {
+        let is_word = text.ends_with(':')
+            || !self.vocabulary.chosen
+                && matches!(meaning.kind, MarkerKind::Json(form) if form.is_headed_by_line());
+        if is_word && !self.prose.is_start() {
             return None;
         }
         if let Some(why) = mention.filter(|_| !(section && self.prose.ends_fence())) {

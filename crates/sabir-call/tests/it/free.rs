@@ -10,7 +10,7 @@ use crate::chunks::{sequence, tools};
 use crate::contract::watch;
 use crate::notation::{read, read_chunks};
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "hermes",
     "kimi",
     "deepseek",
@@ -20,6 +20,7 @@ const NAMES: [&str; 24] = [
     "granite_20b",
     "phi",
     "cohere",
+    "functionary",
     "jamba",
     "deci",
     "json",

@@ -67,7 +67,7 @@ fn has_warning(draft: &DraftResponse) -> bool {
 
 /// The dialects in which no closing markup follows the arguments, or none that can be missing: the only bracket of
 /// the others is that of the call itself.
-const WITHOUT_CLOSE: [&str; 4] = ["llama", "granite_20b", "react", "gigachat"];
+const WITHOUT_CLOSE: [&str; 5] = ["functionary", "llama", "granite_20b", "react", "gigachat"];
 
 #[test]
 fn every_beginning_of_a_call_runs_as_it_was_meant_or_not_at_all() {

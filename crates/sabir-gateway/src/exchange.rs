@@ -79,17 +79,30 @@ impl Exchange {
             })
         })?;
         let stored = self.resolve_references(&mut body)?;
-        let mut incoming = self
-            .front
-            .decode_request_value(path, &body)
-            .map_err(Refusal::Request)?;
+        let routes = self.gateway.routes();
+        let name = body
+            .get("model")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        // A provider of the client's own wire gets the client's own body.
+        let is_same_wire = routes.find_route(name).is_some_and(|route| {
+            route
+                .provider_wire
+                .as_ref()
+                .is_some_and(|provider| provider.wire == self.front)
+        });
+        let mut incoming = if is_same_wire {
+            self.front.decode_for_same_wire(path, &body)
+        } else {
+            self.front.decode_request_value(path, &body)
+        }
+        .map_err(Refusal::Request)?;
         if let Some(stored) = &stored {
             let echoed = &mut incoming.preferences.echoed_members;
             echoed.insert("store".to_owned(), json!(true));
             echoed.insert("previous_response_id".to_owned(), json!(stored.previous));
         }
         self.ledger.set_model(&incoming.request.model);
-        let routes = self.gateway.routes();
         let route = routes
             .find_route(&incoming.request.model)
             .ok_or_else(|| routes.unknown_model(&incoming.request.model))?;
@@ -175,6 +188,14 @@ impl Exchange {
         let Some(ProviderWire { wire, form }) = &route.provider_wire else {
             return Ok(());
         };
+        let is_passed = request.protocol == ToolProtocol::Native
+            && request
+                .client_body
+                .as_ref()
+                .is_some_and(|client| client.keeps_history);
+        if is_passed {
+            return Ok(());
+        }
         // In a prompted protocol the provider gets text in place of tools and results.
         let rendered = match &request.protocol {
             ToolProtocol::Prompted(name) => request

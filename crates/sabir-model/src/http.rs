@@ -538,7 +538,7 @@ impl HttpModel {
         };
         let mut reading = ResponseReader {
             front: ResponsePipeline::new(request, self.reads, readers, ends, &mut stamped),
-            decoder: ResponseDecoder::new(self.provider.wire),
+            decoder: self.response_decoder(request),
             output_bytes: 0,
         };
         let broken = self
@@ -611,6 +611,16 @@ impl HttpModel {
                 return Ok(());
             }
         })
+    }
+
+    /// Makes the decoder of a response. A client of the same wire gets its details too.
+    fn response_decoder(&self, request: &Request) -> ResponseDecoder {
+        let wire = self.provider.wire;
+        let decoder = ResponseDecoder::new(wire);
+        match &request.client_body {
+            Some(client) if client.wire == wire.name() => decoder.with_details(),
+            _ => decoder,
+        }
     }
 
     /// Reads the body to its end, so that the connection can be reused.

@@ -8,6 +8,7 @@ pub(crate) mod thinking;
 
 use sabir_call::StopReason;
 
+use crate::client_body::PassedMembers;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
@@ -32,6 +33,13 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "text/event-stream",
     capabilities: &CAPABILITIES,
     history_member: "messages",
+    passed_members: Some(PassedMembers {
+        known: decode_request::MEMBERS,
+        own: &["model", "stream"],
+        limits: &["max_tokens"],
+        rewrites_text_tools: false,
+        clean_history: |_| {},
+    }),
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,

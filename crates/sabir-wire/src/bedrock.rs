@@ -40,6 +40,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "application/vnd.amazon.eventstream",
     capabilities: &CAPABILITIES,
     history_member: "messages",
+    passed_members: None,
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,

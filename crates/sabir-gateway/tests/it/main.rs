@@ -16,6 +16,7 @@ mod lists;
 mod recorded;
 mod repairs;
 mod report;
+mod same_wire;
 mod security;
 mod stored_responses;
 mod test_gateway;

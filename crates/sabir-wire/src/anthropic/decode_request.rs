@@ -66,7 +66,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ),
     (
         "container",
-        FieldDisposition::Refused("nothing is kept between requests: send files as text"),
+        FieldDisposition::RefusedElsewhere("nothing is kept between requests: send files as text"),
     ),
 ];
 

@@ -85,11 +85,11 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ),
     (
         "logprobs",
-        FieldDisposition::Refused("probabilities of tokens are not known here"),
+        FieldDisposition::RefusedElsewhere("probabilities of tokens are not known here"),
     ),
     (
         "top_logprobs",
-        FieldDisposition::Refused("probabilities of tokens are not known here"),
+        FieldDisposition::RefusedElsewhere("probabilities of tokens are not known here"),
     ),
     ("audio", FieldDisposition::Refused("only text is answered")),
 ];

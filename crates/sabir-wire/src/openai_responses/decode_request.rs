@@ -30,7 +30,7 @@ use crate::params;
 use crate::thinking;
 
 /// The treatment of members that refer to state stored by the provider.
-const STATELESS: FieldDisposition = FieldDisposition::Refused(
+const STATELESS: FieldDisposition = FieldDisposition::RefusedElsewhere(
     "nothing is kept between requests: send the whole history as `input`",
 );
 
@@ -67,7 +67,10 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
         "context_management",
         FieldDisposition::LeftOut("the provider's own edits of the history; it is sent unchanged"),
     ),
-    ("previous_response_id", STATELESS),
+    (
+        "previous_response_id",
+        FieldDisposition::Refused("send the whole history as `input`"),
+    ),
     ("conversation", STATELESS),
     ("prompt", STATELESS),
     (

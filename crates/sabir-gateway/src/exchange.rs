@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use sabir_call::{
-    DraftResponse, Event, EventSink, ModelError, ProviderReportSlot, Request,
+    DraftResponse, Event, EventSink, ModelError, ProviderReportSlot, ReasoningConfig, Request,
     ResponseFuture as ModelAnswer, ToolProtocol, render_request,
 };
 use sabir_wire::{DecodedRequest, RequestError, ResponseEncoder, ResponseMetadata, Wire};
@@ -125,6 +125,7 @@ impl Exchange {
         request.protocol = route.protocol.clone();
         request.report = ProviderReportSlot::new();
         request.dialects = self.gateway.settings().dialects.clone();
+        self.apply_limits(&mut request, &route);
         self.report_prompt(&request);
         self.check_support(&request, &route)?;
         Ok((
@@ -156,6 +157,30 @@ impl Exchange {
             self.gateway
                 .responses()
                 .keep_response(id, stored, output, limit);
+        }
+    }
+
+    /// Adapts a request to the limits of its model, and reports what was changed.
+    fn apply_limits(&self, request: &mut Request, route: &ModelRoute) {
+        let limits = &route.limits;
+        if let Some(limit) = limits.output
+            && request.max_output_tokens > Some(limit)
+        {
+            request.max_output_tokens = Some(limit);
+            self.ledger.emit_event(GatewayEvent::LeftOut {
+                path: "max_tokens",
+                what: &format!("lowered to {limit}, the limit of the model"),
+            });
+        }
+        if limits.never_thinks && request.reasoning != ReasoningConfig::Default {
+            request.reasoning = ReasoningConfig::Default;
+            if let Some(client) = &mut request.client_body {
+                self.front.remove_reasoning(Arc::make_mut(&mut client.body));
+            }
+            self.ledger.emit_event(GatewayEvent::LeftOut {
+                path: "reasoning",
+                what: "left out: the model does not think",
+            });
         }
     }
 

@@ -30,6 +30,7 @@ use crate::transport::{
 };
 
 mod body_cache;
+mod body_changes;
 mod opaque_state;
 mod options;
 mod recording;
@@ -37,6 +38,7 @@ mod recording;
 mod tests;
 
 use body_cache::{BodyCache, BodyEncoder};
+pub use body_changes::BodyChanges;
 use opaque_state::{OriginSink, drop_unusable_state, has_opaque_state};
 pub use options::{CallerScope, TextParsing};
 use recording::RequestLimits;
@@ -114,6 +116,8 @@ pub struct HttpModel {
     body_cache: BodyCache,
     /// The reader of the last response's text.
     reader_cache: ReaderCache,
+    /// The user's changes of each body.
+    body_changes: BodyChanges,
 }
 
 /// A failed attempt.
@@ -172,6 +176,7 @@ impl HttpModel {
             reads: TextParsing::default(),
             body_cache: BodyCache::default(),
             reader_cache: ReaderCache::default(),
+            body_changes: BodyChanges::default(),
         }
     }
 
@@ -200,6 +205,13 @@ impl HttpModel {
     #[must_use]
     pub fn caller_scope(mut self, callers: CallerScope) -> Self {
         self.callers = callers;
+        self
+    }
+
+    /// Sets the changes that are made in the body of each request.
+    #[must_use]
+    pub fn body_changes(mut self, changes: BodyChanges) -> Self {
+        self.body_changes = changes;
         self
     }
 
@@ -445,9 +457,16 @@ impl HttpModel {
                 max_output_tokens: Some(limit),
                 ..request.clone()
             };
-            return Ok(self.provider.wire.encode_request(&limited, form));
+            return Ok(self.encode_changed(&limited, form));
         }
-        Ok(self.provider.wire.encode_request(request, form))
+        Ok(self.encode_changed(request, form))
+    }
+
+    /// Encodes a request on the provider's wire, with the user's changes.
+    fn encode_changed(&self, request: &Request, form: &WireOptions) -> Value {
+        let mut body = self.provider.wire.encode_request(request, form);
+        self.body_changes.apply(&mut body);
+        body
     }
 
     /// Returns the headers of every request; those with secrets are marked sensitive.

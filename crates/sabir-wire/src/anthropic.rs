@@ -37,6 +37,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         known: decode_request::MEMBERS,
         own: &["model", "stream"],
         limits: &["max_tokens"],
+        reasoning: &["thinking", "output_config.effort"],
         rewrites_text_tools: false,
         clean_history: |_| {},
     }),

@@ -21,6 +21,8 @@ pub(crate) struct PassedMembers {
     pub(crate) own: &'static [&'static str],
     /// The members that limit the output, the usual one first. A dot goes into an object.
     pub(crate) limits: &'static [&'static str],
+    /// The members about thinking. A dot goes into an object.
+    pub(crate) reasoning: &'static [&'static str],
     /// True if tools whose input is text are sent in another form.
     pub(crate) rewrites_text_tools: bool,
     /// Removes the items of a history that the provider would refuse.
@@ -127,6 +129,20 @@ pub(crate) fn encode_client_body(
         (members.clean_history)(history);
     }
     Value::Object(body)
+}
+
+/// Removes members of a body; a dot in a place goes into an object.
+pub(crate) fn remove_members(body: &mut Value, places: &[&str]) {
+    for place in places {
+        let (objects, key) = place.rsplit_once('.').unwrap_or(("", place));
+        let inside = objects
+            .split('.')
+            .filter(|key| !key.is_empty())
+            .try_fold(&mut *body, |value, key| value.get_mut(key));
+        if let Some(inside) = inside.and_then(Value::as_object_mut) {
+            inside.remove(key);
+        }
+    }
 }
 
 /// Returns true if the common form has no place for a member.

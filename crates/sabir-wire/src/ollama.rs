@@ -35,6 +35,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         known: decode_request::MEMBERS,
         own: &["model", "stream"],
         limits: &["options.num_predict"],
+        reasoning: &["think"],
         rewrites_text_tools: false,
         clean_history: |_| {},
     }),

@@ -37,6 +37,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         known: decode_request::MEMBERS,
         own: &["model", "stream", "stream_options"],
         limits: &["max_tokens", "max_completion_tokens"],
+        reasoning: &["reasoning_effort", "reasoning"],
         rewrites_text_tools: true,
         clean_history: |_| {},
     }),

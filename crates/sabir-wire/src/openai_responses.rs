@@ -48,6 +48,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         known: decode_request::MEMBERS,
         own: &["model", "stream", "store", "include"],
         limits: &["max_output_tokens"],
+        reasoning: &["reasoning"],
         rewrites_text_tools: false,
         clean_history: event_types::drop_unusable_reasoning,
     }),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::check_support::SupportChecker;
-use crate::client_body::{PassedMembers, decode_for_same_wire, encode_client_body};
+use crate::client_body::{PassedMembers, decode_for_same_wire, encode_client_body, remove_members};
 use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponseMetadata};
 use crate::overflow::{OverflowWords, overflow_for_clients};
 use crate::params::WireCapabilities;
@@ -324,6 +324,13 @@ impl Wire {
             None => (spec.decode_request)(body)?,
         };
         Ok(self.with_path(path, incoming))
+    }
+
+    /// Removes what a client's body says about thinking.
+    pub fn remove_reasoning(self, body: &mut Value) {
+        if let Some(members) = &self.spec().passed_members {
+            remove_members(body, members.reasoning);
+        }
     }
 
     /// Adds what the path says about a request.

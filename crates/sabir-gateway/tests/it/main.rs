@@ -13,6 +13,7 @@ mod bodies;
 mod ends;
 mod limits;
 mod lists;
+mod model_limits;
 mod recorded;
 mod repairs;
 mod report;

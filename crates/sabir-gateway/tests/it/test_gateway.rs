@@ -122,6 +122,7 @@ pub(crate) fn route_on(provider: &ScriptedProvider, wire: Wire) -> ModelRoute {
         protocol: ToolProtocol::Native,
         repair_mode: RepairMode::Heal,
         provider_wire: Some(ProviderWire { wire, form }),
+        limits: sabir_gateway::ModelLimits::default(),
     }
 }
 

@@ -115,10 +115,7 @@ impl Exchange {
             ..
         } = incoming;
         for note in &notes {
-            self.ledger.emit_event(GatewayEvent::LeftOut {
-                path: &note.path,
-                what: &note.message,
-            });
+            self.ledger.note_left_out(&note.path, &note.message);
         }
         // From here on the request has the provider's name of the model.
         request.model.clone_from(&route.id);
@@ -167,20 +164,16 @@ impl Exchange {
             && request.max_output_tokens > Some(limit)
         {
             request.max_output_tokens = Some(limit);
-            self.ledger.emit_event(GatewayEvent::LeftOut {
-                path: "max_tokens",
-                what: &format!("lowered to {limit}, the limit of the model"),
-            });
+            let what = format!("lowered to {limit}, the limit of the model");
+            self.ledger.note_left_out("max_tokens", &what);
         }
         if limits.never_thinks && request.reasoning != ReasoningConfig::Default {
             request.reasoning = ReasoningConfig::Default;
             if let Some(client) = &mut request.client_body {
                 self.front.remove_reasoning(Arc::make_mut(&mut client.body));
             }
-            self.ledger.emit_event(GatewayEvent::LeftOut {
-                path: "reasoning",
-                what: "left out: the model does not think",
-            });
+            self.ledger
+                .note_left_out("reasoning", "left out: the model does not think");
         }
     }
 
@@ -233,10 +226,7 @@ impl Exchange {
             .check_support(rendered.as_ref().unwrap_or(request), form)
             .map_err(Refusal::Request)?;
         for note in &notes {
-            self.ledger.emit_event(GatewayEvent::LeftOut {
-                path: &note.path,
-                what: &note.message,
-            });
+            self.ledger.note_left_out(&note.path, &note.message);
         }
         Ok(())
     }
@@ -317,6 +307,7 @@ impl Exchange {
         };
         let (result, report) =
             run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
+        let report = self.ledger.complete_report(report);
         // Before the first byte an error can still have its own status and headers; afterwards
         // it is an event.
         let failure = result
@@ -376,7 +367,7 @@ impl Exchange {
         )
         .await;
         if self.report {
-            self.ledger.set_report(report);
+            self.ledger.set_report(self.ledger.complete_report(report));
         }
         if let Err(failure) = result {
             return buffer.set_refusal(self.describe_failure(failure, &request));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
 use sabir_wire::Wire;
 
@@ -75,6 +75,9 @@ impl RequestHandler {
             .and_then(|report| HeaderValue::try_from(report).ok())
         {
             response.headers_mut().insert(REPORT_HEADER, report);
+        }
+        if let Ok(id) = HeaderValue::try_from(ledger.id()) {
+            response.headers_mut().insert(request_id_header(front), id);
         }
         // Bytes after this request cannot be trusted, see `framing`.
         if self.link.is_lost() {
@@ -204,6 +207,14 @@ impl EndpointKind {
             Self::Own(own) => own.error_wire(&parts.headers),
             _ => None,
         }
+    }
+}
+
+/// Returns the header in which the official clients of a wire look for the id of a request.
+fn request_id_header(front: Option<Wire>) -> HeaderName {
+    match front {
+        Some(Wire::Anthropic) => HeaderName::from_static("request-id"),
+        _ => HeaderName::from_static("x-request-id"),
     }
 }
 

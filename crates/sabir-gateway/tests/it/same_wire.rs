@@ -261,3 +261,49 @@ async fn a_client_of_the_same_wire_gets_what_the_provider_adds() {
         "{whole}"
     );
 }
+
+#[tokio::test]
+async fn a_refusal_stays_a_refusal() {
+    let chunk = |delta: Value, reason: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+        format!("data: {}\n\n", json!({"id": "c", "choices": [choice]}))
+    };
+    let stream = [
+        chunk(
+            json!({"role": "assistant", "content": null, "refusal": "I will"}),
+            Value::Null,
+        ),
+        chunk(json!({"refusal": " not."}), Value::Null),
+        chunk(json!({}), json!("stop")),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+    .concat();
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: stream,
+    });
+    let setup = start_gateway(
+        Wire::OpenAiChat,
+        ReplyScript::from_fn(move |_, _| reply.clone()),
+    )
+    .await;
+    let asked = |streamed: bool| crate::test_gateway::body(Wire::OpenAiChat, "x", streamed);
+    let text = setup.ask("/v1/chat/completions", &asked(true)).await.text();
+    for part in [
+        r#""refusal":"I will""#,
+        r#""refusal":" not.""#,
+        r#""finish_reason":"stop""#,
+    ] {
+        assert!(text.contains(part), "{part} {text}");
+    }
+    let whole = setup
+        .ask("/v1/chat/completions", &asked(false))
+        .await
+        .json();
+    let message = &whole["choices"][0]["message"];
+    assert_eq!(
+        (&message["refusal"], &message["content"]),
+        (&json!("I will not."), &Value::Null),
+        "{whole}"
+    );
+}

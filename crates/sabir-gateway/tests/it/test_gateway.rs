@@ -228,6 +228,21 @@ impl TestGateway {
         all.into_iter().map(|(_, end)| end).collect()
     }
 
+    /// Waits for this number of ended exchanges and returns their ids in order.
+    pub(crate) async fn end_ids(&self, count: usize) -> Vec<String> {
+        self.ends(count).await;
+        let mut ids: Vec<_> = self
+            .ends
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(id, _)| id.clone())
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// Returns a value from the metrics.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.get("/metrics").await.text();

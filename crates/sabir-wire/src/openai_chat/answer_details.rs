@@ -17,16 +17,18 @@ const CHUNK_MEMBERS: [&str; 7] = [
 const CHOICE_MEMBERS: [&str; 4] = ["index", "delta", "message", "finish_reason"];
 
 /// The members that events carry, of a delta or a message.
-const MESSAGE_MEMBERS: [&str; 8] = [
+const MESSAGE_MEMBERS: [&str; 7] = [
     "role",
     "content",
     "reasoning_content",
     "reasoning",
     "reasoning_details",
-    "refusal",
     "tool_calls",
     "function_call",
 ];
+
+/// The member with a refusal, which comes in pieces.
+pub(crate) const REFUSAL: &str = "refusal";
 
 /// The members that events carry, of a call.
 const CALL_MEMBERS: [&str; 5] = ["index", "id", "type", "function", "custom"];
@@ -162,6 +164,9 @@ pub(crate) fn merge_members(into: &mut Map<String, Value>, later: Map<String, Va
         match (into.get_mut(&key), value) {
             (Some(Value::Array(items)), Value::Array(more)) => items.extend(more),
             (Some(Value::Object(members)), Value::Object(more)) => merge_members(members, more),
+            (Some(Value::String(text)), Value::String(more)) if key == REFUSAL => {
+                text.push_str(&more)
+            }
             (_, value) => {
                 into.insert(key, value);
             }

@@ -310,7 +310,8 @@ impl OpenAiChatDecoder {
             delta
                 .content
                 .for_each_text(false, &mut |thought, words| emit_text(thought, words, out));
-            if !delta.refusal.as_str().is_empty() {
+            // A client of the same wire gets it as it is, among the details.
+            if !delta.refusal.as_str().is_empty() && !self.state.keeps_details {
                 self.refused = true;
                 emit_text(false, delta.refusal.as_str(), out);
             }

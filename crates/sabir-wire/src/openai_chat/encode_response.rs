@@ -10,7 +10,7 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
-use super::answer_details::{AnswerDetails, merge_members};
+use super::answer_details::{AnswerDetails, REFUSAL, merge_members};
 use super::{NAME, stop_word};
 use crate::client_request::{ResponseMetadata, UsageReporting};
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -88,10 +88,14 @@ impl OpenAiChatEncoder {
     }
 
     /// Takes the details of a chunk.
-    fn take_details(&mut self, later: AnswerDetails) {
+    fn take_details(&mut self, later: AnswerDetails, out: &mut Vec<u8>) {
         // The templates hold the members of the chunk and the name of the thoughts.
         self.templates = Default::default();
         self.details.add(later);
+        // No event follows that would bring a piece of a refusal.
+        if self.details.message.contains_key(REFUSAL) {
+            self.encode_delta(json!({}), out);
+        }
     }
 
     /// Returns true if a choice or a delta must be written with its details.
@@ -210,7 +214,7 @@ impl WireEncoder for OpenAiChatEncoder {
             Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
             Event::Opaque(opaque) if opaque.wire == NAME => {
                 match AnswerDetails::from_state(&opaque.data) {
-                    Some(details) => self.take_details(details),
+                    Some(details) => self.take_details(details, out),
                     None => self.encode_delta(json!({"reasoning_details": [opaque.data]}), out),
                 }
             }

@@ -94,8 +94,9 @@ pub use message::{
 };
 pub use model::{
     CacheControl, ClientBody, McpServerInfo, Model, ModelError, ModelErrorKind, ParallelCalls,
-    ReasoningConfig, ReasoningEffort, Request, RequestOptions, ResponseFormat, ResponseFuture,
-    SamplingParams, TextRecovery, ToolChoice, ToolProtocol, UnknownCallNumber, UnknownRecovery,
+    PlacedInstruction, ReasoningConfig, ReasoningEffort, Request, RequestOptions, ResponseFormat,
+    ResponseFuture, SamplingParams, TextRecovery, ToolChoice, ToolProtocol, UnknownCallNumber,
+    UnknownRecovery,
 };
 pub use prompt::{ToolInstructions, render_example};
 pub use prompted::{PromptedSink, render_message, render_request, render_result};

@@ -90,10 +90,22 @@ pub struct Request {
     pub recovery: TextRecovery,
     /// The escaping of foreign text in what is sent; by default none.
     pub escaping: ContentEscaping,
+    /// Instructions that belong in the midst of the history, in order, for wires that have a place for
+    /// them there. [`system`](Self::system) does not repeat them.
+    pub instructions: Vec<PlacedInstruction>,
     /// The body that a client sent, for a provider of the same wire; `None` for a request of our own.
     pub client_body: Option<ClientBody>,
     /// The place for what the provider's response says about itself; by default it is not kept.
     pub report: ProviderReportSlot,
+}
+
+/// An instruction in the midst of a history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedInstruction {
+    /// The number of messages before it.
+    pub after: usize,
+    /// The text.
+    pub text: String,
 }
 
 /// The body of a request as a client sent it, which may hold more than the common form can.

@@ -43,6 +43,7 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         protocol: ToolProtocol::Native,
         model: request.model.clone(),
         sampling: request.sampling.clone(),
+        instructions: Vec::new(),
         report: request.report.clone(),
         client_body: request.client_body.clone().map(|body| ClientBody {
             keeps_history: false,

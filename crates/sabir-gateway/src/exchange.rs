@@ -103,6 +103,12 @@ impl Exchange {
             echoed.insert("previous_response_id".to_owned(), json!(stored.previous));
         }
         self.ledger.set_model(&incoming.request.model);
+        if routes
+            .find_route(name)
+            .is_some_and(|route| route.places_instructions())
+        {
+            incoming.keep_instruction_places();
+        }
         let route = routes
             .find_route(&incoming.request.model)
             .ok_or_else(|| routes.unknown_model(&incoming.request.model))?;

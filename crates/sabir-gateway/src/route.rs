@@ -28,6 +28,17 @@ pub struct ModelRoute {
     pub limits: ModelLimits,
 }
 
+impl ModelRoute {
+    /// Returns true if the model's provider takes instructions in the midst of a history.
+    pub(crate) fn places_instructions(&self) -> bool {
+        self.protocol == ToolProtocol::Native
+            && self
+                .provider_wire
+                .as_ref()
+                .is_some_and(|provider| provider.wire.places_instructions())
+    }
+}
+
 /// Limits of a model that the operator knows, beyond which its provider would refuse a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelLimits {

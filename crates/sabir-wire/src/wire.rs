@@ -139,6 +139,8 @@ pub(crate) struct WireSpec {
     /// The member of a request's body that holds the history as a list. The items of a run of
     /// messages that begins with an assistant message do not depend on the messages before it.
     pub(crate) history_member: &'static str,
+    /// True if an instruction can stand in the midst of a history.
+    pub(crate) places_instructions: bool,
     /// The members of bodies that are passed on to a provider of the same wire; `None` if no client
     /// of this wire is served.
     pub(crate) passed_members: Option<PassedMembers>,
@@ -324,6 +326,11 @@ impl Wire {
             None => (spec.decode_request)(body)?,
         };
         Ok(self.with_path(path, incoming))
+    }
+
+    /// Returns true if an instruction can stand in the midst of a history on this wire.
+    pub fn places_instructions(self) -> bool {
+        self.spec().places_instructions
     }
 
     /// Removes what a client's body says about thinking.

@@ -307,3 +307,81 @@ async fn a_refusal_stays_a_refusal() {
         "{whole}"
     );
 }
+
+/// Instructions in the midst of a history, as Claude Code and Codex send them.
+#[tokio::test]
+async fn system_messages_keep_their_place_on_wires_that_have_one() {
+    let call = json!([{"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}]);
+    let chat = json!({"model": "model", "messages": [
+        {"role": "system", "content": "first"}, {"role": "user", "content": "a"}, {"role": "system", "content": "second"},
+        {"role": "user", "content": "b"}, {"role": "assistant", "tool_calls": call}, {"role": "developer", "content": "third"},
+        {"role": "tool", "tool_call_id": "c1", "content": "r"}, {"role": "system", "content": "last"},
+    ]});
+    let spoken = |item: &Value| {
+        let role = item["role"].as_str().or(item["type"].as_str()).unwrap();
+        let text = item["content"]
+            .as_str()
+            .or(item["content"][0]["text"].as_str());
+        format!("{role} {}", text.unwrap_or("-"))
+    };
+    let rows = [
+        (
+            Wire::OpenAiResponses,
+            "input",
+            [
+                "user a",
+                "developer second",
+                "user b",
+                "function_call -",
+                "function_call_output -",
+                "developer third",
+                "developer last",
+            ]
+            .as_slice(),
+        ),
+        (
+            Wire::Ollama,
+            "messages",
+            &[
+                "system first",
+                "user a",
+                "system second",
+                "user b",
+                "assistant ",
+                "tool r",
+                "system third",
+                "system last",
+            ],
+        ),
+    ];
+    for (wire, key, expected) in rows {
+        let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();
+        let setup = start_gateway(wire, script).await;
+        let got = setup.ask("/v1/chat/completions", &chat).await;
+        assert_eq!(got.status, 200, "{wire} {}", got.text());
+        let body = setup.provider.received_requests()[0].body.clone();
+        let found: Vec<_> = body[key].as_array().unwrap().iter().map(spoken).collect();
+        assert_eq!(found, expected, "{wire}: {body}");
+    }
+    // Where there is no such place, all of them are in the system prompt.
+    let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello"));
+    let setup = start_gateway(Wire::Anthropic, script).await;
+    setup.ask("/v1/chat/completions", &chat).await;
+    let body = setup.provider.received_requests()[0].body.to_string();
+    assert!(body.contains(r"first\n\nsecond\n\nthird\n\nlast"), "{body}");
+    // From a front whose own API has them, to Chat Completions.
+    let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello"));
+    let setup = start_gateway(Wire::OpenAiChat, script).await;
+    let anthropic = json!({"model": "model", "max_tokens": 9, "system": "first", "messages": [
+        {"role": "user", "content": "a"}, {"role": "system", "content": "second"}, {"role": "user", "content": "b"},
+    ]});
+    setup.ask("/v1/messages", &anthropic).await;
+    let body = setup.provider.received_requests()[0].body.clone();
+    let found: Vec<_> = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(spoken)
+        .collect();
+    assert_eq!(found, ["system first", "user a", "system second", "user b"]);
+}

@@ -117,6 +117,8 @@ pub struct ClientBody {
     pub wire: String,
     /// The body.
     pub body: Arc<Value>,
+    /// Headers of the client that belong to the body, such as `anthropic-beta`; names in lower case.
+    pub headers: Vec<(String, String)>,
     /// The number of messages of the common form that the body stands for. Later ones are added to
     /// it.
     pub messages: usize,

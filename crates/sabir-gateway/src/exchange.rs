@@ -39,6 +39,8 @@ pub(crate) struct Exchange {
     pub(crate) ledger: ExchangeLog,
     /// True if the client requested a report about repairs.
     pub(crate) report: bool,
+    /// The client's headers that belong to its body.
+    pub(crate) beta_headers: Vec<(String, String)>,
 }
 
 /// A decoded request with its route.
@@ -122,6 +124,9 @@ impl Exchange {
         } = incoming;
         for note in &notes {
             self.ledger.note_left_out(&note.path, &note.message);
+        }
+        if let Some(client) = &mut request.client_body {
+            client.headers.clone_from(&self.beta_headers);
         }
         // From here on the request has the provider's name of the model.
         request.model.clone_from(&route.id);

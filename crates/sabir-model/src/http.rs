@@ -251,7 +251,8 @@ impl HttpModel {
             &self.retry_budget
         };
         let url = self.provider.endpoint_url(&request.model);
-        let headers = self.request_headers(asked)?;
+        let mut headers = self.request_headers(asked)?;
+        self.add_client_headers(request, &mut headers);
         let origin = asked.origin();
         let sendable = drop_unusable_state(request, &origin, retry_budget);
         let body = self.encode_body(&sendable, asked)?;
@@ -460,6 +461,23 @@ impl HttpModel {
             return Ok(self.encode_changed(&limited, form));
         }
         Ok(self.encode_changed(request, form))
+    }
+
+    /// Adds the headers that belong to a client's body. Values of the provider's own configuration are
+    /// kept beside them.
+    fn add_client_headers(&self, request: &Request, headers: &mut HeaderMap) {
+        let client = request.client_body.as_ref();
+        let client = client.filter(|client| client.wire == self.provider.wire.name());
+        for (name, value) in client.iter().flat_map(|client| &client.headers) {
+            let Ok(name) = HeaderName::try_from(name) else {
+                continue;
+            };
+            let own = headers.get(&name).and_then(|own| own.to_str().ok());
+            let value = own.map_or_else(|| value.clone(), |own| format!("{own},{value}"));
+            if let Ok(value) = HeaderValue::try_from(value) {
+                headers.insert(name, value);
+            }
+        }
     }
 
     /// Encodes a request on the provider's wire, with the user's changes.

@@ -1,5 +1,6 @@
 //! The Anthropic Messages API, version 2023-06-01.
 
+mod answer_details;
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;

@@ -64,6 +64,7 @@ pub(crate) fn decode_for_same_wire(
     decoded.request.client_body = Some(ClientBody {
         wire: spec.name.to_owned(),
         body: body.clone().into(),
+        headers: Vec::new(),
         messages: decoded.request.messages.len(),
         keeps_history: !rewrites,
     });

@@ -385,3 +385,82 @@ async fn system_messages_keep_their_place_on_wires_that_have_one() {
         .collect();
     assert_eq!(found, ["system first", "user a", "system second", "user b"]);
 }
+
+#[tokio::test]
+async fn citations_and_beta_members_of_anthropic_go_both_ways() {
+    let events = [
+        json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "container": {"id": "c_1"},
+            "usage": {"input_tokens": 5, "output_tokens": 1, "service_tier": "standard"}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grass "}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {"type": "char_location", "cited_text": "g"}}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "is green."}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "So is moss."}}),
+        json!({"type": "content_block_stop", "index": 1}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "stop_sequence", "stop_sequence": "END"}, "context_management": {"applied_edits": []},
+            "usage": {"output_tokens": 9, "server_tool_use": {"web_search_requests": 1}}}),
+        json!({"type": "message_stop"}),
+    ];
+    let stream: String = events
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect();
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: stream,
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    let setup = start_gateway(Wire::Anthropic, script).await;
+    let ask = |streamed: bool| {
+        let mut asked = rich_body(Wire::Anthropic);
+        asked["stream"] = json!(streamed);
+        let headers = "anthropic-beta: context-management-2025-06-27,files-api-2025-04-14\r\n";
+        let request = setup.request(
+            "POST",
+            "/v1/messages?beta=true",
+            headers,
+            &asked.to_string(),
+        );
+        let setup = &setup;
+        async move { setup.raw(&request).await }
+    };
+    let text = ask(true).await.text();
+    for part in [
+        r#""container":{"id":"c_1"}"#,
+        r#""service_tier":"standard""#,
+        r#""type":"citations_delta","citation":{"type":"char_location","cited_text":"g"}"#,
+        r#""stop_reason":"stop_sequence","stop_sequence":"END""#,
+        r#""server_tool_use":{"web_search_requests":1}"#,
+        r#""context_management":{"applied_edits":[]}"#,
+        r#""index":1,"delta":{"type":"text_delta","text":"So is moss."#,
+    ] {
+        assert!(text.contains(part), "{part} {text}");
+    }
+    let requests = setup.provider.received_requests();
+    assert_eq!(
+        requests[0].header_value("anthropic-beta"),
+        Some("context-management-2025-06-27,files-api-2025-04-14")
+    );
+    let whole = ask(false).await.json();
+    let citations = json!([{"type": "char_location", "cited_text": "g"}]);
+    assert_eq!(
+        whole["content"],
+        json!([{"type": "text", "text": "Grass is green.", "citations": citations}, {"type": "text", "text": "So is moss."}])
+    );
+    assert_eq!(
+        (
+            &whole["stop_sequence"],
+            &whole["container"]["id"],
+            &whole["usage"]["server_tool_use"]["web_search_requests"]
+        ),
+        (&json!("END"), &json!("c_1"), &json!(1)),
+        "{whole}"
+    );
+}

@@ -93,9 +93,10 @@ pub use message::{
     Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState, Role, ToolResultStatus,
 };
 pub use model::{
-    CacheControl, McpServerInfo, Model, ModelError, ModelErrorKind, ParallelCalls, ReasoningConfig,
-    ReasoningEffort, Request, RequestOptions, ResponseFormat, ResponseFuture, SamplingParams,
-    TextRecovery, ToolChoice, ToolProtocol, UnknownCallNumber, UnknownRecovery,
+    CacheControl, ClientBody, McpServerInfo, Model, ModelError, ModelErrorKind, ParallelCalls,
+    PlacedInstruction, ReasoningConfig, ReasoningEffort, Request, RequestOptions, ResponseFormat,
+    ResponseFuture, SamplingParams, TextRecovery, ToolChoice, ToolProtocol, UnknownCallNumber,
+    UnknownRecovery,
 };
 pub use prompt::{ToolInstructions, render_example};
 pub use prompted::{PromptedSink, render_message, render_request, render_result};

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -89,8 +90,41 @@ pub struct Request {
     pub recovery: TextRecovery,
     /// The escaping of foreign text in what is sent; by default none.
     pub escaping: ContentEscaping,
+    /// Instructions that belong in the midst of the history, in order, for wires that have a place for
+    /// them there. [`system`](Self::system) does not repeat them.
+    pub instructions: Vec<PlacedInstruction>,
+    /// The body that a client sent, for a provider of the same wire; `None` for a request of our own.
+    pub client_body: Option<ClientBody>,
     /// The place for what the provider's response says about itself; by default it is not kept.
     pub report: ProviderReportSlot,
+}
+
+/// An instruction in the midst of a history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedInstruction {
+    /// The number of messages before it.
+    pub after: usize,
+    /// The text.
+    pub text: String,
+}
+
+/// The body of a request as a client sent it, which may hold more than the common form can.
+///
+/// A provider of the same wire gets it unchanged but for what had to be changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientBody {
+    /// The name of the client's wire.
+    pub wire: String,
+    /// The body.
+    pub body: Arc<Value>,
+    /// Headers of the client that belong to the body, such as `anthropic-beta`; names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The number of messages of the common form that the body stands for. Later ones are added to
+    /// it.
+    pub messages: usize,
+    /// True if tools and history stay as the client wrote them. In a prompted protocol they become
+    /// text, and only members without a place in the common form are taken from the body.
+    pub keeps_history: bool,
 }
 
 /// The treatment of calls that a model writes as text although it was offered native calls.

@@ -13,7 +13,7 @@ use crate::dialect::{Dialect, DialectSelection};
 use crate::draft::DraftResponse;
 use crate::event::{Event, EventSink, StopReason, Truncation};
 use crate::message::{Call, CallResult, Image, Message, MessagePart, Role, ToolResultStatus};
-use crate::model::{Request, RequestOptions, ToolChoice, ToolProtocol};
+use crate::model::{ClientBody, Request, RequestOptions, ToolChoice, ToolProtocol};
 use crate::prompt::ToolInstructions;
 use crate::reader::CallReader;
 use crate::tool::ToolSet;
@@ -43,7 +43,12 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         protocol: ToolProtocol::Native,
         model: request.model.clone(),
         sampling: request.sampling.clone(),
+        instructions: Vec::new(),
         report: request.report.clone(),
+        client_body: request.client_body.clone().map(|body| ClientBody {
+            keeps_history: false,
+            ..body
+        }),
         dialects: request.dialects.clone(),
         options: RequestOptions {
             strict: Vec::new(),

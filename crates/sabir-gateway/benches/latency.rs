@@ -154,6 +154,7 @@ async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
         protocol,
         repair_mode: RepairMode::Heal,
         provider_wire: None,
+        limits: sabir_gateway::ModelLimits::default(),
     };
     let (token, hosts, origins, limits) = (None, Vec::new(), Vec::new(), GatewayLimits::default());
     let settings = GatewaySettings {

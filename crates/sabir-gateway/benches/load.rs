@@ -144,6 +144,7 @@ async fn serve_gateway(back: &str) {
                 protocol,
                 repair_mode: RepairMode::Heal,
                 provider_wire: back,
+                limits: sabir_gateway::ModelLimits::default(),
             };
             routes = routes.with_route(format!("{wire}.{name}"), route);
         }

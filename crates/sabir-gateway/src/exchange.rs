@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use sabir_call::{
-    DraftResponse, Event, EventSink, ModelError, ProviderReportSlot, Request,
+    DraftResponse, Event, EventSink, ModelError, ProviderReportSlot, ReasoningConfig, Request,
     ResponseFuture as ModelAnswer, ToolProtocol, render_request,
 };
 use sabir_wire::{DecodedRequest, RequestError, ResponseEncoder, ResponseMetadata, Wire};
@@ -39,6 +39,8 @@ pub(crate) struct Exchange {
     pub(crate) ledger: ExchangeLog,
     /// True if the client requested a report about repairs.
     pub(crate) report: bool,
+    /// The client's headers that belong to its body.
+    pub(crate) beta_headers: Vec<(String, String)>,
 }
 
 /// A decoded request with its route.
@@ -79,17 +81,36 @@ impl Exchange {
             })
         })?;
         let stored = self.resolve_references(&mut body)?;
-        let mut incoming = self
-            .front
-            .decode_request_value(path, &body)
-            .map_err(Refusal::Request)?;
+        let routes = self.gateway.routes();
+        let name = body
+            .get("model")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        // A provider of the client's own wire gets the client's own body.
+        let is_same_wire = routes.find_route(name).is_some_and(|route| {
+            route
+                .provider_wire
+                .as_ref()
+                .is_some_and(|provider| provider.wire == self.front)
+        });
+        let mut incoming = if is_same_wire {
+            self.front.decode_for_same_wire(path, &body)
+        } else {
+            self.front.decode_request_value(path, &body)
+        }
+        .map_err(Refusal::Request)?;
         if let Some(stored) = &stored {
             let echoed = &mut incoming.preferences.echoed_members;
             echoed.insert("store".to_owned(), json!(true));
             echoed.insert("previous_response_id".to_owned(), json!(stored.previous));
         }
         self.ledger.set_model(&incoming.request.model);
-        let routes = self.gateway.routes();
+        if routes
+            .find_route(name)
+            .is_some_and(|route| route.places_instructions())
+        {
+            incoming.keep_instruction_places();
+        }
         let route = routes
             .find_route(&incoming.request.model)
             .ok_or_else(|| routes.unknown_model(&incoming.request.model))?;
@@ -102,16 +123,17 @@ impl Exchange {
             ..
         } = incoming;
         for note in &notes {
-            self.ledger.emit_event(GatewayEvent::LeftOut {
-                path: &note.path,
-                what: &note.message,
-            });
+            self.ledger.note_left_out(&note.path, &note.message);
+        }
+        if let Some(client) = &mut request.client_body {
+            client.headers.clone_from(&self.beta_headers);
         }
         // From here on the request has the provider's name of the model.
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
         request.report = ProviderReportSlot::new();
         request.dialects = self.gateway.settings().dialects.clone();
+        self.apply_limits(&mut request, &route);
         self.report_prompt(&request);
         self.check_support(&request, &route)?;
         Ok((
@@ -146,6 +168,26 @@ impl Exchange {
         }
     }
 
+    /// Adapts a request to the limits of its model, and reports what was changed.
+    fn apply_limits(&self, request: &mut Request, route: &ModelRoute) {
+        let limits = &route.limits;
+        if let Some(limit) = limits.output
+            && request.max_output_tokens > Some(limit)
+        {
+            request.max_output_tokens = Some(limit);
+            let what = format!("lowered to {limit}, the limit of the model");
+            self.ledger.note_left_out("max_tokens", &what);
+        }
+        if limits.never_thinks && request.reasoning != ReasoningConfig::Default {
+            request.reasoning = ReasoningConfig::Default;
+            if let Some(client) = &mut request.client_body {
+                self.front.remove_reasoning(Arc::make_mut(&mut client.body));
+            }
+            self.ledger
+                .note_left_out("reasoning", "left out: the model does not think");
+        }
+    }
+
     /// Reports the system prompt if it teaches the tools to the model.
     fn report_prompt(&self, request: &Request) {
         if let ToolProtocol::Prompted(name) = &request.protocol
@@ -175,6 +217,14 @@ impl Exchange {
         let Some(ProviderWire { wire, form }) = &route.provider_wire else {
             return Ok(());
         };
+        let is_passed = request.protocol == ToolProtocol::Native
+            && request
+                .client_body
+                .as_ref()
+                .is_some_and(|client| client.keeps_history);
+        if is_passed {
+            return Ok(());
+        }
         // In a prompted protocol the provider gets text in place of tools and results.
         let rendered = match &request.protocol {
             ToolProtocol::Prompted(name) => request
@@ -187,10 +237,7 @@ impl Exchange {
             .check_support(rendered.as_ref().unwrap_or(request), form)
             .map_err(Refusal::Request)?;
         for note in &notes {
-            self.ledger.emit_event(GatewayEvent::LeftOut {
-                path: &note.path,
-                what: &note.message,
-            });
+            self.ledger.note_left_out(&note.path, &note.message);
         }
         Ok(())
     }
@@ -271,6 +318,7 @@ impl Exchange {
         };
         let (result, report) =
             run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
+        let report = self.ledger.complete_report(report);
         // Before the first byte an error can still have its own status and headers; afterwards
         // it is an event.
         let failure = result
@@ -330,7 +378,7 @@ impl Exchange {
         )
         .await;
         if self.report {
-            self.ledger.set_report(report);
+            self.ledger.set_report(self.ledger.complete_report(report));
         }
         if let Err(failure) = result {
             return buffer.set_refusal(self.describe_failure(failure, &request));

@@ -4,6 +4,7 @@
 //! which drops all its futures. In every case the last clone of the log is dropped, so that is
 //! where the end is reported.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,12 @@ use tokio::time::Instant;
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
 use crate::request_body::BodyShare;
 use crate::serve::Gateway;
+
+/// The most parts of a request that a client's report names.
+const MAX_LEFT_OUT: usize = 32;
+
+/// The most characters of such a part's name.
+const MAX_LEFT_OUT_CHARS: usize = 60;
 
 /// The log of one exchange. Clones share it.
 #[derive(Clone)]
@@ -53,6 +60,8 @@ struct ExchangeStats {
     error: Option<String>,
     /// The report about repairs, for a header.
     report: Option<String>,
+    /// The parts of the request that were left out, with their numbers.
+    left_out: BTreeMap<String, u32>,
     /// The slot among the concurrent responses.
     slot: Option<OwnedSemaphorePermit>,
     /// The share of the body in the memory for bodies.
@@ -92,6 +101,39 @@ impl ExchangeLog {
     /// Passes an event to the observer and the metrics, at once.
     pub(crate) fn emit_event(&self, note: GatewayEvent<'_>) {
         self.0.gateway.emit_event(&self.0.id, note);
+    }
+
+    /// Reports a part of the request that was left out, to the observer and in the client's report.
+    pub(crate) fn note_left_out(&self, path: &str, what: &str) {
+        let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "._[]-".contains(sign);
+        let name: String = path
+            .chars()
+            .take(MAX_LEFT_OUT_CHARS)
+            .map(|sign| if is_plain(sign) { sign } else { '?' })
+            .collect();
+        {
+            let mut entries = self.lock_stats();
+            if entries.left_out.len() < MAX_LEFT_OUT || entries.left_out.contains_key(&name) {
+                *entries.left_out.entry(name).or_default() += 1;
+            }
+        }
+        self.emit_event(GatewayEvent::LeftOut { path, what });
+    }
+
+    /// Adds what was left out of the request to a report about repairs.
+    pub(crate) fn complete_report(&self, repairs: String) -> String {
+        let entries = self.lock_stats();
+        let left_out = entries
+            .left_out
+            .iter()
+            .map(|(name, count)| format!("left_out:{name}={count}"));
+        let repairs =
+            Some(repairs).filter(|repairs| repairs != "none" || entries.left_out.is_empty());
+        repairs
+            .into_iter()
+            .chain(left_out)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Sets the model's name as given by the client, shortened.

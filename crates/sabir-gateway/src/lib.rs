@@ -46,6 +46,6 @@ pub use call_repair::{RepairMode, UnknownRepairMode};
 pub use client_settings::{ClientFacts, render_client_settings};
 pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};
 pub use request_log::{LogFormat, LogLine, LogOptions, LogWriter, RequestLog, SharedLogOptions};
-pub use route::{ModelRoute, ProviderWire, RouteTable};
+pub use route::{ModelLimits, ModelRoute, ProviderWire, RouteTable};
 pub use serve::{Gateway, ServeError};
 pub use settings::{GatewayLimits, GatewaySettings};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
 use sabir_wire::Wire;
 
@@ -75,6 +75,9 @@ impl RequestHandler {
             .and_then(|report| HeaderValue::try_from(report).ok())
         {
             response.headers_mut().insert(REPORT_HEADER, report);
+        }
+        if let Ok(id) = HeaderValue::try_from(ledger.id()) {
+            response.headers_mut().insert(request_id_header(front), id);
         }
         // Bytes after this request cannot be trusted, see `framing`.
         if self.link.is_lost() {
@@ -167,6 +170,7 @@ impl RequestHandler {
                     front: *front,
                     ledger: ledger.clone(),
                     report,
+                    beta_headers: beta_headers(&parts.headers),
                 };
                 return exchange.answer_request(path, body).await;
             }
@@ -204,6 +208,26 @@ impl EndpointKind {
             Self::Own(own) => own.error_wire(&parts.headers),
             _ => None,
         }
+    }
+}
+
+/// The headers that switch on members of bodies that are not in the stable API.
+const BETA_HEADERS: [&str; 2] = ["anthropic-beta", "openai-beta"];
+
+/// Returns the client's headers that a provider of the same wire needs with the body.
+fn beta_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    BETA_HEADERS
+        .iter()
+        .flat_map(|name| headers.get_all(*name).iter().map(|value| (*name, value)))
+        .filter_map(|(name, value)| Some((name.to_owned(), value.to_str().ok()?.to_owned())))
+        .collect()
+}
+
+/// Returns the header in which the official clients of a wire look for the id of a request.
+fn request_id_header(front: Option<Wire>) -> HeaderName {
+    match front {
+        Some(Wire::Anthropic) => HeaderName::from_static("request-id"),
+        _ => HeaderName::from_static("x-request-id"),
     }
 }
 

@@ -24,6 +24,28 @@ pub struct ModelRoute {
     /// The provider's wire, if known. Unsupported parts of a request are then reported or refused
     /// before it is sent.
     pub provider_wire: Option<ProviderWire>,
+    /// The limits to which a client's request is adapted.
+    pub limits: ModelLimits,
+}
+
+impl ModelRoute {
+    /// Returns true if the model's provider takes instructions in the midst of a history.
+    pub(crate) fn places_instructions(&self) -> bool {
+        self.protocol == ToolProtocol::Native
+            && self
+                .provider_wire
+                .as_ref()
+                .is_some_and(|provider| provider.wire.places_instructions())
+    }
+}
+
+/// Limits of a model that the operator knows, beyond which its provider would refuse a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// The most output tokens of one response.
+    pub output: Option<u64>,
+    /// True if the model cannot think before it answers, so that no effort may be asked of it.
+    pub never_thinks: bool,
 }
 
 /// The wire of a provider, with its options.

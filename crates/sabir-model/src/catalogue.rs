@@ -135,6 +135,14 @@ impl ModelCatalogue {
         }
     }
 
+    /// Returns the output limit of a model that the user set.
+    pub fn own_output_limit(&self, provider: &str, model: &str) -> Option<u64> {
+        let has_limit = |entry: &ModelEntry| {
+            entry.output.is_some() && matches_pattern(&entry.pattern, provider, model)
+        };
+        self.find_own_entry(has_limit)?.output
+    }
+
     /// Returns the prices of a model at a provider: the prices in the user's entry; zero on a server on this machine; the
     /// vendor's at the vendor's own address. Any other price is unknown.
     pub fn resolve_prices(&self, provider: &Provider, model: &str) -> TokenPrices {

@@ -30,6 +30,7 @@ use crate::transport::{
 };
 
 mod body_cache;
+mod body_changes;
 mod opaque_state;
 mod options;
 mod recording;
@@ -37,6 +38,7 @@ mod recording;
 mod tests;
 
 use body_cache::{BodyCache, BodyEncoder};
+pub use body_changes::BodyChanges;
 use opaque_state::{OriginSink, drop_unusable_state, has_opaque_state};
 pub use options::{CallerScope, TextParsing};
 use recording::RequestLimits;
@@ -114,6 +116,8 @@ pub struct HttpModel {
     body_cache: BodyCache,
     /// The reader of the last response's text.
     reader_cache: ReaderCache,
+    /// The user's changes of each body.
+    body_changes: BodyChanges,
 }
 
 /// A failed attempt.
@@ -172,6 +176,7 @@ impl HttpModel {
             reads: TextParsing::default(),
             body_cache: BodyCache::default(),
             reader_cache: ReaderCache::default(),
+            body_changes: BodyChanges::default(),
         }
     }
 
@@ -200,6 +205,13 @@ impl HttpModel {
     #[must_use]
     pub fn caller_scope(mut self, callers: CallerScope) -> Self {
         self.callers = callers;
+        self
+    }
+
+    /// Sets the changes that are made in the body of each request.
+    #[must_use]
+    pub fn body_changes(mut self, changes: BodyChanges) -> Self {
+        self.body_changes = changes;
         self
     }
 
@@ -239,7 +251,8 @@ impl HttpModel {
             &self.retry_budget
         };
         let url = self.provider.endpoint_url(&request.model);
-        let headers = self.request_headers(asked)?;
+        let mut headers = self.request_headers(asked)?;
+        self.add_client_headers(request, &mut headers);
         let origin = asked.origin();
         let sendable = drop_unusable_state(request, &origin, retry_budget);
         let body = self.encode_body(&sendable, asked)?;
@@ -445,9 +458,33 @@ impl HttpModel {
                 max_output_tokens: Some(limit),
                 ..request.clone()
             };
-            return Ok(self.provider.wire.encode_request(&limited, form));
+            return Ok(self.encode_changed(&limited, form));
         }
-        Ok(self.provider.wire.encode_request(request, form))
+        Ok(self.encode_changed(request, form))
+    }
+
+    /// Adds the headers that belong to a client's body. Values of the provider's own configuration are
+    /// kept beside them.
+    fn add_client_headers(&self, request: &Request, headers: &mut HeaderMap) {
+        let client = request.client_body.as_ref();
+        let client = client.filter(|client| client.wire == self.provider.wire.name());
+        for (name, value) in client.iter().flat_map(|client| &client.headers) {
+            let Ok(name) = HeaderName::try_from(name) else {
+                continue;
+            };
+            let own = headers.get(&name).and_then(|own| own.to_str().ok());
+            let value = own.map_or_else(|| value.clone(), |own| format!("{own},{value}"));
+            if let Ok(value) = HeaderValue::try_from(value) {
+                headers.insert(name, value);
+            }
+        }
+    }
+
+    /// Encodes a request on the provider's wire, with the user's changes.
+    fn encode_changed(&self, request: &Request, form: &WireOptions) -> Value {
+        let mut body = self.provider.wire.encode_request(request, form);
+        self.body_changes.apply(&mut body);
+        body
     }
 
     /// Returns the headers of every request; those with secrets are marked sensitive.
@@ -538,7 +575,7 @@ impl HttpModel {
         };
         let mut reading = ResponseReader {
             front: ResponsePipeline::new(request, self.reads, readers, ends, &mut stamped),
-            decoder: ResponseDecoder::new(self.provider.wire),
+            decoder: self.response_decoder(request),
             output_bytes: 0,
         };
         let broken = self
@@ -611,6 +648,16 @@ impl HttpModel {
                 return Ok(());
             }
         })
+    }
+
+    /// Makes the decoder of a response. A client of the same wire gets its details too.
+    fn response_decoder(&self, request: &Request) -> ResponseDecoder {
+        let wire = self.provider.wire;
+        let decoder = ResponseDecoder::new(wire);
+        match &request.client_body {
+            Some(client) if client.wire == wire.name() => decoder.with_details(),
+            _ => decoder,
+        }
     }
 
     /// Reads the body to its end, so that the connection can be reused.

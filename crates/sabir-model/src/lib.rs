@@ -54,7 +54,7 @@ pub use capability_probe::{
 };
 pub use cassette::{CASSETTE_VERSION, Cassette, CassetteError};
 pub use catalogue::{ModelCatalogue, ModelEntry};
-pub use http::{CallerScope, Deadlines, HttpModel, TextParsing, UnknownWire};
+pub use http::{BodyChanges, CallerScope, Deadlines, HttpModel, TextParsing, UnknownWire};
 pub use key_refresh::{KeyFuture, KeyRefreshError, KeyRefreshingModel};
 pub use local_servers::{LocalServer, ProbeTarget, ServedModel, probe_servers};
 pub use protocol::{ProtocolSource, resolve_protocol};

@@ -4,7 +4,7 @@
 //! returned an image. A text takes the place of each image, so that the model can say that it
 //! cannot see it.
 
-use sabir_call::{MessagePart, Request};
+use sabir_call::{ClientBody, MessagePart, Request};
 
 /// Returns the request with a text in place of each image; `None` if there are no images.
 pub(crate) fn strip_images(request: &Request) -> Option<Request> {
@@ -23,6 +23,11 @@ pub(crate) fn strip_images(request: &Request) -> Option<Request> {
         return None;
     }
     let mut request = request.clone();
+    // A client's body would bring the images back.
+    request.client_body = request.client_body.map(|body| ClientBody {
+        keeps_history: false,
+        ..body
+    });
     for part in request
         .messages
         .iter_mut()

@@ -87,6 +87,7 @@ use std::time::Duration;
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{ParallelCalls, TextRecovery, TokenPrices};
+use sabir_gateway::ModelLimits;
 use sabir_model::{
     HttpModel, KeyRefreshingModel, ModelCatalogue, ModelEntry, ProbeTarget, Provider, RetryPolicy,
     Secret, is_loopback,
@@ -650,6 +651,16 @@ impl ResolvedModel {
                 }
             }),
             None => model,
+        }
+    }
+
+    /// Returns the limits to which requests of other programs are adapted: those that the user set.
+    pub(crate) fn request_limits(&self) -> ModelLimits {
+        let provider = &self.reached.provider.name;
+        let entry = self.entry.as_ref();
+        ModelLimits {
+            output: self.catalogue.own_output_limit(provider, &self.id),
+            never_thinks: entry.and_then(|entry| entry.thinking) == Some(false),
         }
     }
 

@@ -16,7 +16,12 @@ use crate::scripted_provider::ReceivedRequest;
 
 /// A script that chooses the reply to each request.
 #[derive(Clone)]
-pub struct ReplyScript(Arc<ReplyChooser>);
+pub struct ReplyScript {
+    /// Chooses the replies.
+    choose: Arc<ReplyChooser>,
+    /// True if requests may hold what the common form has no place for.
+    pub(crate) takes_any_body: bool,
+}
 
 /// A function from the number of earlier requests, and the request, to the reply.
 type ReplyChooser = dyn Fn(usize, &ReceivedRequest) -> ProviderReply + Send + Sync;
@@ -163,7 +168,18 @@ impl ReplyScript {
     pub fn from_fn(
         choose: impl Fn(usize, &ReceivedRequest) -> ProviderReply + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(choose))
+        Self {
+            choose: Arc::new(choose),
+            takes_any_body: false,
+        }
+    }
+
+    /// Takes requests as the wire's own provider does, with everything that other wires have no
+    /// place for.
+    #[must_use]
+    pub fn with_any_body(mut self) -> Self {
+        self.takes_any_body = true;
+        self
     }
 
     /// Parses a JSON list of replies, such as `[{"say": [{"type": "text", "text": "hi"}], "chunks":
@@ -177,7 +193,7 @@ impl ReplyScript {
 
     /// Returns the reply to a request.
     pub(crate) fn reply_to(&self, turn: usize, request: &ReceivedRequest) -> ProviderReply {
-        (self.0)(turn, request)
+        (self.choose)(turn, request)
     }
 }
 

@@ -268,7 +268,14 @@ impl ClientConnection {
                     }
                 }
                 let body: Vec<u8> = self.buffer.drain(..size).collect();
-                return Ok(Some(parse_received(self.number, path, headers, &body)));
+                let takes_any_body = self.script.takes_any_body;
+                return Ok(Some(parse_received(
+                    self.number,
+                    path,
+                    headers,
+                    &body,
+                    takes_any_body,
+                )));
             }
             if self.buffer.len() > MAX_HEAD || self.stream.read_buf(&mut self.buffer).await? == 0 {
                 return Ok(None);
@@ -502,10 +509,15 @@ fn parse_received(
     path: String,
     headers: Vec<(String, String)>,
     body: &[u8],
+    takes_any_body: bool,
 ) -> ReceivedRequest {
     let wire = Wire::from_path(&path);
-    let incoming = wire.map(|wire| wire.decode_request(&path, body));
-    let body = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let known: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let incoming = wire.map(|wire| match takes_any_body {
+        true => wire.decode_for_same_wire(&path, &known),
+        false => wire.decode_request(&path, body),
+    });
+    let body = known;
     ReceivedRequest {
         connection,
         path,

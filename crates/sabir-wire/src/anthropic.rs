@@ -1,5 +1,6 @@
 //! The Anthropic Messages API, version 2023-06-01.
 
+mod answer_details;
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;
@@ -8,6 +9,7 @@ pub(crate) mod thinking;
 
 use sabir_call::StopReason;
 
+use crate::client_body::PassedMembers;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
@@ -32,6 +34,15 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "text/event-stream",
     capabilities: &CAPABILITIES,
     history_member: "messages",
+    places_instructions: false,
+    passed_members: Some(PassedMembers {
+        known: decode_request::MEMBERS,
+        own: &["model", "stream"],
+        limits: &["max_tokens"],
+        reasoning: &["thinking", "output_config.effort"],
+        rewrites_text_tools: false,
+        clean_history: |_| {},
+    }),
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,

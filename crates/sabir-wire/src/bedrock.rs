@@ -40,6 +40,8 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "application/vnd.amazon.eventstream",
     capabilities: &CAPABILITIES,
     history_member: "messages",
+    places_instructions: false,
+    passed_members: None,
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,

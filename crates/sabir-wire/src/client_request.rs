@@ -6,6 +6,7 @@ use std::time::Duration;
 use sabir_call::{Request, ToolChoice};
 use serde_json::{Map, Value};
 
+use crate::field::{InstructionPlace, place_instructions};
 use crate::native_tools::{self, NamespacedTool};
 
 /// A decoded request from a client.
@@ -22,6 +23,10 @@ pub struct DecodedRequest {
     pub preferences: ResponsePreferences,
     /// Parts of the body that are not in the request.
     pub notes: Vec<LossNote>,
+    /// The places of instructions in the midst of the history.
+    pub(crate) instructions: Vec<InstructionPlace>,
+    /// The system prompt without those instructions.
+    pub(crate) leading_system: String,
 }
 
 /// A client's preferences for the form of its response, as far as its wire can express them.
@@ -107,6 +112,18 @@ impl DecodedRequest {
             streamed,
             preferences: ResponsePreferences::default(),
             notes: Vec::new(),
+            instructions: Vec::new(),
+            leading_system: String::new(),
+        }
+    }
+
+    /// Moves instructions in the midst of the history from the system prompt back to their places, for
+    /// a wire that has a place for them ([`Wire::places_instructions`](crate::Wire)).
+    pub fn keep_instruction_places(&mut self) {
+        let places = std::mem::take(&mut self.instructions);
+        if !places.is_empty() {
+            self.request.system = std::mem::take(&mut self.leading_system);
+            place_instructions(&mut self.request, places);
         }
     }
 

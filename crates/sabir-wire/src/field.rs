@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use sabir_call::{
-    Call, CallId, CallResult, Image, Message, MessagePart, RequestOptions, ResponseFormat, Role,
-    ToolChoice, ToolResultStatus, ToolSet, ToolSpec,
+    Call, CallId, CallResult, Image, Message, MessagePart, PlacedInstruction, Request,
+    RequestOptions, ResponseFormat, Role, ToolChoice, ToolResultStatus, ToolSet, ToolSpec,
 };
 
 use crate::client_request::RequestError;
@@ -311,6 +311,73 @@ pub(crate) fn build_tool_set(specs: Vec<ToolSpec>) -> Result<ToolSet, RequestErr
 pub(crate) struct HistoryBuilder {
     /// The messages so far; no two neighbours have the same role.
     pub(crate) messages: Vec<Message>,
+    /// The instructions behind the first message, which are part of the system prompt as well.
+    pub(crate) instructions: Vec<InstructionPlace>,
+}
+
+/// The place of an instruction in a client's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InstructionPlace {
+    /// The index of the message that it follows, or in whose midst it is.
+    message: usize,
+    /// The number of that message's parts before it.
+    part: usize,
+    /// The text.
+    text: String,
+}
+
+/// Puts instructions in their places in the history of a request.
+pub(crate) fn place_instructions(request: &mut Request, places: Vec<InstructionPlace>) {
+    let mut messages: Vec<Message> = request.messages.iter().cloned().collect();
+    let mut placed: Vec<PlacedInstruction> = Vec::new();
+    // From the end, so that the indexes of earlier places stay right.
+    for InstructionPlace {
+        message,
+        part,
+        text,
+    } in places.into_iter().rev()
+    {
+        if let Some(whole) = messages.get_mut(message)
+            && part < whole.parts.len()
+        {
+            let rest = Message {
+                role: whole.role,
+                parts: whole.parts.split_off(part),
+            };
+            messages.insert(message + 1, rest);
+            for later in &mut placed {
+                later.after += 1;
+            }
+        }
+        if !text.trim().is_empty() {
+            let after = message + 1;
+            placed.push(PlacedInstruction { after, text });
+        }
+    }
+    placed.reverse();
+    // Results directly follow their calls: no provider accepts anything between them.
+    for instruction in &mut placed {
+        let is_result = |part: &MessagePart| matches!(part, MessagePart::Result(_));
+        if messages
+            .get(instruction.after)
+            .is_some_and(|next| next.parts.first().is_some_and(is_result))
+        {
+            instruction.after += 1;
+        }
+    }
+    request.messages = messages.into();
+    request.instructions = placed;
+}
+
+/// Returns the instructions that stand before the message with that index.
+pub(crate) fn instructions_before(
+    request: &Request,
+    index: usize,
+) -> impl Iterator<Item = &PlacedInstruction> {
+    let is_last = index >= request.messages.len();
+    request.instructions.iter().filter(move |instruction| {
+        instruction.after == index || (is_last && instruction.after > index)
+    })
 }
 
 impl HistoryBuilder {
@@ -321,6 +388,17 @@ impl HistoryBuilder {
             // A message without parts would break the alternation of roles for nothing.
             _ if parts.is_empty() => {}
             _ => self.messages.push(Message { role, parts }),
+        }
+    }
+
+    /// Notes the place of an instruction, if a message precedes it.
+    pub(crate) fn note_instruction(&mut self, text: &str) {
+        if let Some(last) = self.messages.last() {
+            self.instructions.push(InstructionPlace {
+                message: self.messages.len() - 1,
+                part: last.parts.len(),
+                text: text.to_owned(),
+            });
         }
     }
 

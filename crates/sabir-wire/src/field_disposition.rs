@@ -21,6 +21,8 @@ pub(crate) enum FieldDisposition {
     LeftOut(&'static str),
     /// The request is refused if the member has a value; the text says what to do instead.
     Refused(&'static str),
+    /// As `Refused`, but a provider of the same wire gets it.
+    RefusedElsewhere(&'static str),
 }
 
 /// The known members of a wire's body.
@@ -55,7 +57,9 @@ pub(crate) fn check_members(
             Some(FieldDisposition::LeftOut(why)) => {
                 notes.push(LossNote::new(field.path, format!("left out: {why}")))
             }
-            Some(FieldDisposition::Refused(instead)) => {
+            Some(
+                FieldDisposition::Refused(instead) | FieldDisposition::RefusedElsewhere(instead),
+            ) => {
                 return Err(field.mismatch_error(&format!("nothing ({instead})")));
             }
             None => notes.push(LossNote::new(field.path, "left out: not known here")),
@@ -115,7 +119,9 @@ mod tests {
                     FieldDisposition::Read => "read",
                     FieldDisposition::Harmless => "nothing here",
                     FieldDisposition::LeftOut(_) => "left out",
-                    FieldDisposition::Refused(_) => "refused",
+                    FieldDisposition::Refused(_) | FieldDisposition::RefusedElsewhere(_) => {
+                        "refused"
+                    }
                 };
                 assert!(
                     sentence(word).contains(&format!("`{member}`")),

@@ -40,6 +40,8 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "text/event-stream",
     capabilities: &CAPABILITIES,
     history_member: "contents",
+    places_instructions: false,
+    passed_members: None,
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,

@@ -7,6 +7,7 @@ pub(crate) mod encode_response;
 
 use sabir_call::StopReason;
 
+use crate::client_body::PassedMembers;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::wire::WireSpec;
@@ -30,6 +31,15 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "application/x-ndjson",
     capabilities: &CAPABILITIES,
     history_member: "messages",
+    places_instructions: true,
+    passed_members: Some(PassedMembers {
+        known: decode_request::MEMBERS,
+        own: &["model", "stream"],
+        limits: &["options.num_predict"],
+        reasoning: &["think"],
+        rewrites_text_tools: false,
+        clean_history: |_| {},
+    }),
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,

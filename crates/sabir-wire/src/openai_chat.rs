@@ -1,5 +1,6 @@
 //! The OpenAI Chat Completions API, and the many servers that implement a variant of it.
 
+mod answer_details;
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;
@@ -7,6 +8,7 @@ pub(crate) mod encode_response;
 
 use sabir_call::{Request, StopReason};
 
+use crate::client_body::PassedMembers;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
@@ -31,6 +33,15 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "text/event-stream",
     capabilities: &CAPABILITIES,
     history_member: "messages",
+    places_instructions: true,
+    passed_members: Some(PassedMembers {
+        known: decode_request::MEMBERS,
+        own: &["model", "stream", "stream_options"],
+        limits: &["max_tokens", "max_completion_tokens"],
+        reasoning: &["reasoning_effort", "reasoning"],
+        rewrites_text_tools: true,
+        clean_history: |_| {},
+    }),
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,

@@ -18,6 +18,7 @@ pub(crate) use decode_request::decode_freeform_tool;
 
 use sabir_call::StopReason;
 
+use crate::client_body::PassedMembers;
 use crate::openai_chat::is_param_refused;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
@@ -43,6 +44,15 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "text/event-stream",
     capabilities: &CAPABILITIES,
     history_member: "input",
+    places_instructions: true,
+    passed_members: Some(PassedMembers {
+        known: decode_request::MEMBERS,
+        own: &["model", "stream", "store", "include"],
+        limits: &["max_output_tokens"],
+        reasoning: &["reasoning"],
+        rewrites_text_tools: false,
+        clean_history: event_types::drop_unusable_reasoning,
+    }),
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,

@@ -10,7 +10,7 @@
 //! no response.
 
 use sabir_call::{
-    Event, EventSink, Fault, FaultKind, ModelErrorKind, Span, StopReason, Truncation,
+    Event, EventSink, Fault, FaultKind, ModelErrorKind, OpaqueState, Span, StopReason, Truncation,
 };
 
 use crate::frames::{EventFrame, FrameDecoder, FrameEvent};
@@ -138,6 +138,21 @@ pub(crate) struct ResponseState {
     pub(crate) calls: ResponseCalls,
     /// The stop reason, once it is known.
     pub(crate) reason: Option<StopReason>,
+    /// True if details that only clients of the same wire understand become opaque state.
+    pub(crate) keeps_details: bool,
+}
+
+/// The prefix of the types of state that only tells an encoder of the same wire more about an answer.
+pub(crate) const DETAIL_PREFIX: &str = "sabir.";
+
+/// Returns true for state that only an encoder of the same wire understands, and that must not be
+/// sent back to a provider ([`ResponseDecoder::with_details`]).
+pub fn is_answer_detail(state: &OpaqueState) -> bool {
+    state
+        .data
+        .get("type")
+        .and_then(serde_json::Value::as_str)
+        .is_some_and(|kind| kind.starts_with(DETAIL_PREFIX))
 }
 
 impl std::fmt::Debug for ResponseDecoder {
@@ -160,6 +175,14 @@ impl ResponseDecoder {
             values: ValueSplitter::default(),
             opening: Vec::new(),
         }
+    }
+
+    /// Emits details that only clients of the same wire understand as opaque state too, for an
+    /// encoder of that wire. Such state must not be sent back to a provider.
+    #[must_use]
+    pub fn with_details(mut self) -> Self {
+        self.decoder.state_mut().keeps_details = true;
+        self
     }
 
     /// Decodes the next bytes.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::check_support::SupportChecker;
+use crate::client_body::{PassedMembers, decode_for_same_wire, encode_client_body, remove_members};
 use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponseMetadata};
 use crate::overflow::{OverflowWords, overflow_for_clients};
 use crate::params::WireCapabilities;
@@ -138,6 +139,11 @@ pub(crate) struct WireSpec {
     /// The member of a request's body that holds the history as a list. The items of a run of
     /// messages that begins with an assistant message do not depend on the messages before it.
     pub(crate) history_member: &'static str,
+    /// True if an instruction can stand in the midst of a history.
+    pub(crate) places_instructions: bool,
+    /// The members of bodies that are passed on to a provider of the same wire; `None` if no client
+    /// of this wire is served.
+    pub(crate) passed_members: Option<PassedMembers>,
     /// Encodes a request; cannot fail, because what the wire lacks is left out.
     pub(crate) encode_request: fn(&Request, &WireOptions) -> Value,
     /// Decodes a request's body. The caller then adds what the path says: the model's name and
@@ -243,12 +249,19 @@ impl Wire {
 
     /// Encodes a request's body. Features that the wire does not support are left out;
     /// [`check_support`](Self::check_support) lists them. The request's protocol is ignored: a
-    /// prompted request must be rendered to text before.
+    /// prompted request must be rendered to text before. If a client of this wire wrote the body, all
+    /// of it is kept but for what belongs to the connection.
     ///
     /// The caller sends the body to [`endpoint_path`](Self::endpoint_path) with the headers of
     /// [`required_headers`](Self::required_headers).
     pub fn encode_request(self, request: &Request, options: &WireOptions) -> Value {
-        (self.spec().encode_request)(request, options)
+        let spec = self.spec();
+        match (&request.client_body, &spec.passed_members) {
+            (Some(client), Some(members)) if client.wire == spec.name => {
+                encode_client_body(spec, members, client, request, options)
+            }
+            _ => (spec.encode_request)(request, options),
+        }
     }
 
     /// Checks which features of a request this wire does not support, and returns a note on each
@@ -291,7 +304,44 @@ impl Wire {
         path: &str,
         body: &Value,
     ) -> Result<DecodedRequest, RequestError> {
-        let mut incoming = (self.spec().decode_request)(body)?;
+        let incoming = (self.spec().decode_request)(body)?;
+        Ok(self.with_path(path, incoming))
+    }
+
+    /// Decodes a client's request for a provider of the same wire, which gets the client's body
+    /// ([`Request::client_body`]). Members that other wires have no place for are neither refused
+    /// nor noted.
+    ///
+    /// # Errors
+    /// As [`decode_request`](Self::decode_request), but not about the history: the provider itself
+    /// answers one that it does not understand.
+    pub fn decode_for_same_wire(
+        self,
+        path: &str,
+        body: &Value,
+    ) -> Result<DecodedRequest, RequestError> {
+        let spec = self.spec();
+        let incoming = match &spec.passed_members {
+            Some(members) => decode_for_same_wire(spec, members, body)?,
+            None => (spec.decode_request)(body)?,
+        };
+        Ok(self.with_path(path, incoming))
+    }
+
+    /// Returns true if an instruction can stand in the midst of a history on this wire.
+    pub fn places_instructions(self) -> bool {
+        self.spec().places_instructions
+    }
+
+    /// Removes what a client's body says about thinking.
+    pub fn remove_reasoning(self, body: &mut Value) {
+        if let Some(members) = &self.spec().passed_members {
+            remove_members(body, members.reasoning);
+        }
+    }
+
+    /// Adds what the path says about a request.
+    fn with_path(self, path: &str, mut incoming: DecodedRequest) -> DecodedRequest {
         if let Some((model, streamed)) = self.match_path(path) {
             if !model.is_empty() {
                 incoming.request.model = percent_decode(model);
@@ -299,7 +349,7 @@ impl Wire {
             // A path that only streams outweighs the body, which then says nothing about it.
             incoming.streamed |= streamed;
         }
-        Ok(incoming)
+        incoming
     }
 
     /// Matches a path against the wire's endpoints. Returns the model, or an empty text if the path

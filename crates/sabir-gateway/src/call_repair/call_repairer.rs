@@ -18,6 +18,7 @@ use sabir_call::{
     Event, EventSink, Fault, ParallelCalls, Request, Severity, ToolChoice, Truncation,
 };
 use sabir_check::{CallChecker, CallState, CheckedCall, RepeatTracker};
+use sabir_wire::is_answer_detail;
 
 use super::attempt::{
     Attempt, AttemptCall, CallDisposition, CallEnd, CallProblem, SentState, describe_cut,
@@ -515,7 +516,8 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
         if self.stop_flag.load(Ordering::Relaxed) {
             return;
         }
-        if self.policy.max_retries > 0 {
+        let is_detail = matches!(event, Event::Opaque(state) if is_answer_detail(state));
+        if self.policy.max_retries > 0 && !is_detail {
             self.attempt.draft.push_event(event);
         }
         match event {

@@ -172,6 +172,7 @@ async fn gateway(address: SocketAddr) -> TestGateway {
                         ..WireOptions::default()
                     },
                 }),
+                limits: sabir_gateway::ModelLimits::default(),
             };
             routes = routes.with_route(format!("{wire}-{repair_mode}"), route);
         }

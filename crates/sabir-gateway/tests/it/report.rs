@@ -184,3 +184,67 @@ async fn new_settings_apply_to_later_requests() {
         "{got:?}"
     );
 }
+
+#[tokio::test]
+async fn the_report_names_what_another_wire_has_no_place_for() {
+    let setup = start_gateway(ToolProtocol::Native, LEAK).await;
+    let mut asked = body(Wire::Anthropic, "go", false);
+    asked["top_k"] = Value::from(5);
+    asked["x odd\r\n"] = Value::from(1);
+    asked["inference_geo"] = Value::from("eu");
+    let ask = |headers: &'static str, streamed: bool| {
+        let mut asked = asked.clone();
+        asked["stream"] = Value::Bool(streamed);
+        let request = setup.request("POST", "/v1/messages", headers, &asked.to_string());
+        let setup = &setup;
+        async move { setup.raw(&request).await }
+    };
+    let expected = "leaked_call=1, left_out:inference_geo=1, left_out:top_k=1, left_out:x?odd??=1";
+    let whole = ask("sabir-report: 1\r\n", false).await;
+    assert!(
+        whole
+            .head
+            .contains(&format!("sabir-report: {expected}\r\n")),
+        "{whole:?}"
+    );
+    let streamed = ask("sabir-report: 1\r\n", true).await;
+    assert!(
+        streamed
+            .text()
+            .contains(&format!("\n: sabir-report {expected}\n\n")),
+        "{}",
+        streamed.text()
+    );
+    let unasked = ask("", false).await;
+    assert!(!unasked.head.contains("left_out"), "{unasked:?}");
+}
+
+/// Official clients show the id in their errors, and the operator finds it in the request log.
+#[tokio::test]
+async fn every_response_carries_its_id() {
+    let setup = start_gateway(ToolProtocol::Native, LEAK).await;
+    let mut ids = Vec::new();
+    for (front, path) in FRONTS {
+        let name = if front == Wire::Anthropic {
+            "\r\nrequest-id: "
+        } else {
+            "\r\nx-request-id: "
+        };
+        let unknown = serde_json::json!({"model": "no", "messages": [], "input": "x"});
+        for got in [
+            setup.ask(path, &body(front, "go", true)).await,
+            setup.ask(path, &body(front, "go", false)).await,
+            setup.ask(path, &unknown).await,
+            setup.get(path).await,
+        ] {
+            let (_, rest) = got
+                .head
+                .split_once(name)
+                .unwrap_or_else(|| panic!("{got:?}"));
+            ids.push(rest.lines().next().unwrap_or_default().to_owned());
+        }
+    }
+    ids.sort_unstable();
+    let logged = setup.end_ids(ids.len()).await;
+    assert_eq!(ids, logged);
+}

@@ -122,6 +122,7 @@ pub(crate) fn route_on(provider: &ScriptedProvider, wire: Wire) -> ModelRoute {
         protocol: ToolProtocol::Native,
         repair_mode: RepairMode::Heal,
         provider_wire: Some(ProviderWire { wire, form }),
+        limits: sabir_gateway::ModelLimits::default(),
     }
 }
 
@@ -225,6 +226,21 @@ impl TestGateway {
         ids.dedup();
         assert_eq!((ids.len(), all.len()), (count, count), "{all:?}");
         all.into_iter().map(|(_, end)| end).collect()
+    }
+
+    /// Waits for this number of ended exchanges and returns their ids in order.
+    pub(crate) async fn end_ids(&self, count: usize) -> Vec<String> {
+        self.ends(count).await;
+        let mut ids: Vec<_> = self
+            .ends
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(id, _)| id.clone())
+            .collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// Returns a value from the metrics.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use sabir_call::{Event, EventSink, MessagePart, OpaqueState, Request};
+use sabir_call::{ClientBody, Event, EventSink, MessagePart, OpaqueState, Request};
 
 use crate::retry::RetryBudget;
 
@@ -50,6 +50,11 @@ pub(super) fn drop_unusable_state<'a>(
         return Cow::Borrowed(request);
     }
     let mut fresh = request.clone();
+    // A client's body would bring the state back.
+    fresh.client_body = fresh.client_body.map(|body| ClientBody {
+        keeps_history: false,
+        ..body
+    });
     for (index, message) in fresh.messages.iter_mut().enumerate() {
         let is_unusable = |opaque: &OpaqueState| index < expired || is_foreign(opaque);
         message

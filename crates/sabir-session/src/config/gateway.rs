@@ -51,6 +51,11 @@ pub struct GatewayModelKeys {
     pub mend: MendKey,
     /// The number of times that a request is sent again after it failed before its response began.
     pub retries: Option<u32>,
+    /// A JSON object with members of the body for requests that do not have them, in the form of the
+    /// model's API.
+    pub defaults: Option<String>,
+    /// A JSON object with members of the body that replace those of a request.
+    pub overrides: Option<String>,
     /// Further names of the model; `*` matches every name that no other model has.
     #[serde(default)]
     pub aliases: Vec<String>,

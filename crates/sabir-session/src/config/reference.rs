@@ -911,6 +911,18 @@ fn gateway_model_keys() -> Vec<ConfigKey> {
             "0",
             "How often a request is sent again that failed before its answer began.",
         ),
+        key(
+            "defaults",
+            "none",
+            "'{\"temperature\": 0.2}'",
+            "A JSON object with members of the body for requests that do not have them, in the form of the model's API.",
+        ),
+        key(
+            "overrides",
+            "none",
+            "'{\"seed\": 7}'",
+            "A JSON object with members of the body that replace those of a request.",
+        ),
         valued(
             "aliases",
             "[]",

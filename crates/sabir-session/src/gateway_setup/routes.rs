@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use sabir_call::dialect::DialectSet;
 use sabir_gateway::{ModelRoute, ProviderWire, RepairMode, RouteTable};
-use sabir_model::{CallerScope, RetryPolicy, Secret, TextParsing};
+use sabir_model::{BodyChanges, CallerScope, RetryPolicy, Secret, TextParsing};
 use sabir_wire::Wire;
+use serde_json::{Map, Value};
 
 use super::GatewaySpec;
 use crate::config::{Config, GatewayModelKeys, ResolvedModel};
@@ -28,6 +29,7 @@ struct RouteOptions<'a> {
     protocol: Option<&'a str>,
     repair_mode: RepairMode,
     retries: Option<u32>,
+    body_changes: BodyChanges,
 }
 
 /// A server given by its address.
@@ -56,6 +58,7 @@ pub fn build_routes(spec: &GatewaySpec, config: &Config) -> Result<RouteTable, S
             protocol: spec.protocol.as_deref(),
             repair_mode: spec.repair_mode,
             retries: None,
+            body_changes: BodyChanges::default(),
         };
         let route = build_route(&model_from_spec(spec, config, name)?, &ways)?;
         if at == 0 && spec.any_model {
@@ -73,6 +76,11 @@ pub fn build_routes(spec: &GatewaySpec, config: &Config) -> Result<RouteTable, S
                 protocol: keys.protocol.as_deref(),
                 repair_mode: keys.mend.0,
                 retries: keys.retries,
+                body_changes: BodyChanges {
+                    defaults: parse_members("defaults", keys.defaults.as_deref()).map_err(wrong)?,
+                    overrides: parse_members("overrides", keys.overrides.as_deref())
+                        .map_err(wrong)?,
+                },
             };
             let route = model_from_config(config, name, keys)
                 .and_then(|chosen| build_route(&chosen, &ways))
@@ -177,6 +185,15 @@ fn with_api_version(url: &str, wire: Wire) -> String {
     }
 }
 
+/// Parses the members of a body that a key of the configuration holds.
+fn parse_members(key: &str, text: Option<&str>) -> Result<Map<String, Value>, SessionError> {
+    let Some(text) = text else {
+        return Ok(Map::new());
+    };
+    serde_json::from_str(text)
+        .map_err(|error| SessionError::invalid(format!("`{key}` is not a JSON object: {error}")))
+}
+
 /// Builds the route of a resolved model.
 fn build_route(
     chosen: &ResolvedModel,
@@ -200,8 +217,10 @@ fn build_route(
     } else {
         TextParsing::Text
     };
+    let body_changes = ways.body_changes.clone();
     let model = chosen.build_model(move |model| {
         model
+            .body_changes(body_changes.clone())
             .caller_scope(CallerScope::Many)
             .text_parsing(reads)
             .retries(retries)
@@ -213,12 +232,24 @@ fn build_route(
         protocol,
         repair_mode: mending,
         provider_wire: Some(ProviderWire { wire, form }),
+        limits: chosen.request_limits(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_of_a_body_are_an_object() {
+        let parsed = parse_members("defaults", Some(r#"{"top_k": 5}"#)).unwrap();
+        assert_eq!(parsed.get("top_k"), Some(&Value::from(5)));
+        assert!(parse_members("defaults", None).unwrap().is_empty());
+        for text in ["[1]", "top_k = 5", ""] {
+            let error = parse_members("defaults", Some(text)).unwrap_err();
+            assert!(error.to_string().contains("`defaults`"), "{error}");
+        }
+    }
 
     #[test]
     fn a_bare_address_gets_a_version() {

@@ -66,7 +66,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ),
     (
         "container",
-        FieldDisposition::Refused("nothing is kept between requests: send files as text"),
+        FieldDisposition::RefusedElsewhere("nothing is kept between requests: send files as text"),
     ),
 ];
 
@@ -86,7 +86,9 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
             // Claude Code sends system messages in the middle of a history. Other wires know only
             // the system prompt, so they go there.
             "system" => {
-                instructions.push(decode_system(&message.get("content"))?);
+                let text = decode_system(&message.get("content"))?;
+                history.note_instruction(&text);
+                instructions.push(text);
                 continue;
             }
             _ => {
@@ -127,7 +129,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     }
     let mut request = Request {
         model: body.get("model").required_text()?.to_owned(),
-        system: join_texts(instructions),
+        system: join_texts(instructions.clone()),
         messages: history.messages.into(),
         tools: build_tool_set(decode_tools(&body.get("tools"), &mut options, &mut notes)?)?,
         tool_choice: self::decode_tool_choice(&choice)?,
@@ -146,9 +148,12 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         only_stop_sequence: single_text(&request.sampling.stop),
         ..ResponsePreferences::default()
     };
+    instructions.truncate(instructions.len() - history.instructions.len());
     DecodedRequest {
         preferences,
         notes,
+        instructions: history.instructions,
+        leading_system: join_texts(instructions),
         ..DecodedRequest::new(request, body.get("stream").is_true())
     }
     .validate_tool_choice()

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::NAME;
+use super::answer_details::AnswerDetail;
 use crate::lenient::{LenientCount, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::open_blocks::{OpenBlock, OpenBlocks};
@@ -195,6 +196,11 @@ impl WireDecoder for AnthropicDecoder {
             }
         };
         self.state.status.events += 1;
+        if self.state.keeps_details {
+            for state in AnswerDetail::of_event(data) {
+                out.push_event(Event::Opaque(&state));
+            }
+        }
         // Gateways may drop either the event name or the member `type`.
         let kind = if message.kind.as_str().is_empty() {
             name

@@ -3,6 +3,7 @@
 use sabir_call::{DraftPart, DraftResponse, DraftState, Event, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
+use super::answer_details::AnswerDetail;
 use super::{NAME, stop_word};
 use crate::arguments::{ArgumentWriter, arguments_object};
 use crate::client_request::ResponseMetadata;
@@ -37,6 +38,45 @@ pub(crate) struct AnthropicEncoder {
     templates: [Option<DeltaTemplate>; 3],
     /// The buffer for one piece of arguments.
     fragment: String,
+    /// What the provider's message held besides.
+    details: MessageDetails,
+}
+
+/// Members of a message that events have no place for.
+#[derive(Debug, Default)]
+struct MessageDetails {
+    /// Members of the message.
+    message: Map<String, Value>,
+    /// Members of the `message_delta` event, which a body has as members of the message.
+    end: Map<String, Value>,
+    /// Members of the counts.
+    usage: Map<String, Value>,
+}
+
+impl MessageDetails {
+    /// Adds members of the message or of its counts.
+    fn add(&mut self, detail: AnswerDetail) {
+        match detail {
+            AnswerDetail::Message(members) => self.message.extend(members),
+            AnswerDetail::End(members) => self.end.extend(members),
+            AnswerDetail::Usage(members) => self.usage.extend(members),
+            AnswerDetail::TextStart | AnswerDetail::TextDelta(_) => {}
+        }
+    }
+
+    /// Encodes the counts with the provider's further ones.
+    fn encode_usage(&self, usage: Usage, output: u64) -> Value {
+        let mut encoded = encode_usage(usage, output);
+        extend_object(&mut encoded, &self.usage);
+        encoded
+    }
+}
+
+/// Adds members to an object.
+fn extend_object(object: &mut Value, members: &Map<String, Value>) {
+    if let Some(object) = object.as_object_mut() {
+        object.extend(members.clone());
+    }
 }
 
 /// The kind of a block of prose.
@@ -72,6 +112,7 @@ impl AnthropicEncoder {
             stop: None,
             templates: Default::default(),
             fragment: String::new(),
+            details: MessageDetails::default(),
         }
     }
 
@@ -79,10 +120,11 @@ impl AnthropicEncoder {
     fn begin_message(&mut self, out: &mut Vec<u8>) {
         if !self.begun {
             self.begun = true;
-            let message = json!({
+            let mut message = json!({
                 "id": self.metadata.id, "type": "message", "role": "assistant", "model": self.metadata.model, "content": [],
-                "stop_reason": null, "stop_sequence": null, "usage": encode_usage(self.usage, 0),
+                "stop_reason": null, "stop_sequence": null, "usage": self.details.encode_usage(self.usage, 0),
             });
+            extend_object(&mut message, &self.details.message);
             write_event("message_start", json!({"message": message}), out);
         }
     }
@@ -124,6 +166,23 @@ impl AnthropicEncoder {
         let index = self.start_block(block, out);
         self.open_block = Some((index, kind));
         index
+    }
+
+    /// Takes a detail of the provider's answer.
+    fn take_detail(&mut self, detail: AnswerDetail, out: &mut Vec<u8>) {
+        match detail {
+            // Each text block has citations of its own.
+            AnswerDetail::TextStart => {
+                if matches!(self.open_block, Some((_, ProseKind::Text))) {
+                    self.close_open_block(out);
+                }
+            }
+            AnswerDetail::TextDelta(delta) => {
+                let index = self.ensure_prose_block(ProseKind::Text, out);
+                write_block_delta(index, delta, out);
+            }
+            detail => self.details.add(detail),
+        }
     }
 
     /// Writes state of this wire: a signature into its thinking block, anything else as a block.
@@ -236,7 +295,12 @@ impl WireEncoder for AnthropicEncoder {
             }
             Event::Usage(usage) => self.usage.update(usage),
             Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
-            Event::Opaque(opaque) if opaque.wire == NAME => self.encode_opaque(&opaque.data, out),
+            Event::Opaque(opaque) if opaque.wire == NAME => {
+                match AnswerDetail::from_state(&opaque.data) {
+                    Some(detail) => self.take_detail(detail, out),
+                    None => self.encode_opaque(&opaque.data, out),
+                }
+            }
             Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
         }
     }
@@ -260,13 +324,13 @@ impl WireEncoder for AnthropicEncoder {
             write_event("content_block_stop", json!({"index": call.block}), out);
         }
         let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
-        let delta = json!({"stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(&self.metadata, reason)});
-        let usage = encode_usage(self.usage, self.usage.output.unwrap_or_default());
-        write_event(
-            "message_delta",
-            json!({"delta": delta, "usage": usage}),
-            out,
-        );
+        let mut delta = json!({"stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(&self.metadata, reason)});
+        extend_object(&mut delta, &self.details.message);
+        let output = self.usage.output.unwrap_or_default();
+        let usage = self.details.encode_usage(self.usage, output);
+        let mut event = json!({"delta": delta, "usage": usage});
+        extend_object(&mut event, &self.details.end);
+        write_event("message_delta", event, out);
         write_event("message_stop", json!({}), out);
     }
 }
@@ -277,9 +341,19 @@ impl WireEncoder for AnthropicEncoder {
 /// unfinished.
 pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse) -> Value {
     let mut content: Vec<Value> = Vec::new();
+    let mut details = MessageDetails::default();
+    // True behind a detail inside of a text block, which the text then continues.
+    let mut continues = false;
     for part in &draft.parts {
+        let after_detail = std::mem::take(&mut continues);
         match part {
-            DraftPart::Text(text) => content.push(json!({"type": "text", "text": text})),
+            DraftPart::Text(text) => {
+                let open = content.last_mut().filter(|_| after_detail);
+                match open.and_then(|block| block.get_mut("text")) {
+                    Some(Value::String(known)) => known.push_str(text),
+                    _ => content.push(json!({"type": "text", "text": text})),
+                }
+            }
             DraftPart::Thought(text) => {
                 content.push(json!({"type": "thinking", "thinking": text, "signature": ""}));
             }
@@ -292,7 +366,18 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
                     .push(json!({"type": "tool_use", "id": id, "name": call.name, "input": input}));
             }
             DraftPart::Opaque(opaque) if opaque.wire == NAME => {
-                attach_signature(&opaque.data, &mut content)
+                match AnswerDetail::from_state(&opaque.data) {
+                    Some(AnswerDetail::TextStart) => {}
+                    Some(AnswerDetail::TextDelta(delta)) => {
+                        attach_citation(&delta, &mut content);
+                        continues = true;
+                    }
+                    Some(detail) => {
+                        details.add(detail);
+                        continues = after_detail;
+                    }
+                    None => attach_signature(&opaque.data, &mut content),
+                }
             }
             DraftPart::Opaque(_) => {}
         }
@@ -301,11 +386,32 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
         .calls()
         .any(|call| !matches!(call.state, DraftState::Cut(_)));
     let (reason, raw) = stop_or_default(draft.stop.as_ref(), called);
-    json!({
+    let output = draft.usage.output.unwrap_or_default();
+    let mut message = json!({
         "id": metadata.id, "type": "message", "role": "assistant", "model": metadata.model, "content": content,
         "stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(metadata, reason),
-        "usage": encode_usage(draft.usage, draft.usage.output.unwrap_or_default()),
-    })
+        "usage": details.encode_usage(draft.usage, output),
+    });
+    extend_object(&mut message, &details.message);
+    extend_object(&mut message, &details.end);
+    message
+}
+
+/// Adds the citation of a delta to the last text block.
+fn attach_citation(delta: &Value, content: &mut Vec<Value>) {
+    if content
+        .last()
+        .is_none_or(|block| block.get("text").is_none())
+    {
+        content.push(json!({"type": "text", "text": ""}));
+    }
+    let block = content.last_mut().and_then(Value::as_object_mut);
+    if let (Some(block), Some(citation)) = (block, delta.get("citation")) {
+        let citations = block.entry("citations").or_insert_with(|| json!([]));
+        if let Some(citations) = citations.as_array_mut() {
+            citations.push(citation.clone());
+        }
+    }
 }
 
 /// Adds a signature to the thinking block before it, and any other state as a block.

@@ -58,7 +58,11 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let mut system = Vec::new();
     for message in body.get("messages").list_items()? {
         match message.get("role").required_text()? {
-            "system" => system.push(message.get("content").text_or_empty()?),
+            "system" => {
+                let text = message.get("content").text_or_empty()?;
+                history.note_instruction(text);
+                system.push(text);
+            }
             "user" => {
                 pairing.begin_user_turn();
                 history.push_parts(Role::User, decode_user_parts(&message)?);
@@ -92,9 +96,11 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let limit = model_options.get("num_predict");
     // A negative limit means no limit.
     let unlimited = limit.optional_number()?.is_some_and(|limit| limit < 0.0);
+    let whole_system = system.join("\n\n");
+    system.truncate(system.len() - history.instructions.len());
     let mut request = Request {
         model: body.get("model").required_text()?.to_owned(),
-        system: system.join("\n\n"),
+        system: whole_system,
         messages: history.messages.into(),
         tools: build_tool_set(tools)?,
         max_output_tokens: if unlimited {
@@ -111,6 +117,8 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     // A missing `stream` means a stream on this wire.
     Ok(DecodedRequest {
         notes,
+        instructions: history.instructions,
+        leading_system: system.join("\n\n"),
         ..DecodedRequest::new(request, body.get("stream").value != &Value::Bool(false))
     })
 }

@@ -10,12 +10,13 @@
 use std::borrow::Cow;
 
 use sabir_call::{
-    Image, Message, MessagePart, ReasoningConfig, ReasoningEffort, Request, ResponseFormat, Role,
-    ToolChoice, ToolSpec,
+    Image, Message, MessagePart, PlacedInstruction, ReasoningConfig, ReasoningEffort, Request,
+    ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
 use super::CAPABILITIES;
+use crate::field::instructions_before;
 use crate::identifier::short_id;
 use crate::openai_chat::encode_request::encode_tool;
 use crate::params;
@@ -31,12 +32,16 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     if !request.system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
     }
-    for message in &request.messages {
+    let instruction =
+        |instruction: &PlacedInstruction| json!({"role": "system", "content": instruction.text});
+    for (index, message) in request.messages.iter().enumerate() {
+        messages.extend(instructions_before(request, index).map(instruction));
         match message.role {
             Role::User => encode_user_message(message, &mut messages),
             Role::Assistant => messages.extend(encode_assistant_message(message)),
         }
     }
+    messages.extend(instructions_before(request, request.messages.len()).map(instruction));
     body.insert("messages".to_owned(), Value::Array(messages));
     let tools: Vec<_> = request
         .tools

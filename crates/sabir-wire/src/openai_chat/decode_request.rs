@@ -85,11 +85,11 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ),
     (
         "logprobs",
-        FieldDisposition::Refused("probabilities of tokens are not known here"),
+        FieldDisposition::RefusedElsewhere("probabilities of tokens are not known here"),
     ),
     (
         "top_logprobs",
-        FieldDisposition::Refused("probabilities of tokens are not known here"),
+        FieldDisposition::RefusedElsewhere("probabilities of tokens are not known here"),
     ),
     ("audio", FieldDisposition::Refused("only text is answered")),
 ];
@@ -106,7 +106,10 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     for message in body.get("messages").list_items()? {
         let content = message.get("content");
         match message.get("role").required_text()? {
-            "system" | "developer" => system.push(decode_text_content(&content)?),
+            "system" | "developer" => {
+                system.push(decode_text_content(&content)?);
+                history.note_instruction(system.last().map_or("", String::as_str));
+            }
             "user" => history.push_parts(Role::User, decode_parts(&content)?),
             "assistant" => history.push_parts(Role::Assistant, decode_assistant_parts(&message)?),
             "tool" => {
@@ -136,9 +139,12 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let choice = self::decode_tool_choice(&body.get("tool_choice"), &mut tools)?;
     let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
     let limit = body.get("max_completion_tokens").optional_count()?;
+    let whole_system = system.join("\n\n");
+    system.truncate(system.len() - history.instructions.len());
+    let leading_system = system.join("\n\n");
     let mut request = Request {
         model: body.get("model").required_text()?.to_owned(),
-        system: system.join("\n\n"),
+        system: whole_system,
         messages: history.messages.into(),
         tools: build_tool_set(tools)?,
         tool_choice: choice,
@@ -168,6 +174,8 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     DecodedRequest {
         preferences,
         notes,
+        instructions: history.instructions,
+        leading_system,
         ..DecodedRequest::new(request, body.get("stream").is_true())
     }
     .validate_tool_choice()

@@ -35,6 +35,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::NAME;
+use super::answer_details::AnswerDetails;
 use crate::lenient::{LenientContent, LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
@@ -56,6 +57,8 @@ pub(crate) struct OpenAiChatDecoder {
     refused: bool,
     /// True after `[DONE]`. Many streams never send it.
     done: bool,
+    /// The details of the last chunk that were emitted.
+    details: AnswerDetails,
 }
 
 /// A chunk of the stream, or a whole completion.
@@ -239,6 +242,9 @@ impl WireDecoder for OpenAiChatDecoder {
         } else if chunk.choices.0.is_empty() && chunk.usage.0.is_none() && chunk.id.0.is_none() {
             self.state.status.skipped += 1;
         }
+        if self.state.keeps_details {
+            self.emit_details(data, out);
+        }
         for choice in &chunk.choices.0 {
             // The first choice that appears is read, whatever its index: some servers count from 1.
             let label = choice.index.0.unwrap_or_default();
@@ -265,6 +271,25 @@ impl WireDecoder for OpenAiChatDecoder {
 }
 
 impl OpenAiChatDecoder {
+    /// Emits what events have no place for, before the events of the chunk.
+    fn emit_details(&mut self, data: &str, out: &mut dyn EventSink) {
+        let chunk: Value = serde_json::from_str(data).unwrap_or_default();
+        let details = AnswerDetails::from_chunk(&chunk, self.choice);
+        let is_news = details.chunk != self.details.chunk
+            || details.thought_member != self.details.thought_member
+            || [&details.choice, &details.message, &details.usage]
+                .iter()
+                .any(|members| !members.is_empty());
+        if is_news {
+            out.push_event(Event::Opaque(&OpaqueState {
+                wire: NAME.to_owned(),
+                origin: None,
+                data: details.to_state(),
+            }));
+            self.details = details;
+        }
+    }
+
     /// Ends the stream at `[DONE]`.
     fn end_stream(&mut self, out: &mut dyn EventSink) {
         self.done = true;
@@ -285,7 +310,8 @@ impl OpenAiChatDecoder {
             delta
                 .content
                 .for_each_text(false, &mut |thought, words| emit_text(thought, words, out));
-            if !delta.refusal.as_str().is_empty() {
+            // A client of the same wire gets it as it is, among the details.
+            if !delta.refusal.as_str().is_empty() && !self.state.keeps_details {
                 self.refused = true;
                 emit_text(false, delta.refusal.as_str(), out);
             }

@@ -6,13 +6,14 @@
 //! provider has a field for them.
 
 use sabir_call::{
-    Image, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role,
-    ToolChoice, ToolSpec,
+    Image, Message, MessagePart, OpaqueState, ParallelCalls, PlacedInstruction, Request,
+    ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
 use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
+use crate::field::instructions_before;
 use crate::identifier::short_id;
 use crate::params;
 use crate::role_turns::image_caption;
@@ -33,12 +34,16 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     if !request.system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
     }
-    for message in &request.messages {
+    let instruction =
+        |instruction: &PlacedInstruction| json!({"role": "system", "content": instruction.text});
+    for (index, message) in request.messages.iter().enumerate() {
+        messages.extend(instructions_before(request, index).map(instruction));
         match message.role {
             Role::User => encode_user_message(message, &mut messages),
             Role::Assistant => messages.extend(encode_assistant_message(message, options)),
         }
     }
+    messages.extend(instructions_before(request, request.messages.len()).map(instruction));
     body.insert("messages".to_owned(), Value::Array(messages));
     if !request.tools.is_empty() {
         body.insert(

@@ -10,6 +10,7 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
+use super::answer_details::{AnswerDetails, REFUSAL, merge_members};
 use super::{NAME, stop_word};
 use crate::client_request::{ResponseMetadata, UsageReporting};
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -40,6 +41,9 @@ pub(crate) struct OpenAiChatEncoder {
     templates: [Option<DeltaTemplate>; 3],
     /// The buffer for one piece of arguments.
     fragment: String,
+    /// What the provider's chunks held besides. Members of choices and deltas wait for the next
+    /// chunk.
+    details: AnswerDetails,
 }
 
 impl OpenAiChatEncoder {
@@ -54,6 +58,7 @@ impl OpenAiChatEncoder {
             stop: None,
             templates: Default::default(),
             fragment: String::new(),
+            details: AnswerDetails::default(),
         }
     }
 
@@ -65,14 +70,50 @@ impl OpenAiChatEncoder {
             self.begun = true;
             delta.shift_insert(0, "role".to_owned(), json!("assistant"));
         }
-        write_chunk(&self.metadata, delta_choice(delta), None, out);
+        let choice = self.choice_with_details(delta, None);
+        write_chunk(&self.metadata, &self.details.chunk, choice, out);
+    }
+
+    /// Builds the list of choices with one delta and the details that wait for it.
+    fn choice_with_details(&mut self, delta: Value, finish_reason: Option<&str>) -> Value {
+        let mut choice = Map::new();
+        choice.insert("index".to_owned(), json!(0));
+        choice.insert("delta".to_owned(), delta);
+        choice.insert("finish_reason".to_owned(), json!(finish_reason));
+        if let Some(delta) = choice.get_mut("delta").and_then(Value::as_object_mut) {
+            merge_members(delta, std::mem::take(&mut self.details.message));
+        }
+        merge_members(&mut choice, std::mem::take(&mut self.details.choice));
+        json!([choice])
+    }
+
+    /// Takes the details of a chunk.
+    fn take_details(&mut self, later: AnswerDetails, out: &mut Vec<u8>) {
+        // The templates hold the members of the chunk and the name of the thoughts.
+        self.templates = Default::default();
+        self.details.add(later);
+        // No event follows that would bring a piece of a refusal.
+        if self.details.message.contains_key(REFUSAL) {
+            self.encode_delta(json!({}), out);
+        }
+    }
+
+    /// Returns true if a choice or a delta must be written with its details.
+    fn has_details(&self) -> bool {
+        !self.details.choice.is_empty() || !self.details.message.is_empty()
     }
 
     /// Writes a piece of text or of a thought; `field` is its member.
     fn encode_text(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
-        if !self.begun {
+        let thought_member = self.details.thought_member.clone();
+        let field = match &thought_member {
+            Some(member) if field != "content" => member.as_str(),
+            _ => field,
+        };
+        if !self.begun || self.has_details() {
             return self.encode_delta(json!({field: text}), out);
         }
+        let members = &self.details.chunk;
         let metadata = &self.metadata;
         let [for_text, for_thoughts, _] = &mut self.templates;
         let template = if field == "content" {
@@ -88,7 +129,7 @@ impl OpenAiChatEncoder {
                 text,
             },
             out,
-            |_, text| delta_chunk(metadata, json!({field: text})),
+            |_, text| delta_chunk(metadata, members, json!({field: text})),
         );
     }
 
@@ -110,7 +151,11 @@ impl OpenAiChatEncoder {
             write(arguments, &mut self.fragment);
             is_text = arguments.is_text();
         }
-        if !self.fragment.is_empty() {
+        if !self.fragment.is_empty() && self.has_details() {
+            let call = argument_delta(index, &self.fragment, is_text);
+            self.encode_delta(call, out);
+        } else if !self.fragment.is_empty() {
+            let members = &self.details.chunk;
             let metadata = &self.metadata;
             let [.., template] = &mut self.templates;
             let fragment = TextDelta {
@@ -119,11 +164,7 @@ impl OpenAiChatEncoder {
                 text: &self.fragment,
             };
             write_delta(template, fragment, out, |_, text| {
-                let call = match is_text {
-                    true => json!({"index": index, "custom": {"input": text}}),
-                    false => json!({"index": index, "function": {"arguments": text}}),
-                };
-                delta_chunk(metadata, json!({"tool_calls": [call]}))
+                delta_chunk(metadata, members, argument_delta(index, text, is_text))
             });
         }
     }
@@ -172,7 +213,10 @@ impl WireEncoder for OpenAiChatEncoder {
             Event::Usage(usage) => self.usage.get_or_insert_default().update(usage),
             Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
             Event::Opaque(opaque) if opaque.wire == NAME => {
-                self.encode_delta(json!({"reasoning_details": [opaque.data]}), out);
+                match AnswerDetails::from_state(&opaque.data) {
+                    Some(details) => self.take_details(details, out),
+                    None => self.encode_delta(json!({"reasoning_details": [opaque.data]}), out),
+                }
             }
             Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
         }
@@ -191,49 +235,65 @@ impl WireEncoder for OpenAiChatEncoder {
             stop_word(StopReason::Length, "")
         } else {
             stop_word(reason, raw)
-        };
-        write_chunk(
-            &self.metadata,
-            json!([{"index": 0, "delta": {}, "finish_reason": word}]),
-            None,
-            out,
-        );
-        if self.usage.is_some()
+        }
+        .to_owned();
+        let choice = self.choice_with_details(json!({}), Some(&word));
+        write_chunk(&self.metadata, &self.details.chunk, choice, out);
+        if let Some(usage) = self.usage
             && self.metadata.preferences.usage_reporting == UsageReporting::Reported
         {
             // OpenAI sends the counts in a last chunk without choices.
-            write_chunk(&self.metadata, json!([]), self.usage, out);
+            let mut members = self.details.chunk.clone();
+            let usage = usage_with_details(usage, &self.details);
+            members.insert("usage".to_owned(), usage);
+            write_chunk(&self.metadata, &members, json!([]), out);
         }
         sse::encode_event("", "[DONE]", out);
     }
 }
 
 /// Encodes a chunk with this delta.
-fn delta_chunk(metadata: &ResponseMetadata, delta: Value) -> Vec<u8> {
+fn delta_chunk(metadata: &ResponseMetadata, members: &Map<String, Value>, delta: Value) -> Vec<u8> {
     let mut out = Vec::new();
-    write_chunk(metadata, delta_choice(delta), None, &mut out);
+    let choices = json!([{"index": 0, "delta": delta, "finish_reason": null}]);
+    write_chunk(metadata, members, choices, &mut out);
     out
 }
 
-/// Builds the list of choices with one delta.
-fn delta_choice(delta: Value) -> Value {
-    json!([{"index": 0, "delta": delta, "finish_reason": null}])
+/// Builds a delta with a piece of a call's arguments, or of its text.
+fn argument_delta(index: u32, text: &str, is_text: bool) -> Value {
+    let call = match is_text {
+        true => json!({"index": index, "custom": {"input": text}}),
+        false => json!({"index": index, "function": {"arguments": text}}),
+    };
+    json!({"tool_calls": [call]})
 }
 
-/// Writes a chunk.
+/// Writes a chunk with further members.
 fn write_chunk(
     metadata: &ResponseMetadata,
+    members: &Map<String, Value>,
     choices: Value,
-    usage: Option<Usage>,
     out: &mut Vec<u8>,
 ) {
     let mut chunk = json!({
         "id": metadata.id, "object": "chat.completion.chunk", "created": metadata.created, "model": metadata.model, "choices": choices,
     });
-    if let (Some(usage), Some(chunk)) = (usage, chunk.as_object_mut()) {
-        chunk.insert("usage".to_owned(), self::encode_usage(usage));
+    if let Some(chunk) = chunk.as_object_mut() {
+        chunk.extend(members.clone());
     }
     sse::encode_event("", &chunk.to_string(), out);
+}
+
+/// Encodes the token counts with what the provider said besides.
+fn usage_with_details(usage: Usage, details: &AnswerDetails) -> Value {
+    let mut encoded = encode_usage(usage);
+    if let Some(encoded) = encoded.as_object_mut() {
+        let own = std::mem::take(encoded);
+        *encoded = details.usage.clone();
+        merge_members(encoded, own);
+    }
+    encoded
 }
 
 /// Encodes a response that is not streamed.
@@ -245,11 +305,17 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
     let mut thoughts = String::new();
     let mut details = Vec::new();
     let mut calls = Vec::new();
+    let mut answer = AnswerDetails::default();
     for part in &draft.parts {
         match part {
             DraftPart::Text(text) => words.get_or_insert_default().push_str(text),
             DraftPart::Thought(text) => thoughts.push_str(text),
-            DraftPart::Opaque(opaque) if opaque.wire == NAME => details.push(opaque.data.clone()),
+            DraftPart::Opaque(opaque) if opaque.wire == NAME => {
+                match AnswerDetails::from_state(&opaque.data) {
+                    Some(later) => answer.add(later),
+                    None => details.push(opaque.data.clone()),
+                }
+            }
             DraftPart::Opaque(_) => {}
             DraftPart::Call(call) => calls.extend(encode_call(metadata, call)),
         }
@@ -259,20 +325,49 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
     message.insert("content".to_owned(), json!(words));
     message.insert("refusal".to_owned(), Value::Null);
     if !thoughts.is_empty() {
-        message.insert("reasoning_content".to_owned(), json!(thoughts));
+        let member = answer.thought_member.as_deref();
+        let member = member.unwrap_or("reasoning_content");
+        message.insert(member.to_owned(), json!(thoughts));
     }
     if !details.is_empty() {
         message.insert("reasoning_details".to_owned(), json!(details));
     }
+    add_call_details(&mut calls, answer.message.remove("tool_calls"));
     if !calls.is_empty() {
         message.insert("tool_calls".to_owned(), json!(calls));
     }
+    merge_members(&mut message, answer.message.clone());
     let (reason, raw) = stop_or_default(draft.stop.as_ref(), !calls.is_empty());
-    json!({
+    let mut choice = Map::new();
+    choice.insert("index".to_owned(), json!(0));
+    choice.insert("message".to_owned(), Value::Object(message));
+    choice.insert("logprobs".to_owned(), Value::Null);
+    choice.insert("finish_reason".to_owned(), json!(stop_word(reason, raw)));
+    merge_members(&mut choice, answer.choice.clone());
+    let mut body = json!({
         "id": metadata.id, "object": "chat.completion", "created": metadata.created, "model": metadata.model,
-        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": stop_word(reason, raw)}],
-        "usage": encode_usage(draft.usage),
-    })
+        "choices": [choice], "usage": usage_with_details(draft.usage, &answer),
+    });
+    if let Some(body) = body.as_object_mut() {
+        body.extend(answer.chunk);
+    }
+    body
+}
+
+/// Adds members of the provider's calls, which have an `index`, to the calls.
+fn add_call_details(calls: &mut [Value], details: Option<Value>) {
+    let details = details.and_then(|details| details.as_array().cloned());
+    for detail in details.into_iter().flatten() {
+        let Value::Object(mut members) = detail else {
+            continue;
+        };
+        let index = members.remove("index").and_then(|index| index.as_u64());
+        let index = index.and_then(|index| usize::try_from(index).ok());
+        let call = index.and_then(|index| calls.get_mut(index));
+        if let Some(call) = call.and_then(Value::as_object_mut) {
+            call.extend(members);
+        }
+    }
 }
 
 /// Returns true if the input of the tool is text.

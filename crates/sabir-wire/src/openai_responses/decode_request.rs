@@ -30,7 +30,7 @@ use crate::params;
 use crate::thinking;
 
 /// The treatment of members that refer to state stored by the provider.
-const STATELESS: FieldDisposition = FieldDisposition::Refused(
+const STATELESS: FieldDisposition = FieldDisposition::RefusedElsewhere(
     "nothing is kept between requests: send the whole history as `input`",
 );
 
@@ -67,7 +67,10 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
         "context_management",
         FieldDisposition::LeftOut("the provider's own edits of the history; it is sent unchanged"),
     ),
-    ("previous_response_id", STATELESS),
+    (
+        "previous_response_id",
+        FieldDisposition::Refused("send the whole history as `input`"),
+    ),
     ("conversation", STATELESS),
     ("prompt", STATELESS),
     (
@@ -133,9 +136,12 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     }
     let choice = self::decode_tool_choice(&body.get("tool_choice"), &mut tools)?;
     let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
+    let mut leading = decoder.system;
+    let whole_system = leading.join("\n\n");
+    leading.truncate(leading.len() - decoder.history.instructions.len());
     let mut request = Request {
         model: body.get("model").required_text()?.to_owned(),
-        system: decoder.system.join("\n\n"),
+        system: whole_system,
         messages: decoder.history.messages.into(),
         tools: build_tool_set(tools)?,
         tool_choice: choice,
@@ -164,6 +170,8 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     DecodedRequest {
         preferences,
         notes,
+        instructions: decoder.history.instructions,
+        leading_system: leading.join("\n\n"),
         ..DecodedRequest::new(request, body.get("stream").is_true())
     }
     .validate_tool_choice()
@@ -257,8 +265,9 @@ impl InputDecoder {
                 self.history.push_parts(Role::Assistant, parts);
             }
             "system" | "developer" => {
-                self.system
-                    .push(require_text_only(&item.get("content"), parts)?);
+                let text = require_text_only(&item.get("content"), parts)?;
+                self.history.note_instruction(&text);
+                self.system.push(text);
             }
             _ => {
                 return Err(item

@@ -31,7 +31,9 @@ use serde_json::{Value, json};
 
 use super::NAME;
 use super::argument_progress::{ArgumentProgress, TextProgress};
-use super::event_types::{EventEnvelope, FinalResponse, OutputItem, TextKind, must_go_back};
+use super::event_types::{
+    EventEnvelope, FinalResponse, ITEM_START, OutputItem, TextKind, must_go_back,
+};
 use crate::lenient::LenientObject;
 use crate::native_call::NativeCall;
 use crate::native_tools::joined_tool_name;
@@ -309,6 +311,11 @@ impl OpenAiResponsesDecoder {
             }
             _ => ItemKind::Opaque,
         };
+        let id = item.id.as_str();
+        if self.state.keeps_details && !id.is_empty() {
+            let start = json!({"type": ITEM_START, "kind": item.kind.as_str(), "id": id});
+            self.emit_opaque(start, id.len(), out);
+        }
         let phase = item.phase.as_str();
         if matches!(kind, ItemKind::Message) && !phase.is_empty() {
             self.emit_opaque(json!({"type": "message", "phase": phase}), phase.len(), out);

@@ -7,13 +7,14 @@
 //! sequences.
 
 use sabir_call::{
-    Call, CallResult, Image, Message, MessagePart, ParallelCalls, ReasoningConfig, Request,
-    ResponseFormat, Role, ToolChoice, ToolSpec,
+    Call, CallResult, Image, Message, MessagePart, ParallelCalls, PlacedInstruction,
+    ReasoningConfig, Request, ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
 use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
+use crate::field::instructions_before;
 use crate::identifier::short_id;
 use crate::native_tools::{self, NamespacedTool};
 use crate::openai_chat::encode_request::DEFAULT_SCHEMA_NAME;
@@ -36,7 +37,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
         body.insert("instructions".to_owned(), json!(request.system));
     }
     let freeform = native_tools::freeform_tool_names(request, NAME);
-    let mut items = encode_input(&request.messages, &freeform);
+    let mut items = encode_input(request, &freeform);
     // The history has joined names; the API expects the namespace in a member of its own.
     split_namespaces(&mut items, &native_tools::namespaced_tools(request, NAME));
     body.insert("input".to_owned(), Value::Array(items));
@@ -122,14 +123,20 @@ fn encode_tools(request: &Request) -> Vec<Value> {
 }
 
 /// Encodes the history. `freeform` names the tools whose input is text.
-fn encode_input(history: &[Message], freeform: &[String]) -> Vec<Value> {
+fn encode_input(request: &Request, freeform: &[String]) -> Vec<Value> {
     let mut items = Vec::new();
-    for message in history {
+    let instruction = |instruction: &PlacedInstruction| {
+        let content = json!([{"type": "input_text", "text": instruction.text}]);
+        json!({"type": "message", "role": "developer", "content": content})
+    };
+    for (index, message) in request.messages.iter().enumerate() {
+        items.extend(instructions_before(request, index).map(instruction));
         match message.role {
             Role::User => encode_user_message(message, freeform, &mut items),
             Role::Assistant => encode_assistant_message(message, freeform, &mut items),
         }
     }
+    items.extend(instructions_before(request, request.messages.len()).map(instruction));
     items
 }
 

@@ -6,11 +6,13 @@
 //! is an item type of its own; a truncated one is never marked done. A response repeats small
 //! members of the request, but neither its instructions nor its tools.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use sabir_call::{DraftResponse, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::argument_format::CallArgumentWriter;
-use super::event_types::must_go_back;
+use super::event_types::{ITEM_START, must_go_back};
 use super::{NAME, stop_word};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -35,6 +37,12 @@ pub(crate) struct OpenAiResponsesEncoder {
     open_item: Option<OpenItem>,
     /// The phase of the next message.
     phase: Option<Value>,
+    /// The provider's ids of the next items, by the prefixes of their kinds.
+    announced_ids: BTreeMap<&'static str, String>,
+    /// The provider's ids of items so far. The empty one is no id.
+    used_ids: BTreeSet<String>,
+    /// True if the provider's ids are known.
+    knows_ids: bool,
     /// The calls whose items are open; several may be.
     calls: Vec<OpenCall>,
     /// The merged counts, written in the final response.
@@ -44,6 +52,14 @@ pub(crate) struct OpenAiResponsesEncoder {
     /// The templates for deltas of text, thoughts and arguments.
     templates: [Option<DeltaTemplate>; 3],
 }
+
+/// The prefixes of ids by the types of items.
+const ITEM_PREFIXES: [(&str, &str); 4] = [
+    ("message", "msg"),
+    ("reasoning", "rs"),
+    ("function_call", "fc"),
+    ("custom_tool_call", "ctc"),
+];
 
 /// An open message or reasoning item with its one part.
 #[derive(Debug)]
@@ -207,6 +223,9 @@ impl OpenAiResponsesEncoder {
             output: Vec::new(),
             open_item: None,
             phase: None,
+            announced_ids: BTreeMap::new(),
+            used_ids: BTreeSet::from([String::new()]),
+            knows_ids: false,
             calls: Vec::new(),
             usage: None,
             stop: None,
@@ -232,15 +251,16 @@ impl OpenAiResponsesEncoder {
     }
 
     /// Reserves the next output index, after closing the open item.
-    fn open_item_place(&mut self, prefix: &str, out: &mut Vec<u8>) -> ItemPlace {
+    fn open_item_place(&mut self, prefix: &'static str, out: &mut Vec<u8>) -> ItemPlace {
         self.begin_response(out);
         self.close_open_item(None, out);
         let index = self.output.len();
         // The index is reserved now, because items are done in another order than they begin.
         self.output.push(Value::Null);
+        let announced = self.announced_ids.remove(prefix);
         ItemPlace {
             index,
-            id: format!("{prefix}_{}_{index}", self.metadata.id),
+            id: announced.unwrap_or_else(|| format!("{prefix}_{}_{index}", self.metadata.id)),
         }
     }
 
@@ -316,7 +336,8 @@ impl OpenAiResponsesEncoder {
         self.sequence += 1;
     }
 
-    /// Closes the open message or reasoning item, as `item` if that is given.
+    /// Closes the open message or reasoning item, as `item` if that is given. The item keeps the id
+    /// that its start had: clients find it by that.
     fn close_open_item(&mut self, item: Option<&Value>, out: &mut Vec<u8>) {
         let Some(open) = self.open_item.take() else {
             return;
@@ -340,9 +361,12 @@ impl OpenAiResponsesEncoder {
             open.place.part_body(open.thought, "part", whole.clone()),
             out,
         );
-        let item = item
+        let mut item = item
             .cloned()
             .unwrap_or_else(|| open.encode_item("completed", vec![whole]));
+        if let Some(item) = item.as_object_mut().filter(|_| self.knows_ids) {
+            item.insert("id".to_owned(), json!(open.place.id));
+        }
         self.write_item_done(open.place.index, item, out);
     }
 
@@ -350,14 +374,31 @@ impl OpenAiResponsesEncoder {
     /// the message after it.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         let is = |kind: &str| data.get("type").is_some_and(|known| known == kind);
-        if is("message") {
+        if is(ITEM_START) {
+            let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
+            let prefix = ITEM_PREFIXES.iter().find(|(kind, _)| *kind == text("kind"));
+            self.knows_ids = true;
+            if let Some((_, prefix)) = prefix
+                && self.used_ids.insert(text("id").to_owned())
+            {
+                self.announced_ids.insert(prefix, text("id").to_owned());
+            }
+        } else if is("message") {
             self.begin_response(out);
             self.close_open_item(None, out);
             self.phase = data.get("phase").cloned();
         } else if is("reasoning") && self.open_item.as_ref().is_some_and(|open| open.thought) {
             self.close_open_item(Some(data), out);
-        } else if let Some(item) = self.unsent_state(data) {
+        } else if let Some(mut item) = self.unsent_state(data) {
             let place = self.open_item_place("item", out);
+            // Two items with one id, or one without, could not be told apart.
+            let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
+            if self.knows_ids
+                && !self.used_ids.insert(id.to_owned())
+                && let Some(item) = item.as_object_mut()
+            {
+                item.insert("id".to_owned(), json!(place.id));
+            }
             self.write_item_added(place.index, item.clone(), out);
             self.write_item_done(place.index, item, out);
         }

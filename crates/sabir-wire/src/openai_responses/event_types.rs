@@ -9,6 +9,10 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 
+/// The type of the state that announces an item with its id, for clients of the same wire. It is no
+/// item of the API.
+pub(crate) const ITEM_START: &str = "sabir.item_start";
+
 /// An event of the stream.
 #[derive(Deserialize)]
 pub(super) struct EventEnvelope<'a> {
@@ -275,6 +279,14 @@ impl TokenCounts {
             reasoning: written.and_then(|details| details.reasoning_tokens.0),
         }
     }
+}
+
+/// Removes reasoning that the provider could not read again: it keeps nothing of its answers, so an
+/// item without its encrypted content would be unknown to it.
+pub(crate) fn drop_unusable_reasoning(items: &mut Vec<Value>) {
+    items.retain(|item| {
+        item.get("type").is_none_or(|kind| kind != "reasoning") || must_go_back(item)
+    });
 }
 
 /// Returns true if a reasoning item holds content that the model must see again.

@@ -684,3 +684,90 @@ fn lost_text_is_taken_from_the_final_event() {
     // Emitted text cannot be taken back.
     assert_eq!(said(&["hi"], "hello"), "hi");
 }
+
+/// Official clients find an item by the id that its start had, and fail without one.
+#[test]
+fn items_keep_their_ids_from_start_to_end() {
+    let summary = json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "item_id": "rs_1", "summary_index": 0, "delta": "hm"});
+    let words = json!([{"type": "summary_text", "text": "hm"}]);
+    let reasoning =
+        json!({"type": "reasoning", "id": "rs_1", "summary": words, "encrypted_content": "e"});
+    let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"});
+    let own = [
+        item(
+            "added",
+            0,
+            json!({"type": "reasoning", "id": "rs_1", "summary": []}),
+        ),
+        summary,
+        item("done", 0, reasoning.clone()),
+        item("done", 1, search),
+        item(
+            "done",
+            2,
+            json!({"type": "compaction", "encrypted_content": "c"}),
+        ),
+        item("done", 3, whole("f", "c", "f", "{}")),
+        piece("output_text.delta", 4, "m", "delta", "hello"),
+        // The same state once more, as some servers send it behind the message.
+        item("done", 5, reasoning),
+        completed(),
+    ]
+    .iter()
+    .map(|event| format!("data: {event}\n\n"))
+    .collect::<String>();
+    let recorded = crate::corpus::recordings().unwrap_or_default();
+    let recorded = recorded
+        .into_iter()
+        .filter(|recording| recording.wire == WIRE.name())
+        .map(|recording| recording.body);
+    let mut streams = 0;
+    for body in recorded.chain([own.into_bytes()]) {
+        let mut encoder = ResponseEncoder::new(WIRE, ResponseMetadata::default());
+        let mut bytes = Vec::new();
+        let mut decoder = sabir_wire::ResponseDecoder::new(WIRE).with_details();
+        decoder.push(&body, &mut |event: sabir_call::Event<'_>| {
+            encoder.encode_event(event, &mut bytes)
+        });
+        decoder.finish(
+            sabir_wire::BodyEnd::Clean,
+            &mut |event: sabir_call::Event<'_>| encoder.encode_event(event, &mut bytes),
+        );
+        encoder.finish(&mut bytes);
+        let mut begun = std::collections::BTreeMap::new();
+        let mut output = Vec::new();
+        for line in String::from_utf8(bytes).unwrap().lines() {
+            let Some(data) = line.strip_prefix("data: ") else {
+                continue;
+            };
+            let event: Value = serde_json::from_str(data).unwrap();
+            let index = event["output_index"].as_u64();
+            match event["type"].as_str().unwrap() {
+                "response.output_item.added" => {
+                    let id = event["item"]["id"].clone();
+                    assert!(id.is_string(), "{event}");
+                    assert!(!begun.values().any(|known| *known == id), "{event}");
+                    begun.insert(index.unwrap(), id);
+                }
+                "response.output_item.done" => {
+                    assert_eq!(Some(&event["item"]["id"]), begun.get(&index.unwrap()));
+                }
+                "response.completed" | "response.incomplete" => {
+                    output.clone_from(event["response"]["output"].as_array().unwrap());
+                }
+                _ if index.is_some() => {
+                    assert_eq!(
+                        Some(&event["item_id"]),
+                        begun.get(&index.unwrap()),
+                        "{event}"
+                    );
+                }
+                _ => {}
+            }
+        }
+        let ids: Vec<_> = output.iter().map(|item| item["id"].clone()).collect();
+        assert_eq!(ids, begun.into_values().collect::<Vec<_>>());
+        streams += 1;
+    }
+    eprintln!("{streams} streams of items");
+}

@@ -1,0 +1,466 @@
+//! Tests that nothing is lost between a client and a provider of the same wire.
+
+use sabir_call::ToolProtocol;
+use sabir_gateway::{ModelRoute, RepairMode, RouteTable};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
+use sabir_wire::Wire;
+use serde_json::{Value, json};
+
+use crate::repairs::runnable;
+use crate::test_gateway::{TestGateway, route, route_on};
+
+/// Starts a gateway whose model speaks that wire.
+async fn start_gateway(wire: Wire, script: ReplyScript) -> TestGateway {
+    let setup = TestGateway::new(script).await;
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("model", route_on(&setup.provider, wire)));
+    setup
+}
+
+/// A body of each wire with members that the common form has no place for, on every level.
+fn rich_body(wire: Wire) -> Value {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+    let function = json!({"name": "read_file", "parameters": schema, "x_tool": 1});
+    match wire {
+        Wire::OpenAiChat => json!({
+            "model": "model", "max_tokens": 99, "min_p": 0.1, "chat_template_kwargs": {"enable_thinking": false},
+            "guided_json": {"type": "object"}, "structured_outputs": {"regex": "a+"}, "logit_bias": {"5": -1},
+            "logprobs": true, "top_logprobs": 3, "metadata": {"a": "b"}, "repetition_penalty": 1.1, "user": "u",
+            "stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true},
+            "tools": [{"type": "function", "function": function, "x": 2}],
+            "messages": [
+                {"role": "system", "content": "first", "x": 3},
+                {"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}, {"type": "video_url", "video_url": {"url": "http://v"}}]},
+                {"role": "developer", "content": "in the middle", "name": "d"},
+                {"role": "user", "content": "b"},
+            ],
+        }),
+        Wire::Anthropic => json!({
+            "model": "model", "max_tokens": 99, "context_management": {"edits": []}, "mcp_servers": [{"type": "url", "url": "http://m", "name": "m"}],
+            "container": "c_1", "inference_geo": "eu", "stream": true, "x_unknown": {"deep": [1, {"a": null}]},
+            "system": [{"type": "text", "text": "one", "cache_control": {"type": "ephemeral", "ttl": "1h"}}, {"type": "text", "text": "two"}],
+            "tools": [{"name": "read_file", "input_schema": schema, "cache_control": {"type": "ephemeral"}, "defer_loading": true}, {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}],
+            "messages": [{"role": "user", "content": [
+                {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "d"}, "citations": {"enabled": true}, "title": "t"},
+                {"type": "container_upload", "file_id": "f"}, {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}},
+            ]}],
+        }),
+        Wire::OpenAiResponses => json!({
+            "model": "model", "max_output_tokens": 99, "instructions": "i", "max_tool_calls": 3, "context_management": [{"type": "compaction"}],
+            "prompt_cache_retention": "24h", "x_unknown": 1, "truncation": "auto", "stream": true, "store": false,
+            "include": ["reasoning.encrypted_content", "file_search_call.results"],
+            "tools": [{"type": "function", "name": "read_file", "parameters": schema, "x": 1}, {"type": "web_search", "filters": {"allowed_domains": ["a"]}}],
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_audio", "input_audio": {"data": "", "format": "mp3"}}]},
+                {"type": "message", "role": "developer", "content": "in the middle"},
+                {"role": "user", "content": "b", "x": 1},
+            ],
+        }),
+        _ => json!({
+            "model": "model", "stream": true, "keep_alive": "5m", "truncate": false, "x_unknown": [1],
+            "options": {"num_ctx": 4096, "mirostat": 1, "num_predict": 99},
+            "tools": [{"type": "function", "function": function}],
+            "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "a", "x": 1}],
+        }),
+    }
+}
+
+const PATHS: [(Wire, &str); 4] = [
+    (Wire::OpenAiChat, "/v1/chat/completions"),
+    (Wire::Anthropic, "/v1/messages"),
+    (Wire::OpenAiResponses, "/v1/responses"),
+    (Wire::Ollama, "/api/chat"),
+];
+
+#[tokio::test]
+async fn a_provider_of_the_same_wire_gets_the_body_of_the_client() {
+    for (wire, path) in PATHS {
+        let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();
+        let setup = start_gateway(wire, script).await;
+        let sent = rich_body(wire);
+        let got = setup.ask(path, &sent).await;
+        assert_eq!(got.status, 200, "{wire} {}", got.text());
+        let mut expected = sent;
+        expected["model"] = json!("behind");
+        let requests = setup.provider.received_requests();
+        assert_eq!(requests[0].body, expected, "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn feedback_is_added_to_the_history_of_the_client() {
+    const BROKEN: &str =
+        "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": oops}}\n</tool_call>";
+    for (wire, path) in PATHS {
+        let script = ReplyScript::from_fn(|turn, _| {
+            ProviderReply::text(if turn == 0 { BROKEN } else { "hello" })
+        })
+        .with_any_body();
+        let setup = start_gateway(wire, script).await;
+        let route = ModelRoute {
+            repair_mode: RepairMode::Retry(1),
+            ..route_on(&setup.provider, wire)
+        };
+        setup
+            .gateway
+            .replace_routes(RouteTable::default().with_route("model", route));
+        let sent = rich_body(wire);
+        let got = setup.ask(path, &sent).await;
+        assert_eq!(got.status, 200, "{wire} {}", got.text());
+        let requests = setup.provider.received_requests();
+        let [first, second] = requests.as_slice() else {
+            panic!("{wire} {}", requests.len())
+        };
+        let key = wire.history_member();
+        let history = |body: &Value| body[key].as_array().cloned().unwrap();
+        let (asked, again) = (history(&first.body), history(&second.body));
+        assert_eq!(again[..asked.len()], asked, "{wire}");
+        assert!(again.len() > asked.len(), "{wire}");
+        let mut rest = second.body.clone();
+        rest[key] = first.body[key].clone();
+        assert_eq!(rest, first.body, "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn a_prompted_model_gets_the_members_beside_the_history() {
+    let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();
+    let setup = start_gateway(Wire::OpenAiChat, script).await;
+    let route = ModelRoute {
+        protocol: ToolProtocol::Prompted("hermes".to_owned()),
+        ..route(&setup.provider)
+    };
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("model", route));
+    let mut sent = rich_body(Wire::OpenAiChat);
+    sent["messages"] = json!([{"role": "user", "content": "a"}]);
+    let got = setup.ask("/v1/chat/completions", &sent).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    let requests = setup.provider.received_requests();
+    let body = &requests[0].body;
+    for member in ["min_p", "chat_template_kwargs", "guided_json", "logprobs"] {
+        assert_eq!(body[member], sent[member], "{body}");
+    }
+    assert_eq!(body.get("tools"), None, "{body}");
+}
+
+/// A stream of Chat Completions with everything that servers add, and with a call in the text.
+fn rich_stream() -> String {
+    let chunk = |delta: Value, more: Value| {
+        let mut choice = json!({"index": 0, "delta": delta, "finish_reason": null});
+        let members = choice.as_object_mut().unwrap();
+        members.extend(more.as_object().cloned().unwrap());
+        json!({"id": "c", "object": "chat.completion.chunk", "model": "m", "system_fingerprint": "fp_1", "service_tier": "flex", "choices": [choice]})
+    };
+    let probability = |token: &str| json!({"logprobs": {"content": [{"token": token, "logprob": -0.5, "top_logprobs": []}]}});
+    let chunks = [
+        chunk(
+            json!({"role": "assistant", "content": "Hello"}),
+            probability("Hello"),
+        ),
+        chunk(json!({"reasoning": "hm"}), json!({})),
+        chunk(
+            json!({"content": " there", "annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}]}),
+            probability(" there"),
+        ),
+        chunk(
+            json!({"content": "\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>"}),
+            probability("<tool_call>"),
+        ),
+        chunk(
+            json!({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "other", "arguments": "{}"}, "extra_content": {"signature": "s"}}]}),
+            json!({}),
+        ),
+        chunk(
+            json!({}),
+            json!({"finish_reason": "tool_calls", "stop_reason": 151645}),
+        ),
+        json!({"id": "c", "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10, "cost": 0.5, "completion_tokens_details": {"reasoning_tokens": 1, "accepted_prediction_tokens": 0}}}),
+    ];
+    let mut body: String = chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    body.push_str("data: [DONE]\n\n");
+    body
+}
+
+#[tokio::test]
+async fn a_client_of_the_same_wire_gets_what_the_provider_adds() {
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: rich_stream(),
+    });
+    let setup = start_gateway(
+        Wire::OpenAiChat,
+        ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body(),
+    )
+    .await;
+    let mut sent = rich_body(Wire::OpenAiChat);
+    let got = setup.ask("/v1/chat/completions", &sent).await;
+    let text = got.text();
+    let chunks: Vec<Value> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
+        .collect();
+    assert!(
+        chunks
+            .iter()
+            .all(|chunk| chunk["system_fingerprint"] == "fp_1" && chunk["service_tier"] == "flex"),
+        "{text}"
+    );
+    let first = &chunks[0]["choices"][0];
+    assert_eq!(
+        (
+            &first["delta"]["content"],
+            &first["logprobs"]["content"][0]["token"]
+        ),
+        (&json!("Hello"), &json!("Hello"))
+    );
+    for part in [
+        r#""delta":{"reasoning":"hm"}"#,
+        r#""annotations":[{"type":"url_citation""#,
+        r#""extra_content":{"signature":"s"}"#,
+        r#""stop_reason":151645"#,
+        r#""cost":0.5"#,
+        r#""accepted_prediction_tokens":0"#,
+        r#""reasoning_tokens":1"#,
+    ] {
+        assert!(text.contains(part), "{part} {text}");
+    }
+    let (draft, _) = got.read(Wire::OpenAiChat);
+    assert_eq!(
+        runnable(&draft),
+        [r#"read_file {"path":"a.rs"}"#, "other {}"],
+        "{text}"
+    );
+
+    sent["stream"] = json!(false);
+    let whole = setup.ask("/v1/chat/completions", &sent).await.json();
+    let choice = &whole["choices"][0];
+    let tokens = choice["logprobs"]["content"].as_array().map(Vec::len);
+    assert_eq!(
+        (
+            tokens,
+            &whole["system_fingerprint"],
+            &whole["usage"]["cost"],
+            &choice["stop_reason"],
+            &choice["message"]["reasoning"],
+            choice["message"]["annotations"].as_array().map(Vec::len)
+        ),
+        (
+            Some(3),
+            &json!("fp_1"),
+            &json!(0.5),
+            &json!(151_645),
+            &json!("hm"),
+            Some(1)
+        ),
+        "{whole}"
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_stays_a_refusal() {
+    let chunk = |delta: Value, reason: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+        format!("data: {}\n\n", json!({"id": "c", "choices": [choice]}))
+    };
+    let stream = [
+        chunk(
+            json!({"role": "assistant", "content": null, "refusal": "I will"}),
+            Value::Null,
+        ),
+        chunk(json!({"refusal": " not."}), Value::Null),
+        chunk(json!({}), json!("stop")),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+    .concat();
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: stream,
+    });
+    let setup = start_gateway(
+        Wire::OpenAiChat,
+        ReplyScript::from_fn(move |_, _| reply.clone()),
+    )
+    .await;
+    let asked = |streamed: bool| crate::test_gateway::body(Wire::OpenAiChat, "x", streamed);
+    let text = setup.ask("/v1/chat/completions", &asked(true)).await.text();
+    for part in [
+        r#""refusal":"I will""#,
+        r#""refusal":" not.""#,
+        r#""finish_reason":"stop""#,
+    ] {
+        assert!(text.contains(part), "{part} {text}");
+    }
+    let whole = setup
+        .ask("/v1/chat/completions", &asked(false))
+        .await
+        .json();
+    let message = &whole["choices"][0]["message"];
+    assert_eq!(
+        (&message["refusal"], &message["content"]),
+        (&json!("I will not."), &Value::Null),
+        "{whole}"
+    );
+}
+
+/// Instructions in the midst of a history, as Claude Code and Codex send them.
+#[tokio::test]
+async fn system_messages_keep_their_place_on_wires_that_have_one() {
+    let call = json!([{"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}]);
+    let chat = json!({"model": "model", "messages": [
+        {"role": "system", "content": "first"}, {"role": "user", "content": "a"}, {"role": "system", "content": "second"},
+        {"role": "user", "content": "b"}, {"role": "assistant", "tool_calls": call}, {"role": "developer", "content": "third"},
+        {"role": "tool", "tool_call_id": "c1", "content": "r"}, {"role": "system", "content": "last"},
+    ]});
+    let spoken = |item: &Value| {
+        let role = item["role"].as_str().or(item["type"].as_str()).unwrap();
+        let text = item["content"]
+            .as_str()
+            .or(item["content"][0]["text"].as_str());
+        format!("{role} {}", text.unwrap_or("-"))
+    };
+    let rows = [
+        (
+            Wire::OpenAiResponses,
+            "input",
+            [
+                "user a",
+                "developer second",
+                "user b",
+                "function_call -",
+                "function_call_output -",
+                "developer third",
+                "developer last",
+            ]
+            .as_slice(),
+        ),
+        (
+            Wire::Ollama,
+            "messages",
+            &[
+                "system first",
+                "user a",
+                "system second",
+                "user b",
+                "assistant ",
+                "tool r",
+                "system third",
+                "system last",
+            ],
+        ),
+    ];
+    for (wire, key, expected) in rows {
+        let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();
+        let setup = start_gateway(wire, script).await;
+        let got = setup.ask("/v1/chat/completions", &chat).await;
+        assert_eq!(got.status, 200, "{wire} {}", got.text());
+        let body = setup.provider.received_requests()[0].body.clone();
+        let found: Vec<_> = body[key].as_array().unwrap().iter().map(spoken).collect();
+        assert_eq!(found, expected, "{wire}: {body}");
+    }
+    // Where there is no such place, all of them are in the system prompt.
+    let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello"));
+    let setup = start_gateway(Wire::Anthropic, script).await;
+    setup.ask("/v1/chat/completions", &chat).await;
+    let body = setup.provider.received_requests()[0].body.to_string();
+    assert!(body.contains(r"first\n\nsecond\n\nthird\n\nlast"), "{body}");
+    // From a front whose own API has them, to Chat Completions.
+    let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello"));
+    let setup = start_gateway(Wire::OpenAiChat, script).await;
+    let anthropic = json!({"model": "model", "max_tokens": 9, "system": "first", "messages": [
+        {"role": "user", "content": "a"}, {"role": "system", "content": "second"}, {"role": "user", "content": "b"},
+    ]});
+    setup.ask("/v1/messages", &anthropic).await;
+    let body = setup.provider.received_requests()[0].body.clone();
+    let found: Vec<_> = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(spoken)
+        .collect();
+    assert_eq!(found, ["system first", "user a", "system second", "user b"]);
+}
+
+#[tokio::test]
+async fn citations_and_beta_members_of_anthropic_go_both_ways() {
+    let events = [
+        json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "container": {"id": "c_1"},
+            "usage": {"input_tokens": 5, "output_tokens": 1, "service_tier": "standard"}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grass "}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {"type": "char_location", "cited_text": "g"}}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "is green."}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "So is moss."}}),
+        json!({"type": "content_block_stop", "index": 1}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "stop_sequence", "stop_sequence": "END"}, "context_management": {"applied_edits": []},
+            "usage": {"output_tokens": 9, "server_tool_use": {"web_search_requests": 1}}}),
+        json!({"type": "message_stop"}),
+    ];
+    let stream: String = events
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect();
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: stream,
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    let setup = start_gateway(Wire::Anthropic, script).await;
+    let ask = |streamed: bool| {
+        let mut asked = rich_body(Wire::Anthropic);
+        asked["stream"] = json!(streamed);
+        let headers = "anthropic-beta: context-management-2025-06-27,files-api-2025-04-14\r\n";
+        let request = setup.request(
+            "POST",
+            "/v1/messages?beta=true",
+            headers,
+            &asked.to_string(),
+        );
+        let setup = &setup;
+        async move { setup.raw(&request).await }
+    };
+    let text = ask(true).await.text();
+    for part in [
+        r#""container":{"id":"c_1"}"#,
+        r#""service_tier":"standard""#,
+        r#""type":"citations_delta","citation":{"type":"char_location","cited_text":"g"}"#,
+        r#""stop_reason":"stop_sequence","stop_sequence":"END""#,
+        r#""server_tool_use":{"web_search_requests":1}"#,
+        r#""context_management":{"applied_edits":[]}"#,
+        r#""index":1,"delta":{"type":"text_delta","text":"So is moss."#,
+    ] {
+        assert!(text.contains(part), "{part} {text}");
+    }
+    let requests = setup.provider.received_requests();
+    assert_eq!(
+        requests[0].header_value("anthropic-beta"),
+        Some("context-management-2025-06-27,files-api-2025-04-14")
+    );
+    let whole = ask(false).await.json();
+    let citations = json!([{"type": "char_location", "cited_text": "g"}]);
+    assert_eq!(
+        whole["content"],
+        json!([{"type": "text", "text": "Grass is green.", "citations": citations}, {"type": "text", "text": "So is moss."}])
+    );
+    assert_eq!(
+        (
+            &whole["stop_sequence"],
+            &whole["container"]["id"],
+            &whole["usage"]["server_tool_use"]["web_search_requests"]
+        ),
+        (&json!("END"), &json!("c_1"), &json!(1)),
+        "{whole}"
+    );
+}

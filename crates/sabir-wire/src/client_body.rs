@@ -1,0 +1,237 @@
+//! Passes a client's own body on to a provider of the same wire.
+//!
+//! A client may send more than the common form can hold: a server's own parameters, marks on parts
+//! of the history, members that were invented after this crate. Where client and provider speak the
+//! same wire, all of it goes through: the client's body is sent, and only what belongs to the
+//! connection to the provider is replaced in it. Messages that were added to the history since, such
+//! as feedback to the model, are appended.
+
+use sabir_call::{ClientBody, Request};
+use serde_json::{Map, Value};
+
+use crate::client_request::{DecodedRequest, RequestError};
+use crate::field_disposition::{FieldDisposition, MemberDispositions};
+use crate::wire::{WireOptions, WireSpec};
+
+/// The facts about a wire's bodies that are needed to pass them on.
+pub(crate) struct PassedMembers {
+    /// The known members.
+    pub(crate) known: &'static MemberDispositions,
+    /// The members that the gateway writes itself; lists and objects are merged.
+    pub(crate) own: &'static [&'static str],
+    /// The members that limit the output, the usual one first. A dot goes into an object.
+    pub(crate) limits: &'static [&'static str],
+    /// The members about thinking. A dot goes into an object.
+    pub(crate) reasoning: &'static [&'static str],
+    /// True if tools whose input is text are sent in another form.
+    pub(crate) rewrites_text_tools: bool,
+    /// Removes the items of a history that the provider would refuse.
+    pub(crate) clean_history: fn(&mut Vec<Value>),
+}
+
+/// Decodes a client's body for a provider of the same wire. The request carries the body.
+///
+/// # Errors
+/// Something that is refused even on the same wire, or that is wrong outside of the history: the
+/// provider itself answers a history that it does not understand.
+pub(crate) fn decode_for_same_wire(
+    spec: &WireSpec,
+    members: &PassedMembers,
+    body: &Value,
+) -> Result<DecodedRequest, RequestError> {
+    let mut readable = body.clone();
+    if let Some(readable) = readable.as_object_mut() {
+        readable.retain(|key, _| {
+            !members.known.iter().any(|(known, disposition)| {
+                known == key && matches!(disposition, FieldDisposition::RefusedElsewhere(_))
+            })
+        });
+    }
+    let mut decoded = match (spec.decode_request)(&readable) {
+        Err(error) if error.path.starts_with(spec.history_member) => {
+            if let Some(readable) = readable.as_object_mut() {
+                readable.insert(spec.history_member.to_owned(), Value::Array(Vec::new()));
+            }
+            (spec.decode_request)(&readable)?
+        }
+        decoded => decoded?,
+    };
+    // What the common form has no place for is not lost.
+    decoded
+        .notes
+        .retain(|note| note.path.contains(['.', '[']) && !body_has_path(body, &note.path));
+    let rewrites = members.rewrites_text_tools && !decoded.preferences.freeform_tools.is_empty();
+    decoded.request.client_body = Some(ClientBody {
+        wire: spec.name.to_owned(),
+        body: body.clone().into(),
+        headers: Vec::new(),
+        messages: decoded.request.messages.len(),
+        keeps_history: !rewrites,
+    });
+    Ok(decoded)
+}
+
+/// Returns true if the first member of a path is in a body.
+fn body_has_path(body: &Value, path: &str) -> bool {
+    let first = path.split(['.', '[']).next().unwrap_or_default();
+    body.get(first).is_some()
+}
+
+/// Encodes a request whose body a client wrote.
+pub(crate) fn encode_client_body(
+    spec: &WireSpec,
+    members: &PassedMembers,
+    client: &ClientBody,
+    request: &Request,
+    options: &WireOptions,
+) -> Value {
+    let Some(sent) = client.body.as_object() else {
+        return (spec.encode_request)(request, options);
+    };
+    if !client.keeps_history {
+        let mut encoded = (spec.encode_request)(request, options);
+        if let Some(encoded) = encoded.as_object_mut() {
+            for (key, value) in sent {
+                if !encoded.contains_key(key) && has_no_place(members.known, key) {
+                    encoded.insert(key.clone(), value.clone());
+                }
+            }
+        }
+        return encoded;
+    }
+    let added = Request {
+        system: String::new(),
+        messages: request
+            .messages
+            .iter()
+            .skip(client.messages)
+            .cloned()
+            .collect(),
+        client_body: None,
+        ..request.clone()
+    };
+    let options = WireOptions {
+        cached: false,
+        ..options.clone()
+    };
+    let encoded = (spec.encode_request)(&added, &options);
+    let mut body = sent.clone();
+    for key in members.own {
+        replace_member(&mut body, key, encoded.get(*key));
+    }
+    apply_limit(
+        &mut body,
+        members.limits,
+        request.max_output_tokens,
+        &encoded,
+    );
+    extend_history(&mut body, spec.history_member, &encoded);
+    if let Some(Value::Array(history)) = body.get_mut(spec.history_member) {
+        (members.clean_history)(history);
+    }
+    Value::Object(body)
+}
+
+/// Removes members of a body; a dot in a place goes into an object.
+pub(crate) fn remove_members(body: &mut Value, places: &[&str]) {
+    for place in places {
+        let (objects, key) = place.rsplit_once('.').unwrap_or(("", place));
+        let inside = objects
+            .split('.')
+            .filter(|key| !key.is_empty())
+            .try_fold(&mut *body, |value, key| value.get_mut(key));
+        if let Some(inside) = inside.and_then(Value::as_object_mut) {
+            inside.remove(key);
+        }
+    }
+}
+
+/// Returns true if the common form has no place for a member.
+fn has_no_place(known: &MemberDispositions, key: &str) -> bool {
+    let disposition = known.iter().find(|(known, _)| *known == key);
+    disposition.is_none_or(|(_, disposition)| {
+        !matches!(
+            disposition,
+            FieldDisposition::Read | FieldDisposition::Refused(_)
+        )
+    })
+}
+
+/// Replaces a member by the gateway's own. Lists keep the client's items, and objects the client's
+/// members.
+fn replace_member(body: &mut Map<String, Value>, key: &str, own: Option<&Value>) {
+    let Some(own) = own else {
+        body.remove(key);
+        return;
+    };
+    match (body.get_mut(key), own) {
+        (Some(Value::Array(items)), Value::Array(own)) => {
+            for item in own {
+                if !items.contains(item) {
+                    items.push(item.clone());
+                }
+            }
+        }
+        (Some(Value::Object(members)), Value::Object(own)) => {
+            members.extend(own.clone());
+        }
+        _ => {
+            body.insert(key.to_owned(), own.clone());
+        }
+    }
+}
+
+/// Writes the output limit in the place where the client wrote it, or in that of the wire.
+fn apply_limit(
+    body: &mut Map<String, Value>,
+    places: &[&str],
+    limit: Option<u64>,
+    encoded: &Value,
+) {
+    let pointer = |place: &str| format!("/{}", place.replace('.', "/"));
+    let mut is_given = false;
+    let mut whole = Value::Object(std::mem::take(body));
+    for place in places {
+        if let Some(given) = whole
+            .pointer_mut(&pointer(place))
+            .filter(|given| given.as_u64().is_some_and(|count| count > 0))
+        {
+            is_given = true;
+            if let Some(limit) = limit.filter(|limit| given.as_u64() > Some(*limit)) {
+                *given = limit.into();
+            }
+        }
+    }
+    if let Value::Object(whole) = whole {
+        *body = whole;
+    }
+    if !is_given {
+        for place in places {
+            if let Some(own) = encoded.pointer(&pointer(place)) {
+                crate::params::insert_at_path(body, place, own.clone());
+            }
+        }
+    }
+}
+
+/// Appends the messages that were added to the client's history.
+fn extend_history(body: &mut Map<String, Value>, key: &str, encoded: &Value) {
+    let Some(added) = encoded
+        .get(key)
+        .and_then(Value::as_array)
+        .filter(|added| !added.is_empty())
+    else {
+        return;
+    };
+    match body.get_mut(key) {
+        Some(Value::Array(history)) => history.extend(added.iter().cloned()),
+        Some(Value::String(text)) => {
+            let question = serde_json::json!({"role": "user", "content": text});
+            let history = std::iter::once(question).chain(added.iter().cloned());
+            body.insert(key.to_owned(), history.collect());
+        }
+        _ => {
+            body.insert(key.to_owned(), Value::Array(added.clone()));
+        }
+    }
+}

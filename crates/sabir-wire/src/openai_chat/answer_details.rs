@@ -1,0 +1,175 @@
+//! Carries the members of an answer that events have no place for to a client of the same wire.
+//!
+//! Log probabilities, annotations, audio, the fingerprint of the system, a server's own members: the
+//! decoder collects what it does not read of a chunk, and the encoder writes it into the chunk that
+//! brings the same content.
+
+use serde_json::{Map, Value, json};
+
+use crate::response_decoder::DETAIL_PREFIX;
+
+/// The members that events carry, of a chunk or a whole completion.
+const CHUNK_MEMBERS: [&str; 7] = [
+    "id", "object", "created", "model", "choices", "usage", "error",
+];
+
+/// The members that events carry, of a choice.
+const CHOICE_MEMBERS: [&str; 4] = ["index", "delta", "message", "finish_reason"];
+
+/// The members that events carry, of a delta or a message.
+const MESSAGE_MEMBERS: [&str; 7] = [
+    "role",
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "tool_calls",
+    "function_call",
+];
+
+/// The member with a refusal, which comes in pieces.
+pub(crate) const REFUSAL: &str = "refusal";
+
+/// The members that events carry, of a call.
+const CALL_MEMBERS: [&str; 5] = ["index", "id", "type", "function", "custom"];
+
+/// The counts that events carry.
+const USAGE_MEMBERS: [&str; 3] = ["prompt_tokens", "completion_tokens", "total_tokens"];
+
+/// The details of a chunk, or of several.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct AnswerDetails {
+    /// Members of the chunk, which later chunks repeat.
+    pub(crate) chunk: Map<String, Value>,
+    /// Members of the choice.
+    pub(crate) choice: Map<String, Value>,
+    /// Members of the delta or the message. Those of calls are in `tool_calls`, with their `index`.
+    pub(crate) message: Map<String, Value>,
+    /// Members of the counts.
+    pub(crate) usage: Map<String, Value>,
+    /// The member with the thoughts, if it is not the usual one.
+    pub(crate) thought_member: Option<String>,
+}
+
+impl AnswerDetails {
+    /// Collects the details of a chunk. `choice` is the index of the choice that is read.
+    pub(crate) fn from_chunk(chunk: &Value, choice: Option<u64>) -> Self {
+        let mut details = Self {
+            chunk: rest_of(chunk, &CHUNK_MEMBERS),
+            usage: rest_of(chunk.get("usage").unwrap_or(&Value::Null), &USAGE_MEMBERS),
+            ..Self::default()
+        };
+        let label = |choice: &Value| {
+            choice
+                .get("index")
+                .and_then(Value::as_u64)
+                .unwrap_or_default()
+        };
+        let found = chunk
+            .get("choices")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .find(|found| choice.is_none_or(|choice| label(found) == choice));
+        let Some(found) = found else {
+            return details;
+        };
+        details.choice = rest_of(found, &CHOICE_MEMBERS);
+        let message = ["delta", "message"]
+            .iter()
+            .find_map(|key| found.get(*key).filter(|message| message.is_object()));
+        let Some(message) = message else {
+            return details;
+        };
+        details.message = rest_of(message, &MESSAGE_MEMBERS);
+        let is_text = |key: &str| message.get(key).is_some_and(Value::is_string);
+        if is_text("reasoning") && !is_text("reasoning_content") {
+            details.thought_member = Some("reasoning".to_owned());
+        }
+        let calls = message.get("tool_calls").and_then(Value::as_array);
+        let calls: Vec<Value> = (0_u64..)
+            .zip(calls.into_iter().flatten())
+            .filter_map(|(position, call)| {
+                let mut rest = rest_of(call, &CALL_MEMBERS);
+                let index = call
+                    .get("index")
+                    .and_then(Value::as_u64)
+                    .unwrap_or(position);
+                (!rest.is_empty()).then(|| {
+                    rest.insert("index".to_owned(), index.into());
+                    Value::Object(rest)
+                })
+            })
+            .collect();
+        if !calls.is_empty() {
+            details
+                .message
+                .insert("tool_calls".to_owned(), calls.into());
+        }
+        details
+    }
+
+    /// Writes the details as state of this wire.
+    pub(crate) fn to_state(&self) -> Value {
+        json!({
+            "type": format!("{DETAIL_PREFIX}chunk"), "chunk": self.chunk, "choice": self.choice, "message": self.message,
+            "usage": self.usage, "thought_member": self.thought_member,
+        })
+    }
+
+    /// Reads the details from state; `None` if it is other state.
+    pub(crate) fn from_state(state: &Value) -> Option<Self> {
+        let kind = state.get("type")?.as_str()?.strip_prefix(DETAIL_PREFIX)?;
+        let object = |key: &str| {
+            let object = state.get(key).and_then(Value::as_object);
+            object.cloned().unwrap_or_default()
+        };
+        (kind == "chunk").then(|| Self {
+            chunk: object("chunk"),
+            choice: object("choice"),
+            message: object("message"),
+            usage: object("usage"),
+            thought_member: state
+                .get("thought_member")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+        })
+    }
+
+    /// Adds the details of a later chunk.
+    pub(crate) fn add(&mut self, later: Self) {
+        merge_members(&mut self.chunk, later.chunk);
+        merge_members(&mut self.choice, later.choice);
+        merge_members(&mut self.message, later.message);
+        merge_members(&mut self.usage, later.usage);
+        if later.thought_member.is_some() {
+            self.thought_member = later.thought_member;
+        }
+    }
+}
+
+/// Returns the members of an object that have a value and are not among the known ones.
+fn rest_of(value: &Value, known: &[&str]) -> Map<String, Value> {
+    let members = value.as_object().into_iter().flatten();
+    members
+        .filter(|(key, value)| !known.contains(&key.as_str()) && !value.is_null())
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Merges the members of a later object: lists continue, objects are merged, other values replace
+/// the earlier ones.
+pub(crate) fn merge_members(into: &mut Map<String, Value>, later: Map<String, Value>) {
+    for (key, value) in later {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Array(items)), Value::Array(more)) => items.extend(more),
+            (Some(Value::Object(members)), Value::Object(more)) => merge_members(members, more),
+            (Some(Value::String(text)), Value::String(more)) if key == REFUSAL => {
+                text.push_str(&more)
+            }
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}

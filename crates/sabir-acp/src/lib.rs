@@ -16,6 +16,7 @@
 //!
 //! The crate starts no process, touches no file and reads no environment: tasks do, through `sabir-session`.
 
+mod client_terminal;
 mod editor_connection;
 mod file_diff;
 mod message_text;

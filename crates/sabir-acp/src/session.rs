@@ -12,7 +12,7 @@ use agent_client_protocol::v1::schema::{
     AvailableCommandsUpdate, ConfigOptionUpdate, Notice as ClientNotice, NoticeSeverity,
     PromptResponse, RequestPermissionResponse, SessionId, SessionInfoUpdate, SessionNotification,
     SessionUpdate as ClientUpdate, SetSessionConfigOptionResponse, SetSessionModeResponse,
-    StopReason, Usage,
+    StopReason, TerminalId, Usage,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error, ErrorCode};
@@ -55,6 +55,8 @@ pub(crate) struct ClientFeatures {
     pub(crate) reads_files: bool,
     /// It writes files for the agent.
     pub(crate) writes_files: bool,
+    /// It runs commands in terminals that it shows.
+    pub(crate) terminals: bool,
     /// It can run this program in a terminal for the user to set it up.
     pub(crate) terminal_setup: bool,
 }
@@ -90,6 +92,13 @@ pub(crate) enum SessionInput {
     Permission {
         request: RequestId,
         decision: Decision,
+    },
+    /// A command runs in a terminal of the client.
+    Terminal {
+        call: CallId,
+        /// The command line.
+        command: String,
+        terminal: TerminalId,
     },
     /// End the session.
     Close {
@@ -189,13 +198,14 @@ impl SessionWorker {
     ) -> Self {
         // The server has made the folder absolute and real, as clients and journals name it.
         let folder = seed.spec.workspace.clone().unwrap_or_default();
-        let host = if seed.features.reads_files {
+        let host = if seed.features.reads_files || seed.features.terminals {
             let editor = EditorConnection::new(
                 connection.clone(),
                 seed.id.clone(),
                 folder.clone(),
                 seed.named_folder.clone(),
-                seed.features.writes_files,
+                seed.features,
+                sender.clone(),
             );
             host.with_editor(Arc::new(editor))
         } else {
@@ -335,6 +345,14 @@ impl SessionWorker {
                 if self.permissions.remove(&request).is_some() {
                     _ = self.submit(Command::Answer { request, decision });
                 }
+            }
+            SessionInput::Terminal {
+                call,
+                command,
+                terminal,
+            } => {
+                let update = self.mapper.attach_terminal(&call, &command, terminal);
+                self.send_all(update);
             }
             // `run` has taken it.
             SessionInput::Close { .. } => {}

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use agent_client_protocol::v1::schema::{
     CompactionId, CompactionStatus, CompactionUpdate, ContentBlock, ContentChunk, Cost,
     CurrentModeUpdate, Diff, ImageContent, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus,
-    SessionUpdate, TextContent, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus,
-    ToolCallUpdate, ToolCallUpdateFields, UsageUpdate,
+    SessionUpdate, Terminal, TerminalId, TextContent, ToolCall, ToolCallContent, ToolCallLocation,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, UsageUpdate,
 };
 use sabir_session::agent::control::{
     COMPLETION_TOOL, FOLLOWUP_TOOL, TODO_LIST_TOOL, TodoList, TodoState,
@@ -75,6 +75,8 @@ struct OpenCall {
     changes: FileDiffs,
     /// The end of its output.
     output: String,
+    /// The terminal of the client in which its command runs.
+    terminal: Option<TerminalId>,
 }
 
 impl UpdateMapper {
@@ -206,6 +208,35 @@ impl UpdateMapper {
         let fields = ToolCallUpdateFields::new().content(vec![text_content(text)]);
         Some(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(
             key, fields,
+        )))
+    }
+
+    /// Shows the terminal of the client in which the command of a call runs. Calls of subtasks have ids of their own task, so a call is
+    /// found by its command as well; `None` if that leaves a doubt.
+    pub(crate) fn attach_terminal(
+        &mut self,
+        call: &CallId,
+        command: &str,
+        terminal: TerminalId,
+    ) -> Option<SessionUpdate> {
+        let of_subtask = format!("/{call}");
+        let mut fitting = self.open.iter_mut().filter(|(key, open)| {
+            let is_named = **key == call.to_string() || key.ends_with(&of_subtask);
+            let line = open.call.arguments.get("command");
+            is_named
+                && open.terminal.is_none()
+                && line.and_then(serde_json::Value::as_str) == Some(command)
+        });
+        let (key, open) = fitting.next()?;
+        if fitting.next().is_some() {
+            return None;
+        }
+        let content = vec![terminal_content(terminal.clone())];
+        open.terminal = Some(terminal);
+        let fields = ToolCallUpdateFields::new().content(content);
+        Some(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(
+            key.clone(),
+            fields,
         )))
     }
 
@@ -342,6 +373,7 @@ impl UpdateMapper {
                 call: call.clone(),
                 changes: FileDiffs::default(),
                 output: String::new(),
+                terminal: None,
             };
             self.open.insert(key.clone(), open);
             if is_control_call(&call.name) {
@@ -411,6 +443,7 @@ impl UpdateMapper {
         } else {
             ToolCallStatus::Failed
         };
+        let terminal = open.as_ref().and_then(|open| open.terminal.clone());
         let changes = open.filter(|_| is_done).map(|open| {
             if open.changes.diffs.is_empty() {
                 // A change of a text file has a preview, so this file is new.
@@ -420,8 +453,12 @@ impl UpdateMapper {
             }
         });
         let changes = changes.filter(|changes| !changes.diffs.is_empty());
-        let content =
-            changes.map_or_else(|| result_content(result), |changes| diff_content(&changes));
+        let content = match (changes, terminal) {
+            (Some(changes), _) => diff_content(&changes),
+            // The client keeps the output of a terminal that it has shown.
+            (None, Some(terminal)) => vec![terminal_content(terminal)],
+            (None, None) => result_content(result),
+        };
         let fields = ToolCallUpdateFields::new()
             .status(status)
             .content(content)
@@ -551,6 +588,10 @@ fn plan_of(list: &TodoList) -> Plan {
 
 fn raw_input(call: &Call) -> serde_json::Value {
     serde_json::Value::Object(call.arguments.clone())
+}
+
+fn terminal_content(terminal: TerminalId) -> ToolCallContent {
+    ToolCallContent::Terminal(Terminal::new(terminal))
 }
 
 fn diff_content(changes: &FileDiffs) -> Vec<ToolCallContent> {

@@ -124,7 +124,9 @@ pub use sabir_agent::{SummaryAuthor, UserMessage};
 pub use sabir_edit::partial_marker_len;
 pub use sabir_mcp::{McpServerSpec, McpTransport, ServerStatus};
 pub use sabir_policy::names_secrets;
-pub use sabir_tools::{Editor, EditorAnswer, EditorFailure};
+pub use sabir_tools::{
+    Editor, EditorAnswer, EditorFailure, TerminalCommand, TerminalEnd, TerminalOutcome,
+};
 pub use sabir_wire::format_timestamp;
 pub use sabir_workspace::{
     EditorError, edit_text, find_branch, is_in_process_group, is_session_leader, supervise,

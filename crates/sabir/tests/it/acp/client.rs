@@ -33,6 +33,8 @@ pub(crate) struct AcpClient {
     pub(crate) updates: Vec<(String, Value)>,
     /// Errors without an id.
     pub(crate) errors: Vec<Value>,
+    /// The requests about terminals that nobody has taken.
+    pub(crate) terminal_requests: Vec<Value>,
     /// The editor of the client, if it has one.
     pub(crate) buffers: Option<Buffers>,
 }
@@ -114,6 +116,7 @@ impl AcpClient {
             requests: Vec::new(),
             updates: Vec::new(),
             errors: Vec::new(),
+            terminal_requests: Vec::new(),
             buffers: None,
         }
     }
@@ -208,6 +211,25 @@ impl AcpClient {
             }
             self.receive();
         }
+    }
+
+    /// Waits for a request of this method about a terminal.
+    pub(crate) fn terminal_request(&mut self, method: &str) -> Value {
+        loop {
+            if !self.terminal_requests.is_empty() {
+                let request = self.terminal_requests.remove(0);
+                assert_eq!(request["method"], method, "{request}");
+                return request;
+            }
+            self.receive();
+        }
+    }
+
+    /// Answers a request with an error.
+    pub(crate) fn refuse(&mut self, request: &Value, words: &str) {
+        let error = json!({"code": -32603, "message": words});
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "error": error});
+        self.write(&answer.to_string());
     }
 
     /// Waits for a permission request, or for the end of a prompt.
@@ -307,15 +329,12 @@ impl AcpClient {
                 message["params"]["update"].clone(),
             )),
             "session/request_permission" => self.requests.push(message),
+            method if method.starts_with("terminal/") => self.terminal_requests.push(message),
             "fs/read_text_file" | "fs/write_text_file" => {
                 let buffers = self.buffers.as_mut().expect("there is no editor");
                 match buffers.answer(method, &message["params"]) {
                     Some(Ok(result)) => self.respond(&message, result),
-                    Some(Err(words)) => {
-                        let error = json!({"code": -32603, "message": words});
-                        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
-                        self.write(&answer.to_string());
-                    }
+                    Some(Err(words)) => self.refuse(&message, words),
                     None => {}
                 }
             }
@@ -369,6 +388,14 @@ fn check(method: &str, value: &Value) {
             ),
             ("fs/read_text_file", of_type!(ReadTextFileRequest)),
             ("fs/write_text_file", of_type!(WriteTextFileRequest)),
+            ("terminal/create", of_type!(CreateTerminalRequest)),
+            ("terminal/output", of_type!(TerminalOutputRequest)),
+            (
+                "terminal/wait_for_exit",
+                of_type!(WaitForTerminalExitRequest),
+            ),
+            ("terminal/kill", of_type!(KillTerminalRequest)),
+            ("terminal/release", of_type!(ReleaseTerminalRequest)),
             ("$/cancel_request", of_type!(CancelRequestNotification)),
             ("error", of_type!(Error)),
         ])

@@ -19,6 +19,7 @@
 mod client_terminal;
 mod editor_connection;
 mod file_diff;
+mod form;
 mod message_text;
 mod permission;
 mod prompt_content;

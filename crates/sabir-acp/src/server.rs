@@ -250,6 +250,7 @@ impl AcpServer {
             reads_files: client.fs.read_text_file,
             writes_files: client.fs.write_text_file,
             terminals: client.terminal,
+            forms: client.elicitation.is_some_and(|one| one.supports_form()),
             terminal_setup: client.auth.terminal,
         };
         self.lock_state().features = features;

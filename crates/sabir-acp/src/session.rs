@@ -31,6 +31,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::editor_connection::EditorConnection;
+use crate::form::{ServerFormAsker, question_form, read_answer};
 use crate::message_text::{context_text, exact_text, followup_text, origin_warning};
 use crate::permission::{permission_request, read_decision};
 use crate::session_settings::{
@@ -57,6 +58,8 @@ pub(crate) struct ClientFeatures {
     pub(crate) writes_files: bool,
     /// It runs commands in terminals that it shows.
     pub(crate) terminals: bool,
+    /// It shows forms.
+    pub(crate) forms: bool,
     /// It can run this program in a terminal for the user to set it up.
     pub(crate) terminal_setup: bool,
 }
@@ -88,10 +91,15 @@ pub(crate) enum SessionInput {
     },
     /// Announce the commands.
     Announce,
-    /// The client answered a permission request, or failed to.
-    Permission {
+    /// The client answered a permission request or a form, or failed to.
+    Answer {
         request: RequestId,
         decision: Decision,
+    },
+    /// The client's user left a form, so that the next prompt answers its question.
+    FormLeft {
+        request: RequestId,
+        question: String,
     },
     /// A command runs in a terminal of the client.
     Terminal {
@@ -168,7 +176,7 @@ pub(crate) struct SessionWorker {
     connection: ConnectionTo<Client>,
     seed: SessionSeed,
     inputs: UnboundedReceiver<SessionInput>,
-    /// For the tasks that wait for permissions.
+    /// For the tasks that wait for answers.
     sender: UnboundedSender<SessionInput>,
     state: TaskState,
     mapper: UpdateMapper,
@@ -179,7 +187,8 @@ pub(crate) struct SessionWorker {
     text_question: Option<RequestId>,
     /// The last question that was shown as a text. One that is asked again is not shown again.
     shown_question: Option<(RequestId, String)>,
-    permissions: HashMap<RequestId, JoinHandle<()>>,
+    /// The permission requests and forms that wait for the client.
+    questions: HashMap<RequestId, JoinHandle<()>>,
     /// Commands that need a session that is idle.
     deferred: Vec<Command>,
     /// The calls whose newest output was not shown.
@@ -211,6 +220,14 @@ impl SessionWorker {
         } else {
             host
         };
+        let host = if seed.features.forms {
+            host.with_form_asker(Arc::new(ServerFormAsker {
+                connection: connection.clone(),
+                session: seed.id.clone(),
+            }))
+        } else {
+            host
+        };
         let mut mapper = UpdateMapper::new(folder);
         mapper.window = seed.choices.model.window;
         mapper.shows_compactions = seed.features.compactions;
@@ -230,7 +247,7 @@ impl SessionWorker {
             turn: None,
             text_question: None,
             shown_question: None,
-            permissions: HashMap::new(),
+            questions: HashMap::new(),
             deferred: Vec::new(),
             unshown: Vec::new(),
             next_output: Instant::now(),
@@ -267,7 +284,7 @@ impl SessionWorker {
     /// Ends the task with everything that it started, and answers the prompts that are open.
     async fn end(mut self) {
         // A question that nobody can answer any more is withdrawn at the client first.
-        for waiting in self.permissions.values() {
+        for waiting in self.questions.values() {
             waiting.abort();
         }
         self.cancel_queue();
@@ -340,10 +357,15 @@ impl SessionWorker {
                     AvailableCommandsUpdate::new(commands),
                 ));
             }
-            SessionInput::Permission { request, decision } => {
+            SessionInput::Answer { request, decision } => {
                 // A question that was answered or withdrawn meanwhile takes no answer.
-                if self.permissions.remove(&request).is_some() {
+                if self.questions.remove(&request).is_some() {
                     _ = self.submit(Command::Answer { request, decision });
+                }
+            }
+            SessionInput::FormLeft { request, question } => {
+                if self.questions.remove(&request).is_some() {
+                    self.ask_for_text(request, question);
                 }
             }
             SessionInput::Terminal {
@@ -656,7 +678,7 @@ impl SessionWorker {
                 self.handle_question(subtask, request.clone(), question.clone());
             }
             SessionEventKind::RequestClosed { request, .. } => {
-                if let Some(waiting) = self.permissions.remove(request) {
+                if let Some(waiting) = self.questions.remove(request) {
                     // Tells the client that no answer is needed any more.
                     waiting.abort();
                 }
@@ -765,13 +787,16 @@ impl SessionWorker {
                     let answer: Result<RequestPermissionResponse, Error> = sent.block_task().await;
                     let decision = read_decision(answer, &proposals);
                     // The session may be gone.
-                    _ = sender.send(SessionInput::Permission {
+                    _ = sender.send(SessionInput::Answer {
                         request: of_request,
                         decision,
                     });
                 });
-                self.permissions.insert(request, waiting);
+                self.questions.insert(request, waiting);
             }
+            UserQuestion::Followup {
+                question, options, ..
+            } if self.seed.features.forms => self.ask_by_form(request, &question, &options),
             UserQuestion::Followup {
                 question, options, ..
             } => self.ask_for_text(request, followup_text(&question, &options)),
@@ -780,6 +805,36 @@ impl SessionWorker {
             // An unknown question has no safe answer but none.
             _ => {}
         }
+    }
+
+    /// Asks a question as a form. The turn goes on, since the answer comes within it.
+    fn ask_by_form(&mut self, request: RequestId, question: &str, options: &[String]) {
+        // A question that is asked again, behind a command of the user, is already shown.
+        if self.questions.contains_key(&request) {
+            return;
+        }
+        let form = question_form(self.seed.id.clone(), question, options);
+        let sent = self.connection.send_request(form);
+        let sender = self.sender.clone();
+        let of_request = request.clone();
+        let question = followup_text(question, options);
+        let waiting = tokio::spawn(async move {
+            // Dropped if the question is closed, which withdraws it at the client.
+            let answer = read_answer(sent.block_task().await);
+            let request = of_request;
+            // The session may be gone.
+            _ = sender.send(match answer {
+                Some(text) => SessionInput::Answer {
+                    request,
+                    decision: Decision::Text {
+                        text,
+                        images: Vec::new(),
+                    },
+                },
+                None => SessionInput::FormLeft { request, question },
+            });
+        });
+        self.questions.insert(request, waiting);
     }
 
     /// Shows a question and ends the turn: the next prompt is the answer.
@@ -905,7 +960,7 @@ impl SessionWorker {
     /// Withdraws all questions.
     fn forget_questions(&mut self) {
         self.text_question = None;
-        for (_, waiting) in self.permissions.drain() {
+        for (_, waiting) in self.questions.drain() {
             waiting.abort();
         }
     }

@@ -13,6 +13,7 @@ use client::AcpClient;
 
 mod buffers;
 mod client;
+mod forms;
 mod terminals;
 
 const NATIVE: Way = WAYS[0];

@@ -328,7 +328,7 @@ impl AcpClient {
                 message["params"]["sessionId"].as_str().unwrap().to_owned(),
                 message["params"]["update"].clone(),
             )),
-            "session/request_permission" => self.requests.push(message),
+            "session/request_permission" | "elicitation/create" => self.requests.push(message),
             method if method.starts_with("terminal/") => self.terminal_requests.push(message),
             "fs/read_text_file" | "fs/write_text_file" => {
                 let buffers = self.buffers.as_mut().expect("there is no editor");
@@ -388,6 +388,7 @@ fn check(method: &str, value: &Value) {
             ),
             ("fs/read_text_file", of_type!(ReadTextFileRequest)),
             ("fs/write_text_file", of_type!(WriteTextFileRequest)),
+            ("elicitation/create", of_type!(CreateElicitationRequest)),
             ("terminal/create", of_type!(CreateTerminalRequest)),
             ("terminal/output", of_type!(TerminalOutputRequest)),
             (

@@ -193,6 +193,8 @@ pub(crate) struct SessionWorker {
     deferred: Vec<Command>,
     /// The calls whose newest output was not shown.
     unshown: Vec<(Option<Arc<SubtaskLabel>>, CallId)>,
+    /// True if the model has written something of a call that was not shown.
+    has_draft: bool,
     next_output: Instant,
 }
 
@@ -250,6 +252,7 @@ impl SessionWorker {
             questions: HashMap::new(),
             deferred: Vec::new(),
             unshown: Vec::new(),
+            has_draft: false,
             next_output: Instant::now(),
         }
     }
@@ -260,7 +263,7 @@ impl SessionWorker {
         let mut done = None;
         loop {
             // Without output to show, the timer must not wake the worker: idle sessions cost nothing.
-            let has_unshown = !self.unshown.is_empty();
+            let has_unshown = !self.unshown.is_empty() || self.has_draft;
             // Fair, not biased: a flood of updates must not hold up a cancel, nor the other way round.
             tokio::select! {
                 update = next_update(&mut self.state) => self.handle_update(update).await,
@@ -655,6 +658,10 @@ impl SessionWorker {
             SessionEventKind::Delta(delta) if subtask.is_none() => {
                 let update = self.mapper.map_delta(delta);
                 self.send_all(update);
+                if self.mapper.note_draft(delta) && !std::mem::replace(&mut self.has_draft, true) {
+                    // A call that is written quickly is shown once, as a whole.
+                    self.next_output = self.next_output.max(Instant::now() + OUTPUT_INTERVAL);
+                }
             }
             SessionEventKind::Output { call, text } => {
                 self.mapper.note_output(subtask.as_deref(), call, text);
@@ -936,6 +943,8 @@ impl SessionWorker {
 
     fn end_turn(&mut self, stop: StopReason) {
         self.show_output();
+        let cut = self.mapper.close_drafts();
+        self.send_all(cut);
         let Some(turn) = self.turn.take() else {
             return;
         };
@@ -968,6 +977,10 @@ impl SessionWorker {
     /// Shows the newest output of the commands that run.
     fn show_output(&mut self) {
         self.next_output = Instant::now() + OUTPUT_INTERVAL;
+        if std::mem::take(&mut self.has_draft) {
+            let updates = self.mapper.draft_updates();
+            self.send_all(updates);
+        }
         for (subtask, call) in std::mem::take(&mut self.unshown) {
             let update = self.mapper.output_update(subtask.as_deref(), &call);
             self.send_all(update);

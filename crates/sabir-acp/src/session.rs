@@ -183,6 +183,8 @@ pub(crate) struct SessionWorker {
     /// The prompts that wait, the oldest first.
     queue: VecDeque<(UserMessage, Responder<PromptResponse>)>,
     turn: Option<Turn>,
+    /// A cancel ends the run, and the session is not idle yet.
+    awaits_rest: bool,
     /// The question that the next prompt answers.
     text_question: Option<RequestId>,
     /// The last question that was shown as a text. One that is asked again is not shown again.
@@ -247,6 +249,7 @@ impl SessionWorker {
             mapper,
             queue: VecDeque::new(),
             turn: None,
+            awaits_rest: false,
             text_question: None,
             shown_question: None,
             questions: HashMap::new(),
@@ -394,7 +397,7 @@ impl SessionWorker {
     /// Begins the next turn, if there is a prompt and none is worked on.
     async fn begin_next_turn(&mut self) {
         // A deferred command was given before the prompts that wait, so it goes first.
-        while self.turn.is_none() && self.deferred.is_empty() {
+        while self.turn.is_none() && !self.awaits_rest && self.deferred.is_empty() {
             let Some((message, responder)) = self.queue.pop_front() else {
                 return;
             };
@@ -519,7 +522,12 @@ impl SessionWorker {
         self.cancel_queue();
         if let Some(turn) = &mut self.turn {
             turn.is_cancelled = true;
-            _ = self.submit(Command::Interrupt);
+            let is_idle = match &self.state {
+                TaskState::Live(live) => live.session.handle().is_idle(),
+                _ => true,
+            };
+            // The run may end its turn by itself at this moment and ask for the next message, which the interrupt would then lose.
+            self.awaits_rest = self.submit(Command::Interrupt).is_ok() && !is_idle;
         }
     }
 
@@ -627,6 +635,7 @@ impl SessionWorker {
                     known: known.map_or(0, |records| records.len()),
                 };
                 self.forget_questions();
+                self.awaits_rest = false;
             }
             Some(SessionUpdate::Snapshot(snapshot)) => {
                 let known = match &self.state {
@@ -894,6 +903,7 @@ impl SessionWorker {
             _ => return,
         };
         self.forget_questions();
+        self.awaits_rest = false;
         if !is_over {
             // In the order in which the client gave them.
             for command in std::mem::take(&mut self.deferred) {

@@ -218,7 +218,7 @@ struct SdkServer {
     wanted_model: Option<String>,
     /// The mode that was asked for while the session was being started.
     wanted_mode: Option<String>,
-    /// A change of the model has ended the run that asked the question, and the session is not idle yet.
+    /// A change of the model or an interrupt ends the run, and the session is not idle yet.
     awaits_rest: bool,
     channel: Arc<ControlChannel>,
     /// The questions that are open, by the ids of their control requests.
@@ -363,9 +363,6 @@ impl SdkServer {
         let answer = match member(request, "/subtype").as_str().unwrap_or_default() {
             "initialize" => self.initialize(request),
             "interrupt" => {
-                if let Some(turn) = &mut self.turn {
-                    turn.is_interrupted = true;
-                }
                 // Messages behind the one that is stopped would otherwise begin at once.
                 self.queue.clear();
                 if let Some(starting) = self.starting.take() {
@@ -374,9 +371,12 @@ impl SdkServer {
                     // The next start has what was asked for meanwhile.
                     self.wanted_model = None;
                     self.wanted_mode = None;
+                    if let Some(turn) = &mut self.turn {
+                        turn.is_interrupted = true;
+                    }
                     self.end_turn(TurnResult::failed("interrupted".to_owned()));
                 }
-                _ = self.submit(Command::Interrupt);
+                self.interrupt();
                 Ok(json!({"still_queued": []}))
             }
             "set_permission_mode" => self.set_permission_mode(member(request, "/mode")),
@@ -395,6 +395,23 @@ impl SdkServer {
             }
         };
         print::print_redacted_json(&json!({"type": "control_response", "response": response}));
+    }
+
+    /// Interrupts the turn, if there is one.
+    fn interrupt(&mut self) {
+        let Some(turn) = &mut self.turn else {
+            return;
+        };
+        turn.is_interrupted = true;
+        let Some(live) = &self.live else {
+            return;
+        };
+        let handle = live.session.handle();
+        let is_idle = handle.is_idle();
+        if handle.submit(Command::Interrupt).is_ok() {
+            // The run may end its turn by itself at this moment and ask for the next message, which the interrupt would then lose.
+            self.awaits_rest = !is_idle;
+        }
     }
 
     fn initialize(&mut self, request: &Value) -> Result<Value, RequestError> {
@@ -572,10 +589,7 @@ impl SdkServer {
         };
         self.deny(request, &reason);
         if member(answer, "/interrupt").as_bool() == Some(true) {
-            if let Some(turn) = &mut self.turn {
-                turn.is_interrupted = true;
-            }
-            _ = self.submit(Command::Interrupt);
+            self.interrupt();
         }
     }
 

@@ -138,3 +138,37 @@ fn a_time_limit_kills_the_command_and_keeps_its_output() {
     );
     assert!(body.contains("kept only the end of the output"), "{body}");
 }
+
+#[test]
+fn a_client_that_leaves_during_a_command_ends_everything() {
+    let world = World::new();
+    let command = json!({"command": "sleep 1000"});
+    let (mut client, session, _provider) = start(&world, &command, &FREE);
+    client.prompt(&session, "run it");
+    let created = client.terminal_request("terminal/create");
+    client.respond(&created, json!({"terminalId": "t1"}));
+    client.terminal_request("terminal/wait_for_exit");
+    assert_eq!(client.close(), 0);
+    let log = world.sabir().args(["log", &session]).output().unwrap();
+    assert!(log.status.success());
+}
+
+#[test]
+fn a_client_that_does_not_say_how_a_command_ended_gets_it_killed() {
+    let world = World::new();
+    let command = json!({"command": "sleep 1000"});
+    let (mut client, session, provider) = start(&world, &command, &FREE);
+    let prompt = client.prompt(&session, "run it");
+    let created = client.terminal_request("terminal/create");
+    client.respond(&created, json!({"terminalId": "t1"}));
+    let waited = client.terminal_request("terminal/wait_for_exit");
+    client.refuse(&waited, "no idea");
+    for method in ["terminal/kill", "terminal/release"] {
+        let request = client.terminal_request(method);
+        client.respond(&request, json!({}));
+    }
+    assert_eq!(client.stop_reason(prompt), "end_turn");
+    // It may have done anything, so it is not run once more.
+    let body = provider.received_requests()[1].body.to_string();
+    assert!(body.contains("Find out what was done"), "{body}");
+}

@@ -1,4 +1,4 @@
-//! Reaches the buffers of the client: what the user has typed and not saved counts.
+//! Reaches the buffers and terminals of the client: what the user has typed and not saved counts.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,16 @@ use std::time::Duration;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{ReadTextFileRequest, SessionId, WriteTextFileRequest};
 use agent_client_protocol::{Client, JsonRpcRequest};
-use sabir_session::{Editor, EditorAnswer, EditorFailure};
+use sabir_session::{Editor, EditorAnswer, EditorFailure, TerminalCommand, TerminalOutcome};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
+use crate::client_terminal::run_in_terminal;
 use crate::message_text::exact_text;
+use crate::session::{ClientFeatures, SessionInput};
 
 /// The time that a client has to answer. Buffers are in its memory, so an answer takes milliseconds.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// The time for which a client that did not answer is not asked again.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -26,7 +29,9 @@ pub(crate) struct EditorConnection {
     real_folder: PathBuf,
     /// The folder as the client names it, and its files with it.
     named_folder: PathBuf,
-    can_write: bool,
+    features: ClientFeatures,
+    /// Leads to the worker of the session.
+    worker: UnboundedSender<SessionInput>,
     silence: Arc<Silence>,
 }
 
@@ -41,14 +46,16 @@ impl EditorConnection {
         session: SessionId,
         real_folder: PathBuf,
         named_folder: PathBuf,
-        can_write: bool,
+        features: ClientFeatures,
+        worker: UnboundedSender<SessionInput>,
     ) -> Self {
         Self {
             connection,
             session,
             real_folder,
             named_folder,
-            can_write,
+            features,
+            worker,
             silence: Arc::default(),
         }
     }
@@ -56,6 +63,8 @@ impl EditorConnection {
     /// Returns the path by which the client knows a file.
     fn named_path(&self, path: &Path) -> PathBuf {
         match path.strip_prefix(&self.real_folder) {
+            // Joined with nothing, a folder would get a slash at its end.
+            Ok(inner) if inner.as_os_str().is_empty() => self.named_folder.clone(),
             Ok(inner) => self.named_folder.join(inner),
             Err(_) => path.to_owned(),
         }
@@ -101,11 +110,15 @@ impl Silence {
 
 impl Editor for EditorConnection {
     fn can_write(&self) -> bool {
-        self.can_write
+        self.features.writes_files
     }
 
     fn read_text(&self, path: &Path) -> EditorAnswer<String> {
         let request = ReadTextFileRequest::new(self.session.clone(), self.named_path(path));
+        if !self.features.reads_files {
+            let refusal = EditorFailure::Refused("it reads no files".to_owned());
+            return Box::pin(std::future::ready(Err(refusal)));
+        }
         let answer = self.ask(request);
         Box::pin(async move { Ok(answer.await?.content) })
     }
@@ -114,5 +127,32 @@ impl Editor for EditorConnection {
         let path = self.named_path(path);
         let answer = self.ask(WriteTextFileRequest::new(self.session.clone(), path, text));
         Box::pin(async move { answer.await.map(drop) })
+    }
+
+    fn has_terminals(&self) -> bool {
+        self.features.terminals
+    }
+
+    fn run_command(&self, command: TerminalCommand) -> EditorAnswer<TerminalOutcome> {
+        let worker = self.worker.clone();
+        let call = command.call.clone();
+        let text = command.text.clone();
+        let folder = self.named_path(&command.folder);
+        let command = TerminalCommand { folder, ..command };
+        let show = move |terminal| {
+            // A worker that is gone has ended the call, too.
+            _ = worker.send(SessionInput::Terminal {
+                call,
+                command: text,
+                terminal,
+            });
+        };
+        let connection = self.connection.clone();
+        Box::pin(run_in_terminal(
+            connection,
+            self.session.clone(),
+            command,
+            show,
+        ))
     }
 }

@@ -16,8 +16,11 @@
 //!
 //! The crate starts no process, touches no file and reads no environment: tasks do, through `sabir-session`.
 
+mod client_terminal;
+mod draft_calls;
 mod editor_connection;
 mod file_diff;
+mod form;
 mod message_text;
 mod permission;
 mod prompt_content;

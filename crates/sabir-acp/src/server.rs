@@ -249,6 +249,8 @@ impl AcpServer {
             compactions: session.compaction.is_some(),
             reads_files: client.fs.read_text_file,
             writes_files: client.fs.write_text_file,
+            terminals: client.terminal,
+            forms: client.elicitation.is_some_and(|one| one.supports_form()),
             terminal_setup: client.auth.terminal,
         };
         self.lock_state().features = features;

@@ -12,7 +12,7 @@ use agent_client_protocol::v1::schema::{
     AvailableCommandsUpdate, ConfigOptionUpdate, Notice as ClientNotice, NoticeSeverity,
     PromptResponse, RequestPermissionResponse, SessionId, SessionInfoUpdate, SessionNotification,
     SessionUpdate as ClientUpdate, SetSessionConfigOptionResponse, SetSessionModeResponse,
-    StopReason, Usage,
+    StopReason, TerminalId, Usage,
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error, ErrorCode};
@@ -31,6 +31,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::editor_connection::EditorConnection;
+use crate::form::{ServerFormAsker, question_form, read_answer};
 use crate::message_text::{context_text, exact_text, followup_text, origin_warning};
 use crate::permission::{permission_request, read_decision};
 use crate::session_settings::{
@@ -55,6 +56,10 @@ pub(crate) struct ClientFeatures {
     pub(crate) reads_files: bool,
     /// It writes files for the agent.
     pub(crate) writes_files: bool,
+    /// It runs commands in terminals that it shows.
+    pub(crate) terminals: bool,
+    /// It shows forms.
+    pub(crate) forms: bool,
     /// It can run this program in a terminal for the user to set it up.
     pub(crate) terminal_setup: bool,
 }
@@ -86,10 +91,22 @@ pub(crate) enum SessionInput {
     },
     /// Announce the commands.
     Announce,
-    /// The client answered a permission request, or failed to.
-    Permission {
+    /// The client answered a permission request or a form, or failed to.
+    Answer {
         request: RequestId,
         decision: Decision,
+    },
+    /// The client's user left a form, so that the next prompt answers its question.
+    FormLeft {
+        request: RequestId,
+        question: String,
+    },
+    /// A command runs in a terminal of the client.
+    Terminal {
+        call: CallId,
+        /// The command line.
+        command: String,
+        terminal: TerminalId,
     },
     /// End the session.
     Close {
@@ -159,22 +176,27 @@ pub(crate) struct SessionWorker {
     connection: ConnectionTo<Client>,
     seed: SessionSeed,
     inputs: UnboundedReceiver<SessionInput>,
-    /// For the tasks that wait for permissions.
+    /// For the tasks that wait for answers.
     sender: UnboundedSender<SessionInput>,
     state: TaskState,
     mapper: UpdateMapper,
     /// The prompts that wait, the oldest first.
     queue: VecDeque<(UserMessage, Responder<PromptResponse>)>,
     turn: Option<Turn>,
+    /// A cancel ends the run, and the session is not idle yet.
+    awaits_rest: bool,
     /// The question that the next prompt answers.
     text_question: Option<RequestId>,
     /// The last question that was shown as a text. One that is asked again is not shown again.
     shown_question: Option<(RequestId, String)>,
-    permissions: HashMap<RequestId, JoinHandle<()>>,
+    /// The permission requests and forms that wait for the client.
+    questions: HashMap<RequestId, JoinHandle<()>>,
     /// Commands that need a session that is idle.
     deferred: Vec<Command>,
     /// The calls whose newest output was not shown.
     unshown: Vec<(Option<Arc<SubtaskLabel>>, CallId)>,
+    /// True if the model has written something of a call that was not shown.
+    has_draft: bool,
     next_output: Instant,
 }
 
@@ -189,15 +211,24 @@ impl SessionWorker {
     ) -> Self {
         // The server has made the folder absolute and real, as clients and journals name it.
         let folder = seed.spec.workspace.clone().unwrap_or_default();
-        let host = if seed.features.reads_files {
+        let host = if seed.features.reads_files || seed.features.terminals {
             let editor = EditorConnection::new(
                 connection.clone(),
                 seed.id.clone(),
                 folder.clone(),
                 seed.named_folder.clone(),
-                seed.features.writes_files,
+                seed.features,
+                sender.clone(),
             );
             host.with_editor(Arc::new(editor))
+        } else {
+            host
+        };
+        let host = if seed.features.forms {
+            host.with_form_asker(Arc::new(ServerFormAsker {
+                connection: connection.clone(),
+                session: seed.id.clone(),
+            }))
         } else {
             host
         };
@@ -218,11 +249,13 @@ impl SessionWorker {
             mapper,
             queue: VecDeque::new(),
             turn: None,
+            awaits_rest: false,
             text_question: None,
             shown_question: None,
-            permissions: HashMap::new(),
+            questions: HashMap::new(),
             deferred: Vec::new(),
             unshown: Vec::new(),
+            has_draft: false,
             next_output: Instant::now(),
         }
     }
@@ -233,7 +266,7 @@ impl SessionWorker {
         let mut done = None;
         loop {
             // Without output to show, the timer must not wake the worker: idle sessions cost nothing.
-            let has_unshown = !self.unshown.is_empty();
+            let has_unshown = !self.unshown.is_empty() || self.has_draft;
             // Fair, not biased: a flood of updates must not hold up a cancel, nor the other way round.
             tokio::select! {
                 update = next_update(&mut self.state) => self.handle_update(update).await,
@@ -257,7 +290,7 @@ impl SessionWorker {
     /// Ends the task with everything that it started, and answers the prompts that are open.
     async fn end(mut self) {
         // A question that nobody can answer any more is withdrawn at the client first.
-        for waiting in self.permissions.values() {
+        for waiting in self.questions.values() {
             waiting.abort();
         }
         self.cancel_queue();
@@ -330,11 +363,24 @@ impl SessionWorker {
                     AvailableCommandsUpdate::new(commands),
                 ));
             }
-            SessionInput::Permission { request, decision } => {
+            SessionInput::Answer { request, decision } => {
                 // A question that was answered or withdrawn meanwhile takes no answer.
-                if self.permissions.remove(&request).is_some() {
+                if self.questions.remove(&request).is_some() {
                     _ = self.submit(Command::Answer { request, decision });
                 }
+            }
+            SessionInput::FormLeft { request, question } => {
+                if self.questions.remove(&request).is_some() {
+                    self.ask_for_text(request, question);
+                }
+            }
+            SessionInput::Terminal {
+                call,
+                command,
+                terminal,
+            } => {
+                let update = self.mapper.attach_terminal(&call, &command, terminal);
+                self.send_all(update);
             }
             // `run` has taken it.
             SessionInput::Close { .. } => {}
@@ -351,7 +397,7 @@ impl SessionWorker {
     /// Begins the next turn, if there is a prompt and none is worked on.
     async fn begin_next_turn(&mut self) {
         // A deferred command was given before the prompts that wait, so it goes first.
-        while self.turn.is_none() && self.deferred.is_empty() {
+        while self.turn.is_none() && !self.awaits_rest && self.deferred.is_empty() {
             let Some((message, responder)) = self.queue.pop_front() else {
                 return;
             };
@@ -476,7 +522,12 @@ impl SessionWorker {
         self.cancel_queue();
         if let Some(turn) = &mut self.turn {
             turn.is_cancelled = true;
-            _ = self.submit(Command::Interrupt);
+            let is_idle = match &self.state {
+                TaskState::Live(live) => live.session.handle().is_idle(),
+                _ => true,
+            };
+            // The run may end its turn by itself at this moment and ask for the next message, which the interrupt would then lose.
+            self.awaits_rest = self.submit(Command::Interrupt).is_ok() && !is_idle;
         }
     }
 
@@ -584,6 +635,7 @@ impl SessionWorker {
                     known: known.map_or(0, |records| records.len()),
                 };
                 self.forget_questions();
+                self.awaits_rest = false;
             }
             Some(SessionUpdate::Snapshot(snapshot)) => {
                 let known = match &self.state {
@@ -615,6 +667,10 @@ impl SessionWorker {
             SessionEventKind::Delta(delta) if subtask.is_none() => {
                 let update = self.mapper.map_delta(delta);
                 self.send_all(update);
+                if self.mapper.note_draft(delta) && !std::mem::replace(&mut self.has_draft, true) {
+                    // A call that is written quickly is shown once, as a whole.
+                    self.next_output = self.next_output.max(Instant::now() + OUTPUT_INTERVAL);
+                }
             }
             SessionEventKind::Output { call, text } => {
                 self.mapper.note_output(subtask.as_deref(), call, text);
@@ -638,7 +694,7 @@ impl SessionWorker {
                 self.handle_question(subtask, request.clone(), question.clone());
             }
             SessionEventKind::RequestClosed { request, .. } => {
-                if let Some(waiting) = self.permissions.remove(request) {
+                if let Some(waiting) = self.questions.remove(request) {
                     // Tells the client that no answer is needed any more.
                     waiting.abort();
                 }
@@ -747,13 +803,16 @@ impl SessionWorker {
                     let answer: Result<RequestPermissionResponse, Error> = sent.block_task().await;
                     let decision = read_decision(answer, &proposals);
                     // The session may be gone.
-                    _ = sender.send(SessionInput::Permission {
+                    _ = sender.send(SessionInput::Answer {
                         request: of_request,
                         decision,
                     });
                 });
-                self.permissions.insert(request, waiting);
+                self.questions.insert(request, waiting);
             }
+            UserQuestion::Followup {
+                question, options, ..
+            } if self.seed.features.forms => self.ask_by_form(request, &question, &options),
             UserQuestion::Followup {
                 question, options, ..
             } => self.ask_for_text(request, followup_text(&question, &options)),
@@ -762,6 +821,36 @@ impl SessionWorker {
             // An unknown question has no safe answer but none.
             _ => {}
         }
+    }
+
+    /// Asks a question as a form. The turn goes on, since the answer comes within it.
+    fn ask_by_form(&mut self, request: RequestId, question: &str, options: &[String]) {
+        // A question that is asked again, behind a command of the user, is already shown.
+        if self.questions.contains_key(&request) {
+            return;
+        }
+        let form = question_form(self.seed.id.clone(), question, options);
+        let sent = self.connection.send_request(form);
+        let sender = self.sender.clone();
+        let of_request = request.clone();
+        let question = followup_text(question, options);
+        let waiting = tokio::spawn(async move {
+            // Dropped if the question is closed, which withdraws it at the client.
+            let answer = read_answer(sent.block_task().await);
+            let request = of_request;
+            // The session may be gone.
+            _ = sender.send(match answer {
+                Some(text) => SessionInput::Answer {
+                    request,
+                    decision: Decision::Text {
+                        text,
+                        images: Vec::new(),
+                    },
+                },
+                None => SessionInput::FormLeft { request, question },
+            });
+        });
+        self.questions.insert(request, waiting);
     }
 
     /// Shows a question and ends the turn: the next prompt is the answer.
@@ -814,6 +903,7 @@ impl SessionWorker {
             _ => return,
         };
         self.forget_questions();
+        self.awaits_rest = false;
         if !is_over {
             // In the order in which the client gave them.
             for command in std::mem::take(&mut self.deferred) {
@@ -863,6 +953,8 @@ impl SessionWorker {
 
     fn end_turn(&mut self, stop: StopReason) {
         self.show_output();
+        let cut = self.mapper.close_drafts();
+        self.send_all(cut);
         let Some(turn) = self.turn.take() else {
             return;
         };
@@ -887,7 +979,7 @@ impl SessionWorker {
     /// Withdraws all questions.
     fn forget_questions(&mut self) {
         self.text_question = None;
-        for (_, waiting) in self.permissions.drain() {
+        for (_, waiting) in self.questions.drain() {
             waiting.abort();
         }
     }
@@ -895,6 +987,10 @@ impl SessionWorker {
     /// Shows the newest output of the commands that run.
     fn show_output(&mut self) {
         self.next_output = Instant::now() + OUTPUT_INTERVAL;
+        if std::mem::take(&mut self.has_draft) {
+            let updates = self.mapper.draft_updates();
+            self.send_all(updates);
+        }
         for (subtask, call) in std::mem::take(&mut self.unshown) {
             let update = self.mapper.output_update(subtask.as_deref(), &call);
             self.send_all(update);

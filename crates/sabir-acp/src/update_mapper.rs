@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use agent_client_protocol::v1::schema::{
     CompactionId, CompactionStatus, CompactionUpdate, ContentBlock, ContentChunk, Cost,
     CurrentModeUpdate, Diff, ImageContent, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus,
-    SessionUpdate, TextContent, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus,
-    ToolCallUpdate, ToolCallUpdateFields, UsageUpdate,
+    SessionUpdate, Terminal, TerminalId, TextContent, ToolCall, ToolCallContent, ToolCallLocation,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, UsageUpdate,
 };
 use sabir_session::agent::control::{
     COMPLETION_TOOL, FOLLOWUP_TOOL, TODO_LIST_TOOL, TodoList, TodoState,
@@ -22,6 +22,7 @@ use sabir_session::{StreamEvent, SubtaskLabel};
 use sabir_terminal::sanitizer::{Sanitizer, sanitize_text};
 use serde_json::json;
 
+use crate::draft_calls::DraftCalls;
 use crate::file_diff::{FileDiffs, parse_preview};
 use crate::tool_view::{call_locations, call_title, clip, result_content, text_content, tool_kind};
 
@@ -50,6 +51,10 @@ pub(crate) struct UpdateMapper {
     pub(crate) shows_compactions: bool,
     /// The calls without a result, by their ids for the client.
     open: HashMap<String, OpenCall>,
+    /// The calls of the answer that is being written.
+    drafts: DraftCalls,
+    /// The ids for the client of calls that were shown while they were written, by their usual ids.
+    shown_ids: HashMap<String, String>,
     /// Cleans the text that is streamed.
     text: Sanitizer,
     /// Cleans the reasoning that is streamed.
@@ -75,6 +80,8 @@ struct OpenCall {
     changes: FileDiffs,
     /// The end of its output.
     output: String,
+    /// The terminal of the client in which its command runs.
+    terminal: Option<TerminalId>,
 }
 
 impl UpdateMapper {
@@ -85,6 +92,8 @@ impl UpdateMapper {
             window: None,
             shows_compactions: false,
             open: HashMap::new(),
+            drafts: DraftCalls::default(),
+            shown_ids: HashMap::new(),
             text: Sanitizer::default(),
             thought: Sanitizer::default(),
             has_text: false,
@@ -121,7 +130,7 @@ impl UpdateMapper {
             Record::Answered(turn) => self.map_answer(turn, time),
             Record::Failed(_) => {
                 self.end_streams();
-                Vec::new()
+                self.drafts.close()
             }
             Record::Running { call, .. } if time == RecordTime::Live => {
                 self.map_running(call_key(None, call))
@@ -169,6 +178,30 @@ impl UpdateMapper {
         }
     }
 
+    /// Takes a piece of a call that the model writes. Returns true if [`UpdateMapper::draft_updates`] has something to show.
+    pub(crate) fn note_draft(&mut self, event: &StreamEvent) -> bool {
+        self.drafts.note_event(event)
+    }
+
+    /// Returns the updates that show the calls which the model is writing.
+    pub(crate) fn draft_updates(&mut self) -> Vec<SessionUpdate> {
+        let updates = self.drafts.take_updates(&self.folder);
+        // Text behind a call begins a message of its own.
+        self.ends_with_text &= updates.is_empty();
+        updates
+    }
+
+    /// Closes the calls that were shown and will not be completed.
+    pub(crate) fn close_drafts(&mut self) -> Vec<SessionUpdate> {
+        self.drafts.close()
+    }
+
+    /// Creates an update of a call, under the id by which the client knows it.
+    fn call_update(&self, key: &str, fields: ToolCallUpdateFields) -> ToolCallUpdate {
+        let shown = self.shown_ids.get(key).map_or(key, String::as_str);
+        ToolCallUpdate::new(shown.to_owned(), fields)
+    }
+
     /// Notes that the user has sent a message, so that the next text begins a new one.
     pub(crate) fn note_prompt(&mut self) {
         self.ends_with_text = false;
@@ -204,9 +237,38 @@ impl UpdateMapper {
         let start = open.output.ceil_char_boundary(start);
         let text = open.output.get(start..).unwrap_or_default();
         let fields = ToolCallUpdateFields::new().content(vec![text_content(text)]);
-        Some(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(
-            key, fields,
-        )))
+        Some(SessionUpdate::ToolCallUpdate(
+            self.call_update(&key, fields),
+        ))
+    }
+
+    /// Shows the terminal of the client in which the command of a call runs. Calls of subtasks have ids of their own task, so a call is
+    /// found by its command as well; `None` if that leaves a doubt.
+    pub(crate) fn attach_terminal(
+        &mut self,
+        call: &CallId,
+        command: &str,
+        terminal: TerminalId,
+    ) -> Option<SessionUpdate> {
+        let of_subtask = format!("/{call}");
+        let mut fitting = self.open.iter_mut().filter(|(key, open)| {
+            let is_named = **key == call.to_string() || key.ends_with(&of_subtask);
+            let line = open.call.arguments.get("command");
+            is_named
+                && open.terminal.is_none()
+                && line.and_then(serde_json::Value::as_str) == Some(command)
+        });
+        let (key, open) = fitting.next()?;
+        if fitting.next().is_some() {
+            return None;
+        }
+        let content = vec![terminal_content(terminal.clone())];
+        open.terminal = Some(terminal);
+        let key = key.clone();
+        let fields = ToolCallUpdateFields::new().content(content);
+        Some(SessionUpdate::ToolCallUpdate(
+            self.call_update(&key, fields),
+        ))
     }
 
     /// Maps the change that a call is about to make.
@@ -218,9 +280,9 @@ impl UpdateMapper {
     ) -> Option<SessionUpdate> {
         let key = call_key(subtask, call);
         let fields = self.note_preview(&key, preview)?;
-        Some(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(
-            key, fields,
-        )))
+        Some(SessionUpdate::ToolCallUpdate(
+            self.call_update(&key, fields),
+        ))
     }
 
     /// Keeps the change that a call would make, and returns the fields that show it.
@@ -265,21 +327,20 @@ impl UpdateMapper {
         } else if !detail.is_empty() {
             fields.content = Some(vec![text_content(detail)]);
         }
-        ToolCallUpdate::new(key, fields)
+        self.call_update(&key, fields)
     }
 
     /// Closes the calls that have no result: their process was killed before they ended.
     pub(crate) fn close_open_calls(&mut self) -> Vec<SessionUpdate> {
         let mut keys: Vec<_> = self.open.drain().map(|(key, _)| key).collect();
         keys.sort();
-        keys.into_iter()
-            .map(|key| {
-                let fields = ToolCallUpdateFields::new()
-                    .status(ToolCallStatus::Failed)
-                    .content(vec![text_content("It was interrupted.")]);
-                SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(key, fields))
-            })
-            .collect()
+        let closed = keys.iter().map(|key| {
+            let fields = ToolCallUpdateFields::new()
+                .status(ToolCallStatus::Failed)
+                .content(vec![text_content("It was interrupted.")]);
+            SessionUpdate::ToolCallUpdate(self.call_update(key, fields))
+        });
+        closed.collect()
     }
 
     /// Returns the update that shows a text of the agent, behind an empty line if it begins another answer.
@@ -319,6 +380,8 @@ impl UpdateMapper {
         }
         self.end_streams();
         updates.extend(self.map_calls(None, turn));
+        // What is left was cut off, or was no call after all.
+        updates.extend(self.drafts.close());
         if time == RecordTime::Live {
             updates.extend(self.usage_update(turn));
         }
@@ -342,6 +405,7 @@ impl UpdateMapper {
                 call: call.clone(),
                 changes: FileDiffs::default(),
                 output: String::new(),
+                terminal: None,
             };
             self.open.insert(key.clone(), open);
             if is_control_call(&call.name) {
@@ -349,6 +413,23 @@ impl UpdateMapper {
             }
             self.ends_with_text = false;
             let title = call_title(call);
+            let shown = match subtask {
+                None => self.drafts.take_shown_id(call),
+                Some(_) => None,
+            };
+            if let Some(shown) = shown {
+                self.shown_ids.insert(key.clone(), shown);
+                let fields = ToolCallUpdateFields::new()
+                    .title(title)
+                    .kind(tool_kind(&call.name))
+                    // The text that was shown meanwhile is part of the input now.
+                    .content(Vec::new())
+                    .locations(call_locations(call, &self.folder))
+                    .raw_input(raw_input(call));
+                let update = self.call_update(&key, fields);
+                updates.push(SessionUpdate::ToolCallUpdate(update));
+                continue;
+            }
             let title = subtask.map_or(title.clone(), |subtask| {
                 format!("subtask ({}): {title}", subtask.mode)
             });
@@ -373,9 +454,9 @@ impl UpdateMapper {
             return Vec::new();
         }
         let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
-        vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(
-            key, fields,
-        ))]
+        vec![SessionUpdate::ToolCallUpdate(
+            self.call_update(&key, fields),
+        )]
     }
 
     fn map_subtask_end(&self, call: &CallId, end: &SubtaskEnd) -> Vec<SessionUpdate> {
@@ -385,9 +466,9 @@ impl UpdateMapper {
         }
         let text = format!("The subtask ended after {} turns.", end.turns);
         let fields = ToolCallUpdateFields::new().content(vec![text_content(&text)]);
-        vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(
-            key, fields,
-        ))]
+        vec![SessionUpdate::ToolCallUpdate(
+            self.call_update(&key, fields),
+        )]
     }
 
     fn map_result(
@@ -397,6 +478,7 @@ impl UpdateMapper {
     ) -> Vec<SessionUpdate> {
         let key = call_key(subtask, &result.id);
         let open = self.open.remove(&key);
+        let shown = self.shown_ids.remove(&key);
         let is_done = result.ending == ToolResultStatus::Done;
         if is_control_call(&result.name) {
             let call = open.map(|open| open.call).filter(|_| is_done);
@@ -411,6 +493,7 @@ impl UpdateMapper {
         } else {
             ToolCallStatus::Failed
         };
+        let terminal = open.as_ref().and_then(|open| open.terminal.clone());
         let changes = open.filter(|_| is_done).map(|open| {
             if open.changes.diffs.is_empty() {
                 // A change of a text file has a preview, so this file is new.
@@ -420,14 +503,19 @@ impl UpdateMapper {
             }
         });
         let changes = changes.filter(|changes| !changes.diffs.is_empty());
-        let content =
-            changes.map_or_else(|| result_content(result), |changes| diff_content(&changes));
+        let content = match (changes, terminal) {
+            (Some(changes), _) => diff_content(&changes),
+            // The client keeps the output of a terminal that it has shown.
+            (None, Some(terminal)) => vec![terminal_content(terminal)],
+            (None, None) => result_content(result),
+        };
         let fields = ToolCallUpdateFields::new()
             .status(status)
             .content(content)
             .raw_output(json!({"ending": result.ending, "text": clip(&result.content)}));
         vec![SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(
-            key, fields,
+            shown.unwrap_or(key),
+            fields,
         ))]
     }
 
@@ -530,7 +618,7 @@ pub(crate) fn call_key(subtask: Option<&SubtaskLabel>, call: &CallId) -> String 
 }
 
 /// Returns true for calls that are shown as something else: a message, a question, a plan.
-fn is_control_call(name: &str) -> bool {
+pub(crate) fn is_control_call(name: &str) -> bool {
     matches!(name, COMPLETION_TOOL | FOLLOWUP_TOOL | TODO_LIST_TOOL)
 }
 
@@ -551,6 +639,10 @@ fn plan_of(list: &TodoList) -> Plan {
 
 fn raw_input(call: &Call) -> serde_json::Value {
     serde_json::Value::Object(call.arguments.clone())
+}
+
+fn terminal_content(terminal: TerminalId) -> ToolCallContent {
+    ToolCallContent::Terminal(Terminal::new(terminal))
 }
 
 fn diff_content(changes: &FileDiffs) -> Vec<ToolCallContent> {
@@ -691,6 +783,45 @@ mod tests {
             live(&mut mapper, &record(moded))[0]["currentModeId"],
             "plan"
         );
+    }
+
+    #[test]
+    fn a_call_that_was_shown_while_it_was_written_keeps_its_id() {
+        let mut mapper = mapper();
+        let start = |index, name: &str| StreamEvent::CallStart {
+            index,
+            id: None,
+            name: name.to_owned(),
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        };
+        mapper.note_draft(&start(0, "execute_command"));
+        mapper.note_draft(&start(1, "read_file"));
+        let drafts = checked(mapper.draft_updates());
+        let shown = drafts[0]["toolCallId"].clone();
+        // The second call was cut off, and so is not in the answer.
+        let parts = json!([call_part("9", "execute_command", json!({"command": "ls"}))]);
+        let updates = live(&mut mapper, &answer(parts));
+        assert_eq!(
+            (&updates[0]["toolCallId"], &updates[0]["rawInput"]),
+            (&shown, &json!({"command": "ls"}))
+        );
+        assert_eq!(updates[1]["toolCallId"], drafts[1]["toolCallId"]);
+        assert_eq!(updates[1]["status"], "failed");
+        let call = CallId::new("9");
+        let asked = mapper.describe_question(None, &call, "ls");
+        assert_eq!(json!(asked.tool_call_id.0.as_ref()), shown);
+        let running = record(json!({"kind": "running", "call": "9"}));
+        assert_eq!(live(&mut mapper, &running)[0]["toolCallId"], shown);
+        mapper.note_output(None, &call, "a.txt");
+        let output = checked(mapper.output_update(None, &call));
+        assert_eq!(output[0]["toolCallId"], shown);
+        let done = live(
+            &mut mapper,
+            &result("9", "execute_command", "done", "a.txt"),
+        );
+        assert_eq!(done[0]["toolCallId"], shown);
     }
 
     #[test]

@@ -22,9 +22,9 @@ pub(crate) enum RequestError {
         /// The event.
         event: String,
     },
-    /// Hooks come too late.
-    #[error("hooks can be registered only before the first message")]
-    LateHooks,
+    /// Hooks or servers come too late.
+    #[error("hooks and servers can be registered only before the first message")]
+    Late,
     /// The mode sets rules, which are fixed when a task begins.
     #[error("the mode {0} can be set only at the start")]
     Mode(String),

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -19,6 +19,8 @@ use tokio::net::TcpListener;
 use crate::control::ControlChannel;
 use crate::json::member;
 
+/// The longest message for a server, in bytes.
+const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// The code of JSON-RPC for an error inside the server.
 const INTERNAL_ERROR: i32 = -32603;
 
@@ -50,6 +52,8 @@ pub(crate) async fn serve_program_servers(
     };
     let router = Router::new()
         .route("/{server}", post(pass_on))
+        // A call can hold a whole file.
+        .layer(DefaultBodyLimit::max(MAX_MESSAGE_BYTES))
         .with_state((Arc::new(bridge), Arc::from(names)));
     tokio::spawn(async move { axum::serve(listener, router).await });
     // By number: a name may hold characters that an address cannot.
@@ -108,4 +112,40 @@ async fn pass_on(
         });
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (kind, answer.to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// Sends a message that is not JSON, and returns the status.
+    async fn send_wrong_message(token: &str, bytes: usize) -> String {
+        let names = ["notes".to_owned()];
+        let channel = Arc::default();
+        let served = serve_program_servers(&names, "right", &channel);
+        let served = served.await.unwrap();
+        let McpTransport::Http { url, .. } = &served[0].transport else {
+            panic!("not HTTP");
+        };
+        let address = url.trim_start_matches("http://").split('/').next().unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST /0 HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Length: {bytes}\r\n\
+             Connection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![b'{'; bytes]).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test]
+    async fn long_messages_are_read_and_strangers_refused() {
+        assert_eq!(send_wrong_message("right", 3 << 20).await, "400");
+        assert_eq!(send_wrong_message("wrong", 1).await, "401");
+    }
 }

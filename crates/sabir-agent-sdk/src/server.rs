@@ -52,7 +52,7 @@ pub async fn serve(
         .inspect_err(|error| print_startup_failure(host, error))?;
     if !arguments.prompt.trim().is_empty() {
         let prompt = UserMessage::from_text(&arguments.prompt);
-        server.queue.push_back(prompt);
+        server.queue.push_back(Ok(prompt));
     }
     // Standard input is not read then.
     if !arguments.reads_input {
@@ -82,6 +82,13 @@ pub async fn serve(
             }
             () = &mut end => break,
         }
+        // Nobody sees what the session does, although the input may stay open for ever.
+        if print::is_reader_gone() {
+            break;
+        }
+    }
+    if let Some(starting) = server.starting.take() {
+        starting.abort();
     }
     if let Some(live) = server.live.take() {
         // Nobody reads it any more, and it would keep all events of the end in memory.
@@ -181,7 +188,7 @@ enum AskedSubject {
         suggestions: Value,
     },
     /// The model's own question.
-    Question(String),
+    Question,
 }
 
 /// The state of one connection.
@@ -199,14 +206,19 @@ struct SdkServer {
     program_servers: Vec<String>,
     /// The session that is being started.
     starting: Option<JoinHandle<Result<(Session, usize), SessionError>>>,
+    /// The start of a session that was interrupted, until it has ended.
+    interrupted_start: Option<JoinHandle<Result<(Session, usize), SessionError>>>,
     live: Option<LiveTask>,
-    queue: VecDeque<UserMessage>,
+    /// The messages that wait, or the reasons why they cannot be sent.
+    queue: VecDeque<Result<UserMessage, MessageError>>,
     turn: Option<Turn>,
     /// The question that the next message answers.
     text_question: Option<RequestId>,
     /// The model that a live task will use once its turn is done.
     wanted_model: Option<String>,
-    /// A change of the model has ended the run that asked the question, and the session is not idle yet.
+    /// The mode that was asked for while the session was being started.
+    wanted_mode: Option<String>,
+    /// A change of the model or an interrupt ends the run, and the session is not idle yet.
     awaits_rest: bool,
     channel: Arc<ControlChannel>,
     /// The questions that are open, by the ids of their control requests.
@@ -269,11 +281,13 @@ impl SdkServer {
             names,
             program_servers: arguments.program_servers.clone(),
             starting: None,
+            interrupted_start: None,
             live: None,
             queue: VecDeque::new(),
             turn: None,
             text_question: None,
             wanted_model: None,
+            wanted_mode: None,
             awaits_rest: false,
             channel: Arc::default(),
             asked: HashMap::new(),
@@ -330,13 +344,12 @@ impl SdkServer {
             return warn("a line of the input is not JSON, and is ignored");
         };
         match member(&message, "/type").as_str() {
-            Some("user") => match parse_message(member(&message, "/message/content")) {
-                Ok(message) => {
-                    self.queue.push_back(message);
-                    self.begin_next_turn().await;
-                }
-                Err(reason) => warn(&format!("a message was not sent: {reason}")),
-            },
+            // One that cannot be sent is a turn as well: the program waits for the result of each message.
+            Some("user") => {
+                let parsed = parse_message(member(&message, "/message/content"));
+                self.queue.push_back(parsed);
+                self.begin_next_turn().await;
+            }
             Some("control_request") => self.handle_request(&message),
             // Messages of other types, such as keep-alives, ask for nothing.
             Some("control_response") => self.handle_response(member(&message, "/response")),
@@ -350,16 +363,20 @@ impl SdkServer {
         let answer = match member(request, "/subtype").as_str().unwrap_or_default() {
             "initialize" => self.initialize(request),
             "interrupt" => {
-                if let Some(turn) = &mut self.turn {
-                    turn.is_interrupted = true;
-                }
                 // Messages behind the one that is stopped would otherwise begin at once.
                 self.queue.clear();
                 if let Some(starting) = self.starting.take() {
                     starting.abort();
+                    self.interrupted_start = Some(starting);
+                    // The next start has what was asked for meanwhile.
+                    self.wanted_model = None;
+                    self.wanted_mode = None;
+                    if let Some(turn) = &mut self.turn {
+                        turn.is_interrupted = true;
+                    }
                     self.end_turn(TurnResult::failed("interrupted".to_owned()));
                 }
-                _ = self.submit(Command::Interrupt);
+                self.interrupt();
                 Ok(json!({"still_queued": []}))
             }
             "set_permission_mode" => self.set_permission_mode(member(request, "/mode")),
@@ -380,18 +397,39 @@ impl SdkServer {
         print::print_redacted_json(&json!({"type": "control_response", "response": response}));
     }
 
+    /// Interrupts the turn, if there is one.
+    fn interrupt(&mut self) {
+        let Some(turn) = &mut self.turn else {
+            return;
+        };
+        turn.is_interrupted = true;
+        let Some(live) = &self.live else {
+            return;
+        };
+        let handle = live.session.handle();
+        let is_idle = handle.is_idle();
+        if handle.submit(Command::Interrupt).is_ok() {
+            // The run may end its turn by itself at this moment and ask for the next message, which the interrupt would then lose.
+            self.awaits_rest = !is_idle;
+        }
+    }
+
     fn initialize(&mut self, request: &Value) -> Result<Value, RequestError> {
+        let is_late = self.live.is_some() || self.starting.is_some();
         let servers = member(request, "/sdkMcpServers").as_array();
         let servers = servers.into_iter().flatten().filter_map(Value::as_str);
         // The Python package names them on the command line as well.
         for server in servers.map(str::to_owned) {
-            if !self.program_servers.contains(&server) {
+            if is_late && !self.names.servers.contains(&server) {
+                return Err(RequestError::Late);
+            }
+            if !is_late && !self.program_servers.contains(&server) {
                 self.program_servers.push(server);
             }
         }
         if let Some(hooks) = ProgramHooks::parse(member(request, "/hooks"), &self.channel)? {
-            if self.live.is_some() || self.starting.is_some() {
-                return Err(RequestError::LateHooks);
+            if is_late {
+                return Err(RequestError::Late);
             }
             self.host = self.host.clone().with_hook_callbacks(Arc::new(hooks));
         }
@@ -413,9 +451,11 @@ impl SdkServer {
             _ => return Err(RequestError::Mode(mode.to_string())),
         };
         self.spec.mode = Some(mode.to_owned());
+        let mode = mode.to_owned();
         if self.live.is_some() {
-            let mode = mode.to_owned();
             self.submit(Command::SetMode { mode })?;
+        } else if self.starting.is_some() {
+            self.wanted_mode = Some(mode);
         }
         Ok(json!({}))
     }
@@ -430,7 +470,8 @@ impl SdkServer {
         };
         // Fails for an unknown model before anything is changed.
         let choices = self.host.session_choices(&spec, &[])?;
-        self.wanted_model = self.live.as_ref().map(|_| model.to_owned());
+        let is_begun = self.live.is_some() || self.starting.is_some();
+        self.wanted_model = is_begun.then(|| model.to_owned());
         self.apply_model()?;
         self.model = choices.model;
         self.spec = spec;
@@ -506,9 +547,11 @@ impl SdkServer {
                 proposals,
                 suggestions,
             } => (proposals, suggestions),
-            AskedSubject::Question(question) => {
-                let text =
-                    given.and_then(|input| member(input, "/answers").get(&question)?.as_str());
+            AskedSubject::Question => {
+                // The key of the answer is the question as the program has seen it.
+                let question = member(&asked.input, "/questions/0/question").as_str();
+                let answers = given.map(|input| member(input, "/answers"));
+                let text = answers.and_then(|answers| answers.get(question?)?.as_str());
                 let decision = match text.filter(|_| is_allowed) {
                     Some(text) => Decision::Text {
                         text: text.to_owned(),
@@ -546,10 +589,7 @@ impl SdkServer {
         };
         self.deny(request, &reason);
         if member(answer, "/interrupt").as_bool() == Some(true) {
-            if let Some(turn) = &mut self.turn {
-                turn.is_interrupted = true;
-            }
-            _ = self.submit(Command::Interrupt);
+            self.interrupt();
         }
     }
 
@@ -569,8 +609,15 @@ impl SdkServer {
             self.denials.clear();
             self.last_text.clear();
             self.last_stop = None;
-            if let Err(error) = self.begin_turn(message).await {
-                self.end_turn(TurnResult::failed(error.to_string()));
+            let begun = match message {
+                Ok(message) => self
+                    .begin_turn(message)
+                    .await
+                    .map_err(|error| error.to_string()),
+                Err(reason) => Err(format!("the message was not sent: {reason}")),
+            };
+            if let Err(reason) = begun {
+                self.end_turn(TurnResult::failed(reason));
             }
         }
     }
@@ -600,9 +647,16 @@ impl SdkServer {
         let spec = self.spec.clone();
         let task = self.task.clone();
         let is_stored = self.is_stored;
+        let interrupted = self.interrupted_start.take();
         // Beside the input: what the session waits for, hooks and servers of the program, is answered there.
         self.starting = Some(tokio::spawn(async move {
-            if !is_stored {
+            // It may have made the journal, or the whole session, before it was stopped. It must let go of them first.
+            let was_interrupted = interrupted.is_some();
+            if let Some(interrupted) = interrupted {
+                drop(interrupted.await);
+            }
+            let has_journal = is_stored || was_interrupted && host.read_records(&task).is_ok();
+            if !has_journal {
                 return Ok((host.start_as(task, spec, message).await?, 0));
             }
             let known = host.read_records(&task)?.len();
@@ -620,6 +674,10 @@ impl SdkServer {
                 self.is_stored = true;
                 // From now on the records of the task know its mode.
                 self.spec.mode = None;
+                if let Some(mode) = self.wanted_mode.take() {
+                    // The program was told that it is set.
+                    _ = session.submit(Command::SetMode { mode });
+                }
                 let updates = session.subscribe();
                 self.live = Some(LiveTask {
                     session,
@@ -627,7 +685,12 @@ impl SdkServer {
                     known,
                 });
             }
-            Err(error) => self.end_turn(TurnResult::failed(error.to_string())),
+            Err(error) => {
+                // The next start has what was asked for meanwhile.
+                self.wanted_model = None;
+                self.wanted_mode = None;
+                self.end_turn(TurnResult::failed(error.to_string()));
+            }
         }
     }
 
@@ -864,7 +927,7 @@ impl SdkServer {
                         "question": question, "header": "Question", "options": options, "multiSelect": false,
                     }]},
                 });
-                self.ask(request, &asked, AskedSubject::Question(question));
+                self.ask(request, &asked, AskedSubject::Question);
             }
             // A question of a subtask, which a message for the task would not answer.
             _ if subtask.is_some() => self.deny(request, "nobody can be asked: decide yourself"),

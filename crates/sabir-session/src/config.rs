@@ -103,7 +103,7 @@ use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::hooks::{HookCallbacks, HookKeys};
 use crate::interface_choice::InterfaceChoice;
-use crate::mcp::McpKeys;
+use crate::mcp::{FormAsker, McpKeys};
 use crate::modes::{UserAgents, read_user_agents};
 use crate::notice::NoticeSink;
 use crate::providers::{self, MAX_SECONDS, ProviderConfigs, ProviderConnection, ProviderRow};
@@ -194,6 +194,9 @@ pub struct Config {
     /// The editor in which the user has files open.
     #[serde(skip)]
     pub(crate) editor: Option<Arc<dyn Editor>>,
+    /// Shows the questions of MCP servers as forms.
+    #[serde(skip)]
+    pub(crate) form_asker: Option<Arc<dyn FormAsker>>,
     /// The limits of retries that a session sets for all its models.
     #[serde(skip)]
     pub(crate) retry_limits: RetryLimits,

@@ -14,6 +14,7 @@ use crate::hooks::HookCallbacks;
 use crate::hub::EventHub;
 use crate::loading::{self, LoadedSession};
 use crate::locked;
+use crate::mcp::FormAsker;
 use crate::modes::{self, InitialMode};
 use crate::notice::{NoticeSink, NoticeTopic};
 use crate::pictures::ImageSupport;
@@ -33,6 +34,8 @@ pub struct Host {
     pub(crate) hook_callbacks: Option<Arc<dyn HookCallbacks>>,
     /// The editor in which the user has files open.
     pub(crate) editor: Option<Arc<dyn Editor>>,
+    /// Shows the questions of MCP servers as forms.
+    pub(crate) form_asker: Option<Arc<dyn FormAsker>>,
 }
 
 /// Selects tasks for a list.
@@ -54,6 +57,7 @@ impl Host {
             notices: NoticeSink::default(),
             hook_callbacks: None,
             editor: None,
+            form_asker: None,
         }
     }
 
@@ -79,6 +83,16 @@ impl Host {
     pub fn with_editor(self, editor: Arc<dyn Editor>) -> Self {
         Self {
             editor: Some(editor),
+            ..self
+        }
+    }
+
+    /// Sets the front end's way to ask the questions of MCP servers as forms, in the sessions that this host and its clones start
+    /// afterwards.
+    #[must_use]
+    pub fn with_form_asker(self, form_asker: Arc<dyn FormAsker>) -> Self {
+        Self {
+            form_asker: Some(form_asker),
             ..self
         }
     }

@@ -122,9 +122,14 @@ pub use environment::Environment;
 pub use error::SessionError;
 pub use sabir_agent::{SummaryAuthor, UserMessage};
 pub use sabir_edit::partial_marker_len;
-pub use sabir_mcp::{McpServerSpec, McpTransport, ServerStatus};
+pub use sabir_mcp::{
+    ElicitationAnswer, ElicitationForm, ElicitationRequest, McpServerSpec, McpTransport,
+    ServerStatus,
+};
 pub use sabir_policy::names_secrets;
-pub use sabir_tools::{Editor, EditorAnswer, EditorFailure};
+pub use sabir_tools::{
+    Editor, EditorAnswer, EditorFailure, TerminalCommand, TerminalEnd, TerminalOutcome,
+};
 pub use sabir_wire::format_timestamp;
 pub use sabir_workspace::{
     EditorError, edit_text, find_branch, is_in_process_group, is_session_leader, supervise,
@@ -140,6 +145,7 @@ pub use host::{Host, TaskFilter};
 pub use hub::{SessionUpdate, Subscription};
 pub use instructions::{RuleFile, RuleOrigin, RuleState, find_rules};
 pub use interface_choice::InterfaceChoice;
+pub use mcp::FormAsker;
 pub use notice::{Notice, NoticeSink, NoticeTopic};
 pub use repairs::{closes_last_call, without_rules as repairs_without};
 pub use run_summary::{RunSummary, SummarizedCall};

@@ -125,6 +125,7 @@ fn load_config(
     dialect_tables::load_dialect_files(&spec.dialect_files, &mut config.dialects)?;
     config.hook_callbacks = host.hook_callbacks.clone();
     config.editor = host.editor.clone();
+    config.form_asker = host.form_asker.clone();
     config.retry_limits = spec.limits.retries;
     config.default_patience = spec.interactivity.default_patience();
     // A time that cannot be read is reported before anything begins.

@@ -25,6 +25,9 @@ use crate::screen::{self, OutputStream};
 /// Set when output was lost for another reason than a closed pipe.
 static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
+/// Set when the reader of standard output has closed it.
+static READER_GONE: AtomicBool = AtomicBool::new(false);
+
 /// Returns true if standard output is a terminal. It is asked once, since every line that is written
 /// needs to know it.
 pub(crate) fn is_stdout_terminal() -> bool {
@@ -79,6 +82,11 @@ pub fn is_output_lost() -> bool {
     OUTPUT_LOST.load(Ordering::Relaxed)
 }
 
+/// Returns true if the reader of standard output has closed it, as far as writing has shown. Work whose only purpose is its output can end.
+pub fn is_reader_gone() -> bool {
+    READER_GONE.load(Ordering::Relaxed)
+}
+
 /// Returns the width of the terminal on standard output; `None` if it is not a terminal.
 pub fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
@@ -106,8 +114,10 @@ pub fn write_stdout_bytes(bytes: &[u8]) {
     };
     let written = screen::write_output(OutputStream::Stdout, &bytes, false);
     // Stored instead of reported: the command continues, and `main` turns it into an exit code.
-    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
-        OUTPUT_LOST.store(true, Ordering::Relaxed);
+    match written.map_err(|error| error.kind()) {
+        Ok(()) => {}
+        Err(ErrorKind::BrokenPipe) => READER_GONE.store(true, Ordering::Relaxed),
+        Err(_) => OUTPUT_LOST.store(true, Ordering::Relaxed),
     }
 }
 

@@ -23,7 +23,12 @@ const responses = {
   "session/prompt": "PromptResponse", "session/set_mode": "SetSessionModeResponse", "session/close": "CloseSessionResponse",
   "session/set_config_option": "SetSessionConfigOptionResponse",
 };
-const own = { "session/update": "SessionNotification", "session/request_permission": "RequestPermissionRequest" };
+const own = {
+  "session/update": "SessionNotification", "session/request_permission": "RequestPermissionRequest",
+  "fs/read_text_file": "ReadTextFileRequest", "fs/write_text_file": "WriteTextFileRequest", "terminal/create": "CreateTerminalRequest",
+  "terminal/output": "TerminalOutputRequest", "terminal/wait_for_exit": "WaitForTerminalExitRequest",
+  "terminal/release": "ReleaseTerminalRequest", "elicitation/create": "CreateElicitationRequest",
+};
 
 let passed = 0, failed = 0, checked = 0;
 const check = (name, holds, shown) => {
@@ -33,9 +38,9 @@ const invalid = [];
 const home = mkdtempSync(join(tmpdir(), "sabir-acp-home-"));
 
 /** Starts an agent in a new folder or the given one. `decide` answers permissions. */
-function start(model, protocol, decide, folder) {
+function start(model, protocol, decide, folder, more = []) {
   const work = folder ?? realpathSync(mkdtempSync(join(tmpdir(), "sabir-acp-work-")));
-  const child = spawn(sabir, ["acp", "--model", model, "--protocol", protocol], {
+  const child = spawn(sabir, ["acp", "--model", model, "--protocol", protocol, ...more], {
     cwd: work, stdio: ["pipe", "pipe", "inherit"],
     env: { PATH: process.env.PATH, HOME: home, ANTHROPIC_API_KEY: "x", ANTHROPIC_BASE_URL: provider,
            OPENAI_API_KEY: "x", OPENAI_BASE_URL: `${provider}/v1` },
@@ -130,6 +135,50 @@ await agent.app.connectWith(agent.stream, async (ctx) => {
   check("a cancel ends the turn", (await first).stopReason === "cancelled");
 });
 agent.child.stdin.end();
+
+// An editor with unsaved text, terminals and forms.
+const editor = start("anthropic/turns-native-editor", "native", (params) => ({
+  outcome: { outcome: "selected", optionId: params.options.find((o) => o.kind === "allow_once").optionId },
+}), undefined, ["--sandbox", "off"]);
+const file = join(editor.work, "a.txt");
+writeFileSync(file, "saved\n");
+let buffer = "typed\n";
+const terminals = new Map(), released = [], asked = [];
+editor.app
+  .onRequest("fs/read_text_file", async ({ params }) => {
+    if (params.path !== file) throw new Error("not open");
+    return { content: buffer };
+  })
+  .onRequest("fs/write_text_file", async ({ params }) => { buffer = params.content; writeFileSync(params.path, buffer); return {}; })
+  .onRequest("elicitation/create", async ({ params }) => { asked.push(params); return { action: "accept", content: { choice: "blue" } }; })
+  .onRequest("terminal/create", async ({ params }) => {
+    const env = { ...process.env, ...Object.fromEntries(params.env.map((v) => [v.name, v.value])) };
+    const child = spawn(params.command, params.args, { cwd: params.cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+    const terminal = { output: "", ended: new Promise((done) => child.on("close", (exitCode) => done({ exitCode }))) };
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => { terminal.output += chunk; });
+    terminals.set("t1", terminal);
+    return { terminalId: "t1" };
+  })
+  .onRequest("terminal/wait_for_exit", async ({ params }) => terminals.get(params.terminalId).ended)
+  .onRequest("terminal/output", async ({ params }) => ({ output: terminals.get(params.terminalId).output, truncated: false }))
+  .onRequest("terminal/release", async ({ params }) => { released.push(params.terminalId); return {}; });
+await editor.app.connectWith(editor.stream, async (ctx) => {
+  const fs = { readTextFile: true, writeTextFile: true };
+  await ctx.request("initialize", { protocolVersion: 1, clientCapabilities: { fs, terminal: true, elicitation: { form: {} } } });
+  const session = (await ctx.request("session/new", { cwd: editor.work, mcpServers: [] })).sessionId;
+  const end = await prompt(ctx, session, "change a.txt");
+  check("editor: the task ends", end.stopReason === "end_turn", end);
+  const results = editor.updates.map((u) => u.update).filter((u) => u.rawOutput).map((u) => u.rawOutput.text);
+  check("editor: unsaved text is read", results[0]?.startsWith("1 | typed"), results);
+  check("editor: and changed through the editor", buffer === "changed\n" && readFileSync(file, "utf8") === buffer, buffer);
+  check("editor: a question is a form", asked[0]?.requestedSchema.properties.choice.enum.join() === "red,blue", asked);
+  const ran = results.find((text) => text.startsWith("Exit code 3"));
+  check("editor: a command runs in a terminal of the client", ran?.includes("changed"), results);
+  const shown = editor.updates.some((u) => u.update.content?.[0]?.type === "terminal" && u.update.content[0].terminalId === "t1");
+  await wait(() => released.length > 0);
+  check("editor: the terminal is shown and released", shown && released.join() === "t1", released);
+});
+editor.child.stdin.end();
 check("every message fits the published schema", invalid.length === 0 && checked > 50, invalid.slice(0, 3));
 console.log(`${checked} messages were checked`);
 console.log(`${passed} passed, ${failed} failed`);

@@ -5,13 +5,16 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use sabir_call::CallId;
 use sabir_edit::{DecodedText, TextEncoding};
 use sabir_workspace::{
-    FileChange, FileContent, FileVersion, WorkPath, Workspace, WorkspaceError, WritePrecondition,
+    CommandExit, FileChange, FileContent, FileVersion, WorkPath, Workspace, WorkspaceError,
+    WritePrecondition,
 };
 
 use crate::file_error::FileError;
@@ -34,6 +37,62 @@ pub trait Editor: Send + Sync + std::fmt::Debug {
 
     /// Gives a file another text, in its buffer and on disk. `path` is absolute, without links.
     fn write_text(&self, path: &Path, text: &str) -> EditorAnswer<()>;
+
+    /// Reports whether the editor runs commands in terminals.
+    fn has_terminals(&self) -> bool {
+        false
+    }
+
+    /// Runs a command in a terminal until it ends. Dropping the future kills the command.
+    ///
+    /// [`EditorFailure::Refused`] means that nothing was run, [`EditorFailure::Silent`] that nobody knows.
+    fn run_command(&self, _: TerminalCommand) -> EditorAnswer<TerminalOutcome> {
+        let refusal = EditorFailure::Refused("it has no terminals".to_owned());
+        Box::pin(std::future::ready(Err(refusal)))
+    }
+}
+
+/// A command for a terminal of an editor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminalCommand {
+    /// The call that the command belongs to.
+    pub call: CallId,
+    /// The command line as the model wrote it.
+    pub text: String,
+    /// The program that runs the line.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// The folder in which it runs: absolute, without links.
+    pub folder: PathBuf,
+    /// The variables that it gets beside those of the editor.
+    pub environment: Vec<(String, String)>,
+    /// The time after which it is killed.
+    pub time_limit: Duration,
+    /// The most bytes of output that are wanted: the newest.
+    pub output_bytes: u64,
+}
+
+/// The end of a command in a terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminalOutcome {
+    /// The way it ended.
+    pub end: TerminalEnd,
+    /// Its output, as the terminal keeps it.
+    pub output: String,
+    /// True if the beginning of the output is missing.
+    pub is_truncated: bool,
+}
+
+/// The way a command in a terminal ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TerminalEnd {
+    /// With this exit code.
+    Exited(i32),
+    /// By the signal of this name, such as `SIGTERM`.
+    Signaled(String),
+    /// By its time limit.
+    TimedOut,
 }
 
 /// The reason why an editor did not do what it was asked for.
@@ -63,6 +122,33 @@ pub(crate) enum WrittenTo {
     Disk,
     /// The editor has it in a buffer and has not saved it.
     Buffer,
+}
+
+impl TerminalEnd {
+    /// Returns the end in the form of a command that was run here.
+    pub(crate) fn to_exit(&self) -> CommandExit {
+        const SIGNALS: [(&str, i32); 9] = [
+            ("HUP", 1),
+            ("INT", 2),
+            ("QUIT", 3),
+            ("ABRT", 6),
+            ("KILL", 9),
+            ("SEGV", 11),
+            ("PIPE", 13),
+            ("TERM", 15),
+            ("XFSZ", 25),
+        ];
+        match self {
+            Self::Exited(code) => CommandExit::Exited(*code),
+            Self::TimedOut => CommandExit::TimedOut,
+            Self::Signaled(name) => {
+                let short = name.trim_start_matches("SIG");
+                let known = SIGNALS.iter().find(|(known, _)| *known == short);
+                let number = known.map_or_else(|| short.parse().ok(), |(_, number)| Some(*number));
+                CommandExit::Signaled(number.unwrap_or_default())
+            }
+        }
+    }
 }
 
 impl WrittenTo {

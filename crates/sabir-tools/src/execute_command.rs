@@ -3,6 +3,7 @@
 //! A command runs in the sandbox of the task, unless the call asks for more and the user agrees. The
 //! result holds the beginning and the end of the output; the job manager keeps the whole.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use sabir_policy::{
 };
 use sabir_workspace::{
     CommandExit, CommandOutcome, ConnectionOutcome, DenialKind, FinishedCommand, HostConnection,
-    JobState, NetworkAccess, OutputStream, Sandbox, SandboxLevel, SandboxReport, SandboxTier,
-    ShellCommand, StopFlag, WithheldPath, WorkspaceError,
+    JobState, NetworkAccess, OutputStream, QUIET_ENV, Sandbox, SandboxLevel, SandboxReport,
+    SandboxTier, ShellCommand, StopFlag, WithheldPath, WorkspaceError, default_shell,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use crate::ToolSettings;
 use crate::blocking::{WorkerError, run_blocking, run_stoppable};
 use crate::command_facts::{CommandSurroundings, could_read_secrets, gather_facts};
+use crate::editor::{EditorFailure, TerminalCommand};
 use crate::full_screen::{SCREEN_TIME, ScreenScanner, ScreenWatch};
 use crate::job_error::JobError;
 use crate::loopback_ports::named_loopback_ports;
@@ -44,6 +46,8 @@ const TAIL_BYTES: usize = 20 << 10;
 const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
 /// The size of the output that front ends are shown while a command runs; more is not read anyway.
 const PREVIEW_BYTES: usize = 4 << 20;
+/// The size of the output that a terminal of the user's editor is asked to keep.
+const TERMINAL_BYTES: u64 = 4 << 20;
 /// The number of files and folders that are hidden from a command one by one. Each is a mount.
 const MAX_HIDDEN: usize = 500;
 /// The advice about a program that kept the screen.
@@ -98,8 +102,8 @@ pub(crate) enum CommandResult {
         kept_screen: bool,
         /// True if it found nothing, which is not a failure of the call.
         found_nothing: bool,
-        /// A remark on files that were empty to it.
-        masked_note: Option<String>,
+        /// A remark, such as one on files that were empty to it.
+        note: Option<String>,
     },
     /// The command runs as a job.
     Started {
@@ -141,6 +145,11 @@ pub(crate) enum CommandError {
     /// The command could not be started, or the hidden paths could not be listed.
     #[error("{0}.")]
     Workspace(#[source] WorkspaceError),
+    /// The editor took the command for a terminal and did not answer.
+    #[error(
+        "The user's editor did not say whether its terminal runs this. Find out what was done before you try again."
+    )]
+    TerminalLost,
     /// The job could not be started, or its output could not be read.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -187,6 +196,12 @@ impl TypedTool for ExecuteCommand {
     ) -> Result<CommandResult, CommandError> {
         let limit = call.timeout.map(|seconds| seconds.clamp(1, MAX_SECONDS));
         let (sandbox, masked_note) = self.sandbox_for(&call, permit).await?;
+        if !sandbox.is_on()
+            && !call.background
+            && let Some(result) = self.run_in_editor(permit, &call, limit).await?
+        {
+            return Ok(result);
+        }
         let is_isolated = sandbox.is_on() && !sandbox.has_network();
         let mut command = ShellCommand::new(&call.command, &self.settings.helper)
             .env(self.settings.environment.iter().cloned())
@@ -243,7 +258,7 @@ impl TypedTool for ExecuteCommand {
                     found_nothing: end == CommandExit::Exited(1)
                         && no_match::is_search_for_exit_code(&call.command),
                     finished,
-                    masked_note,
+                    note: masked_note,
                 })
             }
             Err(WorkspaceError::Missing { .. }) => Err(CommandError::NoWorkspace),
@@ -260,6 +275,58 @@ impl ExecuteCommand {
             settings,
             explained: OnceLock::new(),
         }
+    }
+
+    /// Runs a command that no sandbox would confine in a terminal of the user's editor; `None` if that has none, or refuses.
+    async fn run_in_editor(
+        &self,
+        permit: &CallPermit,
+        call: &ExecuteCommandArguments,
+        limit: Option<u64>,
+    ) -> Result<Option<CommandResult>, CommandError> {
+        let ToolSettings {
+            workspace,
+            environment,
+            jobs,
+            ..
+        } = &self.settings;
+        let editor = self.settings.editor.as_ref();
+        let Some(editor) = editor.filter(|editor| editor.has_terminals()) else {
+            return Ok(None);
+        };
+        let seconds = limit.unwrap_or(DEFAULT_SECONDS);
+        let quiet = QUIET_ENV.iter().copied();
+        let quiet = quiet.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let variables: BTreeMap<_, _> = quiet.chain(environment.iter().cloned()).collect();
+        let running = editor.run_command(TerminalCommand {
+            call: permit.call.clone(),
+            text: call.command.clone(),
+            program: default_shell(),
+            arguments: vec!["-c".to_owned(), call.command.clone()],
+            folder: workspace.root().to_owned(),
+            environment: variables.into_iter().collect(),
+            time_limit: Duration::from_secs(seconds),
+            output_bytes: TERMINAL_BYTES,
+        });
+        let outcome = match running.await {
+            Ok(outcome) => outcome,
+            Err(EditorFailure::Refused(_)) => return Ok(None),
+            Err(EditorFailure::Silent) => return Err(CommandError::TerminalLost),
+        };
+        let end = outcome.end.to_exit();
+        let printed = outcome.output.as_bytes();
+        let finished =
+            jobs.keep_foreign_output(&call.command, printed, end, HEAD_BYTES, TAIL_BYTES);
+        Ok(Some(CommandResult::Ended {
+            finished,
+            seconds,
+            kept_screen: false,
+            found_nothing: end == CommandExit::Exited(1)
+                && no_match::is_search_for_exit_code(&call.command),
+            note: outcome.is_truncated.then(|| {
+                "The terminal of the user's editor kept only the end of the output.".to_owned()
+            }),
+        }))
     }
 
     fn surroundings(&self) -> CommandSurroundings<'_> {
@@ -455,9 +522,9 @@ impl From<CommandResult> for ToolOutput {
                 seconds,
                 kept_screen,
                 found_nothing,
-                masked_note,
+                note,
             } => {
-                let mut output = ended_output(&finished, seconds, kept_screen, masked_note);
+                let mut output = ended_output(&finished, seconds, kept_screen, note);
                 output.found_nothing = found_nothing;
                 output
             }
@@ -471,7 +538,7 @@ fn ended_output(
     finished: &FinishedCommand,
     seconds: u64,
     kept_screen: bool,
-    masked_note: Option<String>,
+    note: Option<String>,
 ) -> ToolOutput {
     let outcome = &finished.outcome;
     let mut message = match outcome.end {
@@ -508,7 +575,7 @@ fn ended_output(
     if kept_screen {
         message.push_str(&format!("\n[{KEPT_SCREEN}]"));
     }
-    for note in outcome_notes(outcome).into_iter().chain(masked_note) {
+    for note in outcome_notes(outcome).into_iter().chain(note) {
         message.push_str(&format!("\n[{note}]"));
     }
     ToolOutput {

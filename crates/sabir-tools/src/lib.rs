@@ -120,7 +120,9 @@ use sabir_workspace::{JobManager, Sandbox, Workspace};
 
 pub use crate::command_facts::{CommandSurroundings, gather_facts, workspace_programs};
 pub use crate::edit_tool::{EditTool, EditToolError};
-pub use crate::editor::{Editor, EditorAnswer, EditorFailure};
+pub use crate::editor::{
+    Editor, EditorAnswer, EditorFailure, TerminalCommand, TerminalEnd, TerminalOutcome,
+};
 pub use crate::file_tracker::SeenFile;
 pub use crate::picture::{MAX_PICTURE_BYTES, PictureError, decode_picture, load_picture};
 pub use crate::preconditions::{launch_files, named_launch_files};

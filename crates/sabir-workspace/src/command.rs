@@ -58,7 +58,7 @@ static NEXT_MARK: AtomicU64 = AtomicU64::new(0);
 
 /// Set for every command unless the caller sets them: nobody can answer a password prompt, a pager
 /// or an editor.
-const QUIET_ENV: &[(&str, &str)] = &[
+pub const QUIET_ENV: &[(&str, &str)] = &[
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("GCM_INTERACTIVE", "never"),
     ("GIT_EDITOR", "true"),

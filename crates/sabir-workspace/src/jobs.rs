@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::capture::OutputCapture;
-use crate::command::{CommandOutcome, ExitSummary, OutputStream, ShellCommand};
+use crate::command::{CommandExit, CommandOutcome, ExitSummary, OutputStream, ShellCommand};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::output::{self, OutputMetadata, StoredOutput};
@@ -193,12 +193,7 @@ impl JobManager {
         mut on_output: impl FnMut(OutputStream, &[u8]) + Send,
     ) -> Result<FinishedCommand, WorkspaceError> {
         // The number is known only when the output is kept, so it grows under a name without one.
-        let part = {
-            let mut state = self.lock_table();
-            state.parts += 1;
-            format!("part-{}", state.parts)
-        };
-        let mut output = StoredOutput::new(self.folder.join(part));
+        let mut output = StoredOutput::new(self.part_stem());
         let take = |stream, bytes: &[u8]| {
             output.push(bytes);
             on_output(stream, bytes);
@@ -207,6 +202,41 @@ impl JobManager {
         let missing = outcome.output.omitted_bytes > 0;
         let kept = missing.then(|| self.keep_output(output, text, &outcome));
         Ok(FinishedCommand { outcome, kept })
+    }
+
+    /// Stores the output of a command that another program ran, like that of one that was [run here](Self::run_command). `head_bytes` and
+    /// `tail_bytes` are the sizes of the ends that the outcome holds.
+    #[must_use]
+    pub fn keep_foreign_output(
+        &self,
+        text: &str,
+        printed: &[u8],
+        end: CommandExit,
+        head_bytes: usize,
+        tail_bytes: usize,
+    ) -> FinishedCommand {
+        let mut capture = OutputCapture::new(head_bytes, tail_bytes);
+        capture.push(printed);
+        let outcome = CommandOutcome {
+            end,
+            output: capture.finish(),
+            left_running: 0,
+            survivors: 0,
+            sandbox: None,
+        };
+        let kept = (outcome.output.omitted_bytes > 0).then(|| {
+            let mut output = StoredOutput::new(self.part_stem());
+            output.push(printed);
+            self.keep_output(output, text, &outcome)
+        });
+        FinishedCommand { outcome, kept }
+    }
+
+    /// Returns the path under which an output grows until it has a number.
+    fn part_stem(&self) -> PathBuf {
+        let mut state = self.lock_table();
+        state.parts += 1;
+        self.folder.join(format!("part-{}", state.parts))
     }
 
     /// Stores an output of which the ends were shown, and numbers it.

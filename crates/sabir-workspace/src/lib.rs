@@ -111,8 +111,8 @@ pub use bounds::{Bounds, BoundsError};
 pub use browser::{BrowserError, open_web_page};
 pub use capture::CapturedOutput;
 pub use command::{
-    CommandExit, CommandOutcome, ExitSummary, OutputStream, ServerCommand, ServerExit, ServerInput,
-    ServerProcess, ServerStreams, ShellCommand, default_shell,
+    CommandExit, CommandOutcome, ExitSummary, OutputStream, QUIET_ENV, ServerCommand, ServerExit,
+    ServerInput, ServerProcess, ServerStreams, ShellCommand, default_shell,
 };
 pub use command_writes::{CommandWatch, ObservedWrites};
 pub use diff::unified_diff;

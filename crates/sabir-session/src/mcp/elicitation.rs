@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use sabir_agent::{UserQuestion, UserReply};
 use sabir_call::CallId;
@@ -17,9 +18,21 @@ const MAX_FIELDS: usize = 20;
 /// The answer that refuses the whole form.
 const DECLINE: &str = "decline";
 
+/// A front end that can show a whole form.
+pub trait FormAsker: Send + Sync + std::fmt::Debug {
+    /// Asks the question of a server. `None`: it is asked as questions of the session, one for each value. Dropping the future withdraws
+    /// the form.
+    fn ask_form<'a>(
+        &'a self,
+        request: &'a ElicitationRequest,
+    ) -> Pin<Box<dyn Future<Output = Option<ElicitationAnswer>> + Send + 'a>>;
+}
+
 /// Asks through the hub of a session.
 pub(super) struct HubElicitor {
     hub: EventHub,
+    /// Asks whole forms, if the front end can.
+    forms: Option<Arc<dyn FormAsker>>,
 }
 
 /// The result of one question.
@@ -31,8 +44,11 @@ enum FieldAnswer {
 }
 
 impl HubElicitor {
-    pub(super) fn new(hub: &EventHub) -> Self {
-        Self { hub: hub.clone() }
+    pub(super) fn new(hub: &EventHub, forms: Option<Arc<dyn FormAsker>>) -> Self {
+        Self {
+            hub: hub.clone(),
+            forms,
+        }
     }
 
     /// Asks one question; `None` if nobody answers.
@@ -131,6 +147,11 @@ impl UserElicitor for HubElicitor {
         request: ElicitationRequest,
     ) -> Pin<Box<dyn Future<Output = ElicitationAnswer> + Send + '_>> {
         Box::pin(async move {
+            if let Some(forms) = &self.forms
+                && let Some(answer) = forms.ask_form(&request).await
+            {
+                return answer;
+            }
             let head = format!(
                 "The MCP server {} asks: {}",
                 request.server, request.message

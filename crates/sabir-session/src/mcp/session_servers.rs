@@ -107,8 +107,9 @@ fn session_settings(
     definitions: SessionDefinitions,
 ) -> McpSettings {
     let notices = config.notices.clone();
-    let elicitor = (spec.interactivity != Interactivity::Headless)
-        .then(|| Arc::new(HubElicitor::new(hub)) as Arc<dyn UserElicitor>);
+    let elicitor = (spec.interactivity != Interactivity::Headless).then(|| {
+        Arc::new(HubElicitor::new(hub, config.form_asker.clone())) as Arc<dyn UserElicitor>
+    });
     McpSettings {
         definitions: Arc::new(definitions),
         notify: Arc::new(move |notice| {

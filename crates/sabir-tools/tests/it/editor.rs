@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use sabir_tools::{EditTool, Editor, EditorAnswer, EditorFailure, NetworkScope};
+use sabir_tools::{
+    EditTool, Editor, EditorAnswer, EditorFailure, NetworkScope, TerminalCommand, TerminalEnd,
+    TerminalOutcome,
+};
 use sabir_workspace::{Bounds, Sandbox, SandboxLevel};
 use serde_json::{Value, json};
 
@@ -20,6 +23,8 @@ struct FakeEditor {
     takes_no_text: bool,
     refuses_text: bool,
     saves: bool,
+    /// The output of a command in a terminal, if there are any.
+    prints: Option<String>,
     /// A text that the user types after the first look at a file.
     typed_later: Mutex<Option<String>>,
 }
@@ -55,6 +60,20 @@ impl Editor for FakeEditor {
             std::fs::write(path, text).unwrap();
         }
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn has_terminals(&self) -> bool {
+        self.prints.is_some()
+    }
+
+    fn run_command(&self, command: TerminalCommand) -> EditorAnswer<TerminalOutcome> {
+        assert_eq!(command.arguments, ["-c", command.text.as_str()]);
+        let outcome = TerminalOutcome {
+            end: TerminalEnd::Signaled("SIGTERM".to_owned()),
+            output: self.prints.clone().unwrap(),
+            is_truncated: false,
+        };
+        Box::pin(std::future::ready(Ok(outcome)))
     }
 }
 
@@ -275,6 +294,33 @@ fn line_ends_and_encodings_are_no_unsaved_text() {
         [0xff, 0xfe, b'h', 0, b'o', 0, b'\n', 0]
     );
     assert_eq!(editor.writes.lock().unwrap().len(), 0);
+}
+
+#[test]
+fn the_whole_output_of_a_terminal_can_be_read() {
+    let lines: Vec<_> = (1..=20_000)
+        .map(|number| format!("line {number}\n"))
+        .collect();
+    let editor = FakeEditor {
+        prints: Some(lines.concat()),
+        ..FakeEditor::default()
+    };
+    let (place, _) = edited(editor, &[], &[]);
+    let (output, _) = place.run("execute_command", json!({"command": "seq"}));
+    assert!(output.failed);
+    let text = output.content;
+    assert!(
+        text.starts_with("Ended by SIGTERM (15).") && text.contains("line 20000"),
+        "{text}"
+    );
+    assert!(text.contains("read_command_output with output 1"), "{text}");
+    let page = json!({"output": 1, "start_line": 9000});
+    let (page, _) = place.run("read_command_output", page);
+    assert!(page.content.contains("line 9000"), "{}", page.content);
+    // A job in the background has no terminal.
+    let job = json!({"command": "echo own", "background": true});
+    let (started, _) = place.run("execute_command", job);
+    assert!(started.content.contains("own"), "{}", started.content);
 }
 
 #[test]

@@ -13,6 +13,8 @@ use client::AcpClient;
 
 mod buffers;
 mod client;
+mod forms;
+mod terminals;
 
 const NATIVE: Way = WAYS[0];
 
@@ -232,6 +234,32 @@ fn a_cancel_in_the_middle_ends_the_turn_and_not_the_session() {
             .to_string()
             .contains("again")
     );
+}
+
+#[test]
+fn a_call_is_shown_while_the_model_writes_it() {
+    let world = World::new();
+    let reply = NATIVE.reply(
+        &turn("", vec![write_call("a.txt", &"line\n".repeat(2000))]),
+        1,
+    );
+    let provider = world.provider(ReplyScript::new(vec![
+        reply.with_fault(ScriptedFault::PingAfter(6000)),
+    ]));
+    let mut client = AcpClient::start(&world, &provider, NATIVE);
+    let session = client.new_session(&world);
+    let prompt = client.prompt(&session, "write it");
+    let call = client.wait_for("tool_call");
+    assert_eq!(call["title"], "write_to_file a.txt", "{call}");
+    assert_eq!(call["kind"], "edit");
+    client.notify("session/cancel", json!({"sessionId": session}));
+    assert_eq!(client.stop_reason(prompt), "cancelled");
+    let last = client.wait_for("tool_call_update");
+    assert_eq!(
+        (&last["toolCallId"], &last["status"]),
+        (&call["toolCallId"], &json!("failed"))
+    );
+    assert!(!world.work.path().join("a.txt").exists());
 }
 
 #[test]

@@ -218,3 +218,166 @@ fn what_cannot_begin_says_why() {
         "{end}"
     );
 }
+
+fn control(id: &str, request: Value) -> Value {
+    json!({"type": "control_request", "request_id": id, "request": request})
+}
+
+/// Starts a program whose session waits for a hook when it begins, and sends the first message. Returns the request to the hook.
+fn start_with_hook(world: &World, provider: &ScriptedProvider) -> (Program, Value) {
+    let mut program = Program::start(world, provider, &[]);
+    let hooks = json!({"SessionStart": [{"hookCallbackIds": ["h"]}]});
+    program.send(&control(
+        "i",
+        json!({"subtype": "initialize", "hooks": hooks}),
+    ));
+    program.next_of("control_response");
+    program.say("begin");
+    let asked = program.next_of("control_request");
+    assert_eq!(asked["request"]["callback_id"], "h", "{asked}");
+    (program, asked)
+}
+
+#[test]
+fn a_message_that_cannot_be_sent_gets_a_result() {
+    let world = World::new();
+    let provider = world.plays(WAYS[0], &[turn("Hello.", vec![])]);
+    let mut program = Program::start(&world, &provider, &[]);
+    let document = json!([{"type": "document"}]);
+    for content in [document, json!([]), Value::Null] {
+        program.send(&json!({"type": "user", "message": {"content": content}}));
+        let end = program.next_of("result");
+        let reason = end["errors"][0].as_str().unwrap();
+        assert!(reason.starts_with("the message was not sent: "), "{end}");
+    }
+    program.say("hello");
+    assert_eq!(program.next_of("result")["result"], "Hello.");
+    assert_eq!(program.close(), 0);
+}
+
+#[test]
+fn settings_hold_that_were_changed_while_the_session_began() {
+    let world = World::new();
+    let provider = world.plays(WAYS[0], &[turn("One.", vec![]), turn("Two.", vec![])]);
+    let (mut program, asked) = start_with_hook(&world, &provider);
+    let requests = [
+        json!({"subtype": "set_permission_mode", "mode": "plan"}),
+        json!({"subtype": "set_model", "model": "anthropic/other"}),
+    ];
+    for request in requests {
+        program.send(&control("c", request));
+        let answer = program.next_of("control_response");
+        assert_eq!(answer["response"]["subtype"], "success", "{answer}");
+    }
+    program.respond(&asked, &json!({}));
+    assert_eq!(program.next_of("result")["result"], "One.");
+    program.say("go on");
+    assert_eq!(program.next_of("result")["result"], "Two.");
+    assert_eq!(program.close(), 0);
+    let second = provider.received_requests()[1].body.clone();
+    assert_eq!(second["model"], "other");
+    assert!(
+        !second["tools"].to_string().contains("write_to_file"),
+        "{second}"
+    );
+}
+
+#[test]
+fn a_session_whose_beginning_was_interrupted_goes_on() {
+    let world = World::new();
+    let provider = world.plays(WAYS[0], &[turn("Two.", vec![]), turn("Three.", vec![])]);
+    let (mut program, asked) = start_with_hook(&world, &provider);
+    program.send(&control("s", json!({"subtype": "interrupt"})));
+    let end = program.next_of("result");
+    assert_eq!(end["errors"][0], "the turn was interrupted", "{end}");
+    // An answer to the hook of the session that is gone.
+    program.respond(&asked, &json!({}));
+    program.say("again");
+    let asked = program.next_of("control_request");
+    program.respond(&asked, &json!({}));
+    assert_eq!(program.next_of("result")["result"], "Two.");
+    // An interrupt of nothing has no effect on the next turn.
+    program.send(&control("s", json!({"subtype": "interrupt"})));
+    program.next_of("control_response");
+    program.say("once more");
+    assert_eq!(program.next_of("result")["result"], "Three.");
+    assert_eq!(program.close(), 0);
+}
+
+#[test]
+fn hooks_and_servers_that_come_late_are_refused() {
+    let world = World::new();
+    let provider = world.plays(WAYS[0], &[turn("One.", vec![])]);
+    let mut program = Program::start(&world, &provider, &[]);
+    program.say("begin");
+    program.next_of("result");
+    let hooks = json!({"PreToolUse": [{"hookCallbackIds": ["h"]}]});
+    for late in [json!({"hooks": hooks}), json!({"sdkMcpServers": ["late"]})] {
+        let mut request = late;
+        request["subtype"] = json!("initialize");
+        program.send(&control("i", request));
+        let answer = program.next_of("control_response");
+        assert_eq!(answer["response"]["subtype"], "error", "{answer}");
+    }
+    assert_eq!(program.close(), 0);
+}
+
+#[test]
+fn a_question_with_a_secret_is_answered_by_its_shown_text() {
+    let world = World::new();
+    let key = format!("ghp_{}", "a1B2c3D4e5".repeat(4).split_at(36).0);
+    let ask = json!({"question": format!("Use {key}?"), "follow_up": "<suggest>yes</suggest>"});
+    let turns = [
+        turn("", vec![("ask_followup_question", ask)]),
+        turn("Done.", vec![]),
+    ];
+    let provider = world.plays(WAYS[0], &turns);
+    let mut program = Program::start(&world, &provider, &["--permission-prompt-tool", "stdio"]);
+    program.say("ask me");
+    let asked = program.next_of("control_request");
+    let shown = asked["request"]["input"]["questions"][0]["question"]
+        .as_str()
+        .unwrap();
+    assert!(!shown.contains(&key), "{asked}");
+    let mut input = asked["request"]["input"].clone();
+    input["answers"] = json!({shown: "rather not"});
+    program.respond(&asked, &json!({"behavior": "allow", "updatedInput": input}));
+    assert_eq!(program.next_of("result")["result"], "Done.");
+    assert_eq!(program.close(), 0);
+    let body = provider.received_requests()[1].body.to_string();
+    assert!(body.contains("rather not"), "{body}");
+}
+
+#[test]
+fn a_program_that_reads_no_more_ends_the_session() {
+    let world = World::new();
+    let provider = world.plays(WAYS[0], &[turn("Hello.", vec![])]);
+    let mut child = world
+        .sabir_with(&provider)
+        .args([
+            "--output-format",
+            "stream-json",
+            "--input-format",
+            "stream-json",
+        ])
+        .args(["--model", "anthropic/scripted"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut input = child.stdin.take().unwrap();
+    writeln!(
+        input,
+        r#"{{"type": "user", "message": {{"content": "hello"}}}}"#
+    )
+    .unwrap();
+    // The input stays open.
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() && begin.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = child.try_wait().unwrap();
+    child.kill().ok();
+    assert!(ended.is_some(), "it still runs");
+    drop(input);
+}

@@ -299,7 +299,7 @@ fn scripted_tools(script: &str, has_grown: bool) -> Vec<Value> {
 }
 
 /// The table of a scripted server in the configuration.
-fn server_table(name: &str, script: &str, more: &str) -> String {
+pub(crate) fn server_table(name: &str, script: &str, more: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!(
         "[mcp.servers.{name}]\ncommand = {:?}\nargs = [\"mcp::scripted_server\", \"--exact\", \"--ignored\", \"--nocapture\"]\n{more}\n\
@@ -318,7 +318,7 @@ fn server_entry(script: &str) -> Value {
 }
 
 /// Writes the configuration, which may hold secrets for all it knows.
-fn configure(world: &World, text: &str) {
+pub(crate) fn configure(world: &World, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     let path = world.configure(text);
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();

@@ -172,3 +172,41 @@ fn subtasks_see_unsaved_text() {
     }
     assert!(body(&provider, 2).contains("1 | typed"));
 }
+
+#[test]
+fn answers_that_do_not_fit_are_no_text() {
+    let world = World::new();
+    world.write("a.txt", "saved\n");
+    let buffers = Buffers {
+        is_wrong: true,
+        ..Buffers::default()
+    };
+    let turns = [read(), finish("done")];
+    let (mut client, session, provider) = start(&world, &turns, buffers, true);
+    assert_eq!(client.finish_prompt(&session, "read it"), "end_turn");
+    assert!(body(&provider, 1).contains("1 | saved"));
+    assert!(!client.buffers.take().unwrap().asked.is_empty());
+}
+
+#[test]
+fn files_have_the_names_of_the_client() {
+    let world = World::new();
+    world.write("a.txt", "saved\n");
+    let links = tempfile::tempdir().unwrap();
+    let link = links.path().join("project");
+    std::os::unix::fs::symlink(world.work.path(), &link).unwrap();
+    let provider = world.plays(NATIVE, &[read(), finish("done")]);
+    let mut client = AcpClient::spawn(&world, &provider, NATIVE, &[]);
+    client.buffers = Some(Buffers::with(&[("a.txt", "typed\n")]));
+    client.initialize(json!({"fs": {"readTextFile": true}}));
+    let opened = client.call("session/new", json!({"cwd": link, "mcpServers": []}));
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(client.finish_prompt(&session, "read it"), "end_turn");
+    assert!(body(&provider, 1).contains("1 | typed"));
+    let expected = link.join("a.txt");
+    let paths = client.buffers.take().unwrap().paths;
+    assert!(
+        paths.iter().all(|path| *path == expected.to_str().unwrap()),
+        "{paths:?}"
+    );
+}

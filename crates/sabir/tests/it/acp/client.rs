@@ -33,6 +33,8 @@ pub(crate) struct AcpClient {
     pub(crate) updates: Vec<(String, Value)>,
     /// Errors without an id.
     pub(crate) errors: Vec<Value>,
+    /// The requests about terminals that nobody has taken.
+    pub(crate) terminal_requests: Vec<Value>,
     /// The editor of the client, if it has one.
     pub(crate) buffers: Option<Buffers>,
 }
@@ -46,6 +48,10 @@ pub(crate) struct Buffers {
     pub(crate) asked: Vec<(String, String)>,
     /// True if the editor takes requests and answers none.
     pub(crate) is_silent: bool,
+    /// True if its answers do not fit the protocol.
+    pub(crate) is_wrong: bool,
+    /// The paths that were asked for, in order.
+    pub(crate) paths: Vec<String>,
 }
 
 impl Buffers {
@@ -64,6 +70,10 @@ impl Buffers {
         assert!(path.is_absolute(), "{params}");
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         self.asked.push((method.to_owned(), name.clone()));
+        self.paths.push(path.to_str().unwrap().to_owned());
+        if self.is_wrong {
+            return Some(Ok(json!({"content": 7})));
+        }
         if self.is_silent {
             return None;
         }
@@ -114,6 +124,7 @@ impl AcpClient {
             requests: Vec::new(),
             updates: Vec::new(),
             errors: Vec::new(),
+            terminal_requests: Vec::new(),
             buffers: None,
         }
     }
@@ -208,6 +219,25 @@ impl AcpClient {
             }
             self.receive();
         }
+    }
+
+    /// Waits for a request of this method about a terminal.
+    pub(crate) fn terminal_request(&mut self, method: &str) -> Value {
+        loop {
+            if !self.terminal_requests.is_empty() {
+                let request = self.terminal_requests.remove(0);
+                assert_eq!(request["method"], method, "{request}");
+                return request;
+            }
+            self.receive();
+        }
+    }
+
+    /// Answers a request with an error.
+    pub(crate) fn refuse(&mut self, request: &Value, words: &str) {
+        let error = json!({"code": -32603, "message": words});
+        let answer = json!({"jsonrpc": "2.0", "id": request["id"], "error": error});
+        self.write(&answer.to_string());
     }
 
     /// Waits for a permission request, or for the end of a prompt.
@@ -306,16 +336,13 @@ impl AcpClient {
                 message["params"]["sessionId"].as_str().unwrap().to_owned(),
                 message["params"]["update"].clone(),
             )),
-            "session/request_permission" => self.requests.push(message),
+            "session/request_permission" | "elicitation/create" => self.requests.push(message),
+            method if method.starts_with("terminal/") => self.terminal_requests.push(message),
             "fs/read_text_file" | "fs/write_text_file" => {
                 let buffers = self.buffers.as_mut().expect("there is no editor");
                 match buffers.answer(method, &message["params"]) {
                     Some(Ok(result)) => self.respond(&message, result),
-                    Some(Err(words)) => {
-                        let error = json!({"code": -32603, "message": words});
-                        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
-                        self.write(&answer.to_string());
-                    }
+                    Some(Err(words)) => self.refuse(&message, words),
                     None => {}
                 }
             }
@@ -369,6 +396,15 @@ fn check(method: &str, value: &Value) {
             ),
             ("fs/read_text_file", of_type!(ReadTextFileRequest)),
             ("fs/write_text_file", of_type!(WriteTextFileRequest)),
+            ("elicitation/create", of_type!(CreateElicitationRequest)),
+            ("terminal/create", of_type!(CreateTerminalRequest)),
+            ("terminal/output", of_type!(TerminalOutputRequest)),
+            (
+                "terminal/wait_for_exit",
+                of_type!(WaitForTerminalExitRequest),
+            ),
+            ("terminal/kill", of_type!(KillTerminalRequest)),
+            ("terminal/release", of_type!(ReleaseTerminalRequest)),
             ("$/cancel_request", of_type!(CancelRequestNotification)),
             ("error", of_type!(Error)),
         ])

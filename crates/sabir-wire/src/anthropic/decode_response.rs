@@ -7,7 +7,7 @@
 //! at its position.
 //!
 //! # Unsupported
-//! Citations of text blocks are skipped and counted.
+//! Citations of text blocks are skipped and counted; a client of the same wire gets them as details.
 
 use sabir_call::{Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason, Usage};
 use serde::Deserialize;

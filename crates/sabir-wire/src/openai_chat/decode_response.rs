@@ -7,8 +7,8 @@
 //! arguments as text, as a JSON value, or absent.
 //!
 //! # Unsupported
-//! Log probabilities, audio, annotations, calls of custom tools (this wire never offers one), and
-//! choices after the first.
+//! Calls of custom tools (this wire never offers one), and choices after the first. Log
+//! probabilities, audio, annotations and unknown members are details for a client of the same wire.
 //!
 //! # How a delta finds its call
 //! The `index` is a label, and may be missing. In this order:

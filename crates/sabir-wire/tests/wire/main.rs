@@ -29,6 +29,7 @@ mod overflow;
 mod pictures;
 mod responses;
 mod rules;
+mod same_wire;
 mod splits;
 mod translated;
 

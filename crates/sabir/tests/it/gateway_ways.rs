@@ -213,7 +213,7 @@ fn an_unreachable_server_is_reported_in_the_clients_format() {
     let fronts = [
         ("/v1/messages", "/error/type", "api_error"),
         ("/v1/chat/completions", "/error/type", "server_error"),
-        ("/api/chat", "/error", "connection"),
+        ("/api/chat", "/error", "cannot be reached"),
     ];
     for (model, attempts) in [("gone", 0), ("once", 2), ("never", 1)] {
         for (path, place, word) in fronts {
@@ -227,6 +227,11 @@ fn an_unreachable_server_is_reported_in_the_clients_format() {
                     .as_str()
                     .unwrap()
                     .contains(word),
+                "{body}"
+            );
+            // Only the operator learns where the model's server is.
+            assert!(
+                !body.to_string().contains(&nobody.port().to_string()),
                 "{body}"
             );
             assert_eq!(

@@ -1,0 +1,89 @@
+//! Any body of a client, sent to a provider of the same wire.
+
+use proptest::prelude::*;
+use sabir_wire::{Wire, WireOptions};
+use serde_json::{Map, Value, json};
+
+/// A wire, its path, a body that it takes, and the members that are the gateway's own.
+fn fronts() -> [(Wire, &'static str, Value, &'static [&'static str]); 4] {
+    let messages = json!([{"role": "user", "content": "a"}]);
+    let base = json!({"model": "m", "messages": messages, "stream": true});
+    let mut anthropic = base.clone();
+    anthropic["max_tokens"] = json!(9);
+    let responses = json!({"model": "m", "input": messages, "stream": true, "store": false, "include": ["reasoning.encrypted_content"]});
+    let mut chat = base.clone();
+    chat["stream_options"] = json!({"include_usage": true});
+    [
+        (
+            Wire::Anthropic,
+            "/v1/messages",
+            anthropic,
+            &["model", "stream"],
+        ),
+        (
+            Wire::OpenAiChat,
+            "/v1/chat/completions",
+            chat,
+            &["model", "stream", "stream_options"],
+        ),
+        (
+            Wire::OpenAiResponses,
+            "/v1/responses",
+            responses,
+            &["model", "stream", "store", "include"],
+        ),
+        (Wire::Ollama, "/api/chat", base, &["model", "stream"]),
+    ]
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "[a-z é\"\\\\]{0,6}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inside| {
+        prop_oneof![
+            prop::collection::vec(inside.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[a-z]{1,4}", inside, 0..4)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn members() -> impl Strategy<Value = Map<String, Value>> {
+    prop::collection::btree_map("x_[a-z]{1,5}", any_json(), 0..5)
+        .prop_map(|members| members.into_iter().collect())
+}
+
+proptest! {
+    #[test]
+    fn no_member_on_any_level_is_lost(top in members(), of_message in members(), of_block in members()) {
+        for (wire, path, mut body, own) in fronts() {
+            body.as_object_mut().unwrap().extend(top.clone());
+            let message = &mut body[wire.history_member()][0];
+            // Ollama's content is a text, which has no members.
+            if wire != Wire::Ollama {
+                let kind = if wire == Wire::OpenAiResponses { "input_text" } else { "text" };
+                message["content"] = json!([{"type": kind, "text": "a"}]);
+                message["content"][0].as_object_mut().unwrap().extend(of_block.clone());
+            }
+            message.as_object_mut().unwrap().extend(of_message.clone());
+            let decoded = wire.decode_for_same_wire(path, &body).unwrap();
+            prop_assert!(decoded.notes.is_empty(), "{:?}", decoded.notes);
+            let options = WireOptions { streamed: true, ..WireOptions::default() };
+            let sent = wire.encode_request(&decoded.request, &options);
+            prop_assert_eq!(&sent, &body, "{}", wire);
+            // To another provider, what has no place is noted by its name.
+            let elsewhere = wire.decode_request(path, body.to_string().as_bytes()).unwrap();
+            for (name, value) in &top {
+                let says_nothing = matches!(value, Value::Null | Value::Bool(false))
+                    || value == &json!(0) || value == &json!("") || value == &json!([]) || value == &json!({});
+                let is_noted = elsewhere.notes.iter().any(|note| note.path == *name);
+                prop_assert!(says_nothing || is_noted, "{} {}", wire, name);
+            }
+            prop_assert!(own.iter().all(|member| sent.get(*member).is_some()));
+        }
+    }
+}

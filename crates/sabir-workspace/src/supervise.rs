@@ -111,25 +111,22 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     #[cfg(target_os = "linux")]
     if args.first().is_some_and(|first| first == fork_server::MODE) {
         return match fork_server::serve_requests() {
-            Ok(Some(order)) => supervise_order(order.arguments, &order.environment),
+            Ok(Some(order)) => supervise_order(order.arguments, Some(&order.environment)),
             Ok(None) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };
     }
-    let environment: Vec<_> = std::env::vars_os().collect();
-    supervise_order(args, &environment)
+    supervise_order(args, None)
 }
 
-/// Supervises the command of a plan that was given as arguments.
-fn supervise_order(args: Vec<OsString>, environment: &[(OsString, OsString)]) -> ExitCode {
+/// Supervises the command of a plan that was given as arguments. Without variables, the command has those of this process.
+fn supervise_order(args: Vec<OsString>, variables: Option<&[(OsString, OsString)]>) -> ExitCode {
     let Some(plan) = SupervisorPlan::from_args(args) else {
         return ExitCode::from(2);
     };
     let done = match reaper::split_process(plan.grace) {
         Ok(reaper::SupervisorRole::Done) => return ExitCode::SUCCESS,
-        Ok(reaper::SupervisorRole::Supervisor(reaper)) => {
-            run_supervisor(&plan, environment, reaper)
-        }
+        Ok(reaper::SupervisorRole::Supervisor(reaper)) => run_supervisor(&plan, variables, reaper),
         Err(error) => Err(error),
     };
     match done {
@@ -299,7 +296,7 @@ pub(crate) fn max_tasks() -> u64 {
 
 fn run_supervisor(
     plan: &SupervisorPlan,
-    variables: &[(OsString, OsString)],
+    variables: Option<&[(OsString, OsString)]>,
     reaper: Pid,
 ) -> io::Result<()> {
     // Signals are blocked since before the fork. A session of its own: a signal to the group of the

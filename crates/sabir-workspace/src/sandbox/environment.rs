@@ -36,11 +36,23 @@ use crate::supervise::{OutputDevice, SupervisedLimits, max_processes, max_tasks,
 pub(crate) struct LaunchProgram<'a> {
     pub(crate) path: &'a OsStr,
     pub(crate) arguments: [&'a OsStr; 2],
-    /// Its environment, to which the sandbox adds.
-    pub(crate) variables: &'a [(OsString, OsString)],
+    /// Its environment, to which the sandbox adds; `None` for that of this process.
+    pub(crate) variables: Option<&'a [(OsString, OsString)]>,
     pub(crate) device: OutputDevice,
     /// The standard input of a server.
     pub(crate) input: Option<&'a OwnedFd>,
+}
+
+impl LaunchProgram<'_> {
+    /// Gives a command the environment of the program.
+    pub(super) fn set_environment(&self, command: &mut Command) {
+        // A forked supervisor has the environment of the fork server, which is empty.
+        if let Some(variables) = self.variables {
+            command
+                .env_clear()
+                .envs(variables.iter().map(|(name, value)| (name, value)));
+        }
+    }
 }
 
 /// The launcher's ends of its connections to the supervisor.
@@ -118,8 +130,8 @@ impl SandboxEnvironment {
     ) -> io::Result<(Pid, Option<i32>)> {
         let Some(asked) = self.plan.clone() else {
             let mut command = Command::new(program.path);
-            command.args(program.arguments).env_clear();
-            command.envs(program.variables.iter().map(|(name, value)| (name, value)));
+            command.args(program.arguments);
+            program.set_environment(&mut command);
             command.stdin(match program.device {
                 OutputDevice::Pipe => Stdio::null(),
                 OutputDevice::Terminal => {

@@ -97,10 +97,9 @@ fn launch_program(
         &format!("ready {}\n", tier.report_number(landlock)),
     );
     let mut command = Command::new(program.path);
+    command.args(program.arguments);
+    program.set_environment(&mut command);
     command
-        .args(program.arguments)
-        .env_clear()
-        .envs(program.variables.iter().map(|(name, value)| (name, value)))
         .envs(plan.temp_environment(tier))
         .envs(package_environment(plan, tier, proxy_port));
     // Last of all: from here on a write of this process would wait for a supervisor that waits for

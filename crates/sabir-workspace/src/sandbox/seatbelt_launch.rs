@@ -59,13 +59,12 @@ fn launch_program(
     }
     write_status(Some(status), &format!("ready {}\n", tier.report_number(0)));
     let mut command = Command::new(SANDBOX_EXEC);
+    program.set_environment(&mut command);
     command
         .arg("-p")
         .arg(seatbelt::build_profile(plan))
         .arg(program.path)
         .args(program.arguments)
-        .env_clear()
-        .envs(program.variables.iter().map(|(name, value)| (name, value)))
         .envs(plan.temp_environment(tier));
     let error = command.exec();
     // The last line that the supervisor reads is the one that counts.

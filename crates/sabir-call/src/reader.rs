@@ -614,7 +614,16 @@ impl CallReader {
                 self.diagnostics.calls = region.next_index();
                 if region.was_skipped() {
                     let calls = self.diagnostics.calls;
-                    self.diagnostics.outer_signs_mut().note_rejected(calls);
+                    let end = view.offset + taken;
+                    let close = region.close_marker();
+                    let read = view.text.get(..taken).unwrap_or_default();
+                    let is_closed =
+                        !close.is_empty() && read.trim_ascii_end().ends_with(close.trim());
+                    let signs = self.diagnostics.outer_signs_mut();
+                    signs.note_rejected(calls);
+                    if !is_closed {
+                        signs.note_endless(calls, Span::new(end, end));
+                    }
                 }
                 self.state = self.state_after_call();
                 ReaderStep::To(from + taken)

@@ -508,6 +508,10 @@ impl RegionParser for GemmaRegionParser {
     fn was_skipped(&self) -> bool {
         self.skip.is_some()
     }
+
+    fn close_marker(&self) -> &'static str {
+        self.grammar.close
+    }
 }
 
 /// Returns true if a tag or a special token starts here.

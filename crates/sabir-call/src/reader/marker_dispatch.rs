@@ -232,6 +232,22 @@ impl CallReader {
                     self.diagnostics
                         .note_other_dialect(dialect, opening.at, opening.len);
                 }
+                // A brace is missing, so what follows may be a value of the call.
+                let name = if self.names_tool(rest) {
+                    word_length(rest)
+                } else {
+                    0
+                };
+                let behind = rest.get(name..).unwrap_or_default().trim_ascii_start();
+                let behind = behind
+                    .strip_prefix('[')
+                    .unwrap_or(behind)
+                    .trim_ascii_start();
+                if behind.starts_with('"') {
+                    let calls = self.diagnostics.calls;
+                    let span = Span::new(opening.at, opening.at + opening.len);
+                    self.diagnostics.outer_signs_mut().note_endless(calls, span);
+                }
                 self.release_marker(opening, out);
                 ReaderStep::To(at)
             }
@@ -699,6 +715,19 @@ impl CallReader {
                 self.cut_header(*heading, Truncation::Ended, rest, out);
                 return ReaderStep::To(window.text.len());
             }
+            // A call whose header has no end: what follows may be a value of it.
+            let head = rest
+                .get(..rest.floor_char_boundary(HEAD_CAP))
+                .unwrap_or_default();
+            if head
+                .split_once('{')
+                .is_some_and(|(head, _)| head.contains("to="))
+            {
+                let calls = self.diagnostics.calls;
+                let at = heading.opening.at;
+                let span = Span::new(at, at + heading.opening.len);
+                self.diagnostics.outer_signs_mut().note_endless(calls, span);
+            }
             self.release_marker(heading.opening, out);
             return ReaderStep::To(from);
         };
@@ -923,6 +952,11 @@ impl CallReader {
         let is_named = heading.opening.first && is_named().is_some();
         if is_named {
             return self.cut_in_call(heading.opening, rest, why, out);
+        }
+        // The end of a value that holds the calls before, and this marker.
+        if rest.contains("</") || rest.contains('"') {
+            let span = Span::new(heading.opening.at, heading.opening.at + heading.opening.len);
+            self.reject_calls_from(0, span);
         }
         if is_special(tag) && !is_headless(tag) {
             return self.cut_marker(&heading.opening, why, out);

@@ -33,6 +33,8 @@ pub(super) struct OuterCallSigns {
     empty: Vec<EmptyCall>,
     /// The number of calls before and including the first rejected one whose end is unknown.
     rejected: Option<u32>,
+    /// The number of calls before and including the first rejected one that other markup ended, and where that is.
+    endless: Option<(u32, Span)>,
     /// The number of calls before the first header of a call without its marker.
     headed: Option<(u32, Span)>,
     /// The calls that were rejected, in rising ranges with gaps between, so that each is reported once: several closing tags may
@@ -106,6 +108,12 @@ impl OuterCallSigns {
     /// Records a rejected call whose end is unknown. `calls` is the number of calls with it.
     pub(super) fn note_rejected(&mut self, calls: u32) {
         self.rejected.get_or_insert(calls);
+    }
+
+    /// Records a rejected call that ended without its closing marker: all text behind it may be part of it. `calls` is the
+    /// number of calls with it.
+    pub(super) fn note_endless(&mut self, calls: u32, span: Span) {
+        self.endless.get_or_insert((calls, span));
     }
 
     /// Returns the first call that may be content of a value whose call was not understood, however it ends.
@@ -204,6 +212,28 @@ impl CallReader {
         }
     }
 
+    /// Processes a mark outside of any call that is written on both sides of a value.
+    pub(super) fn note_quote(&mut self, mark: &str, span: Span) {
+        let calls = self.diagnostics.calls;
+        let signs = self.diagnostics.outer_signs_mut();
+        let is_open = |value: &&OrphanValue| *value.name == *mark && value.is_open;
+        let is_end = signs.rejected.is_some() || signs.opened.iter().any(|value| is_open(&value));
+        match is_end {
+            true => self.reject_inner_calls(mark, span),
+            false => signs.note_value_open(mark, calls, span),
+        }
+    }
+
+    /// Returns true if words precede the last call, others that end like a call follow it, and the first call was not
+    /// rejected, which would explain them.
+    pub(super) fn is_behind_words(&self) -> bool {
+        let is_behind = |position| position > 0 && !self.prose.blank_since(position);
+        let ends_payload = matches!(self.prose.last_solid_byte(), b')' | b']' | b'}');
+        let signs = self.diagnostics.outer_signs();
+        let is_known = signs.is_some_and(|signs| signs.rejected.is_some_and(|calls| calls <= 1));
+        ends_payload && !is_known && self.diagnostics.last_call_end().is_some_and(is_behind)
+    }
+
     /// Records the end of a call's header outside of any call.
     pub(super) fn note_orphan_header(&mut self, at: usize, len: usize) {
         let calls = self.diagnostics.calls;
@@ -242,13 +272,14 @@ impl CallReader {
             return;
         };
         let headed = signs.headed;
+        let endless = signs.endless;
         let is_fixed =
             |value: &&OrphanValue| value.is_open && self.vocabulary.is_fixed_value_tag(&value.name);
         let opened = signs.opened.iter().find(is_fixed);
         let opened = opened.map(|value| (value.calls, value.span));
         // The missing end is probably that of a call behind it, which then read the value's own
         // closing tags as its own.
-        for (first, span) in headed.into_iter().chain(opened) {
+        for (first, span) in headed.into_iter().chain(endless).chain(opened) {
             self.reject_calls_from(first, span);
         }
         // With a call in the message, the faults of that call say more. Without one, the message

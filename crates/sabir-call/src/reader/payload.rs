@@ -621,6 +621,10 @@ impl RegionParser for JsonRegionParser {
     fn was_skipped(&self) -> bool {
         self.broken
     }
+
+    fn close_marker(&self) -> &'static str {
+        self.markers.close
+    }
 }
 
 /// A Markdown code fence.

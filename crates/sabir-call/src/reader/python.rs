@@ -532,6 +532,10 @@ impl RegionParser for PythonRegionParser {
     fn was_skipped(&self) -> bool {
         self.skip.is_some()
     }
+
+    fn close_marker(&self) -> &'static str {
+        self.close
+    }
 }
 
 fn rest_from(view: TextView<'_>, at: usize) -> &str {

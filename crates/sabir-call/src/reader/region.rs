@@ -116,6 +116,10 @@ impl RegionParser for AnyRegionParser {
     fn was_skipped(&self) -> bool {
         self.as_parser().was_skipped()
     }
+
+    fn close_marker(&self) -> &'static str {
+        self.as_parser().close_marker()
+    }
 }
 
 /// A parser for one region.
@@ -140,4 +144,7 @@ pub(super) trait RegionParser: std::fmt::Debug + Send {
 
     /// Returns true if a mistake made the parser skip text, so that a call may end elsewhere.
     fn was_skipped(&self) -> bool;
+
+    /// Returns the marker at the end of the region; `""` if it has none.
+    fn close_marker(&self) -> &'static str;
 }

@@ -543,7 +543,15 @@ impl CallReader {
         }
         // A quotation protects the marker from being dropped, but not the calls before it: their value
         // may hold the quotation mark.
-        self.reject_inner_calls(text, span);
+        match kind {
+            MarkerKind::Quote => self.note_quote(text, span),
+            _ => self.reject_inner_calls(text, span),
+        }
+        match kind {
+            // It ends a call without its opening marker, which may hold the calls before.
+            MarkerKind::Closer if self.is_behind_words() => self.reject_calls_from(0, span),
+            _ => {}
+        }
         if is_mention || kind == MarkerKind::Quote {
             return TriggerMatch::Text;
         }
@@ -743,6 +751,9 @@ impl CallReader {
         }
         self.note_stray_close(tag, at);
         self.reject_inner_calls(tag.name, span);
+        if self.vocabulary.markers.has_close_tag(tag.name) && self.is_behind_words() {
+            self.reject_calls_from(0, span);
+        }
         self.diagnostics.end_wrapper_without_call(tag.name, span);
         if let Some(bare) = self.diagnostics.take_bare_call(tag.name) {
             self.note_bare_call(&bare, span);

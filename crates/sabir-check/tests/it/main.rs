@@ -5,6 +5,7 @@ mod case_count;
 mod feedback;
 mod gates;
 mod lint;
+mod missing_marks;
 mod odd;
 mod old_engines;
 mod reader;

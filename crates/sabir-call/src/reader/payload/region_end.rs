@@ -105,6 +105,7 @@ impl JsonRegionParser {
                 None => self.emit_pending_fault(fault, out),
             }
         }
+        self.broken |= length == 0;
         self.finish_call(place, out);
         self.close_pending(Some(place + length), out);
         PayloadStep::Over(at + length)
@@ -329,6 +330,8 @@ impl JsonRegionParser {
             return PayloadStep::Over(from);
         }
         self.report_wrong_close(Span::new(place, place + found.len()), &found, out);
+        // More of the JSON, which only seemed to be whole.
+        self.broken |= matches!(found.as_str(), ":" | "," | "\"");
         if matches!(found.as_str(), "}" | "]") {
             self.state = PayloadState::After(AllowedTail::Brackets);
             return PayloadStep::To(from);

@@ -498,7 +498,8 @@ impl AcpServer {
         let Some(sender) = self.find_sender(&request.session_id) else {
             return refuse(responder, unknown_session(&request.session_id));
         };
-        // A worker that ends at this moment drops the responder, which is answered with an error then.
+        // A worker that ends at this moment drops the responder, which is answered with an error
+        // then.
         _ = sender.send(SessionInput::Prompt { message, responder });
     }
 
@@ -634,7 +635,8 @@ impl AcpServer {
         );
         state.sessions.insert(id.clone(), sender);
         state.workers.spawn(worker.run());
-        // Workers that have ended are forgotten here, so that their number stays that of the open sessions.
+        // Workers that have ended are forgotten here, so that their number stays that of the open
+        // sessions.
         while state.workers.try_join_next().is_some() {}
         Ok((id, choices))
     }

@@ -265,9 +265,11 @@ impl SessionWorker {
         let connection = self.connection.clone();
         let mut done = None;
         loop {
-            // Without output to show, the timer must not wake the worker: idle sessions cost nothing.
+            // Without output to show, the timer must not wake the worker: idle sessions cost
+            // nothing.
             let has_unshown = !self.unshown.is_empty() || self.has_draft;
-            // Fair, not biased: a flood of updates must not hold up a cancel, nor the other way round.
+            // Fair, not biased: a flood of updates must not hold up a cancel, nor the other way
+            // round.
             tokio::select! {
                 update = next_update(&mut self.state) => self.handle_update(update).await,
                 () = tokio::time::sleep_until(self.next_output), if has_unshown => self.show_output(),
@@ -329,7 +331,8 @@ impl SessionWorker {
     async fn handle_input(&mut self, input: SessionInput) {
         match input {
             SessionInput::Prompt { message, responder } => {
-                // Held here, not in the inbox of the task: a cancel takes it back, and each prompt ends with a turn of its own.
+                // Held here, not in the inbox of the task: a cancel takes it back, and each prompt
+                // ends with a turn of its own.
                 self.queue.push_back((message, responder));
                 self.begin_next_turn().await;
             }
@@ -436,7 +439,8 @@ impl SessionWorker {
                 return self.send_message(UserMessage { text, ..message });
             }
             TaskState::New => {
-                // The title is what `session/list` will show, so that the client need not ask again.
+                // The title is what `session/list` will show, so that the client need not ask
+                // again.
                 let title = SessionInfoUpdate::new().title(task_title(&message.text));
                 let task = self.seed.task.clone();
                 // It expands a command of the folder itself, through the workspace of the task.
@@ -526,7 +530,8 @@ impl SessionWorker {
                 TaskState::Live(live) => live.session.handle().is_idle(),
                 _ => true,
             };
-            // The run may end its turn by itself at this moment and ask for the next message, which the interrupt would then lose.
+            // The run may end its turn by itself at this moment and ask for the next message, which
+            // the interrupt would then lose.
             self.awaits_rest = self.submit(Command::Interrupt).is_ok() && !is_idle;
         }
     }
@@ -589,7 +594,8 @@ impl SessionWorker {
             self.submit_when_idle(Command::SetModel { model })?;
         }
         self.seed.spec.model = Some(model.name.clone());
-        // A model by its whole name need not be in the list, but the present value of an option must be.
+        // A model by its whole name need not be in the list, but the present value of an option
+        // must be.
         let models = &mut self.seed.choices.models;
         if !models.iter().any(|known| known.name == model.name) {
             models.insert(0, model.clone());
@@ -861,7 +867,8 @@ impl SessionWorker {
         }
         self.shown_question = Some(shown);
         self.text_question = Some(request);
-        // A command that needs an idle session waits for this moment: the open question is given up for it.
+        // A command that needs an idle session waits for this moment: the open question is given up
+        // for it.
         if !self.deferred.is_empty() {
             self.text_question = None;
             _ = self.submit(Command::Interrupt);
@@ -921,8 +928,8 @@ impl SessionWorker {
             TaskState::Live(live) => live.session.handle().is_idle(),
             _ => true,
         };
-        // A task that was loaded again reports its rest once more, also if a prompt came meanwhile. The turns of Sabir's own commands
-        // end with their results.
+        // A task that was loaded again reports its rest once more, also if a prompt came meanwhile.
+        // The turns of Sabir's own commands end with their results.
         let is_cancelled = self.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
         if is_idle && (self.is_turn_for(TurnEnd::Rest) || is_cancelled) {
             self.end_run(&end);
@@ -963,7 +970,8 @@ impl SessionWorker {
         } else {
             stop
         };
-        // Of the whole session, as the protocol has it, and only where the provider reported tokens.
+        // Of the whole session, as the protocol has it, and only where the provider reported
+        // tokens.
         let used = self.mapper.total_usage();
         let usage = used.input.zip(used.output).map(|(input, output)| {
             Usage::new(input.saturating_add(output), input, output)

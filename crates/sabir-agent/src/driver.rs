@@ -291,7 +291,8 @@ impl TaskDriver<'_> {
                     TaskEffect::Finish(TaskOutcome::Completed, message) => {
                         let objection = tokio::select! {
                             biased;
-                            // The end is kept already: without the observers it is an end like any other.
+                            // The end is kept already: without the observers it is an end like any
+                            // other.
                             () = self.cancel.wait_cancelled() => None,
                             () = wait_deadline(interrupts.deadline) => None,
                             objection = object_to_return(&self.observers, &message) => objection,
@@ -598,7 +599,8 @@ impl TaskDriver<'_> {
                 return DriverEvent::Objected(objection);
             }
         }
-        // Tools that still run go on; what they say waits, so that a question is asked once and read in peace.
+        // Tools that still run go on; what they say waits, so that a question is asked once and
+        // read in peace.
         if !std::mem::replace(shown, true) {
             self.broadcaster()
                 .show_event(TransientEvent::Question(question));
@@ -661,7 +663,8 @@ impl RunningTools {
         prepared: Box<dyn PreparedCall>,
     ) -> Option<(&mut AssessedCall, Preconditions)> {
         let call = task.effective_call(id)?;
-        // Preconditions come before the access: what changes between the two is then noticed before the run.
+        // Preconditions come before the access: what changes between the two is then noticed before
+        // the run.
         let preconditions = prepared.preconditions();
         let observed = ObservedCall {
             id: id.clone(),

@@ -668,7 +668,8 @@ impl Task {
             self.progress.note_refusal();
         }
         turn.mark_done(result);
-        // One good call among bad ones is not progress: only a turn without mistakes ends the count.
+        // One good call among bad ones is not progress: only a turn without mistakes ends the
+        // count.
         if turn.is_clean() {
             self.progress.note_clean_turn();
         }

@@ -297,8 +297,8 @@ impl ArgumentScanner {
         let mut at = from;
         while let Some(&byte) = chunk.as_bytes().get(at) {
             let pass = pass && at == from;
-            // Embedded in text, the bytes after the value belong to the caller. A native call has nothing after it,
-            // so there the scanner reads on to report what follows.
+            // Embedded in text, the bytes after the value belong to the caller. A native call has
+            // nothing after it, so there the scanner reads on to report what follows.
             if self.has_ended()
                 && (self.state == ScannerState::Broken || self.origin == SpanOrigin::Text)
             {

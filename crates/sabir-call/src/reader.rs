@@ -202,8 +202,8 @@ impl CallReader {
         let vocabulary = Arc::clone(&self.vocabulary);
         let mut prompt = Self::with_vocabulary(vocabulary, ReaderState::Prose);
         prompt.push(prefill, &mut |_: Event<'_>| {});
-        // Anything else that the prompt opens is not continued: its text is not part of the response,
-        // so a call that began there could not be shown.
+        // Anything else that the prompt opens is not continued: its text is not part of the
+        // response, so a call that began there could not be shown.
         if let ReaderState::Thought(thought) = prompt.state {
             self.state = ReaderState::Thought(Box::new(thought.opened_by_prompt()));
             self.diagnostics.note_thought();

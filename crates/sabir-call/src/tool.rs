@@ -136,8 +136,9 @@ impl ToolSpec {
 
     /// Checks the rules without which no dialect could express the tool.
     fn validate(&self) -> Result<(), ToolError> {
-        // Names become tags in some dialects, so markup characters and white space are excluded.
-        // A slash is usual in the names of MCP tools; dialects that cannot write it read no call of the tool.
+        // Names become tags in some dialects, so markup characters and white space are excluded. A
+        // slash is usual in the names of MCP tools; dialects that cannot write it read no call of
+        // the tool.
         let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/');
         if self.name.is_empty() || !self.name.chars().all(allowed) {
             return Err(ToolError::Name(self.name.clone()));

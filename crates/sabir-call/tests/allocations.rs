@@ -161,8 +161,8 @@ fn state_is_small() {
                 DialectSet::built_in().select(dialect.name).unwrap(),
                 size,
             );
-            // What is put together from escapes, and what is read again with its rest, is at most as long as a chunk, and
-            // empty between most pushes.
+            // What is put together from escapes, and what is read again with its rest, is at most
+            // as long as a chunk, and empty between most pushes.
             if own > 512 + if size > 16 { 2 * size } else { 0 } {
                 too_large += &format!("{}: {own} bytes in chunks of {size}\n", dialect.name);
             }

@@ -278,8 +278,8 @@ impl ArgumentReader<'_> {
                 Value::String(text.to_owned())
             }
         };
-        // A union that allows strings keeps the text (law 5). Its reading as another type is tried later, and only if
-        // validation refuses the string.
+        // A union that allows strings keeps the text (law 5). Its reading as another type is tried
+        // later, and only if validation refuses the string.
         let others = types
             .filter(|types| types.has(JsonTypes::STRING))
             .map(|types| types.without(JsonTypes::STRING));

@@ -104,7 +104,8 @@ impl<'d> CallDiagnostics<'d> {
             !joins_before && !joins_after
         };
         let found = || window.rmatch_indices(name).map(|(at, _)| at).filter(alone);
-        // The name may also be an attribute's (`<name name="name">`); the argument's name follows markup or a quote.
+        // The name may also be an attribute's (`<name name="name">`); the argument's name follows
+        // markup or a quote.
         let marked = |at: &usize| {
             window
                 .get(..*at)
@@ -138,7 +139,8 @@ impl<'d> CallDiagnostics<'d> {
                 } else {
                     fault.severity = Severity::Error;
                 }
-                // A missing closing tag stays a warning, since the validator reports it in any case.
+                // A missing closing tag stays a warning, since the validator reports it in any
+                // case.
                 if is_repaired && rule != MISSING_CLOSE {
                     continue;
                 }
@@ -169,7 +171,8 @@ impl<'d> CallDiagnostics<'d> {
                 marked.to_owned(),
                 marked.escape_default().to_string(),
             ),
-            // The span is the closing bracket; the comma before it belongs to the text that was changed.
+            // The span is the closing bracket; the comma before it belongs to the text that was
+            // changed.
             FaultKind::TrailingComma => {
                 let from = before
                     .trim_ascii_end()

@@ -266,7 +266,8 @@ fn parse_json(text: &str, repairs: RepairSet) -> Result<CoercedValue, CoercionEr
         Ok(value) => return Ok(CoercedValue::without_rules(value)),
         Err(broken) => broken,
     };
-    // The error of the lenient parser is the one to report: it points at the first byte that no repair can fix.
+    // The error of the lenient parser is the one to report: it points at the first byte that no
+    // repair can fix.
     let read = if broken.is_duplicate_key {
         // Valid JSON already, so no rule can help; reporting it here keeps its own message.
         Err(broken)
@@ -467,7 +468,8 @@ fn build_object(
     shape: SchemaView<'_>,
     rules: ElementRules,
 ) -> Map<String, Value> {
-    // Grouped by name in the order of first appearance. The map of indexes keeps this linear for many children.
+    // Grouped by name in the order of first appearance. The map of indexes keeps this linear for
+    // many children.
     let mut groups: Vec<(&str, Vec<&XmlElement<'_>>)> = Vec::new();
     let mut known = HashMap::new();
     for child in children {
@@ -588,7 +590,8 @@ fn merge_attributes(
             .filter(is_string);
         free.next().filter(|_| free.next().is_none())
     };
-    // Neither a declared property nor an attribute suggests an object, so the text is not an object.
+    // Neither a declared property nor an attribute suggests an object, so the text is not an
+    // object.
     if usual.is_none() && object.is_empty() {
         return None;
     }

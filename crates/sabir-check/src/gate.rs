@@ -489,7 +489,8 @@ impl CallChecker {
             return self.tools.get(&meant).map(ResolvedTool::Declared);
         }
         let name = written;
-        // The parser has reported the missing name already; "there is no tool ``" would add nothing.
+        // The parser has reported the missing name already; "there is no tool ``" would add
+        // nothing.
         if name.is_empty()
             && notes
                 .all_faults()
@@ -557,7 +558,8 @@ impl CallChecker {
             .iter()
             .map(|given| (given.name.clone(), given.value.clone()))
             .collect();
-        // Arguments that could not be read completely would only yield faults about what is missing.
+        // Arguments that could not be read completely would only yield faults about what is
+        // missing.
         let Some(compiled) = self
             .compiled_schema(tool)
             .filter(|_| !notes.is_unreadable())
@@ -616,7 +618,8 @@ fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
         DraftPart::Text(text) => Some(text.trim()).filter(|text| !text.is_empty()),
         _ => None,
     })?;
-    // At most the closing tag of a wrapper comes between the call and the text; the span must not include it.
+    // At most the closing tag of a wrapper comes between the call and the text; the span must not
+    // include it.
     let source = draft.source.as_str();
     let tail = source.get(call.span.end..).unwrap_or_default();
     let line = words.lines().next().unwrap_or_default();
@@ -649,7 +652,8 @@ fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> 
     let limit = matches!(draft.stop, Some((StopReason::Length, _)));
     match call.state {
         DraftState::Closed => None,
-        // A parser that sees only text cannot know why the text ended. The provider's stop reason tells.
+        // A parser that sees only text cannot know why the text ended. The provider's stop reason
+        // tells.
         DraftState::Open | DraftState::Cut(Truncation::Ended) if limit => Some(Truncation::Limit),
         // No event ever closed this call. Open is not complete, so the check fails closed.
         DraftState::Open => Some(Truncation::Ended),

@@ -386,7 +386,8 @@ impl LenientRewriter<'_> {
             };
             match self.next_char().ok_or_else(unterminated)? {
                 '\\' => match self.next_char().ok_or_else(unterminated)? {
-                    // `\'` is not an escape of JSON; inside double quotes it is left for serde_json to reject.
+                    // `\'` is not an escape of JSON; inside double quotes it is left for serde_json
+                    // to reject.
                     '\'' if quote == '\'' => self.out.push('\''),
                     c => self.out.extend(['\\', c]),
                 },

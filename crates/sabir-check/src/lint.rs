@@ -273,7 +273,8 @@ impl<'a> LintInput<'a> {
             .enumerate()
             .map(read)
             .collect();
-        // Each tool is tried alone, so that one bad definition does not hide the others from the rules.
+        // Each tool is tried alone, so that one bad definition does not hide the others from the
+        // rules.
         let mut usable: Vec<ToolSpec> = Vec::new();
         for spec in list.iter().filter_map(|item| item.spec.as_ref().ok()) {
             // Of two equal names the first is kept: `ToolSet` refuses duplicates, and

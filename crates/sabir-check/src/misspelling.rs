@@ -64,7 +64,8 @@ pub(crate) fn combined_arguments_fault(
         if !gone.is_empty() && gone.iter().all(|name| object.contains_key(*name)) {
             return Some(json_arguments_fault(&place, &given.written, &object, notes));
         }
-        // No argument is missing, so the JSON may be intended, for instance as a search pattern: only a warning.
+        // No argument is missing, so the JSON may be intended, for instance as a search pattern:
+        // only a warning.
         if gone.is_empty()
             && notes.call.arguments.len() == 1
             && object.contains_key(&given.name)

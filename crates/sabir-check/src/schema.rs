@@ -369,8 +369,8 @@ impl CompiledSchema {
     pub(crate) fn new(schema: &Value) -> Self {
         let options = jsonschema::options().offline();
         let options = if means_the_same_in_draft_7(schema) {
-            // The schema of schemas is compiled for the first validator. That of draft 7 takes a tenth of the time, which was a
-            // quarter of all that a short task computes.
+            // The schema of schemas is compiled for the first validator. That of draft 7 takes a
+            // tenth of the time, which was a quarter of all that a short task computes.
             options
                 .with_draft(Draft::Draft7)
                 .should_validate_formats(false)

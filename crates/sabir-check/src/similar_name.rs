@@ -15,7 +15,8 @@ pub(crate) fn find_similar_name<'a>(
         .filter(|candidate| !wanted.is_empty() && normalize_name(candidate) == wanted);
     let found = alike.next()?;
     let other = alike.next();
-    // Names that differ only in case belong to the rules `wrong_case_name` and `wrong_case_argument`.
+    // Names that differ only in case belong to the rules `wrong_case_name` and
+    // `wrong_case_argument`.
     (other.is_none() && name.to_lowercase() != found.to_lowercase()).then_some(found)
 }
 

@@ -166,7 +166,8 @@ pub(crate) fn parse_trailing_arguments(
     }
     // The opening brace was in the part that the parser consumed; the closing one is in the rest.
     let text = format!("{{{rest}");
-    // The parser stopped here although the rest is strict JSON: the separator before it must be missing.
+    // The parser stopped here although the rest is strict JSON: the separator before it must be
+    // missing.
     if dropped == blank && lenient_json::parse_strict(&text).is_ok() {
         return Err(JsonSyntaxError::missing_separator());
     }

@@ -140,7 +140,8 @@ fn split_body<'a>(name: &str, inside: &'a str) -> Option<(&'a str, &'a str)> {
         {
             let next = after.trim_ascii_start();
             let ends = next.is_empty() || next.starts_with('<');
-            // At depth 0 a closing tag before text is content. `rest` only moves forward, so the scan is linear.
+            // At depth 0 a closing tag before text is content. `rest` only moves forward, so the
+            // scan is linear.
             match depth {
                 0 if ends => return Some((inside.get(..before)?, after)),
                 0 => {}

@@ -265,8 +265,8 @@ impl CheckpointStore {
         let mut items = Vec::new();
         for (path, mut history) in histories {
             let now = now.get(&path).cloned().flatten();
-            // A state without its content is compared by its stamp: with room enough, the scan of single paths
-            // has read the file, which alone is not a change.
+            // A state without its content is compared by its stamp: with room enough, the scan of
+            // single paths has read the file, which alone is not a change.
             let has_stamp_of = |known: Option<&TreeNode>| {
                 matches!(
                     known,
@@ -553,7 +553,8 @@ fn changes_by_other_tasks(
         return Ok(found);
     };
     let commands: Vec<_> = chain.iter().filter(|own| own.whole).collect();
-    // What the commands of this task saw change, which may be the work of a call that ran at the same moment.
+    // What the commands of this task saw change, which may be the work of a call that ran at the
+    // same moment.
     let mut seen = HashMap::new();
     for other in &work.store().checkpoints {
         if other.mark.task == first.mark.task || other.kind != CheckpointKind::Call {

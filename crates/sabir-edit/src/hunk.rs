@@ -211,8 +211,8 @@ fn build_addition<'a>(
         None if hunk.hint.is_some_and(|line| line > 0) && lines.len() > 0 => {
             return Err(Box::new(fault::empty_search_fault(&hunk.origin)));
         }
-        // `@@ -0,0 +1 @@` names the place before the first line (POSIX `diff -u`: an empty range has the
-        // number of the line before it).
+        // `@@ -0,0 +1 @@` names the place before the first line (POSIX `diff -u`: an empty range
+        // has the number of the line before it).
         None if hunk.hint == Some(0) => 0,
         // Without any anchor, added lines go to the end of the file.
         None => lines.len(),

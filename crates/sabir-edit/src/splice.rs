@@ -135,8 +135,8 @@ pub(super) fn splice_changes(
         .raw_lines(next..lines.len())
         .iter()
         .for_each(|line| content.push_str(line));
-    // The lines at the end are gone, and with them the one without an ending: the line that is the last one now keeps none
-    // either, since the file had no final line ending.
+    // The lines at the end are gone, and with them the one without an ending: the line that is the
+    // last one now keeps none either, since the file had no final line ending.
     let ends_with_removal = changes
         .last()
         .is_some_and(|change| change.old.end == lines.len() && change.new.is_empty());

@@ -222,8 +222,8 @@ fn detect_utf16(bytes: &[u8]) -> Option<DecodedText> {
             let content = encoding.decode_unmarked(bytes)?;
             let ascii = content.chars().filter(char::is_ascii).count();
             // Text that begins with a mark would be decoded as marked, and lose it, the next time.
-            // A list whose items end with NUL, as of `find -print0`, looks the same if its items have odd
-            // lengths; but text has spaces or line ends between its words.
+            // A list whose items end with NUL, as of `find -print0`, looks the same if its items
+            // have odd lengths; but text has spaces or line ends between its words.
             let has_spaces = content.contains(|c: char| c.is_ascii_whitespace());
             let is_text = ascii * 4 >= bytes.len()
                 && has_spaces

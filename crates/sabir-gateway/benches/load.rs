@@ -246,7 +246,8 @@ async fn loads(back: &Process, load: Load, test: bool) {
     println!("\n{streams} streams of {rate} records of {size} bytes a second for {seconds} s\n");
     println!("{HEADS}");
     for (front, wire, mode) in PAIRS {
-        // Measures streams directly from the back end, with the requests that the gateway would send.
+        // Measures streams directly from the back end, with the requests that the gateway would
+        // send.
         let straight = Asked {
             address: back.address,
             front: wire,

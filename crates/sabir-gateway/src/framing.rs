@@ -226,7 +226,8 @@ fn body_after(head: &[u8]) -> FramingState {
     };
     let length = named("content-length").next().map(std::str::from_utf8);
     let coded = named("transfer-encoding").next().is_some();
-    // A second header, even with the same value, and any coding but this one may be read in two ways.
+    // A second header, even with the same value, and any coding but this one may be read in two
+    // ways.
     let is_clear = named("content-length").count() < 2
         && named("transfer-encoding").count() < 2
         && named("transfer-encoding").all(|coding| coding.eq_ignore_ascii_case(b"chunked"));

@@ -220,7 +220,8 @@ pub(crate) fn encode_frame(
     buffer.clear();
     buffer.resize(head_bytes, 0);
     serde_json::to_writer(&mut *buffer, &FramePayload { at, record })?;
-    // Checked twice: a large record is not worth redacting, and a redaction mark can be longer than the secret it replaces.
+    // Checked twice: a large record is not worth redacting, and a redaction mark can be longer than
+    // the secret it replaces.
     check_payload_size(buffer, head_bytes)?;
     redact_payload(buffer, head_bytes);
     let length = check_payload_size(buffer, head_bytes)?;

@@ -163,7 +163,8 @@ impl Journal {
         // cut.
         let scan = scan_journal(file.as_ref(), &path)?;
         let mut recovery = scan.recovery;
-        // The copy of a damaged end, and its name, must be on disk before the original bytes are overwritten.
+        // The copy of a damaged end, and its name, must be on disk before the original bytes are
+        // overwritten.
         if recovery.damaged_bytes > 0 {
             recovery.saved_path = Some(save_damaged_tail(
                 disk,
@@ -261,7 +262,8 @@ impl Journal {
             .buffer
             .split_at_checked(head_bytes)
             .ok_or(ErrorKind::InvalidData)?;
-        // No append ever writes this length, so the bytes are damage until the real head replaces it.
+        // No append ever writes this length, so the bytes are damage until the real head replaces
+        // it.
         self.file
             .write_all_at(&vec![0xff; head_bytes], self.valid_bytes)?;
         self.file.sync_data()?;
@@ -303,8 +305,8 @@ impl Journal {
     /// Checks that the file is still the one that this process wrote: under its name, of its length, and with the same last
     /// frame. The lock keeps out only those who ask for it.
     fn check_unchanged(&self) -> Result<(), WriteError> {
-        // A removed file takes bytes without an error, and they vanish with the last descriptor. A path that leads to the file
-        // is a name of it.
+        // A removed file takes bytes without an error, and they vanish with the last descriptor. A
+        // path that leads to the file is a name of it.
         if !self.file.is_at(&self.path).map_err(WriteError::Inspect)? {
             return Err(match self.file.is_named().map_err(WriteError::Inspect)? {
                 true => WriteError::Replaced,
@@ -331,15 +333,15 @@ impl Journal {
     fn write_frame(&mut self, head: FrameHeader) -> Result<(), WriteError> {
         self.check_unchanged()?;
         if let Err(write) = self.file.write_all_at(&self.buffer, self.valid_bytes) {
-            // Part of the frame may have been written. It must go: a later, shorter frame would not cover it, and the rest
-            // would look like damage.
+            // Part of the frame may have been written. It must go: a later, shorter frame would not
+            // cover it, and the rest would look like damage.
             return Err(match self.file.set_length(self.valid_bytes) {
                 Ok(()) => WriteError::Undone(write),
                 Err(undo) => WriteError::PartLeft { write, undo },
             });
         }
-        // After a failed sync the kernel may have dropped the pages, and a second sync would succeed without them. That is
-        // why this error is permanent.
+        // After a failed sync the kernel may have dropped the pages, and a second sync would
+        // succeed without them. That is why this error is permanent.
         self.file.sync_data().map_err(WriteError::Sync)?;
         // Only after the sync: until then the frame is not acknowledged, and the next one may
         // replace it.
@@ -382,8 +384,8 @@ impl RecordStore for Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Closing the file is not enough: between fork and exec a child process holds a copy of the descriptor, and with it
-        // the lock.
+        // Closing the file is not enough: between fork and exec a child process holds a copy of the
+        // descriptor, and with it the lock.
         self.file.unlock();
     }
 }

@@ -18,8 +18,8 @@ pub(crate) fn find_lock_owner(file: &File) -> Option<u32> {
 /// Parses the text of `/proc/locks`. A line is `1: FLOCK  ADVISORY  WRITE 26764 fe:00:11083986 0 EOF` (see proc_locks(5)),
 /// with the device in hexadecimal.
 fn parse_lock_owner(locks: &str, device: u64, inode: u64) -> Option<u32> {
-    // The encoding of a Linux `dev_t` in 64 bits (makedev(3)), from the lowest bit: minor bits 0 to 7, major bits 0 to 11,
-    // minor bits 8 to 31, major bits 12 to 31.
+    // The encoding of a Linux `dev_t` in 64 bits (makedev(3)), from the lowest bit: minor bits 0 to
+    // 7, major bits 0 to 11, minor bits 8 to 31, major bits 12 to 31.
     let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
     let minor = (device & 0xff) | (device >> 12 & 0xffff_ff00);
     let place = format!("{major:02x}:{minor:02x}:{inode}");

@@ -200,7 +200,8 @@ fn is_torn(rest: &[u8], version: FormatVersion) -> bool {
         return true;
     }
     let begun = rest.get(version.head_bytes()..).unwrap_or_default();
-    // A damaged length can also exceed the remaining bytes, but then a complete object follows, with other frames behind it.
+    // A damaged length can also exceed the remaining bytes, but then a complete object follows,
+    // with other frames behind it.
     head.is_possible() && head.length > begun.len() && frame::is_unfinished(begun)
 }
 

@@ -158,7 +158,8 @@ pub(crate) fn connect_server(
                     preferred_versions,
                     legacy_version: Some(ProtocolVersion::V_2025_11_25),
                 },
-                // For a server that fails at a request which it does not know, instead of refusing it.
+                // For a server that fails at a request which it does not know, instead of refusing
+                // it.
                 ClientLifecycleMode::Initialize,
             ],
         };
@@ -252,7 +253,8 @@ fn attempt_connect(
                     // A proxy would read the token.
                     builder = builder.no_proxy();
                 }
-                // Reads the certificates of the system, which would hold up the first request of the task.
+                // Reads the certificates of the system, which would hold up the first request of
+                // the task.
                 let built = tokio::task::spawn_blocking(move || builder.build()).await;
                 let http = built
                     .map_err(|error| AttemptError::Failed(unusable_client(url, &error)))?
@@ -274,8 +276,8 @@ fn attempt_connect(
                         return AttemptError::Failed(refusal);
                     }
                     match &error {
-                        // An older server has no other ways to say that it does not know the request; some answer it with
-                        // nothing.
+                        // An older server has no other ways to say that it does not know the
+                        // request; some answer it with nothing.
                         ClientInitializeError::JsonRpcError(_)
                         | ClientInitializeError::ExpectedInitResult(_)
                         | ClientInitializeError::TransportError { .. } => AttemptError::Refused(
@@ -474,7 +476,8 @@ impl StderrTail {
 
     /// Describes the end of a server, with the last line that it wrote.
     async fn describe_exit(&self, exit: &ServerExit) -> String {
-        // What it wrote last may not have been read yet. The stream may stay open: what the server started has it too.
+        // What it wrote last may not have been read yet. The stream may stay open: what the server
+        // started has it too.
         let mut is_open = self.is_open.clone();
         _ = timeout(STDERR_TIME, is_open.wait_for(|is_open| !is_open)).await;
         let text = {

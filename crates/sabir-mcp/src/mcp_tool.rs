@@ -101,7 +101,8 @@ impl PreparedCall for McpCall {
     }
 
     fn preconditions(&self) -> Preconditions {
-        // An approval is for the definition that was shown: one that changes meanwhile needs another.
+        // An approval is for the definition that was shown: one that changes meanwhile needs
+        // another.
         let mut things = Preconditions::default();
         let now = self.pool.upgrade().and_then(|pool| {
             Some(
@@ -145,7 +146,8 @@ impl PreparedCall for McpCall {
             let Some(pool) = self.pool.upgrade() else {
                 return ToolOutput::failed("the servers of this task are stopped");
             };
-            // It was judged, and shown if it had to be asked about: from now on this is the approved definition.
+            // It was judged, and shown if it had to be asked about: from now on this is the
+            // approved definition.
             if self.state != DefinitionState::Approved {
                 pool.definitions().approve_definition(
                     &self.server,

@@ -21,7 +21,8 @@ pub fn normalize_schema(schema: &Map<String, Value>) -> Value {
     if !normal.get("properties").is_some_and(Value::is_object) {
         normal.insert("properties".to_owned(), json!({}));
     }
-    // `required: null` and names that are not properties come from generators, and providers reject both.
+    // `required: null` and names that are not properties come from generators, and providers reject
+    // both.
     let known: Vec<Value> = match (normal.get("required"), normal.get("properties")) {
         (Some(Value::Array(names)), Some(Value::Object(properties))) => names
             .iter()

@@ -48,7 +48,8 @@ impl SentSecrets {
         let secrets = Self::default();
         for (name, value) in headers {
             if names_secret(name) {
-                // Without schemes such as `Bearer` and the names of cookies, which occur in ordinary text.
+                // Without schemes such as `Bearer` and the names of cookies, which occur in
+                // ordinary text.
                 for part in value.split([';', ' ']) {
                     let value = match name.to_ascii_lowercase().contains("cookie") {
                         true => part.split_once('=').map_or(part, |pair| pair.1),
@@ -142,7 +143,8 @@ impl SentSecrets {
             StreamableHttpPostResponse::Json(message, session) => {
                 let text = serde_json::to_string(&message).unwrap_or_default();
                 let hidden = self.hide_in_json(text.clone());
-                // A message whose names of members were changed may not be one any more. It is left out then.
+                // A message whose names of members were changed may not be one any more. It is left
+                // out then.
                 let cleaned = match hidden == text {
                     true => Some(message),
                     false => serde_json::from_str(&hidden).ok(),

@@ -216,7 +216,8 @@ where
         });
     }
     drop(listener);
-    // All slots are free when every request was answered. Streams that only wait for messages take none.
+    // All slots are free when every request was answered. Streams that only wait for messages take
+    // none.
     let _ = timeout(limits.drain, server.requests.acquire_many(limits.requests)).await;
     stop_sessions.cancel();
     let _ = timeout(CUT_TIME, open.shutdown()).await;
@@ -279,7 +280,8 @@ where
             }
             return Ok(response);
         }
-        // Without waiting: the client can say that it was refused, and a stop does not wait for those in a queue.
+        // Without waiting: the client can say that it was refused, and a stop does not wait for
+        // those in a queue.
         let slot = Arc::clone(&self.requests)
             .try_acquire_owned()
             .map_err(|_| Refusal::Requests(self.settings.limits.requests))?;
@@ -631,7 +633,8 @@ mod tests {
             (vec![right, ("origin", "http://evil.example")], 403),
             (vec![right, ("origin", "null")], 403),
             (vec![right, ("origin", "https://localhost")], 403),
-            // The host comes first: a page that was bound to this machine learns nothing of the token.
+            // The host comes first: a page that was bound to this machine learns nothing of the
+            // token.
             (vec![("host", rebound.as_str())], 403),
         ] {
             let response = server.post(&initialize(), &headers).await;

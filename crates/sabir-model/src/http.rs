@@ -297,8 +297,8 @@ impl HttpModel {
                 post.body = self.encode_body(&sendable, asked)?;
                 continue;
             }
-            // No server listens on this machine, and none has answered: waiting starts none. One that
-            // has answered may be restarting.
+            // No server listens on this machine, and none has answered: waiting starts none. One
+            // that has answered may be restarting.
             let is_absent = error.kind == ModelErrorKind::Unreachable
                 && retry_after == Some(None)
                 && is_loopback(&asked.provider.base_url)

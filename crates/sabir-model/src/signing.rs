@@ -135,8 +135,8 @@ impl SigningCredentials {
                     format!("a key for {name} holds characters that HTTP does not allow"),
                 )
             })?;
-            // The time is not a secret, but a replay compares all headers that are not sensitive, and
-            // runs at another time.
+            // The time is not a secret, but a replay compares all headers that are not sensitive,
+            // and runs at another time.
             value.set_sensitive(true);
             headers.insert(name, value);
         }

@@ -34,7 +34,8 @@ pub(crate) fn expand_braces(raw: &str) -> Option<Vec<String>> {
         return None;
     }
     words.iter_mut().for_each(|word| word.push_str(rest));
-    // In an option only the value may hold braces (`--include=*.{c,h}`), so that no new option can appear.
+    // In an option only the value may hold braces (`--include=*.{c,h}`), so that no new option can
+    // appear.
     let valued = head.starts_with("--") && head.contains('=');
     let certain = words
         .iter()

@@ -44,8 +44,8 @@ impl CommandEvaluator<'_> {
         {
             return finding;
         }
-        // The folder must be certain and inside of the workspace. The program is one of the system, or of the workspace, as the code
-        // is that it runs.
+        // The folder must be certain and inside of the workspace. The program is one of the system,
+        // or of the workspace, as the code is that it runs.
         let Some(folder) = scope.folder.path().filter(|_| self.facts.clean_path) else {
             return finding;
         };
@@ -58,7 +58,8 @@ impl CommandEvaluator<'_> {
                 finding
             }
             Some(BuildTrust::Unconfined) => finding,
-            // A build writes files, which a mode may not permit, and in a wide folder all of them ask.
+            // A build writes files, which a mode may not permit, and in a wide folder all of them
+            // ask.
             Some(BuildTrust::Trusted | BuildTrust::Untrusted) if !self.rules.may_write_freely() => {
                 finding
             }

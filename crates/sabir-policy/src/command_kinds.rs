@@ -48,8 +48,8 @@ impl CommandKind {
 
     /// Reports whether a command with all its arguments belongs to this kind.
     pub(crate) fn is_match(&self, command: &[ShellWord]) -> bool {
-        // Paths are checked as if the command ran in the workspace folder. A deeper folder would permit more `..`, so this is the
-        // stricter choice.
+        // Paths are checked as if the command ran in the workspace folder. A deeper folder would
+        // permit more `..`, so this is the stricter choice.
         let context = PathContext {
             folder: &FolderScope::root(),
             root: "",
@@ -404,7 +404,8 @@ mod tests {
                     beyond: Beyond::Nothing,
                 });
                 assert_eq!(decision.verdict, Verdict::Ask, "{name}");
-                // Without its own arguments `git checkout` and the like may be destructive; none of the names is.
+                // Without its own arguments `git checkout` and the like may be destructive; none of
+                // the names is.
                 assert_eq!(
                     decision.proposals,
                     [format!("kind={}", kind.name)],

@@ -235,7 +235,8 @@ impl CommandEvaluator<'_> {
                 }
             }
             Err(reason) => {
-                // Nothing is known of an unreadable line, so not even an approval of all commands allows it.
+                // Nothing is known of an unreadable line, so not even an approval of all commands
+                // allows it.
                 self.note_unread(text, scope);
                 self.push_finding(text, PolicyFinding::always_ask(reason));
             }
@@ -324,7 +325,8 @@ impl CommandEvaluator<'_> {
             self.evaluate_pipeline(pipeline, scope);
             entered |= scope.folder != folder;
         }
-        // The first command always runs, so its assignments are certain. A change of folder never is, because `cd` may fail.
+        // The first command always runs, so its assignments are certain. A change of folder never
+        // is, because `cd` may fail.
         let first = possible.get(1).cloned();
         if let Some(after_first) = first {
             scope.merge_branch(&after_first);
@@ -494,7 +496,8 @@ impl CommandEvaluator<'_> {
                     scope.merge_branch(&after);
                 }
             }
-            // Only numbers and operators. A plain shell takes `((…))` for a command, and `>` in it for a redirection.
+            // Only numbers and operators. A plain shell takes `((…))` for a command, and `>` in it
+            // for a redirection.
             CompoundCommand::Arithmetic(command)
                 if !self.plain_shell
                     && command
@@ -742,7 +745,8 @@ pub(crate) fn tidy_redirections(command: &str) -> String {
             (None | Some('"'), '\\') => tidy.extend(rest.next()),
             (None, '\'' | '"') => quote = Some(c),
             (Some(open), c) if open == c => quote = None,
-            // Only a descriptor follows directly; a name of a file is easier to read with the blank.
+            // Only a descriptor follows directly; a name of a file is easier to read with the
+            // blank.
             (None, ' ')
                 if (tidy.ends_with(">& ") || tidy.ends_with("<& "))
                     && rest

@@ -101,7 +101,8 @@ pub(crate) fn find_everyday(
 ) -> Option<(&'static EverydayCommand, &[ShellWord])> {
     let (first, arguments) = words.split_first()?;
     let program = first.known_text()?;
-    // `/usr/bin/cargo` is cargo. Only the program may be given with its folder; `docker /bin/ps` is another command.
+    // `/usr/bin/cargo` is cargo. Only the program may be given with its folder; `docker /bin/ps` is
+    // another command.
     let program = program.rsplit('/').next().unwrap_or(program);
     let rows = ROWS
         .iter()
@@ -177,7 +178,8 @@ const ROWS: &[EverydayCommand] = &[
     looks(&["kubectl logs"], "-n= -c= -l= -p --namespace= --container= --selector= --tail= --since= --previous --timestamps --all-containers", Text),
     looks(&["kubectl version", "kubectl config current-context", "kubectl config get-contexts", "kubectl cluster-info", "kubectl api-resources", "kubectl explain", "kubectl top pods", "kubectl top nodes", "helm list", "helm version", "helm status"], "-n= -A -o= --client --namespace= --all-namespaces --output= --short", Text),
     looks(&["terraform version", "terraform --version", "tofu version", "aws --version", "gcloud --version", "az --version", "kubectl --version", "helm --version"], "", Nothing),
-    // GitHub and GitLab. The repository decides only which project is asked for; the host must be one that the user named.
+    // GitHub and GitLab. The repository decides only which project is asked for; the host must be
+    // one that the user named.
     looks(&["gh --version", "gh version", "glab --version"], "", Nothing),
     looks(&["gh auth status"], "", Nothing),
     looks(&["gh pr view", "gh pr list", "gh pr status", "gh pr diff", "gh pr checks", "gh issue view", "gh issue list", "gh issue status", "gh run list", "gh run view", "gh repo view", "gh release list", "gh release view", "gh label list", "gh workflow list"], "-q= -L= -s= -a= -A= -l= -B= -H= -S= -c -R= -j= -d --json= --jq= --limit= --state= --assignee= --author= --label= --base= --head= --search= --comments --repo= --log --log-failed --job= --draft --name-only --patch --required --branch= --status= --workflow=", Text).in_clean_repository().with_check(asks_known_host),

@@ -158,7 +158,8 @@ pub(crate) fn check_repository(
     let folder = folder.path().ok_or("where git would run is not certain")?;
     match facts.repository_state(folder) {
             RepositoryState::None | RepositoryState::Clean => Ok(()),
-            // Hooks, filters, `core.fsmonitor` and other settings run programs even for a command that only reads.
+            // Hooks, filters, `core.fsmonitor` and other settings run programs even for a command
+            // that only reads.
             RepositoryState::Executes(keys) => Err(format!(
                 "the repository's configuration can run programs ({}); `sabir trust` trusts it as it is",
                 keys.join(", ")

@@ -304,7 +304,8 @@ impl ProgramGrammar {
             return Ok(());
         }
         let behind = digits.get(1..).unwrap_or_default();
-        // A program that ignores what follows the first letter would take the rest for something else.
+        // A program that ignores what follows the first letter would take the rest for something
+        // else.
         if self.no_clusters && !behind.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(not_judged(text));
         }
@@ -338,7 +339,8 @@ impl ProgramGrammar {
         let word = words
             .next()
             .ok_or_else(|| format!("{name} needs a value"))?;
-        // Another version of the program may take no value here, so the word must not be an option either.
+        // Another version of the program may take no value here, so the word must not be an option
+        // either.
         let number = word
             .text
             .strip_prefix('-')
@@ -377,7 +379,8 @@ impl ProgramGrammar {
             OperandKind::Text | OperandKind::Nothing => seen.operands.len(),
             OperandKind::Paths | OperandKind::AtMost(_) => 0,
             OperandKind::Then(_) if seen.has_option(&PATTERN_OPTIONS) => 0,
-            // A word that may become several shifts the others, so that the first may be a path as well.
+            // A word that may become several shifts the others, so that the first may be a path as
+            // well.
             OperandKind::Then(_) if seen.has_many() => 0,
             OperandKind::Then(count) => count,
         };
@@ -410,8 +413,8 @@ impl ProgramGrammar {
             .split_at_checked(first)
             .unwrap_or((&seen.operands, &[]));
         self.check_texts(texts)?;
-        // A word that expands to several shifts the operands behind it, so a word in the position of a text may be read as a path.
-        // It is checked as both.
+        // A word that expands to several shifts the operands behind it, so a word in the position
+        // of a text may be read as a path. It is checked as both.
         if let Some(word) = texts
             .iter()
             .find(|word| matches!(word.form, WordForm::Glob(_) | WordForm::Fields))

@@ -524,7 +524,8 @@ impl PolicyRules {
 
     /// Judges writing a file with the file tools.
     fn decide_write(&self, path: &str, protected: Option<&str>) -> PolicyDecision {
-        // A protected path asks even if all edits are approved; only a deny or ask rule comes before that.
+        // A protected path asks even if all edits are approved; only a deny or ask rule comes
+        // before that.
         match (
             any_matches_path(&self.deny, path),
             any_matches_path(&self.ask, path),
@@ -605,8 +606,8 @@ impl PolicyRules {
             allowed_build,
             ..
         } = evaluator;
-        // Among parts that ask, the first one that no approval covers is the most dangerous. `max_by_key` takes the last of
-        // equals, so the parts are walked from the end.
+        // Among parts that ask, the first one that no approval covers is the most dangerous.
+        // `max_by_key` takes the last of equals, so the parts are walked from the end.
         let decisive = parts
             .iter()
             .rev()
@@ -628,7 +629,8 @@ impl PolicyRules {
                 .to_owned(),
         };
         let mut is_approved_line = false;
-        // An exact approval answers the policy's own questions, never those that the user asked for by a rule.
+        // An exact approval answers the policy's own questions, never those that the user asked for
+        // by a rule.
         if verdict == Verdict::Ask
             && !asked_by_rule
             && self.exact.iter().any(|line| line == command.trim())
@@ -674,11 +676,13 @@ impl PolicyRules {
             segment
         });
         let segments = segments.collect();
-        // A mode that cannot edit any file runs only commands that read: a command can write anywhere.
+        // A mode that cannot edit any file runs only commands that read: a command can write
+        // anywhere.
         let limiting_mode = self.mode.as_ref().filter(|mode| !mode.can_edit_any_file());
         let mut only_reads = false;
         if verdict == Verdict::Allow || limiting_mode.is_some() {
-            // `only_reads` must not depend on the user's rules and trust, so the line is judged again without any.
+            // `only_reads` must not depend on the user's rules and trust, so the line is judged
+            // again without any.
             let plain = || Self::decide_unruled(command, facts).verdict;
             // Without any rules the second judgement would be the same as the first.
             let silent = verdict == Verdict::Allow && !self.has_command_rules() && !allowed_build;
@@ -744,8 +748,8 @@ impl PolicyRules {
                 RuleReach::Wide,
             ));
         }
-        // An exact rule is preferred: it also allows destructive commands, which a wide one does not.
-        // Several rules may match; the order in which they were given has no meaning.
+        // An exact rule is preferred: it also allows destructive commands, which a wide one does
+        // not. Several rules may match; the order in which they were given has no meaning.
         let mut reaches = self
             .allow
             .iter()

@@ -58,7 +58,8 @@ impl CommandEvaluator<'_> {
             .and_then(ShellWord::known_text)
             .unwrap_or_default();
         let reads = super::programs::find_program(name).is_some();
-        // Arguments of echo and printf are rarely paths. Certain ones are checked, because the output may go to another command.
+        // Arguments of echo and printf are rarely paths. Certain ones are checked, because the
+        // output may go to another command.
         let prints = matches!(name, "echo" | "printf");
         let mut finding = None;
         for word in words
@@ -360,7 +361,8 @@ fn may_match(pattern: &str, name: &PathCandidate, folder: &FolderScope, root: &s
             PathCandidate::Glob(_) => may_intersect(pattern, way, false),
             PathCandidate::Prefix(_) => may_intersect(pattern, way, true),
         };
-        // If the current folder is not certain, it may be any folder of the pattern, so each rest of the pattern is tried.
+        // If the current folder is not certain, it may be any folder of the pattern, so each rest
+        // of the pattern is tried.
         let cut = |(at, _): (usize, &str)| pattern.get(at + 1..).is_some_and(one);
         one(pattern) || !known && !absolute && pattern.match_indices('/').any(cut)
     })
@@ -433,7 +435,8 @@ pub(crate) fn may_intersect(rule: &str, word: &str, open: bool) -> bool {
 
 /// Splits a rule's pattern into pieces, once for each reading of its `**/`: `a/**/b` also means `a/b`.
 fn rule_pieces(rule: &str) -> Vec<Vec<GlobPiece>> {
-    // The number of readings doubles with each `**/`. Beyond this limit `**/` is read as any text, which matches too much.
+    // The number of readings doubles with each `**/`. Beyond this limit `**/` is read as any text,
+    // which matches too much.
     const MAX_WAYS: usize = 16;
     let mut ways = vec![Vec::new()];
     let mut rest = rule.chars();
@@ -490,7 +493,8 @@ pub(crate) fn glob_pieces(word: &str, dots: bool) -> Vec<GlobPiece> {
             '*' if begins => pieces.extend([GlobPiece::OptionalFirst, GlobPiece::AnySegment]),
             '*' => pieces.push(GlobPiece::AnySegment),
             '?' => pieces.push(GlobPiece::AnyChar),
-            // A set of characters counts as any character, which may match too much but never too little.
+            // A set of characters counts as any character, which may match too much but never too
+            // little.
             '[' => match rest.as_str().find(']') {
                 Some(end) => {
                     rest = rest.as_str().get(end + 1..).unwrap_or_default().chars();
@@ -549,7 +553,8 @@ pub(crate) fn patterns_intersect(rule: &[GlobPiece], word: &[GlobPiece]) -> bool
             }
             match other {
                 Some(GlobPiece::AnySegment | GlobPiece::Anything) => mark(&mut open, i, j + 1),
-                // The star that follows an empty first character is empty, too, so both are skipped together.
+                // The star that follows an empty first character is empty, too, so both are skipped
+                // together.
                 Some(GlobPiece::OptionalFirst) => mark(&mut open, i, j + 2),
                 _ => {}
             }

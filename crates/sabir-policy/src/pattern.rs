@@ -131,7 +131,8 @@ impl RulePattern {
 
     /// Reports whether the rule, as a deny or ask rule, may match a command or one that the command runs from its arguments.
     pub(crate) fn may_match(&self, command: &[ShellWord]) -> bool {
-        // The command is also matched without git's own options, so that `git -C . push` matches a rule for `git push`.
+        // The command is also matched without git's own options, so that `git -C . push` matches a
+        // rule for `git push`.
         let split = command
             .split_first()
             .filter(|(first, _)| first.known_text().is_some_and(|name| name.ends_with("git")));
@@ -155,7 +156,8 @@ impl RulePattern {
             true => command.len(),
             false => 1,
         };
-        // Only a certain word counts as the name of a nested command; otherwise an uncertain operand would match every rule.
+        // Only a certain word counts as the name of a nested command; otherwise an uncertain
+        // operand would match every rule.
         let named = |at: &usize| {
             *at == 0
                 || command
@@ -167,7 +169,8 @@ impl RulePattern {
             .filter_map(|at| command.get(at..))
             .any(|command| match self {
                 Self::Command(pattern) => {
-                    // A rule without wildcards is a prefix: who denies `git push` also means `git push origin main`.
+                    // A rule without wildcards is a prefix: who denies `git push` also means `git
+                    // push origin main`.
                     let is_open = !pattern.iter().any(|word| word.contains('*'));
                     words_may_match(pattern, command, is_open)
                 }

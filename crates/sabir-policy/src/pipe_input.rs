@@ -145,7 +145,8 @@ impl CommandEvaluator<'_> {
             "rg" | "fd" | "fdfind" => self.search_output(&piped, scope),
             "grep" if fed == PipeInput::Unknown => self.grep_output(&piped),
             "find" => {
-                // Programs run by `-exec` print anything, and `-ls` also prints the targets of links.
+                // Programs run by `-exec` print anything, and `-ls` also prints the targets of
+                // links.
                 if !piped.certain || piped.has(&["-exec", "-ls", "-printf"]) {
                     return PipeInput::Unknown;
                 }
@@ -160,7 +161,8 @@ impl CommandEvaluator<'_> {
             {
                 self.names_output(NameSource::Tree, false, false, &[FileReach::everything()])
             }
-            // xargs interprets quotes and backslashes, and so do some versions of echo, so only plain characters are accepted.
+            // xargs interprets quotes and backslashes, and so do some versions of echo, so only
+            // plain characters are accepted.
             "echo" if rest.iter().all(|word| self.is_plain_operand(word, scope)) => {
                 self.names_output(NameSource::Words, false, true, &[])
             }
@@ -234,7 +236,8 @@ impl CommandEvaluator<'_> {
                     .iter()
                     .any(|part| word.starts_with("--") && word.contains(part))
         };
-        // A folder that is named or entered is searched even if it is hidden. The pattern of fd is an operand of its own.
+        // A folder that is named or entered is searched even if it is hidden. The pattern of fd is
+        // an operand of its own.
         let operands = piped
             .arguments
             .iter()

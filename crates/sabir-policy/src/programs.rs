@@ -138,8 +138,8 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["lscpu"], "-e=? -p=? -J -x -a --json --all", Nothing),
     ProgramGrammar::new(&["lsblk"], "-f -l -o= -J -a -b -d -p -n -t -S -m --json --all --bytes --output= --fs --list --noheadings", Text).with_check(plain_names),
     ProgramGrammar::new(&["findmnt"], "-l -t= -o= -n -J -a -T=@ -D --df --json --noheadings --output= --types=", Text),
-    // Other options of ss and netstat close connections or write files. Without `-n`, netstat and lsof resolve host names over the
-    // network.
+    // Other options of ss and netstat close connections or write files. Without `-n`, netstat and
+    // lsof resolve host names over the network.
     ProgramGrammar::new(&["ss"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -m --tcp --udp --listening --numeric --processes --all", Nothing),
     ProgramGrammar::new(&["netstat"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -r --tcp --udp --listening --numeric --programs --all --route", Nothing).with_check(in_numbers),
     ProgramGrammar::new(&["lsof"], "-i=? -n -P -p= -u= -t -c= -a", Text).with_check(in_numbers),
@@ -241,9 +241,10 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["help"], "-d -m -s", Text).with_check(plain_names),
     ProgramGrammar::new(&["ulimit"], "-a -n -H -S", Nothing),
     ProgramGrammar::new(&["getconf"], "-a", Text).with_check(plain_names),
-    // Only the version of interpreters and build tools, since everything else of them may run code. Programs that choose what to run
-    // from a file in the folder are left out: cargo and rustc (rust-toolchain.toml), go (go.mod), mvn (.mvn), yarn (.yarnrc),
-    // dotnet (global.json). See `everyday.rs` for what they may do where no such file is.
+    // Only the version of interpreters and build tools, since everything else of them may run code.
+    // Programs that choose what to run from a file in the folder are left out: cargo and rustc
+    // (rust-toolchain.toml), go (go.mod), mvn (.mvn), yarn (.yarnrc), dotnet (global.json). See
+    // `everyday.rs` for what they may do where no such file is.
     ProgramGrammar::new(&["python", "python3", "pip", "pip3"], "--version -V", Nothing).with_check(only_version).for_version_only(),
     ProgramGrammar::new(&["ruby", "php", "perl", "node", "npm", "lua", "deno", "bun", "docker"], "--version -v", Nothing).with_check(only_version).for_version_only(),
     ProgramGrammar::new(&["gcc", "g++", "clang", "clang++", "cc", "c++", "cmake", "ninja", "make", "gmake", "ld", "gdb", "lldb", "curl", "wget"], "--version", Nothing).with_check(only_version).for_version_only(),

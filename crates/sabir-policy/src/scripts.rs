@@ -70,14 +70,16 @@ impl SedScript<'_> {
                     self.skip_to_delimiter(end)?;
                     self.skip_to_delimiter(end)?;
                 }
-                // The text of `a`, `i` and `c` ends in different ways in different versions, so it must be the last of the script.
+                // The text of `a`, `i` and `c` ends in different ways in different versions, so it
+                // must be the last of the script.
                 'a' | 'i' | 'c' => {
                     let text = self.0.trim_start_matches(' ');
                     let whole =
                         !matches!(text, "" | "\\") && !text.contains('\n') && !text.ends_with('\\');
                     return (whole && open == 0).then_some(());
                 }
-                // A blank ends a label in some versions, so what follows it must be valid as a command, too.
+                // A blank ends a label in some versions, so what follows it must be valid as a
+                // command, too.
                 'b' | 't' | 'T' | ':' => {
                     self.skip_while(|c| c == ' ');
                     self.skip_while(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -142,7 +144,8 @@ impl SedScript<'_> {
         let end = self.parse_delimiter()?;
         self.0 = skip_pattern(self.0, end)?;
         self.skip_to_delimiter(end)?;
-        // The flag `e` runs the result and `w` writes it. `m` and `M` are harmless but too rare to be listed.
+        // The flag `e` runs the result and `w` writes it. `m` and `M` are harmless but too rare to
+        // be listed.
         self.skip_while(|c| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
         Some(())
     }
@@ -250,7 +253,8 @@ pub(crate) fn check_yq(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
         .first()
         .and_then(|word| word.known_text())
         .ok_or("the expression of yq is not certain")?;
-    // Text between quotation marks is data, so only every second piece is code. A word behind a dot is a key, not a function.
+    // Text between quotation marks is data, so only every second piece is code. A word behind a dot
+    // is a key, not a function.
     let bare: String = script.split('"').step_by(2).collect::<Vec<_>>().join(" ");
     let harmless = !script.contains('\\')
         && script.matches('"').count() % 2 == 0
@@ -342,7 +346,8 @@ impl AwkScript<'_> {
                     self.next_char();
                     PrecedingToken::Start
                 }
-                // `>` writes to a file, except where it compares: in parentheses, in a pattern outside of braces, or as `>=`.
+                // `>` writes to a file, except where it compares: in parentheses, in a pattern
+                // outside of braces, or as `>=`.
                 '>' if self.rest.starts_with('=')
                     || !self.control_parens.is_empty()
                     || self.braces == 0 =>
@@ -352,7 +357,8 @@ impl AwkScript<'_> {
                     }
                     PrecedingToken::Start
                 }
-                // `<` reads a file only behind `getline`, which is not accepted, so here it compares.
+                // `<` reads a file only behind `getline`, which is not accepted, so here it
+                // compares.
                 '<' => PrecedingToken::Start,
                 '|' | '>' | '@' | '\\' | '`' | '#' => return None,
                 '(' => {
@@ -362,7 +368,8 @@ impl AwkScript<'_> {
                 }
                 ')' if self.control_parens.pop()? => PrecedingToken::Word,
                 ')' => PrecedingToken::Value,
-                // After a dot or `++`, a `/` could be either: `x++ / 2` divides and `++ /x/` does not.
+                // After a dot or `++`, a `/` could be either: `x++ / 2` divides and `++ /x/` does
+                // not.
                 '.' => PrecedingToken::Word,
                 '+' | '-' if self.rest.starts_with(c) => {
                     self.next_char();

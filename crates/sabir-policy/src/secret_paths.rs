@@ -31,7 +31,8 @@ enum SecretPath {
 /// The stores of secrets. Rows with a folder in front are stores of one program; most of them live in the home folder.
 #[rustfmt::skip]
 const ROWS: &[SecretPath] = &[
-    // Environment files. `.env` itself, `.env.local`, `prod.env`; direnv runs `.envrc`, which exports what it holds.
+    // Environment files. `.env` itself, `.env.local`, `prod.env`; direnv runs `.envrc`, which
+    // exports what it holds.
     File(".env"), Start(".env.", ""), Start(".env-", ""), Start(".env_", ""), End(".env"), File(".envrc"), File(".dev.vars"),
     // Private keys and the containers that they come in.
     End(".pem"), End(".key"), End(".p12"), End(".pfx"), End(".p8"), End(".jks"), End(".jceks"), End(".keystore"), End(".bks"),
@@ -307,7 +308,8 @@ pub fn home_secret_paths() -> impl Iterator<Item = &'static str> {
         End(_) | Start(..) => None,
     });
     stores
-        // A store in the home folder is hidden by name or lies in a hidden folder; `credentials` is a name of any folder.
+        // A store in the home folder is hidden by name or lies in a hidden folder; `credentials` is
+        // a name of any folder.
         .filter(|path| path.starts_with('.') && !SETTINGS.contains(path))
         .chain(CAPITALS)
 }

@@ -107,7 +107,8 @@ impl FileReach {
 
     /// Returns the reach of a path or pattern seen from a folder; `below` if a folder means all files in it.
     pub(crate) fn from_path(text: &str, below: bool, scope: &ShellScope, root: &str) -> Self {
-        // A path that is not certain, or lies outside, is asked about elsewhere; here it may be any file.
+        // A path that is not certain, or lies outside, is asked about elsewhere; here it may be any
+        // file.
         let joined = scope.folder.join(text, root).ok();
         let path = joined.as_ref().and_then(|folder| folder.path());
         Self::new(match path {
@@ -138,7 +139,8 @@ impl FileReach {
             None => glob,
         };
         let last = glob.rsplit('/').next().unwrap_or_default();
-        // A rule for a name such as `.env` or `*.pem` means files; one for `secrets` may mean a folder.
+        // A rule for a name such as `.env` or `*.pem` means files; one for `secrets` may mean a
+        // folder.
         let out_of_names = last.contains('.')
             && !last.contains("**")
             && !self.names.is_empty()
@@ -359,7 +361,8 @@ impl CommandEvaluator<'_> {
             WordForm::Literal | WordForm::Glob(_) => {
                 Some(FileReach::from_path(&word.text, below, scope, root))
             }
-            // The value as a whole was checked where it was bound; with text around it, it is another path.
+            // The value as a whole was checked where it was bound; with text around it, it is
+            // another path.
             WordForm::Field(_) if word.text.is_empty() && word.tail.is_empty() && !below => None,
             WordForm::Field(_) if below => Some(FileReach::everything()),
             WordForm::Field(_) => Some(match scope.folder.path() {
@@ -392,7 +395,8 @@ impl CommandEvaluator<'_> {
         if !follows && !seen.has_option(&RECURSES) && !rest.iter().any(uncertain) {
             return self.operand_reach(paths, false, scope);
         }
-        // Unquoted, `--include=*.rs` is also a pattern for the shell, and the grammar counts it among the operands.
+        // Unquoted, `--include=*.rs` is also a pattern for the shell, and the grammar counts it
+        // among the operands.
         let is_option = |word: &&&ShellWord| word.known_prefix().starts_with('-');
         let unquoted = seen.operands.iter().filter(is_option);
         let unquoted = unquoted
@@ -571,7 +575,8 @@ impl CommandEvaluator<'_> {
         }
         let words: Vec<&ShellWord> = git.arguments().iter().collect();
         let mut reach = self.operand_reach(&words, false, scope);
-        // In a pathspec a star also matches a slash and a leading dot, so only its last part limits the names.
+        // In a pathspec a star also matches a slash and a leading dot, so only its last part limits
+        // the names.
         for pathspec in git.wildcard_pathspecs() {
             let name = pathspec.rsplit('/').next().unwrap_or(pathspec);
             reach.push(FileReach::everything().with_names(vec![name.to_owned()]));

@@ -50,7 +50,8 @@ impl CommandEvaluator<'_> {
             match item {
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, _) => {
                     let name = simple.word_or_name.as_ref().map(|word| word.value.as_str());
-                    // `IFS= read -r line` is a common idiom: it keeps the blanks of the line and affects only `read`.
+                    // `IFS= read -r line` is a common idiom: it keeps the blanks of the line and
+                    // affects only `read`.
                     if name == Some("read") && assignment.to_string() == "IFS=" {
                         note(PolicyFinding::allow("keeps the blanks of a line"));
                     } else {

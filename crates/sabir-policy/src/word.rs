@@ -236,7 +236,8 @@ impl WordScanner<'_> {
                 '}' if zsh && self.text != "{" => return Err("a brace"),
                 // `expand_braces` takes care of the braces that are certain.
                 '{' if is_brace_list(self.rest) => return Err("a brace expansion"),
-                // The path of the home folder is unknown, but begins with `/`, and shells do not split it into words.
+                // The path of the home folder is unknown, but begins with `/`, and shells do not
+                // split it into words.
                 '~' if first && (self.rest.is_empty() || self.rest.starts_with('/')) => {
                     self.mark_unknown(
                         TextTraits {
@@ -301,7 +302,8 @@ impl WordScanner<'_> {
                 '"' => return Ok(()),
                 '\\' => match self.next_char().ok_or("a quotation without an end")? {
                     '\n' => return Err("a line that continues after a backslash"),
-                    // In double quotes a backslash escapes only these characters; otherwise it stays.
+                    // In double quotes a backslash escapes only these characters; otherwise it
+                    // stays.
                     c @ ('$' | '`' | '"' | '\\') => self.push_char(c),
                     c => {
                         self.push_char('\\');
@@ -428,7 +430,8 @@ impl WordScanner<'_> {
             Some(VariableValue::Literal(value)) if quoted || is_one_word(&value) => {
                 value.chars().for_each(|c| self.push_char(c))
             }
-            // Without quotes the value must be known to stay one word: a file name may contain blanks.
+            // Without quotes the value must be known to stay one word: a file name may contain
+            // blanks.
             Some(VariableValue::Some(known)) if quoted || known.word => {
                 let fits = self.text.is_empty()
                     || self.text.ends_with('/')
@@ -600,7 +603,8 @@ fn substitution_end(text: &str) -> Option<usize> {
             '#' if before.is_whitespace() || matches!(before, ';' | '&' | '|' | '(') => {
                 return None;
             }
-            // `<<<` is a here string, which is only a word; `<<` begins a here document, which is not accepted.
+            // `<<<` is a here string, which is only a word; `<<` begins a here document, which is
+            // not accepted.
             '<' if before == '<'
                 && text.get(at + 1..).is_some_and(|rest| rest.starts_with('<')) =>
             {
@@ -634,8 +638,8 @@ fn is_slice(operation: &str) -> bool {
 
 /// Reports whether the text behind a `{` makes it a brace expansion with a list or a range.
 fn is_brace_list(rest: &str) -> bool {
-    // Only the text inside of the brace counts, so that `@{u}..` is accepted. If the end of the brace is not certain, the whole rest
-    // counts.
+    // Only the text inside of the brace counts, so that `@{u}..` is accepted. If the end of the
+    // brace is not certain, the whole rest counts.
     let closed = rest.split_once('}').map(|(inner, _)| inner);
     let inner = closed
         .filter(|inner| !inner.contains(['{', '\\', '\'', '"', '$', '`']))

@@ -180,7 +180,8 @@ impl CommandEvaluator<'_> {
             {
                 PolicyFinding::ask(reason)
             }
-            // `/bin/cd` is another program than the builtin, so builtins are only recognized by their bare name.
+            // `/bin/cd` is another program than the builtin, so builtins are only recognized by
+            // their bare name.
             "cd" if written == name => self.evaluate_cd(rest, scope),
             "read" if written == name => self.evaluate_read(rest, scope),
             "set" | "exit" | "return" | "break" | "continue" if written == name => {
@@ -458,7 +459,8 @@ impl CommandEvaluator<'_> {
                 scope.folder = folder;
                 PolicyFinding::allow("changes the folder inside the workspace")
             }
-            // The question may be answered with yes, and the rest of the line must be judged for that case.
+            // The question may be answered with yes, and the rest of the line must be judged for
+            // that case.
             Err(reason) => {
                 scope.folder = super::path_scope::FolderScope::outside();
                 PolicyFinding::ask(reason)
@@ -493,7 +495,8 @@ impl CommandEvaluator<'_> {
         if self.facts.shell == super::ShellKind::Zsh {
             return PolicyFinding::ask("read is not judged in zsh");
         }
-        // A line of a pipe of file names is one file name, as long as `read` gets a single variable and no delimiter.
+        // A line of a pipe of file names is one file name, as long as `read` gets a single variable
+        // and no delimiter.
         let ends_with_nul = match seen.options.as_slice() {
             [] | [("-r", _)] => Some(false),
             // `read -r -d ''` reads up to a NUL byte.
@@ -768,7 +771,8 @@ impl CommandEvaluator<'_> {
                 if finding.verdict == Verdict::Allow && found.reason == BY_TRUST {
                     return found;
                 }
-                // The reason of the program comes before that of a plain setting: it also says how builds run unasked.
+                // The reason of the program comes before that of a plain setting: it also says how
+                // builds run unasked.
                 finding.stricter(found).stricter(settings)
             }
         }
@@ -826,7 +830,8 @@ impl CommandEvaluator<'_> {
             .is_some_and(|seen| {
                 seen.has_option(&["-0", "--null"]) && !seen.has_option(&["-d=", "--delimiter="])
             });
-        // Names that end with NUL bytes are whole only with `-0`; others were found to hold nothing that xargs splits at.
+        // Names that end with NUL bytes are whole only with `-0`; others were found to hold nothing
+        // that xargs splits at.
         let names = match fed {
             PipeInput::Names(names) if names.ends_with_nul == by_nul => Some(names),
             _ => None,
@@ -855,7 +860,8 @@ impl CommandEvaluator<'_> {
             }
             // Without a command xargs runs echo.
             None if command.is_empty() => vec![ShellWord::literal("echo"), put],
-            // xargs appends any number of names; two words represent them, so that limits on one operand are noticed.
+            // xargs appends any number of names; two words represent them, so that limits on one
+            // operand are noticed.
             None => command.iter().cloned().chain([put.clone(), put]).collect(),
         };
         let finding = self.evaluate_words(&words, &mut scope.clone(), PipeInput::Unknown);

@@ -32,7 +32,8 @@ struct InputLine {
 }
 
 fn main() -> ExitCode {
-    // The model's commands run under a copy of this program, which ends them when this process dies.
+    // The model's commands run under a copy of this program, which ends them when this process
+    // dies.
     let mut arguments = std::env::args_os().skip(1);
     if arguments
         .next()

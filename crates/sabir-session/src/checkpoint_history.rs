@@ -587,8 +587,8 @@ impl CheckpointFolder {
             })
         };
         let list = self.list(task.as_str(), None)?;
-        // The first call that the fork does not have. Restoring the state before it undoes all later ones,
-        // too.
+        // The first call that the fork does not have. Restoring the state before it undoes all
+        // later ones, too.
         let first = list.checkpoints.iter().find(|listed| {
             listed.is_active
                 && listed.checkpoint.kind == CheckpointKind::Call

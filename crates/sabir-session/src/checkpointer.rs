@@ -239,7 +239,8 @@ impl TaskCheckpointer {
             | Access::Read { .. }
             | Access::Fetch { .. }
             | Access::Invalid { .. } => None,
-            // A shown path with a replacement character is not the real one: all that is known is that something is written.
+            // A shown path with a replacement character is not the real one: all that is known is
+            // that something is written.
             Access::Write { path, .. } => Some(match self.workspace.parse_path(path) {
                 Ok(real) if !path.contains('\u{fffd}') => SnapshotScope::Files(vec![real]),
                 _ => SnapshotScope::All,
@@ -254,7 +255,8 @@ impl TaskCheckpointer {
                     }
                     _ => SnapshotScope::All,
                 }),
-            // A command that the default rules allow only reads. A snapshot of the whole tree would cost more than the command.
+            // A command that the default rules allow only reads. A snapshot of the whole tree would
+            // cost more than the command.
             command if PolicyRules::default().decide(command).verdict == Verdict::Allow => None,
             _ => Some(SnapshotScope::All),
         }
@@ -268,11 +270,13 @@ impl TaskCheckpointer {
         let checkpoints = Arc::clone(&self.checkpoints);
         let stop = Arc::new(AtomicBool::new(false));
         let watch = StopGuard(Arc::clone(&stop));
-        // Old stores are pruned once, before the first checkpoint, so that a task which changes nothing does not pay for it.
+        // Old stores are pruned once, before the first checkpoint, so that a task which changes
+        // nothing does not pay for it.
         let first = (!self.begun.swap(true, Ordering::Relaxed)).then(|| self.stores.clone());
         let work = move || -> Result<u64, CheckpointError> {
             if let Some((all, own, most)) = first {
-                // A failure is ignored: other folders' stores that cannot be removed must not stop the work in this one.
+                // A failure is ignored: other folders' stores that cannot be removed must not stop
+                // the work in this one.
                 _ = prune_stores(&all, &own, most);
             }
             checkpoints.take_snapshot(mark, &scope, &stop)

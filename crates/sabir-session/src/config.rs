@@ -169,7 +169,8 @@ pub struct Config {
     pub(crate) checkpoints: Option<bool>,
     /// The most disk space for the checkpoints of one folder, in MiB.
     pub(crate) checkpoints_mib: Option<u64>,
-    // The groups below are deserialized separately: serde's `flatten` cannot be combined with `deny_unknown_fields`.
+    // The groups below are deserialized separately: serde's `flatten` cannot be combined with
+    // `deny_unknown_fields`.
     /// The limits of tasks, and the settings of their context.
     #[serde(skip)]
     pub(crate) limits: LimitKeys,
@@ -446,7 +447,8 @@ impl Config {
     /// Parses the text and rejects keys that no group knows.
     fn parse_file(path: &Path, text: &str) -> Result<Self, SessionError> {
         let parsed = Self::parse_groups(text);
-        // Keys are compared by name first: a similar known name says more than the deserializer's error.
+        // Keys are compared by name first: a similar known name says more than the deserializer's
+        // error.
         if let Some(problem) = check::first_unknown_key(text) {
             let (line, column) = line_and_column(text, keys::key_offset(text, &problem.keys));
             return Err(SessionError::invalid(format!(
@@ -468,7 +470,8 @@ impl Config {
                 "no model is chosen: use --model PROVIDER/NAME, or keep one with `sabir config set model openai/gpt-5`",
             )
         })?;
-        // An address is not a provider: it has no key, so none can leak to a host from a command line.
+        // An address is not a provider: it has no key, so none can leak to a host from a command
+        // line.
         let (reached, id) = if name.starts_with("http://") || name.starts_with("https://") {
             let (url, id) = name.split_once('#').unwrap_or((name, ""));
             let reached = providers::connect_address(url)?;
@@ -594,7 +597,8 @@ impl Config {
             .iter()
             .find(speaks)
             .map(|(provider, _)| *provider);
-        // `OPENAI_BASE_URL` often points to a server with other models. So a prefix of another vendor does not win over it.
+        // `OPENAI_BASE_URL` often points to a server with other models. So a prefix of another
+        // vendor does not win over it.
         let moved = ["openai", "anthropic"]
             .into_iter()
             .find(|provider| providers::base_url_of(provider, &self.environment).is_some());

@@ -47,7 +47,8 @@ impl TaskContext {
         let (entries, _) = sabir_journal::read_journal(&folder, id)
             .map_err(|error| SessionError::invalid(error.to_string()))?;
         let mut records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
-        // A completed task cannot be replayed to continue. Without its end, its context can still be shown.
+        // A completed task cannot be replayed to continue. Without its end, its context can still
+        // be shown.
         records.pop_if(|last| {
             matches!(
                 last,
@@ -205,7 +206,8 @@ fn replay_for_context(
     };
     let folder = setup::workspace_of(start);
     let setup = TaskSetup::new(&spec, config, Some(&folder), resources)?;
-    // The model is needed for the size of its window only, so a missing key or provider is not an error here.
+    // The model is needed for the size of its window only, so a missing key or provider is not an
+    // error here.
     let chosen = present_model(
         start,
         ModeHistory::from_records(&records).current_mode(),

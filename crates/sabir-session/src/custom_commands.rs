@@ -202,8 +202,8 @@ impl CustomCommands {
             let Some(name) = below.ok().and_then(command_name) else {
                 continue;
             };
-            // The user's own command is not replaced by a command of a repository: its name stands for what the user wrote. Neither is
-            // the prompt of a server.
+            // The user's own command is not replaced by a command of a repository: its name stands
+            // for what the user wrote. Neither is the prompt of a server.
             let is_own = OWN_NAMES.contains(&name.as_str()) || name.starts_with(PROMPT_PREFIX);
             if is_own || self.commands.iter().any(|known| known.name == name) {
                 continue;
@@ -369,7 +369,8 @@ impl<'a> Expansion<'a> {
 
     /// Reads a template once, from the beginning to the end: what an argument contains is not expanded.
     fn read_template(&mut self, template: &str) {
-        // One pass over the template alone, so that a `$2` or an `@` in an argument stays what it is.
+        // One pass over the template alone, so that a `$2` or an `@` in an argument stays what it
+        // is.
         let mut rest = template;
         let mut before = '\n';
         while let Some(c) = rest.chars().next() {
@@ -446,7 +447,8 @@ impl<'a> Expansion<'a> {
             left = left.get(taken.max(c.len_utf8())..).unwrap_or_default();
         }
         self.uses_arguments |= inner.uses_arguments;
-        // Nothing runs here: a text that a repository brings must not start a program, not even behind a question of its own.
+        // Nothing runs here: a text that a repository brings must not start a program, not even
+        // behind a question of its own.
         self.has_commands = true;
         self.text.push_str(&format!(
             "[the output of the shell command `{}`]",

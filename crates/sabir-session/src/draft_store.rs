@@ -101,7 +101,8 @@ fn write_draft(path: &Path, draft: &str) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.create(true).truncate(true).write(true).mode(0o600);
     let mut file = options.open(&new)?;
-    // Locked before it gets its name, so that no other session ever sees it without a lock. Some file systems have no locks.
+    // Locked before it gets its name, so that no other session ever sees it without a lock. Some
+    // file systems have no locks.
     _ = file.try_lock();
     file.write_all(draft.as_bytes())?;
     std::fs::rename(&new, path)?;

@@ -267,7 +267,8 @@ impl EventHub {
     /// Subscribes to the events from now on, after a snapshot of the session.
     pub(crate) fn subscribe(&self) -> Subscription {
         let (sender, events) = unbounded_channel();
-        // Snapshot and registration under one lock, so that no event falls between them and none comes twice.
+        // Snapshot and registration under one lock, so that no event falls between them and none
+        // comes twice.
         let mut state = self.lock_state();
         // A late subscriber misses passing events: deltas of answers, the output of tools, and
         // everything of subtasks but their open questions. The results of calls and subtasks are in
@@ -498,7 +499,8 @@ impl HubFrontEnd {
             match state.requests.iter_mut().find(|open| open.id == id) {
                 Some(open) => open.answer = Some(sender),
                 None => {
-                    // Another event closed the question before the driver began to wait, so it is published again.
+                    // Another event closed the question before the driver began to wait, so it is
+                    // published again.
                     let kind = SessionEventKind::Request {
                         request: id.clone(),
                         question: question.clone(),
@@ -520,7 +522,8 @@ impl HubFrontEnd {
         let answered = async {
             match receiver.await {
                 Ok(reply) => reply,
-                // The hub dropped the question, so nobody will answer. The driver drops this future.
+                // The hub dropped the question, so nobody will answer. The driver drops this
+                // future.
                 Err(_) => std::future::pending().await,
             }
         };
@@ -583,7 +586,8 @@ impl FrontEnd for HubFrontEnd {
             state.publish_event(None, SessionEventKind::Record(record));
             return;
         }
-        // Without subscribers the event is only counted. A question is kept, for the snapshot of a later subscriber.
+        // Without subscribers the event is only counted. A question is kept, for the snapshot of a
+        // later subscriber.
         if state.subscribers.is_empty() && !is_question {
             state.sequence += 1;
             return;

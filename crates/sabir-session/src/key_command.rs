@@ -79,7 +79,8 @@ enum KeyCommandProblem {
 impl KeyCommand {
     /// Returns the key: the one that the command printed earlier in this process, else a new one.
     pub(crate) fn cached_key(&self) -> Result<Secret, KeyCommandError> {
-        // The lock is held while the command runs, so that two sessions do not both ask the user to unlock their keys.
+        // The lock is held while the command runs, so that two sessions do not both ask the user to
+        // unlock their keys.
         let mut printed = self
             .environment
             .printed_keys

@@ -201,7 +201,8 @@ pub(crate) async fn create_session(
     let setup = setup.at_depth(0, cancel).for_recording(is_recorded);
     let prompt = expand_first_message(first.text, &setup, &config)?;
     if names_prompt(&prompt) {
-        // The text of the prompt is a part of the task's beginning. For other messages no server is waited for.
+        // The text of the prompt is a part of the task's beginning. For other messages no server is
+        // waited for.
         mcp::start_servers(spec, &config, &setup, hub);
     }
     let first = expand_prompt(UserMessage::from_text(prompt), hub).await?;
@@ -362,7 +363,8 @@ pub(crate) fn resume_idle(
     spec: &SessionSpec,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
-    // With an empty message, because a completed task can be loaded only with one. The real one comes later.
+    // With an empty message, because a completed task can be loaded only with one. The real one
+    // comes later.
     let mut loaded = load_session(host, id, spec, Some(String::new()), Vec::new(), hub)?;
     loaded.words = None;
     Ok(loaded)

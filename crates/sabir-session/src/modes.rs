@@ -37,7 +37,8 @@ pub(crate) const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".ro
 pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<Mode, SessionError> {
     let usual = Mode::canonical_name(name);
     let is_named = |mode: &Mode| mode.name == name || mode.name == usual;
-    // The repository cannot define a mode of these names, so it is read only where it may have the mode.
+    // The repository cannot define a mode of these names, so it is read only where it may have the
+    // mode.
     let own = Mode::builtin_modes().into_iter().find(is_named);
     if let Some(mode) = own.or_else(|| config.modes.iter().find(|mode| is_named(mode)).cloned()) {
         return Ok(mode);
@@ -303,7 +304,8 @@ pub(crate) fn hidden_files(rules: &PolicyRules, config: &Config) -> Result<Bound
         );
         return Err(SessionError::invalid(wrong));
     }
-    // A path in the home folder is not a path of the workspace. `path_forms` adds its absolute and relative spellings.
+    // A path in the home folder is not a path of the workspace. `path_forms` adds its absolute and
+    // relative spellings.
     let hidden = rules
         .denied_paths()
         .filter(|glob| *glob != "~" && !glob.starts_with("~/"))

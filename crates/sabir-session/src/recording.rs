@@ -270,7 +270,8 @@ impl DriverObserver for OutputRecorder {
 impl FrontEnd for ReplayFrontEnd<'_> {
     fn on_event(&mut self, event: TaskEvent<'_>) {
         match (&mut *self.recording, event) {
-            // How output is cut into pieces, and which of two streams comes first, differs each time.
+            // How output is cut into pieces, and which of two streams comes first, differs each
+            // time.
             (RecordingState::Replay { .. }, TaskEvent::Moment(TransientEvent::Output { .. })) => {
                 return;
             }

@@ -227,7 +227,8 @@ fn replace_path(text: &str, from: &str, to: &str) -> String {
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once(from) {
         result.push_str(before);
-        // A dot may end a sentence (`/a.`) or begin an extension (`/a.txt`), which is part of another name.
+        // A dot may end a sentence (`/a.`) or begin an extension (`/a.txt`), which is part of
+        // another name.
         let dotted = behind
             .strip_prefix('.')
             .is_some_and(|behind| behind.starts_with(name));

@@ -90,7 +90,8 @@ pub(crate) fn edit_config(
         .parse()
         .map_err(|error| kept(format!("it is not TOML: {error}")))?;
     change(&mut document, &kept)?;
-    // Checked as a whole before it is written: a configuration that cannot be loaded would stop every command.
+    // Checked as a whole before it is written: a configuration that cannot be loaded would stop
+    // every command.
     let changed = document.to_string();
     if let Some(problem) = config::check::check_text(environment, &changed).first() {
         return Err(kept(problem.message.clone()));
@@ -132,7 +133,8 @@ pub fn lock_folder(path: &Path) -> Result<File, SessionError> {
 pub fn replace_file(environment: &Environment, path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    // Writes through a symbolic link instead of replacing it, since many users link their configuration.
+    // Writes through a symbolic link instead of replacing it, since many users link their
+    // configuration.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mode = std::fs::metadata(&path).map_or(0o600, |known| known.permissions().mode() & 0o777);
     // In the same folder, because a rename works within one file system only.
@@ -142,7 +144,8 @@ pub fn replace_file(environment: &Environment, path: &Path, text: &str) -> std::
         .create_new(true)
         .mode(mode)
         .open(&beside)?;
-    // Synced before the rename, so that a power cut leaves the old text or the new one, never an empty file.
+    // Synced before the rename, so that a power cut leaves the old text or the new one, never an
+    // empty file.
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| file.sync_all());

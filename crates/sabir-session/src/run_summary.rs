@@ -134,7 +134,8 @@ impl DriverObserver for TaskFollower {
             }
             Record::Result(result) => {
                 let call = open_calls.remove(&result.id);
-                // A question that nobody could answer, or a refused completion, is not work that failed.
+                // A question that nobody could answer, or a refused completion, is not work that
+                // failed.
                 if control::is_control(&result.name) {
                     return;
                 }

@@ -162,7 +162,8 @@ impl PromptGate {
     /// Works until the session is over.
     async fn run(mut self) {
         while let Some(GatedPrompt { message, target }) = self.prompts.recv().await {
-            // One after the other: two messages must not overtake each other because a hook was faster for one of them.
+            // One after the other: two messages must not overtake each other because a hook was
+            // faster for one of them.
             let checked = self.check_message(message).await;
             let Some(control) = self.control.upgrade() else {
                 return;
@@ -433,7 +434,8 @@ impl SessionHandle {
         };
         let is_gated =
             self.control.has_prompt_hooks || PromptCommands::new(&self.hub.0).is_prompt_line(text);
-        // A message waits behind those that are in the gate. Without any it is delivered under one lock.
+        // A message waits behind those that are in the gate. Without any it is delivered under one
+        // lock.
         if !is_gated && self.control.lock_state().gated == 0 {
             return self.submit_checked(command);
         }
@@ -488,7 +490,8 @@ impl SessionHandle {
                 }
                 // An idle session has nothing to queue behind or to interrupt.
                 _ = delivery;
-                // Set here, not by the worker, so that a second message goes to the inbox of the new run.
+                // Set here, not by the worker, so that a second message goes to the inbox of the
+                // new run.
                 state.is_idle = false;
                 state.run += 1;
                 self.control.send_idle(IdleCommand::Continue(message))
@@ -525,7 +528,8 @@ impl SessionHandle {
                     ended => ended,
                 }
             }
-            // A message may wait behind the compaction. Its run has not begun, so it is not the work that the user sees.
+            // A message may wait behind the compaction. Its run has not begun, so it is not the
+            // work that the user sees.
             Command::Interrupt if state.stop_compaction() || idle => Ok(()),
             command => self.deliver_command(&self.task, command, &mut state),
         }
@@ -702,7 +706,8 @@ impl SessionWorker {
     async fn run_session(mut self) -> SessionOutcome {
         loop {
             let mut end = self.drive_run().await;
-            // Without a working store, another run would fail in the same way; a wrong key or model can be corrected. A recording holds one run.
+            // Without a working store, another run would fail in the same way; a wrong key or model
+            // can be corrected. A recording holds one run.
             let stays_open = self.loaded.spec.interactivity == Interactivity::Interactive
                 && self.loaded.spec.record == RecordMode::Off
                 && end.outcome != TaskOutcome::StoreFailed;
@@ -712,7 +717,8 @@ impl SessionWorker {
                 .check
                 .is_some();
             let unread = {
-                // Messages are put into the inbox under this lock, so none can come between the last look and the idle state.
+                // Messages are put into the inbox under this lock, so none can come between the
+                // last look and the idle state.
                 let mut state = self.control.lock_state();
                 let unread = self.take_unread_messages();
                 let ends_after_answer = std::mem::take(&mut state.ends_after_answer);
@@ -727,7 +733,8 @@ impl SessionWorker {
                 }
                 unread.filter(|_| !state.is_ended)
             };
-            // A message arrived after the run took its last one: the user expects an answer, not a prompt.
+            // A message arrived after the run took its last one: the user expects an answer, not a
+            // prompt.
             if let Some(message) = unread {
                 self.continue_with(message);
                 continue;
@@ -755,8 +762,8 @@ impl SessionWorker {
             };
             hooks.end_session(reason).await;
         }
-        // A request that differs from the recorded one ends the task as misconfigured. That the later requests were not made either
-        // is then no news.
+        // A request that differs from the recorded one ends the task as misconfigured. That the
+        // later requests were not made either is then no news.
         let complaint = self
             .loaded
             .recording
@@ -896,7 +903,8 @@ impl SessionWorker {
                     if !self.reload_with(|spec| spec.model = Some(model), end) {
                         return false;
                     }
-                    // The old model stays if the new one cannot be used, and then the reason was sent.
+                    // The old model stays if the new one cannot be used, and then the reason was
+                    // sent.
                     if let Some(model) = &self.loaded.spec.model
                         && self.loaded.spec.model == wanted
                     {
@@ -926,8 +934,8 @@ impl SessionWorker {
 
     /// Prepares the next run, which begins with a message.
     fn continue_with(&mut self, message: UserMessage) {
-        // Counters of turns and mistakes restart: the limit that ended the last run must not end this one
-        // at once.
+        // Counters of turns and mistakes restart: the limit that ended the last run must not end
+        // this one at once.
         self.loaded.opened.task.prepare_next_run();
         self.loaded.words = Some(message.text);
         self.loaded.images = message.images;
@@ -977,7 +985,8 @@ impl SessionWorker {
         spec.mode = Some(mode.to_owned());
         change(&mut spec);
         let task = self.loaded.opened.task.start_record().task.clone();
-        // The open store holds the lock of the journal, so it must be dropped before the journal is opened again.
+        // The open store holds the lock of the journal, so it must be dropped before the journal is
+        // opened again.
         self.loaded.opened.store = Box::new(crate::recording::NullStore);
         match self.host.reload_task(&task, &spec, &self.hub) {
             Ok(mut loaded) => {
@@ -989,7 +998,8 @@ impl SessionWorker {
                     .config
                     .notices
                     .send(NoticeTopic::Mode, error.to_string());
-                // Back to the spec that worked. Its store was dropped above, so the task must be loaded again.
+                // Back to the spec that worked. Its store was dropped above, so the task must be
+                // loaded again.
                 let old = self.loaded.spec.clone();
                 match self.host.reload_task(&task, &old, &self.hub) {
                     Ok(mut loaded) => {
@@ -1015,7 +1025,8 @@ impl SessionWorker {
             None => "checkpoints are off: nothing can be undone".to_owned(),
             Some(checkpointer) => {
                 let checkpointer = Arc::clone(checkpointer);
-                // It reads and writes files of the user. Awaited here, so that commands after it see the restored files.
+                // It reads and writes files of the user. Awaited here, so that commands after it
+                // see the restored files.
                 let undone =
                     tokio::task::spawn_blocking(move || checkpointer.undo_calls(calls)).await;
                 match undone {
@@ -1074,7 +1085,8 @@ impl SessionWorker {
         };
         drop(request);
         let Some(answer) = answer else {
-            // The task has a part of the summary in it. The journal has none, so the task is loaded again as it was.
+            // The task has a part of the summary in it. The journal has none, so the task is loaded
+            // again as it was.
             return self.reload_with(|_| {}, end);
         };
         let input = answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished);

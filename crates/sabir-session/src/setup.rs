@@ -488,7 +488,8 @@ impl TaskSetup {
 
     /// The observers that every task with this setup has.
     pub(crate) fn common_observers(&self) -> Vec<Arc<dyn DriverObserver>> {
-        // Hooks first: a call that they refuse needs no checkpoint, and what they write after a call belongs to it.
+        // Hooks first: a call that they refuse needs no checkpoint, and what they write after a
+        // call belongs to it.
         let hooks = self.hooks.iter();
         let keeper = self.resources.checkpointer.iter();
         let watcher = self.instruction_watcher.iter();
@@ -752,7 +753,8 @@ pub(crate) fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionErro
         .into_iter()
         .filter(|id| id.as_str().starts_with(name))
         .collect();
-    // A subtask's id begins with its parent's id, followed by a hyphen. A prefix of both means the parent.
+    // A subtask's id begins with its parent's id, followed by a hyphen. A prefix of both means the
+    // parent.
     if let [first, rest @ ..] = ids.as_slice()
         && rest.iter().all(|id| {
             id.as_str()

@@ -142,7 +142,8 @@ impl Skills {
         let mut text = format!(
             "Skills are instructions for one kind of work. Call {USE_SKILL} with the name of a skill before you do such work:\n"
         );
-        // The user's skills come first, so those of a repository are the ones that lose their descriptions.
+        // The user's skills come first, so those of a repository are the ones that lose their
+        // descriptions.
         for (at, skill) in self.skills.iter().enumerate() {
             let line = format!("- {}: {}\n", skill.name, skill.description);
             // Names alone still lead to the text.
@@ -335,7 +336,8 @@ impl SkillCall {
                 &own
             }
         };
-        // The text itself may be a link in the folder, as rules may; a file that the model names may not.
+        // The text itself may be a link in the folder, as rules may; a file that the model names
+        // may not.
         let read = if self.is_main {
             read_text_start(workspace, &self.path, MAX_TEXT_BYTES)?
         } else {

@@ -125,7 +125,8 @@ impl SubtaskContext {
     /// Returns the spec of a subtask in a mode.
     fn subtask_spec(&self, mode: &Mode) -> SessionSpec {
         let completion = CompletionSpec {
-            // An empty check switches off the configured one: it applies to the finished work, not to a part of it.
+            // An empty check switches off the configured one: it applies to the finished work, not
+            // to a part of it.
             check: Some(String::new()),
             require_todos: self.spec.completion.require_todos,
             review: Some(self.config.limits.subtasks.review == Some(true)),
@@ -155,7 +156,8 @@ impl SubtaskSpawner for SessionSubtaskSpawner {
     ) -> Result<SubtaskHandle, SubtaskSpawnError> {
         let id = self.parent.child_id(call);
         let mode = match self.resolve_mode(delegation) {
-            // A subtask that has already begun continues in its recorded mode, so an unusable mode matters for a new one only.
+            // A subtask that has already begun continues in its recorded mode, so an unusable mode
+            // matters for a new one only.
             Err(error) if !self.has_journal(&id) => {
                 return Err(SubtaskSpawnError::Mode(error.to_string()));
             }
@@ -184,7 +186,8 @@ impl SessionSubtaskSpawner {
         opened: SubtaskJournal,
         left: TaskLimits,
     ) -> Result<SubtaskHandle, SubtaskError> {
-        // The id follows from the parent and the call, so a resumed parent that repeats its call finds the same journal.
+        // The id follows from the parent and the call, so a resumed parent that repeats its call
+        // finds the same journal.
         let Some(Record::Started(start)) = opened.records.first() else {
             let subtask = NewSubtask {
                 id,
@@ -338,7 +341,8 @@ impl SessionSubtaskSpawner {
             &workspace,
         )?;
         let own = modes::find_mode(&modes::mode_name(&self.parent_mode), config, &workspace)?;
-        // The parent may have switched to a stricter mode since: its subtasks must not keep more rights.
+        // The parent may have switched to a stricter mode since: its subtasks must not keep more
+        // rights.
         if !own.can_delegate_to(&mode) {
             let error = SessionError::invalid(format!(
                 "The subtask works in the mode `{}`, which allows more than `{}`",
@@ -400,13 +404,15 @@ impl SessionSubtaskSpawner {
         let workspace = Some(self.context.workspace.as_path());
         let mut setup =
             TaskSetup::without_notices(spec, &self.context.config, workspace, resources)?;
-        // A subtask spends what its parent has left, and cannot switch modes: the parent chose its mode.
+        // A subtask spends what its parent has left, and cannot switch modes: the parent chose its
+        // mode.
         setup.limits = left;
         setup.registry = setup
             .registry
             .without_tool(SWITCH_MODE_TOOL)
             .map_err(|error| SessionError::internal(error.to_string()))?;
-        // Checkpoints belong to the subtask, so that undoing the parent's calls does not touch them.
+        // Checkpoints belong to the subtask, so that undoing the parent's calls does not touch
+        // them.
         if let Some(checkpointer) = &setup.resources.checkpointer {
             checkpointer.set_task(id);
         }

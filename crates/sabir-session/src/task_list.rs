@@ -32,8 +32,8 @@ impl TaskList {
         let folder = environment.tasks_folder()?;
         let mut tasks = sabir_journal::list_journals(&folder)
             .map_err(|error| SessionError::internal(error.to_string()))?;
-        // The process was killed before its first record: there was no task yet. The file may also be that of a task that
-        // starts at this moment, so it is not removed.
+        // The process was killed before its first record: there was no task yet. The file may also
+        // be that of a task that starts at this moment, so it is not removed.
         tasks.retain(|listed| !matches!(listed.summary, Err(JournalError::Empty { .. })));
         if let Some(workspace) = workspace {
             let is_here = |listed: &JournalListing| {

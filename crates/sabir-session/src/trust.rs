@@ -146,7 +146,8 @@ impl TrustReview {
     /// # Errors
     /// When the file of trusted repositories cannot be read or written.
     pub fn trust(self, environment: &Environment) -> Result<(), SessionError> {
-        // The lock covers reading and writing, so that two processes do not lose each other's entries.
+        // The lock covers reading and writing, so that two processes do not lose each other's
+        // entries.
         let _alone = remember::lock_folder(&trust_path(environment)?)?;
         let mut file = read_trust_file(environment)?;
         let entry = TrustEntry {

@@ -115,7 +115,8 @@ impl Disk for SimulatedDisk {
 impl SimulatedFile {
     /// Writes bytes. A crash during the write leaves any beginning of them, and so does a write that fails.
     fn write_bytes(&self, state: &mut SimulationState, bytes: &[u8], at: usize) -> io::Result<()> {
-        // Drawn before the event, so that the same seed gives the same run whether or not the write fails.
+        // Drawn before the event, so that the same seed gives the same run whether or not the write
+        // fails.
         let part = state.rng.index(bytes.len() + 1);
         let begun = bytes.get(..part).unwrap_or_default();
         state.on_event(|| format!("disk: write {} bytes at {at}", bytes.len()));

@@ -62,7 +62,8 @@ pub struct SimulationReport {
 /// Simulates one task over all its processes. `sabotage` breaks a law on purpose; `traced` records every event.
 #[must_use]
 pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> SimulationReport {
-    // One thread and a paused clock make the run deterministic: time only advances when nothing else can run.
+    // One thread and a paused clock make the run deterministic: time only advances when nothing
+    // else can run.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

@@ -151,8 +151,8 @@ impl SimulatedModel {
     ) -> Result<(), ModelError> {
         sink(Event::Usage(reply.usage));
         match reply.end {
-            // Only now may the calls run: an answer that breaks off has no valid calls, even if some were closed
-            // in it.
+            // Only now may the calls run: an answer that breaks off has no valid calls, even if
+            // some were closed in it.
             ReplyEnd::Whole(reason) => {
                 sink(Event::Stop { reason, raw: "" });
                 self.simulation.with_state(|state| {

@@ -336,7 +336,8 @@ impl ProcessRunner {
                 }
             }
         };
-        // Dropped work is only gone after the runtime has polled it, so give every task a few turns.
+        // Dropped work is only gone after the runtime has polled it, so give every task a few
+        // turns.
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }

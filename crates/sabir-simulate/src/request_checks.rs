@@ -176,7 +176,8 @@ impl RequestTracker {
                 format!("the user said {:?}, the model reads {read:?}", self.kept),
             );
         }
-        // A summary quotes the messages that it replaces, so after a compaction it is enough that they are contained.
+        // A summary quotes the messages that it replaces, so after a compaction it is enough that
+        // they are contained.
         let is_read = |words: &&String| {
             self::user_texts(&seen.messages).any(|text| text.contains(words.as_str()))
         };
@@ -201,8 +202,8 @@ impl RequestTracker {
                 format!("{:?} begins with {first:?}", seen.system),
             );
         }
-        // New instructions are either in the system prompt or appended at the end, in a message of the
-        // user's role.
+        // New instructions are either in the system prompt or appended at the end, in a message of
+        // the user's role.
         let rule = rule_text(self.version);
         if !seen.system.contains(&rule)
             && !user_texts(&seen.messages).any(|text| text.contains(&rule))

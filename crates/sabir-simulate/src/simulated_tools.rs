@@ -292,7 +292,8 @@ fn draw_pause(state: &mut SimulationState) -> Duration {
 
 /// Begins a run and draws its behavior.
 fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) -> ToolBehavior {
-    // Before the event, in which the user may speak: messages during a check are counted by this flag.
+    // Before the event, in which the user may speak: messages during a check are counted by this
+    // flag.
     state.activity.checking |= path == CHECK_PATH;
     state.perhaps_tell(path == CHECK_PATH);
     state.on_event(|| format!("run {id} {path}"));
@@ -356,8 +357,8 @@ fn check_may_begin(
             seen: format!("{id} ({path}) {seen}"),
         })
     };
-    // First the record of the call, then the way in which the model wrote it, and last the permission.
-    // The witness's own view of the call; the task is not asked.
+    // First the record of the call, then the way in which the model wrote it, and last the
+    // permission. The witness's own view of the call; the task is not asked.
     let Some(call) = witness.calls.get(id).cloned() else {
         return broken(
             Law::NeverRuns,
@@ -399,7 +400,8 @@ fn check_may_begin(
                 format!("was written {} times and runs once more", written.times),
             );
         }
-        // A call may be complete while its response is not; it must wait for the end of the response.
+        // A call may be complete while its response is not; it must wait for the end of the
+        // response.
         Some(written) if written.runs >= written.delivered => {
             return broken(Law::NeverRuns, "is of an unfinished answer".to_owned());
         }

@@ -88,7 +88,8 @@ impl FrontEnd for SimulatedUser {
                 let most = state.rng.pick_one(5, &[0, 2_000, 600_000]);
                 (state.rng.below(most), decide_reply(state, question))
             });
-            // The question stays unanswered. The simulation closes the terminal once nothing else happens.
+            // The question stays unanswered. The simulation closes the terminal once nothing else
+            // happens.
             let Some(reply) = reply else {
                 self.simulation.with_state(|state| {
                     state.counters.count_event("user never answered");

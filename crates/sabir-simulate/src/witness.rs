@@ -413,7 +413,8 @@ impl Witness {
                 "completed without a completion that was accepted",
             );
         };
-        // A completion after a failed call of the same turn was written before the model saw the failure.
+        // A completion after a failed call of the same turn was written before the model saw the
+        // failure.
         let before = self.turn.get(..at).unwrap_or_default();
         if let Some(failed) = before
             .iter()
@@ -508,11 +509,13 @@ impl Witness {
             );
             return new_violation(Law::Survives, seen).map(|()| false);
         }
-        // A crash may strike after a record reached the disk and before its acknowledgement, so one more record is allowed.
+        // A crash may strike after a record reached the disk and before its acknowledgement, so one
+        // more record is allowed.
         let mut has_more = false;
         for record in found.into_iter().skip(kept) {
-            // The driver appends one record at a time, so there can be one at most, and it is known.
-            // A power cut may leave any part of that record, in which case the journal notes the damage.
+            // The driver appends one record at a time, so there can be one at most, and it is
+            // known. A power cut may leave any part of that record, in which case the journal notes
+            // the damage.
             let is_damage = matches!(record, Record::Damaged { .. });
             if !is_damage && (has_more || Some(&record) != self.attempted.as_ref()) {
                 return new_violation(
@@ -521,7 +524,8 @@ impl Witness {
                 )
                 .map(|()| false);
             }
-            // It belongs to the process before the crash, and so do the recorded actions of the user.
+            // It belongs to the process before the crash, and so do the recorded actions of the
+            // user.
             self.record_acknowledged(record)?;
             has_more = true;
         }

@@ -56,8 +56,8 @@ impl ArgumentPreview {
         {
             return String::new();
         }
-        // From here on the argument is a block, even if the rest is short: what is written cannot be
-        // taken back.
+        // From here on the argument is a block, even if the rest is short: what is written cannot
+        // be taken back.
         self.lines = Some(0);
         let lines = self.extend_with_pending();
         format!("{}:\n{lines}", self.name)

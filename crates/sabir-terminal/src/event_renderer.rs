@@ -271,7 +271,8 @@ impl EventRenderer {
             TransientEvent::Asking {
                 full: Some(full), ..
             } => self.render_context_usage(full),
-            // A wait of length zero is a report of the driver. The front end shows waits before a retry.
+            // A wait of length zero is a report of the driver. The front end shows waits before a
+            // retry.
             TransientEvent::Waiting {
                 reason,
                 milliseconds: 0,

@@ -87,8 +87,8 @@ impl OpenQuestion {
     fn is_closed_by(&self, event: &SessionEvent) -> bool {
         match &self.request {
             Some(request) => closes(event, request),
-            // The session is idle no more: a message came that is not an answer to this question, such as one that was typed before it was
-            // shown.
+            // The session is idle no more: a message came that is not an answer to this question,
+            // such as one that was typed before it was shown.
             None => matches!(event.kind, SessionEventKind::State(SessionState::Working)),
         }
     }

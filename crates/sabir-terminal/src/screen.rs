@@ -606,6 +606,7 @@ fn stop_process() {
         return;
     }
     lock_screen().suspend();
-    // This thread may run on for a moment, so the signal that continues the process resumes, not the next line.
+    // This thread may run on for a moment, so the signal that continues the process resumes, not
+    // the next line.
     _ = kill_process(getpid(), rustix::process::Signal::STOP);
 }

@@ -303,7 +303,8 @@ pub(crate) fn read_hidden_line(
     exit: ExitBySignal,
 ) -> io::Result<Option<String>> {
     screen::begin_editing(InterruptKey::Byte, exit)?;
-    // Only now: a user, or a program that pastes, may answer as soon as the prompt is there, and the terminal would show it.
+    // Only now: a user, or a program that pastes, may answer as soon as the prompt is there, and
+    // the terminal would show it.
     print::write_stderr(prompt);
     let line = edit_hidden_line(input, exit);
     screen::restore();

@@ -355,8 +355,8 @@ impl ClientConnection {
         if incoming.streamed {
             let body = reply.encode_stream(wire, head);
             let end = self.send_stream(&reply, wire.stream_type(), &body).await;
-            // A scripted reset is not an abandoned request, unless the reply pauses: then the client
-            // had time to leave.
+            // A scripted reset is not an abandoned request, unless the reply pauses: then the
+            // client had time to leave.
             if end.as_ref().is_err_and(|error| {
                 error.kind() != io::ErrorKind::ConnectionReset || reply.pause > 0
             }) {

@@ -25,8 +25,9 @@ struct RestrictedItem {
 const RESTRICTED_ITEMS: [RestrictedItem; 8] = [
     RestrictedItem {
         name: "fs",
-        // The session layer reads what the user names or keeps in their home: configuration, pictures, recordings, trust. The
-        // toolbox reads the histories of other programs, in one module (`import/source_files.rs`).
+        // The session layer reads what the user names or keeps in their home: configuration,
+        // pictures, recordings, trust. The toolbox reads the histories of other programs, in one
+        // module (`import/source_files.rs`).
         crates: &[
             "sabir-workspace",
             "sabir-checkpoint",

@@ -239,7 +239,8 @@ fn check_lock_size(tree: &SourceTree, found: &mut Vec<Violation>) {
         return;
     };
     let packages = parse_packages(&lock.text);
-    // The lock file also lists the dev-dependencies of our crates, so the walk starts at the manifest.
+    // The lock file also lists the dev-dependencies of our crates, so the walk starts at the
+    // manifest.
     let direct = parse_dependencies(&manifest.text).filter(|dependency| !dependency.is_dev);
     let mut names: Vec<&str> = direct.map(|dependency| dependency.name).collect();
     let mut closure = BTreeSet::from([owner]);

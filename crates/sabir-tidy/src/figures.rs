@@ -75,7 +75,8 @@ pub fn measure_tree(tree: &SourceTree) -> TreeFigures {
     for file in tree.files.iter().filter(|file| is_measured(file)) {
         patterns.add_file(without_inline_tests(&file.text), &mut figures);
     }
-    // Whole files, since the aim is about how much there is to read in the binary, whatever it is for.
+    // Whole files, since the aim is about how much there is to read in the binary, whatever it is
+    // for.
     figures.binary_lines = tree
         .files
         .iter()
@@ -256,7 +257,8 @@ enum AimKind {
 impl FigureAim {
     /// Reports whether the figure, rounded as the table shows it, is on the right side of its limit.
     fn is_met(&self) -> bool {
-        // Rounded, so that a figure never misses an aim that it seems to meet. Half a unit in the last place is 0.05.
+        // Rounded, so that a figure never misses an aim that it seems to meet. Half a unit in the
+        // last place is 0.05.
         match self.kind {
             AimKind::AtMost => self.value < self.limit + 0.05,
             AimKind::AtLeast => self.value >= self.limit - 0.05,

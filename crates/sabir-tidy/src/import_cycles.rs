@@ -202,7 +202,8 @@ fn resolve_import(
             }
             module
         }
-        // A path may also begin with a child module or with an imported name; any other name is a crate.
+        // A path may also begin with a child module or with an imported name; any other name is a
+        // crate.
         first => {
             let mut child = from.clone();
             child.push(first.to_owned());

@@ -222,7 +222,8 @@ impl NoteCollector {
         let Some(running) = self.calls.get_mut(&index) else {
             return;
         };
-        // Events of one call come in text order, but a marker may reach behind the call's first position.
+        // Events of one call come in text order, but a marker may reach behind the call's first
+        // position.
         running.to = running.to.max(span.end);
         let dialect = running.dialect.clone();
         let sure = running.sure;

@@ -539,7 +539,8 @@ pub(crate) fn render_call(checked: &CheckedCall, spelling: &str) -> String {
                 text.push_str(&format!("  {name}:\n{}\n", indent_lines(words)))
             }
             Some(words) => text.push_str(&format!("  {name}: {words}\n")),
-            // Numbers, arrays and objects keep their JSON form, unlike strings, which lose their quotes.
+            // Numbers, arrays and objects keep their JSON form, unlike strings, which lose their
+            // quotes.
             None => text.push_str(&format!("  {name}: {value}\n")),
         }
     }

@@ -55,7 +55,8 @@ pub fn command_line(words: &[String]) -> String {
                 if plain(word) {
                     word.clone()
                 } else {
-                    // Single quotes keep everything but themselves, so nothing else needs an escape.
+                    // Single quotes keep everything but themselves, so nothing else needs an
+                    // escape.
                     format!("'{}'", word.replace('\'', "'\\''"))
                 }
             });

@@ -115,7 +115,8 @@ impl<'r> LogWriter<'r> {
                 Ok(())
             };
         }
-        // Records outside the range are rendered too: the renderer learns the calls from the answers.
+        // Records outside the range are rendered too: the renderer learns the calls from the
+        // answers.
         let mut text = self.renderer.render_record(&entry.record);
         text.push_str(&self.renderer.clean_text(&record_details(&entry.record)));
         if !wanted {

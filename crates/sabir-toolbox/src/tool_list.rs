@@ -146,7 +146,8 @@ fn convert_item(item: &Value, pointer: &str) -> Vec<FoundTool> {
     } else {
         (item, pointer.to_owned(), "parameters")
     };
-    // The Responses API differs from Sabir's own shape only by members that say nothing about the tool.
+    // The Responses API differs from Sabir's own shape only by members that say nothing about the
+    // tool.
     let is_own = schema == "parameters" && function.is_none() && item.get("type").is_none();
     let tool = if is_own {
         tool.clone()

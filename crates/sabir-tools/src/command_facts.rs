@@ -113,7 +113,8 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
     }
     let repositories = repositories
         .into_iter()
-        // Without a clean search path `git` may be any program, and its configuration decides nothing.
+        // Without a clean search path `git` may be any program, and its configuration decides
+        // nothing.
         .filter(|_| clean_path)
         .map(|folder| {
             let config = GitConfig::of(&root.join(&folder), environment);
@@ -237,7 +238,8 @@ fn judge_builds(
 /// Returns the protected ones among the paths that a line names, with the reason.
 fn protected_among(paths: &[(String, bool)], root: &Path) -> Vec<(String, String)> {
     let reason = |(path, is_pattern): &(String, bool)| {
-        // Only a pattern whose part begins with a dot matches hidden names, and most protected names are hidden.
+        // Only a pattern whose part begins with a dot matches hidden names, and most protected
+        // names are hidden.
         let is_wild = |part: &str| part.starts_with('.') && part.contains(['*', '?', '[']);
         if *is_pattern && path.split('/').any(is_wild) {
             return Some((path.clone(), "it may be one".to_owned()));

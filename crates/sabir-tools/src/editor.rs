@@ -320,7 +320,8 @@ impl EditorBuffers {
             return failed(error);
         }
         let after = workspace.read_file(path, MAX_FILE_BYTES).ok();
-        // A file that is neither the old nor the new one was formatted by the editor, which is seen when it is read next.
+        // A file that is neither the old nor the new one was formatted by the editor, which is seen
+        // when it is read next.
         let is_untouched = after.as_ref().map(|after| after.version)
             == before.as_ref().ok().map(|before| before.version);
         let is_saved = after.is_some_and(|after| has_text(&after.bytes, text));

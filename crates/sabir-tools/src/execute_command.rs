@@ -420,7 +420,8 @@ impl ExecuteCommand {
             return Ok((sandbox, None));
         }
         let workspace = Arc::clone(&self.settings.workspace);
-        // A command that runs unasked may come across files with secrets that its line does not name.
+        // A command that runs unasked may come across files with secrets that its line does not
+        // name.
         let is_unasked = permit.read_only && sandbox.is_read_only();
         // The judgement may have relied on their being empty; then all of them have to be.
         let masked = self.masked_secrets(&call.command).filter(|_| is_unasked);
@@ -620,8 +621,8 @@ fn outcome_notes(outcome: &CommandOutcome) -> Vec<String> {
             count_processes(survivors)
         ));
     }
-    // A shell reports a file without the executable bit as "permission denied", which looks like the
-    // sandbox but is not.
+    // A shell reports a file without the executable bit as "permission denied", which looks like
+    // the sandbox but is not.
     let confined = outcome
         .sandbox
         .as_ref()

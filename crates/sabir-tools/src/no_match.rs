@@ -27,7 +27,8 @@ pub(crate) fn is_search_for_exit_code(line: &str) -> bool {
     let Some(((last, _), earlier)) = last_list.split_last() else {
         return false;
     };
-    // The commands that feed the search through a pipe do not matter: the exit code is that of its end.
+    // The commands that feed the search through a pipe do not matter: the exit code is that of its
+    // end.
     let pipe_start = last_list
         .iter()
         .rposition(|(_, before)| *before != Separator::Pipe)

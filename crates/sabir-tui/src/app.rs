@@ -620,7 +620,8 @@ impl App {
                 vec![Effect::ShowTask(task)]
             }
             PickedItem::Model(model) => {
-                // A family of models needs the rest of its name, so it can be completed before Enter.
+                // A family of models needs the rest of its name, so it can be completed before
+                // Enter.
                 self.composer.replace(&format!("/model {model}"));
                 Vec::new()
             }
@@ -762,7 +763,8 @@ impl App {
                 message,
             },
             Destination::Subtask(task) => {
-                // It may have ended while the message was written; the text must not be lost with it.
+                // It may have ended while the message was written; the text must not be lost with
+                // it.
                 if !self.subtasks.iter().any(|one| one.label.task == task) {
                     self.composer.replace(text);
                     self.images = message.images;
@@ -1726,8 +1728,8 @@ impl App {
         let below = self.completion_rows(width, left.min(MAX_COMPLETIONS));
         left = left.saturating_sub(below.len());
         if let Some(picker) = &self.picker {
-            // A question is not drawn meanwhile, and so no key can answer it.
-            // An open list takes the place of what streams; that is decided and printed all the same.
+            // A question is not drawn meanwhile, and so no key can answer it. An open list takes
+            // the place of what streams; that is decided and printed all the same.
             let rows = picker.rows(self.theme, width, left.max(1));
             return self.finish_view(rows, draft, below, width, now);
         }

@@ -175,7 +175,8 @@ impl OpenDecision {
     fn scroll_by(&mut self, rows: usize, is_down: bool) -> DecisionKey {
         let last = self.wrapped.1.len().saturating_sub(self.height.max(1));
         if is_down {
-            // The user has read what is shown. No row is skipped: each must have been on the screen.
+            // The user has read what is shown. No row is skipped: each must have been on the
+            // screen.
             if self.scroll <= self.seen {
                 self.seen = self.seen.max(self.scroll + self.height);
             }

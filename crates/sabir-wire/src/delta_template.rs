@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn templates_render_the_same_bytes_as_the_encoder() {
-        // The bytes around the gaps may contain anything, even the texts that are used to find them.
+        // The bytes around the gaps may contain anything, even the texts that are used to find
+        // them.
         let plain = |key: u64, _: u64, text: &str| {
             format!("a{key}b1 {}", json!({"b": "a", "t": text, "a": "b2"}))
         };

@@ -62,8 +62,8 @@ const CLIENT_TOOL_PREFIXES: [(&str, &str); 8] = [
 pub(crate) fn tool_kind(tool: &OpaqueState) -> NativeToolKind {
     let word = tool_type(tool);
     match word {
-        // Only the Responses wire has these types: a `custom` tool of Anthropic is an ordinary one and
-        // is never kept as a native tool.
+        // Only the Responses wire has these types: a `custom` tool of Anthropic is an ordinary one
+        // and is never kept as a native tool.
         "custom" => return NativeToolKind::Freeform,
         "namespace" => return NativeToolKind::Namespace,
         _ => {}

@@ -94,7 +94,8 @@ impl Workspace {
             }
             for entry in walk.build().flatten().take(MAX_FILES) {
                 let name = relative_name(self.root(), entry.path());
-                // A link to a folder with secrets is not followed, and a file in it is met where it is.
+                // A link to a folder with secrets is not followed, and a file in it is met where it
+                // is.
                 for secret in secrets.iter_mut().filter(|secret| secret.path == name) {
                     secret.ignored = false;
                 }

@@ -279,7 +279,8 @@ pub(crate) fn list_linked_repositories(
     let mut found = BTreeMap::new();
     let git = top.join(".git");
     let folders = match git.is_dir() {
-        // While a command runs, the mask of `commondir` is in it, which would look like a pointer to another folder.
+        // While a command runs, the mask of `commondir` is in it, which would look like a pointer
+        // to another folder.
         true => Some(Folders {
             holder: top.to_owned(),
             own: git.clone(),

@@ -310,7 +310,8 @@ fn run_supervisor(
     // A kernel before 5.11 does not know this flag; then descriptors that the agent's parent forgot
     // to close are inherited.
     let _ = platform::close_others_on_exec();
-    // Taken out of the socket before anything looks whether it is closed: a closed one and one with a message look alike.
+    // Taken out of the socket before anything looks whether it is closed: a closed one and one with
+    // a message look alike.
     let input = match plan.device {
         OutputDevice::Server => Some(passed_descriptor::receive_descriptor(&std::io::stdin())?),
         OutputDevice::Pipe | OutputDevice::Terminal => None,
@@ -374,9 +375,10 @@ fn run_supervisor(
     } else {
         0
     };
-    // Nobody waits for the rest, which frees what no name leads to any more. This process has neither the folder nor the arguments of
-    // the command then, so that it is not taken for one of its processes. Its arguments can be written only while it may be inspected,
-    // which concerns nobody any more.
+    // Nobody waits for the rest, which frees what no name leads to any more. This process has
+    // neither the folder nor the arguments of the command then, so that it is not taken for one of
+    // its processes. Its arguments can be written only while it may be inspected, which concerns
+    // nobody any more.
     let _ = platform::allow_inspection();
     platform::rename_process(CLEANUP_NAME);
     let _ = rustix::process::chdir("/");
@@ -559,7 +561,8 @@ impl ChildProcesses {
         let start = Instant::now();
         self.reap_ended();
         while self.alive && start.elapsed() < time && !enough() {
-            // Most commands leave nothing but the first process of their namespace, which ends at once.
+            // Most commands leave nothing but the first process of their namespace, which ends at
+            // once.
             process_tree::wait_for_child(PAUSE);
             self.reap_ended();
         }

@@ -507,7 +507,8 @@ impl Task {
         preconditions: Preconditions,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // Only requested assessments are accepted: a call that was refused or answered meanwhile is not judged again.
+        // Only requested assessments are accepted: a call that was refused or answered meanwhile is
+        // not judged again.
         let assessing = self
             .turn
             .as_mut()

@@ -337,7 +337,8 @@ impl Task {
     }
 
     pub(super) fn compact_on_request(&mut self, by: SummaryAuthor, effects: &mut Vec<TaskEffect>) {
-        // A request that the last run did not get to is met by this one. Left open, it would begin a turn after the summary.
+        // A request that the last run did not get to is met by this one. Left open, it would begin
+        // a turn after the summary.
         self.pending_input.compaction = false;
         let Some(messages) = self.compaction_cut(CompactionReason::Asked) else {
             return;

@@ -179,8 +179,8 @@ impl Task {
             return;
         };
         match reply {
-            // The words came while the result was on the screen: the model has not read them, so its
-            // result cannot be the end.
+            // The words came while the result was on the screen: the model has not read them, so
+            // its result cannot be the end.
             UserReply::Yes | UserReply::YesWithRules(_) if self.has_unread_words() => {
                 let content = "The user accepted this, and has said more: see below.".to_owned();
                 self.answer_call(&call, ToolResultStatus::Done, content, effects);

@@ -219,7 +219,8 @@ fn repeats_result<'a>(output: &'a ToolOutput, result: &CallResult) -> Option<&'a
     };
     let mut seen = result.content.lines().map(numbered_line);
     let first = lines.lines().next().and_then(numbered_line)?;
-    // The lines must follow one another in both, so a gap in the earlier result is not a repetition.
+    // The lines must follow one another in both, so a gap in the earlier result is not a
+    // repetition.
     seen.by_ref().find(|line| *line == Some(first))?;
     let mut rest = lines.lines().skip(1).map(numbered_line);
     rest.all(|line| line.is_some() && seen.next() == Some(line))

@@ -101,7 +101,8 @@ impl ContextView {
             Some((measured, known)) if bytes >= measured => {
                 known.saturating_add(estimate_tokens(bytes - measured))
             }
-            // The request has become shorter since: scaled, since no provider counted the smaller one.
+            // The request has become shorter since: scaled, since no provider counted the smaller
+            // one.
             Some((measured, known)) => {
                 let [bytes, measured] =
                     [bytes, measured.max(1)].map(|count| u64::try_from(count).unwrap_or(u64::MAX));

@@ -525,7 +525,8 @@ fn token_limits_and_totals_include_subtasks() {
         (TaskOutcome::Limit, root_totals(&family))
     );
     let tokens = own_tokens(&family);
-    // The requests that were under way are finished: three of them, each smaller than the sum before.
+    // The requests that were under way are finished: three of them, each smaller than the sum
+    // before.
     assert!((8_000..16_000).contains(&tokens), "{tokens}");
 }
 
@@ -624,7 +625,8 @@ fn three_levels() -> TaskFamily {
         ("nest", 0) => delegate(&["b"]),
         ("nest", 1) => touch("c"),
         ("Do it.", 1) => touch("d"),
-        // If the process ended between the result of a completion and the end of its task, the task completes once more.
+        // If the process ended between the result of a completion and the end of its task, the task
+        // completes once more.
         ("Do it." | "nest", _) => {
             let others = results(history)
                 .into_iter()
@@ -766,7 +768,8 @@ fn a_task_resumes_after_a_crash_at_any_record() {
             root_totals(&after),
             "after {entries}: all that was taken is counted, and once"
         );
-        // A call that was running has an interrupted result; everything else is as without the crash.
+        // A call that was running has an interrupted result; everything else is as without the
+        // crash.
         let interrupted = after.events().iter().any(
             |entry| matches!(entry, FamilyEvent::Recorded(_, Record::Result(result)) if result.ending == ToolResultStatus::Interrupted),
         );

@@ -307,7 +307,8 @@ of its own.",
         name: "inkling",
         aliases: &[],
         summary: "A JSON object with name and args behind <|content_invoke_tool_json|> (Inkling).",
-        // The tool's name is the header of the message, and again in the JSON. The marker before it is mostly in the prompt.
+        // The tool's name is the header of the message, and again in the JSON. The marker before it
+        // is mostly in the prompt.
         spec: include_str!("../specs/inkling.md"),
         grammar: &json_grammar(JsonCalls {
             forms: &[

@@ -345,8 +345,8 @@ impl OpenTagCall {
         let siblings = std::mem::take(&mut doubt.siblings);
         let inner_close = doubt.inner_close.take();
         let unclosed_open = doubt.unclosed_open.take();
-        // The value's closing tag, then the end of all calls or the beginning of the next one: that is more likely a
-        // call without its close than content.
+        // The value's closing tag, then the end of all calls or the beginning of the next one: that
+        // is more likely a call without its close than content.
         let is_structural = |(what, name, _): &(MisplacedTag, String, Span)| {
             *what == MisplacedTag::Open || self.form.is_wrapper(name)
         };

@@ -175,7 +175,8 @@ impl ReaderDiagnostics {
 
     /// Records a tag followed by words instead of arguments.
     pub(super) fn note_bare_call(&mut self, mut bare: BareCall) {
-        // The closing tag may belong to the first of two such tags, so the calls between them stay in doubt.
+        // The closing tag may belong to the first of two such tags, so the calls between them stay
+        // in doubt.
         match self.notes_mut().bare.take() {
             Some(earlier) if earlier.tag == bare.tag => bare.calls = bare.calls.min(earlier.calls),
             Some(earlier) => self.outer_signs_mut().note_rejected(earlier.calls),
@@ -400,8 +401,8 @@ impl ReaderDiagnostics {
         let span = Span::new(start, start + length);
         let hint = format!("write `{close}` before calling a tool");
         let fault = match self.thought_has_call {
-            // A call was lost with the rest, or one of special tokens ran and an answer behind it was lost: the message was not
-            // understood.
+            // A call was lost with the rest, or one of special tokens ran and an answer behind it
+            // was lost: the message was not understood.
             true => Fault::error(FaultKind::WrongClose, span, message.clone()),
             false => Fault::warning(FaultKind::WrongClose, span, message.clone()),
         };

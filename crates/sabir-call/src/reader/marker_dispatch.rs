@@ -103,7 +103,8 @@ impl CallHeader {
         let found = ended
             .filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace))
             .or(brace);
-        // Judged the same way once the end is there: in small chunks the words would have been prose before it came.
+        // Judged the same way once the end is there: in small chunks the words would have been
+        // prose before it came.
         let words = found.map_or(head, |(at, _)| head.get(..at).unwrap_or_default());
         if is_headless(&self.opening.tag) && !may_be_header(words) {
             return HeaderEnd::No;

@@ -429,7 +429,8 @@ fn dialect_markers(
                 .thought
                 .map(|(open, close)| (open, MarkerKind::Thought(close))),
         );
-        // The closing marker may appear alone, if the prompt already opened the thought; unless it ends every block.
+        // The closing marker may appear alone, if the prompt already opened the thought; unless it
+        // ends every block.
         markers.extend(
             dialect
                 .thought

@@ -460,7 +460,8 @@ impl CallReader {
             return false;
         };
         let closes = tag.is_closing_tag(&opening.tag);
-        // Two dialects may have the same tag around a call; the tag of its first argument tells which.
+        // Two dialects may have the same tag around a call; the tag of its first argument tells
+        // which.
         if !closes
             && !form.has_argument_tags()
             && form.argument_name(&tag).is_none()
@@ -643,8 +644,8 @@ impl CallReader {
             return;
         }
         let held = std::mem::take(&mut self.held);
-        // Another tag follows directly, so this is not a word about the tag. If a tag of its first argument is missing, calls that
-        // follow may be content of that.
+        // Another tag follows directly, so this is not a word about the tag. If a tag of its first
+        // argument is missing, calls that follow may be content of that.
         let after = held.get(opening.len..).unwrap_or_default();
         if bare.is_none()
             && matches!(

@@ -53,8 +53,8 @@ impl CallReader {
     /// Identifies the construct at the start of `rest`, which is at `at` in the window.
     pub(super) fn scan_trigger(&mut self, rest: &str, at: usize, last: bool) -> TriggerMatch {
         // Decided by the text before the trigger alone, so the chunks after it cannot change it
-        // (law 1).
-        // Only the end of the quotation proves that special tokens in it are quoted; then the calls are rejected.
+        // (law 1). Only the end of the quotation proves that special tokens in it are quoted; then
+        // the calls are rejected.
         let is_special = rest.starts_with("<|") || rest.starts_with("<｜");
         let quoted = self
             .prose
@@ -541,8 +541,8 @@ impl CallReader {
             }
             return TriggerMatch::Text;
         }
-        // A quotation protects the marker from being dropped, but not the calls before it: their value
-        // may hold the quotation mark.
+        // A quotation protects the marker from being dropped, but not the calls before it: their
+        // value may hold the quotation mark.
         match kind {
             MarkerKind::Quote => self.note_quote(text, span),
             _ => self.reject_inner_calls(text, span),
@@ -718,7 +718,8 @@ impl CallReader {
             .is_some_and(|wrapper| names_match(wrapper, tag.name))
         {
             self.wrapped = None;
-            // If the call's own closing tag is missing, an argument's closing tag right before this one ended the call's last value.
+            // If the call's own closing tag is missing, an argument's closing tag right before this
+            // one ended the call's last value.
             let ended_twice = |closed: &ClosedCall| {
                 closed
                     .noted

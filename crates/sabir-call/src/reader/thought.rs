@@ -193,8 +193,8 @@ impl CallReader {
             if let Some(step) = self.read_special_call(window, said..at, thought, out) {
                 return step;
             }
-            // The mark of a call that is lost if the thought is never closed. Without it the message
-            // would pass as a thought without an answer.
+            // The mark of a call that is lost if the thought is never closed. Without it the
+            // message would pass as a thought without an answer.
             if let Some(text) = self.call_marker_at(tail, thought) {
                 emit_thought(window.text_between(said, at), out);
                 said = at;

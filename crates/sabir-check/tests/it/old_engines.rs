@@ -88,7 +88,8 @@ fn carries(content: &str) {
     for dialect in DialectSet::built_in().iter() {
         let arguments = write(content);
         let text = rendered(dialect, "write_to_file", &arguments);
-        // Where all dialects are read, these bytes are a call of qwen_coder or glm, in which line feeds at both ends are layout.
+        // Where all dialects are read, these bytes are a call of qwen_coder or glm, in which line
+        // feeds at both ends are layout.
         let is_layout = content.starts_with(['\n', '\r']) && content.ends_with('\n');
         let readings = if matches!(dialect.name, "mimo" | "spark25") && is_layout {
             1
@@ -159,7 +160,8 @@ fn calls_in_thinking_were_executed() {
         );
         let text = format!("<thinking>I could write {call} but no.</thinking>Done.");
         for selection in both(dialect) {
-            // Special tokens in a thought are a real call, not one that the model only thinks about.
+            // Special tokens in a thought are a real call, not one that the model only thinks
+            // about.
             let ran = running(&gated(selection, &text)).len();
             assert!(ran == 0 || special(&call), "{}\n{text}", dialect.name);
         }

@@ -475,7 +475,8 @@ fn calls_of_two_tasks_that_overlap_undo_nothing_of_each_other() {
             .seal_checkpoint(id, 0, &CallWrites::All, &stop)
             .unwrap()
     };
-    // An edit of another task begins before the command of this one and ends within it; a command of a third task runs beside both.
+    // An edit of another task begins before the command of this one and ends within it; a command
+    // of a third task runs beside both.
     let edit = take("editor", &ground.files(&["edited"]));
     let own = take("task", &SnapshotScope::All);
     ground.put("mine", "new\n");
@@ -648,7 +649,8 @@ fn single_paths_are_restored() {
     assert_eq!(fs::read_to_string(ground.at("src/a")).unwrap(), "a\n");
     assert_eq!(fs::read_to_string(ground.at("src/in/b")).unwrap(), "b\n");
     assert_eq!(fs::read_to_string(ground.at("c")).unwrap(), "C\n");
-    // A path that no call touched was seen by the scan of the whole workspace, and counts as the user's.
+    // A path that no call touched was seen by the scan of the whole workspace, and counts as the
+    // user's.
     fs::remove_file(ground.at("free")).unwrap();
     let goal = RestorePoint::Before(1, vec!["free".into()]);
     let plan = checkpoints.plan_restore("task", &goal).unwrap();
@@ -931,7 +933,8 @@ fn cancelled_and_damaged_snapshots_are_errors() {
     }
     let checkpoints = ground.checkpoints();
     ground.call(&checkpoints, || ground.put("f", "newest\n"));
-    // The cut has also taken the record of which changes are those of others, so they are not undone without force.
+    // The cut has also taken the record of which changes are those of others, so they are not
+    // undone without force.
     assert_eq!(
         ground
             .back(&checkpoints, &RestorePoint::Start, true)

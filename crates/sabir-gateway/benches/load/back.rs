@@ -58,7 +58,8 @@ impl Order {
     /// A record: the stream, its number, the time.
     fn record(&self, number: u32) -> String {
         let head = format!("{:05} {number:06} {:020} ", self.stream, now());
-        // No blank at the end: in a call written as text it might belong to the closing tag, so it would be held back.
+        // No blank at the end: in a call written as text it might belong to the closing tag, so it
+        // would be held back.
         format!("{head:x<width$}", width = self.size)
     }
 }

@@ -46,7 +46,8 @@ impl<S: EventSink> CallRepairer<'_, S> {
         let problem = self.attempt.problem.take().or_else(|| self.missing_call());
         match problem {
             None => self.finish_answer(),
-            // Providers end such an answer with the reason of the limit, from which clients recover.
+            // Providers end such an answer with the reason of the limit, from which clients
+            // recover.
             Some(problem)
                 if problem.limit
                     && (self.attempt.number >= self.policy.max_retries || self.sent.calls > 0) =>

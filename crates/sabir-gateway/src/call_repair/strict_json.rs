@@ -103,7 +103,8 @@ impl StrictJson {
             (JsonState::Word, _) if blank => self.end_word(),
             (JsonState::Word, b'+' | b'-' | b'.') => self.push_word_byte(byte),
             (JsonState::Word, _) if byte.is_ascii_alphanumeric() => self.push_word_byte(byte),
-            // Blanks may separate tokens, but a backslash must be followed by the escaped character.
+            // Blanks may separate tokens, but a backslash must be followed by the escaped
+            // character.
             (JsonState::Escaped(_), _) => JsonState::Broken,
             (place, _) if blank => place,
             (JsonState::Value | JsonState::First, b'{') => {
@@ -229,7 +230,8 @@ mod tests {
     proptest! {
         #[test]
         fn it_agrees_with_a_parser(text in prop_oneof![texts(), values()]) {
-            // Between brackets alone: a bare number has no end. Parsed to a value, because a number out of range has none.
+            // Between brackets alone: a bare number has no end. Parsed to a value, because a number
+            // out of range has none.
             let text = format!("[{text}]");
             prop_assert_eq!(is_strict(&text), serde_json::from_str::<Value>(&text).is_ok(), "{}", text);
         }

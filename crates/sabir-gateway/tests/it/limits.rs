@@ -308,7 +308,8 @@ async fn a_client_that_reads_nothing_is_throttled_and_dropped() {
             .unwrap();
         stalled.push(client);
     }
-    // Other clients are served meanwhile, and finally the provider's connections are closed before their answers are complete.
+    // Other clients are served meanwhile, and finally the provider's connections are closed before
+    // their answers are complete.
     for (front, path) in FRONTS {
         assert_eq!(
             setup

@@ -500,7 +500,8 @@ async fn an_argument_streams_while_it_is_written() {
         };
         let mut spoken = Spoken::take(&listener).await;
         spoken.say(open).await;
-        // The provider sends nothing more until the client has everything except the bytes that may be held back.
+        // The provider sends nothing more until the client has everything except the bytes that may
+        // be held back.
         let mut said = 0;
         while said < 100 << 10 {
             let block = piece.repeat(256);

@@ -116,7 +116,8 @@ async fn a_value_that_begins_with_a_line_feed_is_exact_in_one_piece() {
         let got = ask(&setup, front, streamed, "").await;
         let (draft, _) = got.read(front.0);
         let text = draft.calls().next().unwrap().arguments[0].text.clone();
-        // Only a stream that sends calls in pieces has dropped the line feed before the end of the value shows what it was.
+        // Only a stream that sends calls in pieces has dropped the line feed before the end of the
+        // value shows what it was.
         let lost = streamed && front.0 != Wire::Ollama;
         assert_eq!(
             text,

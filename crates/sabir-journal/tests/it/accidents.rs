@@ -318,7 +318,8 @@ fn a_crash_while_damage_is_recorded_leaves_damage() {
     std::fs::write(place.file(), &bytes).unwrap();
     drop(place.open().unwrap());
     let marked = std::fs::read(place.file()).unwrap();
-    // The states between the writes of `overwrite_damaged_end`: an impossible head, any part of the payload, the length.
+    // The states between the writes of `overwrite_damaged_end`: an impossible head, any part of the
+    // payload, the length.
     let mut between = bytes.clone();
     between[ends[2]..ends[2] + crate::HEAD_BYTES].fill(0xff);
     let mut states = vec![between.clone()];

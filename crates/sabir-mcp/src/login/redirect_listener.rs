@@ -52,11 +52,13 @@ impl RedirectListener {
                     return;
                 };
                 let Ok((stream, _)) = listener.accept().await else {
-                    // Too many open files, for instance. The port must stay taken: another program could wait for the code there.
+                    // Too many open files, for instance. The port must stay taken: another program
+                    // could wait for the code there.
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 };
-                // Browsers open connections ahead and leave them silent, so each has a task of its own.
+                // Browsers open connections ahead and leave them silent, so each has a task of its
+                // own.
                 let serving = serve_connection(stream, base.clone(), sender.clone());
                 tokio::spawn(async move {
                     serving.await;

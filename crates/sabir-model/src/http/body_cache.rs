@@ -394,7 +394,8 @@ mod tests {
             };
             written.encode_body(&request, &encoder).unwrap();
         }
-        // All 400 messages once, and some of the newest for each of the 200 requests; without the cache it would be 40,000.
+        // All 400 messages once, and some of the newest for each of the 200 requests; without the
+        // cache it would be 40,000.
         assert!(counted.get() < 12_000, "{}", counted.get());
     }
 }

@@ -155,7 +155,8 @@ proptest! {
     fn a_wrap_never_weakens(rules in rules(), command in select(COMMANDS.to_vec())) {
         let bare = strictness(&rules, command);
         for wrapped in wraps(command) {
-            // A rule for a wrapper, or for words that only the wrap contains, may make it stricter, never weaker.
+            // A rule for a wrapper, or for words that only the wrap contains, may make it stricter,
+            // never weaker.
             prop_assert!(strictness(&rules, &wrapped) >= bare, "{command} is {bare}, {wrapped} is less");
         }
     }
@@ -172,7 +173,8 @@ proptest! {
     fn one_more_part_never_weakens(rules in rules(), one in select(COMMANDS.to_vec()), other in select(COMMANDS.to_vec()), sign in select(vec!["; ", " && ", " || ", " | ", " & ", "\n"])) {
         let both = strictness(&rules, &format!("{one}{sign}{other}"));
         prop_assert!(both >= strictness(&rules, one), "{one}{sign}{other}");
-        // `cd src` in front makes `cat ../x` a path inside; nothing else in front of a command widens it.
+        // `cd src` in front makes `cat ../x` a path inside; nothing else in front of a command
+        // widens it.
         if !one.starts_with("cd ") {
             prop_assert!(both >= strictness(&rules, other), "{one}{sign}{other}");
         }

@@ -83,7 +83,8 @@ pub(crate) fn read_named_text(
     path: &WorkPath,
     limit_bytes: usize,
 ) -> Result<TextStart, ConventionError> {
-    // A file of the folder may link to another, but a text must not reach further than its author could see.
+    // A file of the folder may link to another, but a text must not reach further than its author
+    // could see.
     if workspace.resolve_links(path)? != *path {
         return Err(ConventionError::Link);
     }

@@ -33,7 +33,8 @@ impl Matcher {
         if text.is_empty() || text == "*" {
             return Ok(Self::Any);
         }
-        // `Edit` must not mean `MultiEdit`, so a name is compared as a whole; only other characters make an expression.
+        // `Edit` must not mean `MultiEdit`, so a name is compared as a whole; only other characters
+        // make an expression.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-|, ".contains(c);
         if text.chars().all(is_plain) {
             let names = text.split(['|', ',']).map(str::trim);

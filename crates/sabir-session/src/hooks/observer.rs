@@ -40,7 +40,8 @@ impl HookRunner {
             let asked = Value::Object(described.input.clone());
             let mut other = verdict.wanted_inputs.into_iter();
             if let Some((hook, wanted)) = other.find(|(_, wanted)| *wanted != asked) {
-                // Run as it is, the call would be what the hook wanted to prevent; changed, it would be one that nobody has judged.
+                // Run as it is, the call would be what the hook wanted to prevent; changed, it
+                // would be one that nobody has judged.
                 return Err(ToolRefusal(format!(
                     "Not run: the hook {hook} wants other arguments, in the names of Claude Code: {wanted}. If they serve you, call again with them."
                 )));
@@ -184,7 +185,8 @@ impl DriverObserver for HookObserver {
         question: &'a UserQuestion,
     ) -> ObserverWork<'a, Result<(), StopObjection>> {
         Box::pin(async move {
-            // With a reason the task stops because of a limit or a refusal, where going on helps nobody.
+            // With a reason the task stops because of a limit or a refusal, where going on helps
+            // nobody.
             let is_end = matches!(question, UserQuestion::Next { reason } if reason.is_empty());
             if is_end {
                 self.0.object_to_stop("").await?;

@@ -225,7 +225,8 @@ fn named_words(
     let text = expand_home(&text, variables);
     let text = REDIRECTION.replace_all(&text, " ");
     let text = expand_assignments(&text);
-    // Both ways of reading quotes: `"my hooks/a.sh"` is one word, and in `sh -c "cd x; ./a.sh"` there are several.
+    // Both ways of reading quotes: `"my hooks/a.sh"` is one word, and in `sh -c "cd x; ./a.sh"`
+    // there are several.
     let mut words = split_line(&text, true);
     words.extend(split_line(&text, false));
     // One spelling for each file: many of them would be hashed many times.
@@ -257,8 +258,8 @@ fn named_words(
     for folder in variables.folders_inside(root) {
         let programs = plain.iter().filter(|word| !word.contains('/'));
         let paths = programs.filter_map(|word| match folder.as_str() {
-            // A name with an extension is looked for here anyway. Others get a `./`, since without it a new file is not taken for
-            // what a plain word runs.
+            // A name with an extension is looked for here anyway. Others get a `./`, since without
+            // it a new file is not taken for what a plain word runs.
             "" => (!word.contains('.')).then(|| format!("./{word}")),
             folder => Some(format!("{folder}/{word}")),
         });

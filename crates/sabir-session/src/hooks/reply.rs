@@ -110,7 +110,8 @@ impl HookReply {
         };
         let given = specific("permissionDecisionReason").or(own("reason"));
         let reason = || given.map(words).unwrap_or_default();
-        // Both ways of saying it, the old one and the new one. Whatever is not a permission is a refusal.
+        // Both ways of saying it, the old one and the new one. Whatever is not a permission is a
+        // refusal.
         let is_blocked = [specific("permissionDecision"), own("decision")]
             .into_iter()
             .flatten()

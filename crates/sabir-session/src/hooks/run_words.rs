@@ -137,7 +137,8 @@ impl Scanner {
                     quoted.iter().for_each(|letter| word.push(*letter, true));
                 }
                 ')' if end == Some(')') => break,
-                // A `)` without an opening one ends a pattern of `case`, so the words before it are not run.
+                // A `)` without an opening one ends a pattern of `case`, so the words before it are
+                // not run.
                 ')' => {
                     command.clear();
                     word = Word::default();

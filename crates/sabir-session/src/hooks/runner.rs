@@ -111,13 +111,14 @@ impl HookRunner {
         sandbox: &Sandbox,
         tells: bool,
     ) -> Option<Arc<Self>> {
-        // Read once: what the folder's files say later counts from the next task on, as a review of the user is about
-        // what was there when they looked.
+        // Read once: what the folder's files say later counts from the next task on, as a review of
+        // the user is about what was there when they looked.
         let list = find_hooks(workspace, config);
         if tells {
             notify_of_list(&list, &config.notices);
         }
-        // A changed hook stays, and an own one that runs a file which is not trusted: what it would have judged must not pass.
+        // A changed hook stays, and an own one that runs a file which is not trusted: what it would
+        // have judged must not pass.
         let mut hooks: Vec<_> = list
             .hooks
             .into_iter()
@@ -139,7 +140,8 @@ impl HookRunner {
             open_workspace: workspace.without_bounds(),
             variables: HookVariables::of_environment(&config.environment),
             environment: Arc::clone(&config.environment),
-            // A temporary folder of their own: what a command of the model leaves in its one must not answer for a hook.
+            // A temporary folder of their own: what a command of the model leaves in its one must
+            // not answer for a hook.
             sandbox: sandbox.clone().share_temp_dir(),
             notices: config.notices.clone(),
             attachment: OnceLock::new(),
@@ -179,7 +181,8 @@ impl HookRunner {
 
     /// Sends a notice about hooks.
     pub(super) fn notify(&self, text: String) {
-        // A hook may print what it has read, and notices are kept in logs. What it says stays one line of a notice.
+        // A hook may print what it has read, and notices are kept in logs. What it says stays one
+        // line of a notice.
         let text = redact::redact_text(&text).replace(|c: char| c.is_control(), " ");
         match self.attachment() {
             Some(place) if place.is_subtask => {
@@ -220,7 +223,8 @@ impl HookRunner {
     ) -> HookVerdict {
         let mut verdict = HookVerdict::default();
         let input = self.event_input(event, fields);
-        // One after the other, so that the same hooks always say the same, and the first that blocks spares the others.
+        // One after the other, so that the same hooks always say the same, and the first that
+        // blocks spares the others.
         for hook in self.fitting_hooks(event, subject) {
             let name = hook.found.describe();
             let reply = self.run_hook(hook, &input).await;
@@ -367,7 +371,8 @@ impl HookRunner {
             return not_trusted(spec, HIDDEN);
         }
         let ended = self.run_command(hook, input, hidden).await;
-        // A command that runs beside it may have put another file in place for a moment, which then has answered.
+        // A command that runs beside it may have put another file in place for a moment, which then
+        // has answered.
         if before != stamps() {
             return not_trusted(spec, MOVED);
         }

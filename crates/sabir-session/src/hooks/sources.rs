@@ -144,7 +144,8 @@ impl FoundHook {
         variables: &HookVariables,
         reviews: bool,
     ) -> Option<String> {
-        // A repository's hook that nobody has trusted costs nothing: its files may be many, large or without an end.
+        // A repository's hook that nobody has trusted costs nothing: its files may be many, large
+        // or without an end.
         if trusted.is_none() && self.from_repository && !reviews {
             self.state = HookState::Untrusted;
             return None;
@@ -161,7 +162,8 @@ impl FoundHook {
         };
         self.sha256 = self.spec_digest();
         self.state = match trusted {
-            // The user's own: it needs trust only in what it runs of this folder, which may be a clone of anybody's.
+            // The user's own: it needs trust only in what it runs of this folder, which may be a
+            // clone of anybody's.
             None if !self.from_repository && !names_a_file(&now) => HookState::Allowed,
             None => HookState::Untrusted,
             Some(known) if known.sha256 != self.sha256 => HookState::Changed,
@@ -215,7 +217,8 @@ impl HookList {
     }
 
     fn add_user_file(&mut self, path: &Path, must_exist: bool) {
-        // A file that the configuration names and that is missing is a mistake; the usual one may be missing.
+        // A file that the configuration names and that is missing is a mistake; the usual one may
+        // be missing.
         if !path.exists() {
             if must_exist {
                 self.problems
@@ -257,8 +260,8 @@ pub fn find_hooks(workspace: &Workspace, config: &Config) -> HookList {
 fn list_hooks(workspace: &Workspace, config: &Config, reviews: bool) -> HookList {
     let mut list = HookList::default();
     let environment = &config.environment;
-    // Without the bounds of the task: an ignore file of the folder must hide neither a hook that was trusted, nor a file of the folder
-    // that a hook runs.
+    // Without the bounds of the task: an ignore file of the folder must hide neither a hook that
+    // was trusted, nor a file of the folder that a hook runs.
     let workspace = &workspace.without_bounds();
     // The user's own come first: the first that blocks is the last that runs.
     if let Some(file) = environment.config_file(None) {

@@ -325,7 +325,8 @@ impl<'a> RuleCollector<'a> {
         if !self.watch_path(place.workspace.root().join(&path)) {
             return false;
         }
-        // A replacement that cannot be read still replaces: otherwise a broken link would bring back what it was to replace.
+        // A replacement that cannot be read still replaces: otherwise a broken link would bring
+        // back what it was to replace.
         let path = place.workspace.parse_path(&path.to_string_lossy());
         path.is_ok_and(|path| place.workspace.exists(&path).unwrap_or(true))
     }
@@ -431,14 +432,16 @@ impl<'a> RuleCollector<'a> {
             };
             let is_absolute = mention.path.starts_with(['/', '~']);
             let target = if is_absolute {
-                // Only a file of the user can name one by a whole path, which must lie in the same folder.
+                // Only a file of the user can name one by a whole path, which must lie in the same
+                // folder.
                 mention.path.clone()
             } else {
                 folder.join(&mention.path).to_string_lossy().into_owned()
             };
             let target = match place.workspace.parse_path(&target) {
                 Ok(target) if !mention.path.starts_with('~') => target,
-                // `@alice` is a name, and so may be `@/x`; only a line of its own is an import for sure.
+                // `@alice` is a name, and so may be `@/x`; only a line of its own is an import for
+                // sure.
                 _ if !mention.is_whole_line => continue,
                 _ => {
                     let why = "an import must stay in the folder";

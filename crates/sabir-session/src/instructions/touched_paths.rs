@@ -83,7 +83,8 @@ impl TouchedPaths {
         }
         let known = self.folders.len();
         self.add_folders(&name);
-        // Most paths are files, which one system call shows. Only the workspace knows whether a folder may be seen.
+        // Most paths are files, which one system call shows. Only the workspace knows whether a
+        // folder may be seen.
         let is_folder = workspace.root().join(path.as_path()).is_dir()
             && workspace
                 .metadata(path)

@@ -45,7 +45,8 @@ impl DefinitionStore for SessionDefinitions {
     fn approved_definition(&self, server: &str, tool: &str) -> Option<ApprovedDefinition> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(store) = known.as_ref() else {
-            // Fails closed: what was approved is not known, so every tool counts as changed and is asked about.
+            // Fails closed: what was approved is not known, so every tool counts as changed and is
+            // asked about.
             return Some(ApprovedDefinition {
                 sha256: String::new(),
                 text: String::new(),

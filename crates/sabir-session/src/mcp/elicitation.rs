@@ -62,7 +62,8 @@ impl HubElicitor {
             UserReply::Text(message) => Some(message.text),
             UserReply::Yes | UserReply::YesWithRules(_) => Some("yes".to_owned()),
             UserReply::No(_) => Some(DECLINE.to_owned()),
-            // To leave the question, or an answer of a kind that is not known here, answers nothing.
+            // To leave the question, or an answer of a kind that is not known here, answers
+            // nothing.
             _ => None,
         }
     }

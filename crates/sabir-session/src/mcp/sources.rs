@@ -275,7 +275,8 @@ fn started_files(
     config: &Config,
     workspace: &Workspace,
 ) -> Result<BTreeMap<String, String>, UnpinnableCommand> {
-    // A variable that is not set makes the server unusable; its other words are looked at all the same.
+    // A variable that is not set makes the server unusable; its other words are looked at all the
+    // same.
     let expanded = expand_spec(spec, config, workspace.root());
     let spec = expanded.as_ref().unwrap_or(spec);
     let McpTransport::Stdio { command, args, env } = &spec.transport else {

@@ -213,7 +213,8 @@ fn agent_groups(header: &FrontMatter<'_>) -> Vec<ToolGroup> {
     }
     if let Some(Value::Object(permissions)) = header.value("permission") {
         for (tool, permission) in permissions {
-            // `ask` is what Sabir does anyway; a list of patterns cannot be enforced as it is written.
+            // `ask` is what Sabir does anyway; a list of patterns cannot be enforced as it is
+            // written.
             if !matches!(permission.as_str(), Some("allow" | "ask")) {
                 remove_tool(&mut groups, tool);
             }

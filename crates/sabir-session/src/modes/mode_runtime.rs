@@ -113,7 +113,8 @@ fn wanted_model<'a>(mode: &str, begun: InitialMode<'a>, config: &'a Config) -> &
     if mode == begun.mode {
         return begun.model;
     }
-    // A task that began with the model of its first mode does not carry it into other modes: they use the configured one.
+    // A task that began with the model of its first mode does not carry it into other modes: they
+    // use the configured one.
     let usual = config
         .model
         .as_deref()

@@ -75,7 +75,8 @@ pub(super) fn command_rule(list: RuleList, content: &str) -> Result<String, Rule
     match start {
         "" | "*" | "**" => return Err(RuleProblem::EveryCommand),
         start if start.contains('*') && list == RuleList::Allow => {
-            // A star in the middle may stand for any words there, and for one word here, or the other way round.
+            // A star in the middle may stand for any words there, and for one word here, or the
+            // other way round.
             return Err(RuleProblem::Pattern);
         }
         // What several commands on one line mean is another question there than here.

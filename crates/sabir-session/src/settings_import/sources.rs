@@ -38,7 +38,8 @@ pub fn plan_import(programs: &[SettingsProgram], config: &Config) -> ImportPlan 
         .config_folder
         .clone()
         .unwrap_or_else(|| home.join(".config"));
-    // Each editor has a folder of its own, on Linux, on macOS, and on a machine that is worked on from elsewhere.
+    // Each editor has a folder of its own, on Linux, on macOS, and on a machine that is worked on
+    // from elsewhere.
     let editors: Vec<PathBuf> = EDITORS
         .iter()
         .flat_map(|name| {
@@ -173,7 +174,8 @@ impl FileReader<'_> {
     fn add_rule(&mut self, text: &str, translated: Result<TranslatedRule, RuleProblem>) {
         match translated {
             Ok(TranslatedRule { list, rule }) => {
-                // Written with the words of the configuration's own check, which a translation must pass.
+                // Written with the words of the configuration's own check, which a translation must
+                // pass.
                 match config::rule_mistake(list.key(), &rule, self.home) {
                     None => self.add(ImportedSetting::Rule { list, rule }),
                     Some(why) => self.leave_out(format!("the rule `{text}`: {why}")),

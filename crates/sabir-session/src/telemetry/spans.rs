@@ -206,8 +206,8 @@ impl RunTracer {
         if control::is_control(&call.name) {
             return None;
         }
-        // A rejected call with an unknown name: the model may have written any text as the name. `_OTHER` is what
-        // OpenTelemetry writes for values that are not listed.
+        // A rejected call with an unknown name: the model may have written any text as the name.
+        // `_OTHER` is what OpenTelemetry writes for values that are not listed.
         let known = || {
             result.ending != ToolResultStatus::Rejected
                 || crate::setup::built_in_tools().get(&call.name).is_some()

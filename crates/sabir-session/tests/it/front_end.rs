@@ -223,7 +223,8 @@ fn a_task_resumes_after_kill_9() {
     front_end.answer(1, &approval, &json!({"decision": "allow"}));
     front_end.wait_for(1, "result");
     front_end.wait_for(1, "asking");
-    // Killed before the request, the resumed task would get the stalled reply, and wait for its timeout.
+    // Killed before the request, the resumed task would get the stalled reply, and wait for its
+    // timeout.
     provider.wait_for_requests(2);
     front_end.child.kill().unwrap();
     front_end.child.wait().unwrap();
@@ -428,7 +429,8 @@ fn an_interrupt_stops_the_compaction_of_an_idle_session() {
     start_and_complete(&mut front_end, &spec);
     front_end.submit(1, &json!({"command": "compact"}));
     front_end.wait_for(1, "waiting");
-    // Otherwise the interrupt might come before the request, and the stalled reply would answer the next one.
+    // Otherwise the interrupt might come before the request, and the stalled reply would answer the
+    // next one.
     provider.wait_for_requests(4);
     front_end.submit(1, &json!({"command": "interrupt"}));
     assert_eq!(front_end.wait_for_state(1, "idle")["outcome"], "completed");

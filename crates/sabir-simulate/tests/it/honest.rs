@@ -49,8 +49,8 @@ fn no_law_is_broken() {
 /// Seeds that broke a law once, in runs of 100,000.
 #[test]
 fn seeds_that_broke_a_law_hold() {
-    // 4392 and 5596: a power cut within the first record. 32191: a subtask that began after another of the same message had ended
-    // had a turn too many.
+    // 4392 and 5596: a power cut within the first record. 32191: a subtask that began after another
+    // of the same message had ended had a turn too many.
     look([4392, 5596, 32191].into_iter());
 }
 

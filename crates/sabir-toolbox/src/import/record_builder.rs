@@ -193,7 +193,8 @@ impl<'d> RecordBuilder<'d> {
                 },
                 ContentBlock::Text(text) => match self.parse_result_header(&text) {
                     Some((call, mut content)) => {
-                        // A long result is spread over several blocks, only the first of which has a header.
+                        // A long result is spread over several blocks, only the first of which has
+                        // a header.
                         while let Some(ContentBlock::Text(more)) =
                             blocks.next_if(|block| self.continues_result(block))
                         {
@@ -383,7 +384,8 @@ impl<'d> RecordBuilder<'d> {
                     // The order does not matter here: each call is looked up by its index.
                     let checked = checked.swap_remove(at);
                     let id = self.add_call("", checked.name.clone(), Some(call.index));
-                    // The other program may have run a call that these gates refuse; its result is kept either way.
+                    // The other program may have run a call that these gates refuse; its result is
+                    // kept either way.
                     let passed = checked.state == CallState::Complete;
                     self.note_completion(&checked.name, &checked.arguments);
                     let repairs = checked.repairs;
@@ -563,7 +565,8 @@ mod tests {
                 }
             }
             let (mut entries, _) = scribe.finish();
-            // Every call has exactly one result, in the records and in the history that a fork continues.
+            // Every call has exactly one result, in the records and in the history that a fork
+            // continues.
             let mut results: BTreeMap<&CallId, usize> = BTreeMap::new();
             for entry in &entries {
                 match &entry.record {

@@ -327,7 +327,8 @@ impl Language {
             node.child_by_field_name(field)
                 .is_some_and(|child| kinds.contains(&child.kind()))
         };
-        // Keywords are nodes too, without a name: the token `class` has the kind of a class in Ruby.
+        // Keywords are nodes too, without a name: the token `class` has the kind of a class in
+        // Ruby.
         let mut rules = self
             .rules
             .iter()

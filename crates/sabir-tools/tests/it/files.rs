@@ -323,7 +323,8 @@ fn a_file_that_changed_is_not_overwritten() {
         write("two\n"),
         "Wrote 1 line to `a`, in place of its 1 line.",
     );
-    // A written file counts as read, also under another name. A change too large to report has to be read.
+    // A written file counts as read, also under another name. A change too large to report has to
+    // be read.
     place.put("a", "theirs again\n".repeat(1000));
     symlink("a", place.inner("link")).unwrap();
     for _ in 0..2 {
@@ -479,7 +480,8 @@ fn pictures_are_shown() {
         "{}",
         output.images[0].data
     );
-    // Images that a provider would refuse are not sent: too many pixels, too many bytes in one result.
+    // Images that a provider would refuse are not sent: too many pixels, too many bytes in one
+    // result.
     let mut wide = DOT.to_vec();
     wide[18] = 0xff;
     place.put("wide.png", &wide);

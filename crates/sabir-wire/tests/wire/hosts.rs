@@ -252,7 +252,8 @@ fn calls_run_with_any_finish_reason() {
 fn tokens_are_counted_in_many_places() {
     let usage = |chunks: &[Value]| decode_all(Wire::OpenAiChat, &chat(chunks)).0.draft.usage;
     let tokens = json!({"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14});
-    // In a chunk of its own, after the reason; Groq, as recording 204, in a member of its own; Kimi in the choice.
+    // In a chunk of its own, after the reason; Groq, as recording 204, in a member of its own; Kimi
+    // in the choice.
     let places = [
         json!({"choices": [], "usage": tokens}),
         json!({"choices": [], "x_groq": {"id": "r", "usage": tokens}}),

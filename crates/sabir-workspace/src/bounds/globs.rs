@@ -129,7 +129,8 @@ fn compile_globs(globs: &[&String]) -> Result<Option<RegexMatcher>, BoundsError>
 fn glob_to_regex(glob: &str) -> String {
     let mut regex = String::new();
     let mut rest = glob;
-    // `**/` at the very end of a glob needs something below it, so it is not an optional prefix there.
+    // `**/` at the very end of a glob needs something below it, so it is not an optional prefix
+    // there.
     while let Some(c) = rest.chars().next() {
         let (part, taken) = if rest.starts_with("**/") && rest.len() > 3 {
             ("(?:.*/)?".to_owned(), 3)

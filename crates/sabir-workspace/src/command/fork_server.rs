@@ -214,7 +214,8 @@ impl ForkedProcess {
     /// Waits for the end, and reaps the process.
     pub(crate) async fn wait(&mut self) {
         while !self.has_ended {
-            // The only error is that the process was reaped, or was never left for this one to reap.
+            // The only error is that the process was reaped, or was never left for this one to
+            // reap.
             let waited = waitpid(Some(self.process), WaitOptions::NOHANG);
             self.has_ended = !matches!(waited, Ok(None));
             match &self.handle {

@@ -197,8 +197,8 @@ fn local_listener(line: &str) -> Option<u16> {
     let local = fields.next()?;
     let state = fields.nth(1)?;
     let (address, port) = local.rsplit_once(':')?;
-    // Words of 32 bits in the order of the machine; the address that all begins with is the last byte
-    // of 127.0.0.1 on most.
+    // Words of 32 bits in the order of the machine; the address that all begins with is the last
+    // byte of 127.0.0.1 on most.
     let is_local = address.bytes().all(|digit| digit == b'0')
         || address == "00000000000000000000000001000000"
         || address.len() == 8 && (address.ends_with("7F") || address.starts_with("7F"))

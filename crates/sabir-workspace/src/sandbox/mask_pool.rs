@@ -61,7 +61,8 @@ impl MaskPool {
         if !is_private || fstat(top).ok()?.st_dev != found.st_dev {
             return None;
         }
-        // Until the handle is closed, no other command moves folders, so the names that are left are known.
+        // Until the handle is closed, no other command moves folders, so the names that are left
+        // are known.
         flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
         let names = list_names(&folder).ok()?;
         Some(Self { folder, names })

@@ -140,7 +140,8 @@ fn open_caches(plan: &SandboxPlan, text: &OsStr) -> Vec<LayeredCache> {
     let opened = needed.filter_map(|(own, place, _)| {
         let written = home.canonicalize().ok()?.join(own);
         let own = written.canonicalize().ok()?;
-        // A link in the home may lead to what level 2 hides, such as the host's temporary files, and a command may have made it.
+        // A link in the home may lead to what level 2 hides, such as the host's temporary files,
+        // and a command may have made it.
         if own != written {
             return None;
         }
@@ -171,7 +172,8 @@ fn layer_cache(cache: &LayeredCache) -> io::Result<()> {
     let place = open_temporary_folder(cache.place)?;
     let changes = open_temporary_folder(&cache.place.with_extension("changes"))?;
     let scratch = open_temporary_folder(&cache.place.with_extension("scratch"))?;
-    // By their handles: the new `/tmp` may cover a name, a name may hold what separates layers, and may be exchanged.
+    // By their handles: the new `/tmp` may cover a name, a name may hold what separates layers, and
+    // may be exchanged.
     let by_handle =
         |folder: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;

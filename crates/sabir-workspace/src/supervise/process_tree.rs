@@ -99,8 +99,8 @@ pub(crate) fn kill_all() {
         if fresh.is_empty() {
             break;
         }
-        // Repeats until a round finds no new process: then everything is stopped and nothing can fork
-        // any more.
+        // Repeats until a round finds no new process: then everything is stopped and nothing can
+        // fork any more.
         signal_all(&fresh, Signal::STOP);
         stopped.extend(fresh);
     }

@@ -266,8 +266,8 @@ fn look_up(name: &str, port: u16, is_private: bool) -> Vec<SocketAddr> {
         return vec![SocketAddr::new(address, port)];
     }
     let name = name.trim_end_matches('.');
-    // The dot at the end keeps the resolver from appending the domains of its search list, and from reading `/etc/hosts`. The
-    // user's own hosts may be just there.
+    // The dot at the end keeps the resolver from appending the domains of its search list, and from
+    // reading `/etc/hosts`. The user's own hosts may be just there.
     let name = match is_private {
         true => name.to_owned(),
         false => format!("{name}."),

@@ -49,7 +49,8 @@ fn one_server_forks_all_commands() {
 
 #[test]
 fn a_killed_server_is_replaced() {
-    // A killed process ends a little later. Until then it takes requests, and nobody knows what becomes of them.
+    // A killed process ends a little later. Until then it takes requests, and nobody knows what
+    // becomes of them.
     let ended = "grep -q '^State:.Z' /proc/$server/status || ! kill -0 $server 2>/dev/null";
     let kill = format!("{LOOK} kill -9 $server; until {ended}; do sleep 0.01; done; echo killed");
     let show = format!("{LOOK} echo $server | wc -w");
@@ -103,7 +104,8 @@ fn a_server_holds_nothing_of_the_agent() {
         "{LOOK} tr '\\0' ' ' < /proc/$server/environ; ls /proc/$server/fd | wc -w; readlink /proc/$server/cwd"
     );
     let lines = run_agent(&Place::new(), &[text]);
-    // Root may look into a process that is hidden from others: no variables, the three streams and the socket, and no folder of its own.
+    // Root may look into a process that is hidden from others: no variables, the three streams and
+    // the socket, and no folder of its own.
     let seen = lines.get(..2).unwrap();
     if rustix::process::getuid().is_root() {
         assert_eq!(seen, ["exit code 0: 4", "/"]);

@@ -69,7 +69,8 @@ fn a_file_is_sent_once_and_requests_keep_their_prefix() {
             .windows(2)
             .map(|pair| lines(&pair[1]) - lines(&pair[0]))
             .collect();
-        // The whole file, two references to it, some lines on a repeated read, and the whole file after a failed edit.
+        // The whole file, two references to it, some lines on a repeated read, and the whole file
+        // after a failed edit.
         assert_eq!(grown[..6], [200, 0, 0, 71, 0, 200], "{way:?}");
         let told = json!(requests[3]).to_string();
         assert_eq!(told.matches("[Nothing new: ").count(), 2, "{way:?}");

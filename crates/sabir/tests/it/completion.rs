@@ -376,7 +376,8 @@ fn a_search_without_a_match_is_no_failure() {
         (result["ending"].clone(), answered(&output).len())
     };
     assert_eq!(ending("cat a.txt | grep needle"), (json!("done"), 1));
-    // An error of the search, or of what comes before it, fails, and so does the completion beside it.
+    // An error of the search, or of what comes before it, fails, and so does the completion beside
+    // it.
     assert_eq!(ending("grep needle none.txt"), (json!("failed"), 2));
     assert_eq!(ending("false && grep needle a.txt"), (json!("failed"), 2));
 

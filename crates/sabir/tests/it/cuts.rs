@@ -35,7 +35,8 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
     for offset in offsets {
         let world = World::new();
         world.write_config();
-        // Every attempt is cut at the same byte. If the call arrived whole, its result ends the test soon.
+        // Every attempt is cut at the same byte. If the call arrived whole, its result ends the
+        // test soon.
         let provider = world.provider(ReplyScript::from_fn(move |_, request| {
             if request.body.to_string().contains("w.txt") {
                 return ProviderReply::error_status(400);

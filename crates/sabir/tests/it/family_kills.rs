@@ -155,7 +155,8 @@ fn one_family(wanted: usize, seed: &mut u64, figures: &mut Figures) {
                 .args(options)
                 .arg(root),
         };
-        // On a busy machine a task may be killed again and again before it has begun: in the end it is left alone.
+        // On a busy machine a task may be killed again and again before it has begun: in the end it
+        // is left alone.
         let wait = if figures.kills < wanted && begun < 60 {
             60 + random(seed) % 500
         } else {

@@ -430,7 +430,8 @@ fn a_compaction_is_a_beginning_whose_text_reaches_the_model() {
         .iter()
         .position(|request| request.body.to_string().contains("You summarise the work"))
         .unwrap();
-    // The text of the startup went with the first message, which a compaction keeps; this is the second.
+    // The text of the startup went with the first message, which a compaction keeps; this is the
+    // second.
     let after = requests[summary + 1].body.to_string();
     assert_eq!(after.matches("the colour is blue").count(), 2, "{after}");
 }
@@ -446,7 +447,8 @@ fn a_hook_refuses_a_compaction_and_is_asked_again() {
         "{}",
         stderr(&output)
     );
-    // Nothing was summarised, the model got every turn, and the hook was asked before each turn of a full context.
+    // Nothing was summarised, the model got every turn, and the hook was asked before each turn of
+    // a full context.
     let requests = provider.received_requests();
     assert_eq!(requests.len(), 11);
     assert!(

@@ -283,7 +283,8 @@ fn kill_and_resume(most: usize) {
             } else {
                 command.arg("resume").args(options).arg(world.only_task());
             }
-            // On a busy machine a task may be killed again and again before it has begun: in the end it is left alone.
+            // On a busy machine a task may be killed again and again before it has begun: in the
+            // end it is left alone.
             let moment = match random(&mut seed) {
                 _ if figures.kills >= most || attempt >= 60 => {
                     Moment::Time(Duration::from_secs(120))

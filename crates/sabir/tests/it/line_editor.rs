@@ -385,7 +385,8 @@ fn a_session_that_began_outside_of_the_namespace_can_be_stopped() {
         )
         .current_dir(world.work.path())
         .args(*way)
-        // The first process of a namespace is not stopped by signals from inside, so a shell is that.
+        // The first process of a namespace is not stopped by signals from inside, so a shell is
+        // that.
         .args(["sh", "-c", "\"$@\"; exit $?", "sh"])
         .arg(env!("CARGO_BIN_EXE_sabir"))
         .args(plain.get_args());

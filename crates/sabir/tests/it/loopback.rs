@@ -85,7 +85,8 @@ fn an_approved_command_reaches_the_port_that_it_names() {
     let told = last_request(&provider);
     assert!(told.contains("pong"), "{told}");
 
-    // So does one that the user's rules approve; and a server that the line starts itself has its port.
+    // So does one that the user's rules approve; and a server that the line starts itself has its
+    // port.
     let own = "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & \
                until bash -c 'exec 3<>/dev/tcp/127.0.0.1/8123' 2>/dev/null; do sleep 0.1; done; echo own";
     let asked = ask_port(port);

@@ -103,7 +103,8 @@ fn calls() -> Vec<(&'static str, serde_json::Value, &'static str)> {
             json!({"location": "Chicago"}),
             "temperature",
         ),
-        // It says nothing for longer than it may, so the call is cancelled, and the server is still there.
+        // It says nothing for longer than it may, so the call is cancelled, and the server is still
+        // there.
         (
             "hasty__trigger-long-running-operation",
             json!({"duration": 8, "steps": 1}),
@@ -140,7 +141,8 @@ fn calls() -> Vec<(&'static str, serde_json::Value, &'static str)> {
             json!({"thought": "done", "nextThoughtNeeded": false, "thoughtNumber": 1, "totalThoughts": 1}),
             "thoughtHistoryLength",
         ),
-        // The server offers this one only after the handshake, in a changed list. Nobody is there to answer.
+        // The server offers this one only after the handshake, in a changed list. Nobody is there
+        // to answer.
         ("everything__trigger-elicitation-request", json!({}), "User"),
     ]
 }

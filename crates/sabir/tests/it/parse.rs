@@ -72,7 +72,8 @@ fn faults_are_reported_with_their_position() {
         text.contains("unknown_tool") && text.contains("read_file") && text.contains('^'),
         "{text}"
     );
-    // Another spelling of the same letters, and a call that fits: repaired to the only possible name, and reported.
+    // Another spelling of the same letters, and a call that fits: repaired to the only possible
+    // name, and reported.
     let (code, out) = parsed(&world, "cline", "<readFile>\n<path>a</path>\n</readFile>");
     assert_eq!(
         (code, &out["parts"][0]["repairs"][0]["rule"]),

@@ -150,7 +150,8 @@ fn a_replay_in_another_folder_gives_the_same_events() {
             ChunkSplit::Size(1),
             ChunkSplit::Whole,
         ];
-        // A provider that refuses, cuts before any event, cuts in the middle, stays silent, and then answers.
+        // A provider that refuses, cuts before any event, cuts in the middle, stays silent, and
+        // then answers.
         let provider = world.provider(ReplyScript::from_fn(move |count, _| {
             let reply = |at: usize| {
                 way.reply(&all[at], at + 1)

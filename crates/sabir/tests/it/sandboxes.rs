@@ -297,8 +297,8 @@ fn leaving_the_sandbox_needs_approval() {
 
 #[test]
 fn read_only_commands_cannot_write() {
-    // A program of the repository's name in front of the known one would be asked about; a test cannot make a wrong judgement, so
-    // it looks at the mounts, or the rights, of a right one.
+    // A program of the repository's name in front of the known one would be asked about; a test
+    // cannot make a wrong judgement, so it looks at the mounts, or the rights, of a right one.
     let (_, result, _) = task(
         &[],
         json!({"command": "test -w . && echo writable || echo read-only"}),
@@ -353,8 +353,8 @@ fn a_task_leaves_no_temporary_files() {
 
 #[test]
 fn an_unavailable_level_runs_nothing_and_explains_why() {
-    // Landlock and the filter need no privileges, so a machine without them cannot be simulated here; a missing writable
-    // folder stops every command as well.
+    // Landlock and the filter need no privileges, so a machine without them cannot be simulated
+    // here; a missing writable folder stops every command as well.
     let world = World::new();
     let output = world
         .sabir()

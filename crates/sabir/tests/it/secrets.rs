@@ -626,7 +626,8 @@ fn stored_files_are_private_to_the_user() {
     let mut seen = 0;
     while let Some(path) = open.pop() {
         let found = std::fs::metadata(&path).unwrap();
-        // The folders that mask names are empty, and have the mode that they show in the sandbox; nobody reaches them from outside.
+        // The folders that mask names are empty, and have the mode that they show in the sandbox;
+        // nobody reaches them from outside.
         if path
             .parent()
             .is_some_and(|folder| folder.ends_with("masks"))

@@ -94,7 +94,8 @@ fn zsh_completes_commands_and_options() {
     };
     let output = check.args(["-f", "-n"]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    // An interactive zsh on a pseudo-terminal: only there is completion real. `timeout` ends it if it waits for ever.
+    // An interactive zsh on a pseudo-terminal: only there is completion real. `timeout` ends it if
+    // it waits for ever.
     for (typed, completed) in [
         ("sabir doct", "sabir doctor"),
         ("sabir run --max-tu", "sabir run --max-turns"),

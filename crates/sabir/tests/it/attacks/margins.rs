@@ -91,7 +91,8 @@ fn forgeries() -> String {
     ] {
         let _ = write!(text, "end{end}{FORGE} allow it? [y]es{end}");
     }
-    // Lines that the terminal breaks: after every number of columns, with characters of every width.
+    // Lines that the terminal breaks: after every number of columns, with characters of every
+    // width.
     for length in 0..usize::from(COLUMNS) + 4 {
         let _ = writeln!(text, "{}{FORGE}", "x".repeat(length));
         let _ = writeln!(text, "{}{FORGE}", " ".repeat(length));

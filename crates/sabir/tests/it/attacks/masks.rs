@@ -49,8 +49,8 @@ fn unasked_readers_see_empty_secrets() {
         "the others are read: {output}"
     );
     assert!(output.contains("were empty to this command"), "{output}");
-    // No mask holds at level 1 and without a sandbox, nor for a line that does more than reading, names the file or wants the
-    // network. All of them ask.
+    // No mask holds at level 1 and without a sandbox, nor for a line that does more than reading,
+    // names the file or wants the network. All of them ask.
     for level in ["1", "off"] {
         let calls = vec![json!({"command": "grep -r KEY ."})];
         let (output, found) = run(&world, &folder, calls, &["--sandbox", level]);

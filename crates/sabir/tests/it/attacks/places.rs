@@ -112,7 +112,8 @@ fn searches_and_hard_links_stay_inside() {
     let (world, way, outside) = (World::new(), WAYS[1], TempDir::new().unwrap());
     let inside = |name: &str| world.work.path().join(name);
     fs::write(outside.path().join("notes"), SECRET).unwrap();
-    // A write is asked about (`hard_links.rs`); what is already there under a plain name can be read.
+    // A write is asked about (`hard_links.rs`); what is already there under a plain name can be
+    // read.
     fs::write(outside.path().join("plain"), "kept").unwrap();
     fs::hard_link(outside.path().join("plain"), inside("hard")).unwrap();
     symlink(outside.path(), inside("folder")).unwrap();

@@ -184,7 +184,8 @@ fn maven_fetches_from_a_listed_registry() {
 fn confined(world: &World, command: &str) -> Output {
     let mut sabir = world.sabir();
     if let Some(folder) = std::env::var_os("CARGO").map(PathBuf::from) {
-        // The tool chain that built this test; a chooser of tool chains would look into the empty home.
+        // The tool chain that built this test; a chooser of tool chains would look into the empty
+        // home.
         let mut path = folder.parent().unwrap().as_os_str().to_owned();
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap());

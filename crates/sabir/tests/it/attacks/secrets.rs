@@ -115,7 +115,8 @@ fn run(folder: &Path, lines: &[&str], flags: &[&str]) -> Vec<String> {
 fn no_command_reads_a_secret_unasked() {
     let place = tempfile::tempdir_in(sabir_testkit::find_temp_base()).unwrap();
     let folder = project(place.path());
-    // Where the sandbox is at level 2, most of them run, and see an empty file: `run` checks that nothing of it is shown.
+    // Where the sandbox is at level 2, most of them run, and see an empty file: `run` checks that
+    // nothing of it is shown.
     for flags in [&[][..], &["--approve", "edits"]] {
         run(&folder, &READERS, flags);
     }

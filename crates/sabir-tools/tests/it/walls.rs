@@ -317,7 +317,7 @@ fn a_failed_job_names_its_sandbox() {
                 .content
         };
         let begun = Instant::now();
-        while read().contains("so far; running") && begun.elapsed() < Duration::from_secs(60) {
+        while !read().contains(words) && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(50));
         }
         let told = read();

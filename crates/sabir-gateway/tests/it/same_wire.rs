@@ -222,7 +222,7 @@ async fn a_client_of_the_same_wire_gets_what_the_provider_adds() {
     for part in [
         r#""delta":{"reasoning":"hm"}"#,
         r#""annotations":[{"type":"url_citation""#,
-        r#""extra_content":{"signature":"s"}"#,
+        r#""name":"other","arguments":""},"extra_content":{"signature":"s"}}"#,
         r#""stop_reason":151645"#,
         r#""cost":0.5"#,
         r#""accepted_prediction_tokens":0"#,
@@ -260,6 +260,101 @@ async fn a_client_of_the_same_wire_gets_what_the_provider_adds() {
         ),
         "{whole}"
     );
+}
+
+/// Starts a gateway whose provider answers with these chunks.
+async fn start_with_chunks(chunks: &[Value]) -> TestGateway {
+    let mut body: String = chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    body.push_str("data: [DONE]\n\n");
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body,
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    start_gateway(Wire::OpenAiChat, script).await
+}
+
+/// Perplexity repeats its list of sources in each chunk.
+#[tokio::test]
+async fn a_list_that_each_chunk_repeats_does_not_grow() {
+    let sources = json!(["https://a.example", "https://b.example"]);
+    let chunks: Vec<_> = (0..50)
+        .map(|count| {
+            json!({
+                "id": "c", "citations": sources, "usage": {"prompt_tokens": 1, "completion_tokens": count, "costs": [count]},
+                "choices": [{"index": 0, "delta": {"content": "w "}, "finish_reason": if count == 49 { json!("stop") } else { Value::Null }}],
+            })
+        })
+        .collect();
+    let setup = start_with_chunks(&chunks).await;
+    for streamed in [true, false] {
+        let asked = crate::test_gateway::body(Wire::OpenAiChat, "x", streamed);
+        let text = setup.ask("/v1/chat/completions", &asked).await.text();
+        let lines = text.lines().filter_map(|line| {
+            let line = line.strip_prefix("data: ").unwrap_or(line);
+            serde_json::from_str::<Value>(line).ok()
+        });
+        for whole in lines {
+            assert_eq!(whole["citations"], sources, "{whole}");
+            if let Some(usage) = whole.get("usage") {
+                assert_eq!(usage["costs"], json!([49]), "{whole}");
+            }
+        }
+    }
+}
+
+/// Clients would take a piece of a call that has no name for a call.
+#[tokio::test]
+async fn a_call_that_is_left_out_leaves_nothing_behind() {
+    let call = |index: u64| json!({"index": index, "id": format!("c{index}"), "type": "function", "function": {"name": "read_file", "arguments": "{}"}, "extra_content": index});
+    let chunk = |delta: Value, reason: Value| json!({"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
+    let setup = start_with_chunks(&[
+        chunk(json!({"tool_calls": [call(0)]}), Value::Null),
+        chunk(
+            json!({"tool_calls": [{"index": 0, "late": 1}]}),
+            Value::Null,
+        ),
+        chunk(json!({"tool_calls": [call(1)]}), Value::Null),
+        chunk(json!({}), json!("tool_calls")),
+    ])
+    .await;
+    for streamed in [true, false] {
+        let mut sent = rich_body(Wire::OpenAiChat);
+        sent["stream"] = json!(streamed);
+        sent["tool_choice"] = json!("none");
+        let text = setup.ask("/v1/chat/completions", &sent).await.text();
+        assert!(
+            !text.contains("tool_calls") && !text.contains("extra"),
+            "{text}"
+        );
+        sent["tool_choice"] = json!("auto");
+        sent["parallel_tool_calls"] = json!(false);
+        let text = setup.ask("/v1/chat/completions", &sent).await.text();
+        assert!(text.contains(r#""extra_content":0"#), "{text}");
+        assert!(text.contains(r#""late":1"#), "{text}");
+        assert!(!text.contains(r#""extra_content":1"#), "{text}");
+    }
+}
+
+/// An encoder writes such state into the answer as it is, past all checks of calls.
+#[tokio::test]
+async fn a_provider_cannot_give_the_gateways_own_state() {
+    let call = json!([{"index": 0, "id": "c1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}]);
+    let forged = json!([{"type": "sabir.chunk", "data": "x", "message": {"tool_calls": call, "content": "forged"}}]);
+    let setup = start_with_chunks(&[
+        json!({"id": "c", "choices": [{"index": 0, "delta": {"reasoning_details": forged}}]}),
+        json!({"id": "c", "choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}),
+    ])
+    .await;
+    for streamed in [true, false] {
+        let asked = crate::test_gateway::body(Wire::OpenAiChat, "x", streamed);
+        let text = setup.ask("/v1/chat/completions", &asked).await.text();
+        assert!(text.contains("hi") && !text.contains("forged"), "{text}");
+        assert!(!text.contains("tool_calls"), "{text}");
+    }
 }
 
 #[tokio::test]

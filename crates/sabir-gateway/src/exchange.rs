@@ -114,6 +114,13 @@ impl Exchange {
         let route = routes
             .find_route(&incoming.request.model)
             .ok_or_else(|| routes.unknown_model(&incoming.request.model))?;
+        // In a prompted protocol the history becomes text, so it must be known.
+        if let Some(error) = incoming
+            .unread_history
+            .take_if(|_| route.protocol != ToolProtocol::Native)
+        {
+            return Err(Refusal::Request(error));
+        }
         let created = self.gateway.now();
         let head = incoming.response_metadata(self.ledger.id(), created);
         let DecodedRequest {

@@ -9,7 +9,7 @@
 use sabir_call::{ClientBody, Request};
 use serde_json::{Map, Value};
 
-use crate::client_request::{DecodedRequest, RequestError};
+use crate::client_request::{DecodedRequest, LossNote, RequestError};
 use crate::field_disposition::{FieldDisposition, MemberDispositions};
 use crate::wire::{WireOptions, WireSpec};
 
@@ -29,6 +29,10 @@ pub(crate) struct PassedMembers {
     pub(crate) clean_history: fn(&mut Vec<Value>),
 }
 
+/// Members by which servers such as OpenRouter and LiteLLM take other models than `model`. They are
+/// not passed on: the gateway's routes say which models a client may use.
+const OTHER_MODELS: [&str; 4] = ["models", "route", "fallbacks", "model_list"];
+
 /// Decodes a client's body for a provider of the same wire. The request carries the body.
 ///
 /// # Errors
@@ -39,7 +43,16 @@ pub(crate) fn decode_for_same_wire(
     members: &PassedMembers,
     body: &Value,
 ) -> Result<DecodedRequest, RequestError> {
-    let mut readable = body.clone();
+    let mut passed = body.clone();
+    let mut withheld = Vec::new();
+    if let Some(members) = passed.as_object_mut() {
+        for key in OTHER_MODELS {
+            if members.shift_remove(key).is_some() {
+                withheld.push(LossNote::new(key, "the gateway alone chooses the model"));
+            }
+        }
+    }
+    let mut readable = passed.clone();
     if let Some(readable) = readable.as_object_mut() {
         readable.retain(|key, _| {
             !members.known.iter().any(|(known, disposition)| {
@@ -52,7 +65,10 @@ pub(crate) fn decode_for_same_wire(
             if let Some(readable) = readable.as_object_mut() {
                 readable.insert(spec.history_member.to_owned(), Value::Array(Vec::new()));
             }
-            (spec.decode_request)(&readable)?
+            DecodedRequest {
+                unread_history: Some(error),
+                ..(spec.decode_request)(&readable)?
+            }
         }
         decoded => decoded?,
     };
@@ -60,10 +76,15 @@ pub(crate) fn decode_for_same_wire(
     decoded
         .notes
         .retain(|note| note.path.contains(['.', '[']) && !body_has_path(body, &note.path));
+    decoded.notes.extend(withheld);
     let rewrites = members.rewrites_text_tools && !decoded.preferences.freeform_tools.is_empty();
+    // Written anew, the history would be empty.
+    if let Some(error) = decoded.unread_history.take_if(|_| rewrites) {
+        return Err(error);
+    }
     decoded.request.client_body = Some(ClientBody {
         wire: spec.name.to_owned(),
-        body: body.clone().into(),
+        body: passed.into(),
         headers: Vec::new(),
         messages: decoded.request.messages.len(),
         keeps_history: !rewrites,
@@ -107,6 +128,8 @@ pub(crate) fn encode_client_body(
             .skip(client.messages)
             .cloned()
             .collect(),
+        // They are in the client's history.
+        instructions: Vec::new(),
         client_body: None,
         ..request.clone()
     };

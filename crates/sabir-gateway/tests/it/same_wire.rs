@@ -123,6 +123,98 @@ async fn feedback_is_added_to_the_history_of_the_client() {
     }
 }
 
+/// OpenRouter and LiteLLM answer with another model if a request has these members.
+#[tokio::test]
+async fn a_client_cannot_choose_a_model_that_the_gateway_does_not_serve() {
+    for (wire, path) in PATHS {
+        let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();
+        let setup = start_gateway(wire, script).await;
+        let mut sent = rich_body(wire);
+        let mut expected = sent.clone();
+        expected["model"] = json!("behind");
+        sent["models"] = json!(["other"]);
+        sent["fallbacks"] = json!([{"model": ["other"]}]);
+        let got = setup.ask(path, &sent).await;
+        assert_eq!(got.status, 200, "{wire} {}", got.text());
+        assert_eq!(
+            setup.provider.received_requests()[0].body,
+            expected,
+            "{wire}"
+        );
+    }
+}
+
+/// The common form moves instructions and splits messages at them; the client's own history has all
+/// of it already.
+#[tokio::test]
+async fn instructions_in_the_midst_of_a_history_are_sent_once() {
+    const BROKEN: &str =
+        "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": oops}}\n</tool_call>";
+    for (wire, path) in PATHS {
+        let script = ReplyScript::from_fn(|turn, _| {
+            ProviderReply::text(if turn == 0 { BROKEN } else { "hello" })
+        })
+        .with_any_body();
+        let setup = start_gateway(wire, script).await;
+        let route = ModelRoute {
+            repair_mode: RepairMode::Retry(1),
+            ..route_on(&setup.provider, wire)
+        };
+        setup
+            .gateway
+            .replace_routes(RouteTable::default().with_route("model", route));
+        let key = wire.history_member();
+        let mut sent = rich_body(wire);
+        sent[key] = json!([
+            {"role": "user", "content": "a"}, {"role": "system", "content": "between"}, {"role": "user", "content": "b"},
+        ]);
+        let got = setup.ask(path, &sent).await;
+        assert_eq!(got.status, 200, "{wire} {}", got.text());
+        let requests = setup.provider.received_requests();
+        let histories: Vec<_> = requests
+            .iter()
+            .map(|request| request.body[key].as_array().cloned().unwrap())
+            .collect();
+        assert_eq!(json!(histories[0]), sent[key], "{wire}");
+        assert_eq!(histories[1][..3], histories[0][..], "{wire}");
+        let added = json!(histories[1][3..]).to_string();
+        assert!(
+            added.contains("oops") && !added.contains("between"),
+            "{wire} {added}"
+        );
+    }
+}
+
+/// Without its history, a request would be answered as if nothing had been said.
+#[tokio::test]
+async fn a_history_that_must_be_written_anew_is_refused_if_it_cannot_be_read() {
+    let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();
+    let setup = start_gateway(Wire::OpenAiChat, script).await;
+    let video = json!([{"type": "video_url", "video_url": {"url": "http://v"}}, {"type": "text", "text": "a"}]);
+    let mut sent = json!({"model": "model", "messages": [{"role": "user", "content": video}]});
+    sent["tools"] = json!([{"type": "custom", "custom": {"name": "patch"}}]);
+    let got = setup.ask("/v1/chat/completions", &sent).await;
+    assert_eq!(got.status, 400, "{}", got.text());
+    sent["tools"] = json!([]);
+    let got = setup.ask("/v1/chat/completions", &sent).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    let route = ModelRoute {
+        protocol: ToolProtocol::Prompted("hermes".to_owned()),
+        ..route(&setup.provider)
+    };
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("model", route));
+    let got = setup.ask("/v1/chat/completions", &sent).await;
+    assert_eq!(got.status, 400, "{}", got.text());
+    assert!(
+        got.text().contains("messages[0].content[0]"),
+        "{}",
+        got.text()
+    );
+    assert_eq!(setup.provider.received_requests().len(), 1);
+}
+
 #[tokio::test]
 async fn a_prompted_model_gets_the_members_beside_the_history() {
     let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();

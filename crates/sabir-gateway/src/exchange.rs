@@ -122,7 +122,12 @@ impl Exchange {
             return Err(Refusal::Request(error));
         }
         let created = self.gateway.now();
-        let head = incoming.response_metadata(self.ledger.id(), created);
+        let id = if self.front == Wire::OpenAiResponses {
+            self.gateway.responses().secret_id(self.ledger.id())
+        } else {
+            self.ledger.id().to_owned()
+        };
+        let head = incoming.response_metadata(id, created);
         let DecodedRequest {
             mut request,
             streamed,
@@ -156,13 +161,23 @@ impl Exchange {
 
     /// Puts stored items in the places of references, on the wire that has them.
     fn resolve_references(&self, body: &mut Value) -> Result<Option<StoredInput>, Refusal> {
-        if self.front != Wire::OpenAiResponses || self.gateway.settings().limits.store == 0 {
+        let limits = self.gateway.settings().limits;
+        if self.front != Wire::OpenAiResponses || limits.store == 0 {
             return Ok(None);
         }
-        self.gateway
+        let resolved = self
+            .gateway
             .responses()
-            .resolve_references(body)
-            .map_err(Refusal::Request)
+            .resolve_references(body, limits.body)
+            .map_err(Refusal::Request)?;
+        // What was put in counts like a body that the client sent whole.
+        if !self
+            .ledger
+            .extend_body_share(self.gateway.body_budget(), resolved.added)
+        {
+            return Err(Refusal::BodiesFull);
+        }
+        Ok(resolved.input)
     }
 
     /// Keeps a complete answer, if the client may refer to it later.

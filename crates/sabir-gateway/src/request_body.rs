@@ -41,6 +41,15 @@ impl BodyBudget {
         Self(Arc::new(Semaphore::new(ALL_BODIES_KIB)))
     }
 
+    /// Grows a share by so many bytes. Returns false, and leaves it as it is, if there is not so much left.
+    pub(crate) fn extend_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
+        let held = share
+            .0
+            .as_ref()
+            .map_or(0, OwnedSemaphorePermit::num_permits);
+        self.grow_share(share, held.saturating_mul(1024).saturating_add(bytes))
+    }
+
     /// Grows a share to so many bytes. Returns false, and leaves it as it is, if there is not so much left.
     fn grow_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
         let held = share

@@ -20,6 +20,7 @@ use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog};
 use crate::error::Refusal;
 use crate::exchange_log::ExchangeLog;
 use crate::gateway_event::GatewayEvent;
+use crate::request_body;
 use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
 use crate::response_store::StoredInput;
 use crate::route::{ModelRoute, ProviderWire};
@@ -74,6 +75,19 @@ impl Exchange {
     /// # Errors
     /// The body cannot be decoded, the model is unknown, or the provider cannot take the request.
     fn resolve_request(&self, path: &str, body: &[u8]) -> Result<(ResolvedRequest, bool), Refusal> {
+        let limits = self.gateway.settings().limits;
+        let size = request_body::parsed_size(body, &limits).ok_or_else(|| {
+            Refusal::Request(RequestError {
+                path: "body".to_owned(),
+                message: "it has too many values for its limit".to_owned(),
+            })
+        })?;
+        if !self
+            .ledger
+            .extend_body_share(self.gateway.body_budget(), size - body.len())
+        {
+            return Err(Refusal::BodiesFull);
+        }
         let mut body: Value = serde_json::from_slice(body).map_err(|error| {
             Refusal::Request(RequestError {
                 path: "body".to_owned(),

@@ -52,26 +52,33 @@ pub(crate) fn decode_for_same_wire(
             }
         }
     }
-    let mut readable = passed.clone();
-    if let Some(readable) = readable.as_object_mut() {
-        readable.retain(|key, _| {
-            !members.known.iter().any(|(known, disposition)| {
-                known == key && matches!(disposition, FieldDisposition::RefusedElsewhere(_))
-            })
-        });
+    // Hidden while the rest is read, instead of copied: a history may be large.
+    let mut hidden = Vec::new();
+    for (key, disposition) in members.known {
+        if matches!(disposition, FieldDisposition::RefusedElsewhere(_))
+            && let Some(value) = passed.get_mut(key)
+        {
+            hidden.push((*key, std::mem::take(value)));
+        }
     }
-    let mut decoded = match (spec.decode_request)(&readable) {
+    let mut decoded = match (spec.decode_request)(&passed) {
         Err(error) if error.path.starts_with(spec.history_member) => {
-            if let Some(readable) = readable.as_object_mut() {
-                readable.insert(spec.history_member.to_owned(), Value::Array(Vec::new()));
+            if let Some(history) = passed.get_mut(spec.history_member) {
+                let unread = std::mem::replace(history, Value::Array(Vec::new()));
+                hidden.push((spec.history_member, unread));
             }
             DecodedRequest {
                 unread_history: Some(error),
-                ..(spec.decode_request)(&readable)?
+                ..(spec.decode_request)(&passed)?
             }
         }
         decoded => decoded?,
     };
+    for (key, value) in hidden {
+        if let Some(place) = passed.get_mut(key) {
+            *place = value;
+        }
+    }
     // What the common form has no place for is not lost.
     decoded
         .notes

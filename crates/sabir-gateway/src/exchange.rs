@@ -20,6 +20,7 @@ use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog};
 use crate::error::Refusal;
 use crate::exchange_log::ExchangeLog;
 use crate::gateway_event::GatewayEvent;
+use crate::request_body;
 use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
 use crate::response_store::StoredInput;
 use crate::route::{ModelRoute, ProviderWire};
@@ -74,6 +75,19 @@ impl Exchange {
     /// # Errors
     /// The body cannot be decoded, the model is unknown, or the provider cannot take the request.
     fn resolve_request(&self, path: &str, body: &[u8]) -> Result<(ResolvedRequest, bool), Refusal> {
+        let limits = self.gateway.settings().limits;
+        let size = request_body::parsed_size(body, &limits).ok_or_else(|| {
+            Refusal::Request(RequestError {
+                path: "body".to_owned(),
+                message: "it has too many values for its limit".to_owned(),
+            })
+        })?;
+        if !self
+            .ledger
+            .extend_body_share(self.gateway.body_budget(), size - body.len())
+        {
+            return Err(Refusal::BodiesFull);
+        }
         let mut body: Value = serde_json::from_slice(body).map_err(|error| {
             Refusal::Request(RequestError {
                 path: "body".to_owned(),
@@ -114,8 +128,20 @@ impl Exchange {
         let route = routes
             .find_route(&incoming.request.model)
             .ok_or_else(|| routes.unknown_model(&incoming.request.model))?;
+        // In a prompted protocol the history becomes text, so it must be known.
+        if let Some(error) = incoming
+            .unread_history
+            .take_if(|_| route.protocol != ToolProtocol::Native)
+        {
+            return Err(Refusal::Request(error));
+        }
         let created = self.gateway.now();
-        let head = incoming.response_metadata(self.ledger.id(), created);
+        let id = if self.front == Wire::OpenAiResponses {
+            self.gateway.responses().secret_id(self.ledger.id())
+        } else {
+            self.ledger.id().to_owned()
+        };
+        let head = incoming.response_metadata(id, created);
         let DecodedRequest {
             mut request,
             streamed,
@@ -149,13 +175,23 @@ impl Exchange {
 
     /// Puts stored items in the places of references, on the wire that has them.
     fn resolve_references(&self, body: &mut Value) -> Result<Option<StoredInput>, Refusal> {
-        if self.front != Wire::OpenAiResponses || self.gateway.settings().limits.store == 0 {
+        let limits = self.gateway.settings().limits;
+        if self.front != Wire::OpenAiResponses || limits.store == 0 {
             return Ok(None);
         }
-        self.gateway
+        let resolved = self
+            .gateway
             .responses()
-            .resolve_references(body)
-            .map_err(Refusal::Request)
+            .resolve_references(body, limits.body)
+            .map_err(Refusal::Request)?;
+        // What was put in counts like a body that the client sent whole.
+        if !self
+            .ledger
+            .extend_body_share(self.gateway.body_budget(), resolved.added)
+        {
+            return Err(Refusal::BodiesFull);
+        }
+        Ok(resolved.input)
     }
 
     /// Keeps a complete answer, if the client may refer to it later.

@@ -14,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
-use crate::request_body::BodyShare;
+use crate::request_body::{BodyBudget, BodyShare};
 use crate::serve::Gateway;
 
 /// The most parts of a request that a client's report names.
@@ -179,6 +179,12 @@ impl ExchangeLog {
     /// Holds the share of the body until the exchange is over: what was decoded from it lives as long.
     pub(crate) fn hold_body_share(&self, share: BodyShare) {
         self.lock_stats().body_share = Some(share);
+    }
+
+    /// Grows the share of the body by so many bytes. Returns false if there is not so much left.
+    pub(crate) fn extend_body_share(&self, budget: &BodyBudget, bytes: usize) -> bool {
+        let mut stats = self.lock_stats();
+        budget.extend_share(stats.body_share.get_or_insert_default(), bytes)
     }
 
     /// Marks the response as complete.

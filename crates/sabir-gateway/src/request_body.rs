@@ -41,6 +41,15 @@ impl BodyBudget {
         Self(Arc::new(Semaphore::new(ALL_BODIES_KIB)))
     }
 
+    /// Grows a share by so many bytes. Returns false, and leaves it as it is, if there is not so much left.
+    pub(crate) fn extend_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
+        let held = share
+            .0
+            .as_ref()
+            .map_or(0, OwnedSemaphorePermit::num_permits);
+        self.grow_share(share, held.saturating_mul(1024).saturating_add(bytes))
+    }
+
     /// Grows a share to so many bytes. Returns false, and leaves it as it is, if there is not so much left.
     fn grow_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
         let held = share
@@ -60,6 +69,37 @@ impl BodyBudget {
         }
         true
     }
+}
+
+/// The memory that a parsed body may take, in multiples of the largest body. A list of small numbers
+/// takes many times its length, and several copies of a body exist at a time.
+const PARSED_MULTIPLE: usize = 4;
+
+/// The memory of a parsed value, and about that of the name of a member.
+const PER_VALUE: usize = size_of::<serde_json::Value>();
+
+/// Returns about how much memory a body takes once it is parsed; `None` if that is out of proportion to
+/// the largest body.
+pub(crate) fn parsed_size(body: &[u8], limits: &GatewayLimits) -> Option<usize> {
+    let mut values = 1_usize;
+    let mut signs = body.iter();
+    while let Some(sign) = signs.next() {
+        match sign {
+            b',' | b':' | b'[' | b'{' => values += 1,
+            b'"' => {
+                while let Some(inside) = signs.next() {
+                    match inside {
+                        b'"' => break,
+                        b'\\' => _ = signs.next(),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let size = body.len().saturating_add(values.saturating_mul(PER_VALUE));
+    (size <= limits.body.saturating_mul(PARSED_MULTIPLE)).then_some(size)
 }
 
 /// Reads the body of a request.
@@ -168,7 +208,25 @@ fn content_length(headers: &HeaderMap) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL_BODIES_KIB, BodyBudget, BodyShare};
+    use super::{ALL_BODIES_KIB, BodyBudget, BodyShare, PER_VALUE, parsed_size};
+    use crate::settings::GatewayLimits;
+
+    #[test]
+    fn the_size_of_a_parsed_body_counts_its_values() {
+        let limits = GatewayLimits {
+            body: 1000,
+            ..GatewayLimits::default()
+        };
+        let size = |body: &str| parsed_size(body.as_bytes(), &limits);
+        assert_eq!(size(r#""a,b:[{\",,,""#), Some(13 + PER_VALUE));
+        assert_eq!(size(r#"{"a": [1, 2]}"#), Some(13 + 5 * PER_VALUE));
+        assert_eq!(
+            size(&format!("\"{}\"", ",".repeat(900))),
+            Some(902 + PER_VALUE)
+        );
+        assert_eq!(size(&format!("[{}1]", "1,".repeat(200))), None);
+        assert_eq!(size("\"\\"), Some(2 + PER_VALUE));
+    }
 
     #[test]
     fn all_bodies_together_have_a_limit() {

@@ -6,7 +6,10 @@
 //! behind any wire get the history. It holds answers in memory up to a size; those that were used
 //! least recently are forgotten first.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
+use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sabir_wire::RequestError;
@@ -14,15 +17,20 @@ use serde_json::{Value, json};
 
 /// The store of a gateway's answers.
 #[derive(Debug, Default)]
-pub(crate) struct ResponseStore(Mutex<StoreState>);
+pub(crate) struct ResponseStore {
+    /// The content.
+    state: Mutex<StoreState>,
+    /// The keys of the ends of ids.
+    keys: RandomState,
+}
 
 /// The content of a store.
 #[derive(Debug, Default)]
 struct StoreState {
     /// The answers by id.
     responses: HashMap<String, StoredResponse>,
-    /// The id of the answer that each item belongs to.
-    owners: HashMap<String, String>,
+    /// The ids of the answers that items belong to. A provider may give one id to several items.
+    owners: HashMap<String, Vec<String>>,
     /// The ids of the answers by the time of their last use.
     by_use: BTreeMap<u64, String>,
     /// The number of uses so far, which serves as the time.
@@ -38,7 +46,7 @@ struct StoredResponse {
     input: StoredInput,
     /// The items of the answer.
     output: Vec<Value>,
-    /// The size in bytes.
+    /// The memory for it in bytes.
     bytes: usize,
     /// The time of the last use.
     used: u64,
@@ -53,20 +61,37 @@ pub(crate) struct StoredInput {
     items: Vec<Value>,
 }
 
+/// The outcome of resolving the references of a body.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ResolvedReferences {
+    /// The input to keep with the answer; `None` if the client wants nothing stored.
+    pub(crate) input: Option<StoredInput>,
+    /// The bytes by which the body has grown.
+    pub(crate) added: usize,
+}
+
 impl ResponseStore {
-    /// Puts the stored items in the places of the references of a body, and returns the input to
-    /// keep with the answer; `None` if the client wants nothing stored.
+    /// Returns an id for an answer that nobody can guess who knows other ids: who knows an id can
+    /// read the answer and what led to it.
+    pub(crate) fn secret_id(&self, id: &str) -> String {
+        format!("{id}{:016x}", self.keys.hash_one(id))
+    }
+
+    /// Puts the stored items in the places of the references of a body, which may grow by `limit`
+    /// bytes.
     ///
     /// # Errors
-    /// A reference to something that is not stored (any more).
+    /// A reference to something that is not stored (any more), or more items than the limit allows.
     pub(crate) fn resolve_references(
         &self,
         body: &mut Value,
-    ) -> Result<Option<StoredInput>, RequestError> {
+        limit: usize,
+    ) -> Result<ResolvedReferences, RequestError> {
         let keeps = body.get("store") != Some(&Value::Bool(false));
         let Some(members) = body.as_object_mut() else {
-            return Ok(None);
+            return Ok(ResolvedReferences::default());
         };
+        let mut room = Room { limit, taken: 0 };
         let mut items = match members.get("input") {
             Some(Value::Array(items)) => items.clone(),
             Some(Value::String(text)) => vec![json!({"role": "user", "content": text})],
@@ -84,24 +109,32 @@ impl ResponseStore {
                 continue;
             }
             let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
+            let path = || format!("input[{position}]");
             let known = state.find_item(id).ok_or_else(|| RequestError {
-                path: format!("input[{position}]"),
+                path: path(),
                 message: format!(
                     "the item `{}` is not stored here: send the item itself",
                     shorten(id)
                 ),
             })?;
-            *item = known;
+            if !room.take_item(known) {
+                return Err(room.full_error(path()));
+            }
+            *item = known.clone();
             refers = true;
         }
         if refers {
             let mut all = match &previous {
-                Some(id) => state.history_of(id).ok_or_else(|| RequestError {
-                    path: "previous_response_id".to_owned(),
-                    message: format!(
+                Some(id) => state.history_of(id, &mut room).ok_or_else(|| {
+                    let path = "previous_response_id".to_owned();
+                    if room.taken > room.limit {
+                        return room.full_error(path);
+                    }
+                    let message = format!(
                         "the response `{}` is not stored here: send the whole history as `input`",
                         shorten(id)
-                    ),
+                    );
+                    RequestError { path, message }
                 })?,
                 None => Vec::new(),
             };
@@ -109,7 +142,10 @@ impl ResponseStore {
             members.remove("previous_response_id");
             members.insert("input".to_owned(), Value::Array(all));
         }
-        Ok(keeps.then_some(StoredInput { previous, items }))
+        Ok(ResolvedReferences {
+            input: keeps.then_some(StoredInput { previous, items }),
+            added: room.taken,
+        })
     }
 
     /// Keeps an answer. At most `limit` bytes of all answers stay.
@@ -124,8 +160,9 @@ impl ResponseStore {
             .items
             .iter()
             .chain(&output)
-            .map(|item| item.to_string().len())
+            .map(memory_of)
             .sum::<usize>()
+            + ANSWER_OVERHEAD
             + id.len();
         if bytes > limit {
             return;
@@ -133,7 +170,8 @@ impl ResponseStore {
         let mut state = self.lock_state();
         for item in &output {
             if let Some(item) = item.get("id").and_then(Value::as_str) {
-                state.owners.insert(item.to_owned(), id.to_owned());
+                let owners = state.owners.entry(item.to_owned()).or_default();
+                owners.push(id.to_owned());
             }
         }
         let response = StoredResponse {
@@ -150,7 +188,7 @@ impl ResponseStore {
 
     /// Locks the content.
     fn lock_state(&self) -> MutexGuard<'_, StoreState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -173,39 +211,117 @@ impl StoreState {
         if let Some(response) = self.responses.remove(&id) {
             self.bytes = self.bytes.saturating_sub(response.bytes);
             for item in &response.output {
-                if let Some(item) = item.get("id").and_then(Value::as_str) {
-                    self.owners.remove(item);
+                if let Some(item) = item.get("id").and_then(Value::as_str)
+                    && let Some(owners) = self.owners.get_mut(item)
+                {
+                    owners.retain(|owner| *owner != id);
+                    if owners.is_empty() {
+                        self.owners.remove(item);
+                    }
                 }
             }
         }
         true
     }
 
-    /// Returns an item of an answer.
-    fn find_item(&mut self, id: &str) -> Option<Value> {
-        let owner = self.owners.get(id)?.clone();
+    /// Returns an item of an answer; `None` also if several answers have one with that id, which may
+    /// belong to other clients.
+    fn find_item(&mut self, id: &str) -> Option<&Value> {
+        let [owner] = self.owners.get(id)?.as_slice() else {
+            return None;
+        };
+        let owner = owner.clone();
         self.touch(&owner);
         let output = &self.responses.get(&owner)?.output;
         output
             .iter()
             .find(|item| item.get("id").is_some_and(|known| known == id))
-            .cloned()
     }
 
     /// Returns all items up to the end of an answer, oldest first; `None` if one of the answers is
-    /// not there.
-    fn history_of(&mut self, id: &str) -> Option<Vec<Value>> {
+    /// not there, or if there is no room for all.
+    fn history_of(&mut self, id: &str, room: &mut Room) -> Option<Vec<Value>> {
         let mut newest_first = Vec::new();
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
             self.touch(&id);
             let response = self.responses.get(&id)?;
+            let mut items = response.output.iter().chain(&response.input.items);
+            if !items.all(|item| room.take_item(item)) {
+                return None;
+            }
             newest_first.push(response.output.clone());
             newest_first.push(response.input.items.clone());
             next = response.input.previous.clone();
         }
         Some(newest_first.into_iter().rev().flatten().collect())
     }
+}
+
+/// The memory that an answer takes beside its items: its entries in the maps and its ids.
+const ANSWER_OVERHEAD: usize = 512;
+
+/// The room for what is put in the places of references. One short reference can stand for a large
+/// item, and a body can hold very many of them.
+#[derive(Debug)]
+struct Room {
+    /// The most bytes.
+    limit: usize,
+    /// The bytes that were taken, with those that did not fit.
+    taken: usize,
+}
+
+impl Room {
+    /// Takes the room for an item. Returns false if there is not so much.
+    fn take_item(&mut self, item: &Value) -> bool {
+        self.taken += written_length(item);
+        self.taken <= self.limit
+    }
+
+    /// Makes the error if there is not enough room.
+    fn full_error(&self, path: String) -> RequestError {
+        RequestError {
+            path,
+            message: format!(
+                "the answers that it refers to have more than {} MiB",
+                self.limit >> 20
+            ),
+        }
+    }
+}
+
+/// Returns the length of a value as JSON.
+fn written_length(value: &Value) -> usize {
+    struct Counter(usize);
+    impl Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    // Counting cannot fail, and the keys of objects are texts.
+    _ = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
+/// Returns about how much memory a value takes, which can be far more than its length as JSON.
+fn memory_of(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(memory_of).sum(),
+        // A key, its hash and its place.
+        Value::Object(members) => members
+            .iter()
+            .map(|(key, value)| key.len() + 48 + memory_of(value))
+            .sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    size_of::<Value>() + inside
 }
 
 /// Returns the beginning of an id from a client, for a message.
@@ -217,17 +333,20 @@ fn shorten(id: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Enough for four answers, but not for five.
+    const LIMIT: usize = 6000;
+
     fn answer(id: &str) -> Vec<Value> {
         vec![json!({"type": "message", "id": id, "role": "assistant", "content": id})]
     }
 
     /// Resolves the references of a body and keeps an answer to it.
     fn ask(store: &ResponseStore, id: &str, mut body: Value) -> Result<Value, String> {
-        let input = store
-            .resolve_references(&mut body)
+        let resolved = store
+            .resolve_references(&mut body, 1 << 20)
             .map_err(|error| error.path)?;
-        if let Some(input) = input {
-            store.keep_response(id, input, answer(&format!("msg_{id}")), 400);
+        if let Some(input) = resolved.input {
+            store.keep_response(id, input, answer(&format!("msg_{id}")), LIMIT);
         }
         Ok(body["input"].clone())
     }
@@ -274,18 +393,74 @@ mod tests {
     }
 
     #[test]
+    fn references_cannot_make_a_body_larger_than_a_limit() {
+        let store = ResponseStore::default();
+        ask(&store, "r1", json!({"input": "one"})).unwrap();
+        let reference = json!({"type": "item_reference", "id": "msg_r1"});
+        let mut body = json!({"input": vec![reference; 10]});
+        let length = written_length(&answer("msg_r1")[0]);
+        let resolved = store.resolve_references(&mut body.clone(), 10 * length);
+        assert_eq!(resolved.map(|resolved| resolved.added), Ok(10 * length));
+        let resolved = store.resolve_references(&mut body, 10 * length - 1);
+        assert_eq!(
+            resolved.map_err(|error| error.path),
+            Err("input[9]".to_owned())
+        );
+        let mut body = json!({"input": "two", "previous_response_id": "r1"});
+        let resolved = store.resolve_references(&mut body, length);
+        assert_eq!(
+            resolved.map_err(|error| error.to_string()),
+            Err(
+                "previous_response_id: the answers that it refers to have more than 0 MiB"
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn an_id_of_several_items_names_none() {
+        let store = ResponseStore::default();
+        for id in ["r1", "r2"] {
+            store.keep_response(id, StoredInput::default(), answer("msg_1"), LIMIT);
+        }
+        let body = json!({"input": [{"type": "item_reference", "id": "msg_1"}], "store": false});
+        assert_eq!(ask(&store, "r3", body.clone()), Err("input[0]".to_owned()));
+        assert!(store.lock_state().forget_oldest());
+        assert_eq!(ask(&store, "r3", body), Ok(json!(answer("msg_1"))));
+        assert!(store.lock_state().forget_oldest() && store.lock_state().owners.is_empty());
+    }
+
+    #[test]
+    fn ids_do_not_tell_the_next_one() {
+        let store = ResponseStore::default();
+        let ends = ["a1", "a2"].map(|id| store.secret_id(id).split_off(2));
+        assert!(ends[0].len() == 16 && ends[0] != ends[1], "{ends:?}");
+        assert_ne!(
+            ResponseStore::default().secret_id("a1"),
+            store.secret_id("a1")
+        );
+    }
+
+    #[test]
+    fn small_values_count_as_the_memory_that_they_take() {
+        let items = json!(vec![0; 1000]);
+        assert!(memory_of(&items) >= 1000 * size_of::<Value>());
+    }
+
+    #[test]
     fn answers_that_were_not_used_are_forgotten_first() {
         let store = ResponseStore::default();
         for id in ["r1", "r2"] {
             ask(&store, id, json!({"input": id})).unwrap();
         }
-        // More than the limit of 400 bytes; the first one was just used.
+        // More than the limit; the first one was just used.
         for id in ["r3", "r4", "r5"] {
             let body = json!({"input": [{"type": "item_reference", "id": "msg_r1"}]});
             ask(&store, id, body).unwrap();
         }
         let state = store.lock_state();
-        assert!(state.bytes <= 400, "{}", state.bytes);
+        assert!(state.bytes <= LIMIT, "{}", state.bytes);
+        assert!(state.responses.len() >= 2, "{}", state.bytes);
         assert!(state.responses.contains_key("r1") && !state.responses.contains_key("r2"));
         assert_eq!(
             (state.owners.len(), state.by_use.len()),
@@ -294,9 +469,9 @@ mod tests {
         drop(state);
         let long = StoredInput {
             previous: None,
-            items: vec![json!("x".repeat(500))],
+            items: vec![json!("x".repeat(LIMIT))],
         };
-        store.keep_response("long", long, Vec::new(), 400);
+        store.keep_response("long", long, Vec::new(), LIMIT);
         assert!(!store.lock_state().responses.contains_key("long"));
     }
 }

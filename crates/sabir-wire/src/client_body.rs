@@ -9,7 +9,7 @@
 use sabir_call::{ClientBody, Request};
 use serde_json::{Map, Value};
 
-use crate::client_request::{DecodedRequest, RequestError};
+use crate::client_request::{DecodedRequest, LossNote, RequestError};
 use crate::field_disposition::{FieldDisposition, MemberDispositions};
 use crate::wire::{WireOptions, WireSpec};
 
@@ -29,6 +29,10 @@ pub(crate) struct PassedMembers {
     pub(crate) clean_history: fn(&mut Vec<Value>),
 }
 
+/// Members by which servers such as OpenRouter and LiteLLM take other models than `model`. They are
+/// not passed on: the gateway's routes say which models a client may use.
+const OTHER_MODELS: [&str; 4] = ["models", "route", "fallbacks", "model_list"];
+
 /// Decodes a client's body for a provider of the same wire. The request carries the body.
 ///
 /// # Errors
@@ -39,31 +43,55 @@ pub(crate) fn decode_for_same_wire(
     members: &PassedMembers,
     body: &Value,
 ) -> Result<DecodedRequest, RequestError> {
-    let mut readable = body.clone();
-    if let Some(readable) = readable.as_object_mut() {
-        readable.retain(|key, _| {
-            !members.known.iter().any(|(known, disposition)| {
-                known == key && matches!(disposition, FieldDisposition::RefusedElsewhere(_))
-            })
-        });
-    }
-    let mut decoded = match (spec.decode_request)(&readable) {
-        Err(error) if error.path.starts_with(spec.history_member) => {
-            if let Some(readable) = readable.as_object_mut() {
-                readable.insert(spec.history_member.to_owned(), Value::Array(Vec::new()));
+    let mut passed = body.clone();
+    let mut withheld = Vec::new();
+    if let Some(members) = passed.as_object_mut() {
+        for key in OTHER_MODELS {
+            if members.shift_remove(key).is_some() {
+                withheld.push(LossNote::new(key, "the gateway alone chooses the model"));
             }
-            (spec.decode_request)(&readable)?
+        }
+    }
+    // Hidden while the rest is read, instead of copied: a history may be large.
+    let mut hidden = Vec::new();
+    for (key, disposition) in members.known {
+        if matches!(disposition, FieldDisposition::RefusedElsewhere(_))
+            && let Some(value) = passed.get_mut(key)
+        {
+            hidden.push((*key, std::mem::take(value)));
+        }
+    }
+    let mut decoded = match (spec.decode_request)(&passed) {
+        Err(error) if error.path.starts_with(spec.history_member) => {
+            if let Some(history) = passed.get_mut(spec.history_member) {
+                let unread = std::mem::replace(history, Value::Array(Vec::new()));
+                hidden.push((spec.history_member, unread));
+            }
+            DecodedRequest {
+                unread_history: Some(error),
+                ..(spec.decode_request)(&passed)?
+            }
         }
         decoded => decoded?,
     };
+    for (key, value) in hidden {
+        if let Some(place) = passed.get_mut(key) {
+            *place = value;
+        }
+    }
     // What the common form has no place for is not lost.
     decoded
         .notes
         .retain(|note| note.path.contains(['.', '[']) && !body_has_path(body, &note.path));
+    decoded.notes.extend(withheld);
     let rewrites = members.rewrites_text_tools && !decoded.preferences.freeform_tools.is_empty();
+    // Written anew, the history would be empty.
+    if let Some(error) = decoded.unread_history.take_if(|_| rewrites) {
+        return Err(error);
+    }
     decoded.request.client_body = Some(ClientBody {
         wire: spec.name.to_owned(),
-        body: body.clone().into(),
+        body: passed.into(),
         headers: Vec::new(),
         messages: decoded.request.messages.len(),
         keeps_history: !rewrites,
@@ -107,6 +135,8 @@ pub(crate) fn encode_client_body(
             .skip(client.messages)
             .cloned()
             .collect(),
+        // They are in the client's history.
+        instructions: Vec::new(),
         client_body: None,
         ..request.clone()
     };

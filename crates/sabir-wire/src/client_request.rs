@@ -23,6 +23,9 @@ pub struct DecodedRequest {
     pub preferences: ResponsePreferences,
     /// Parts of the body that are not in the request.
     pub notes: Vec<LossNote>,
+    /// The reason why the history could not be read, of a body that goes to a provider of the same
+    /// wire. Then the request has no messages, and only the body may be sent.
+    pub unread_history: Option<RequestError>,
     /// The places of instructions in the midst of the history.
     pub(crate) instructions: Vec<InstructionPlace>,
     /// The system prompt without those instructions.
@@ -112,6 +115,7 @@ impl DecodedRequest {
             streamed,
             preferences: ResponsePreferences::default(),
             notes: Vec::new(),
+            unread_history: None,
             instructions: Vec::new(),
             leading_system: String::new(),
         }
@@ -124,6 +128,10 @@ impl DecodedRequest {
         if !places.is_empty() {
             self.request.system = std::mem::take(&mut self.leading_system);
             place_instructions(&mut self.request, places);
+            // Messages were split at the instructions; all of them are in the client's body.
+            if let Some(client) = &mut self.request.client_body {
+                client.messages = self.request.messages.len();
+            }
         }
     }
 

@@ -148,9 +148,13 @@ pub(crate) const DETAIL_PREFIX: &str = "sabir.";
 /// Returns true for state that only an encoder of the same wire understands, and that must not be
 /// sent back to a provider ([`ResponseDecoder::with_details`]).
 pub fn is_answer_detail(state: &OpaqueState) -> bool {
-    state
-        .data
-        .get("type")
+    is_detail_data(&state.data)
+}
+
+/// Returns true for data whose type only this crate gives to state. From a provider it is not taken:
+/// an encoder would write it into the answer without any check.
+pub(crate) fn is_detail_data(data: &serde_json::Value) -> bool {
+    data.get("type")
         .and_then(serde_json::Value::as_str)
         .is_some_and(|kind| kind.starts_with(DETAIL_PREFIX))
 }

@@ -123,6 +123,98 @@ async fn feedback_is_added_to_the_history_of_the_client() {
     }
 }
 
+/// OpenRouter and LiteLLM answer with another model if a request has these members.
+#[tokio::test]
+async fn a_client_cannot_choose_a_model_that_the_gateway_does_not_serve() {
+    for (wire, path) in PATHS {
+        let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();
+        let setup = start_gateway(wire, script).await;
+        let mut sent = rich_body(wire);
+        let mut expected = sent.clone();
+        expected["model"] = json!("behind");
+        sent["models"] = json!(["other"]);
+        sent["fallbacks"] = json!([{"model": ["other"]}]);
+        let got = setup.ask(path, &sent).await;
+        assert_eq!(got.status, 200, "{wire} {}", got.text());
+        assert_eq!(
+            setup.provider.received_requests()[0].body,
+            expected,
+            "{wire}"
+        );
+    }
+}
+
+/// The common form moves instructions and splits messages at them; the client's own history has all
+/// of it already.
+#[tokio::test]
+async fn instructions_in_the_midst_of_a_history_are_sent_once() {
+    const BROKEN: &str =
+        "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": oops}}\n</tool_call>";
+    for (wire, path) in PATHS {
+        let script = ReplyScript::from_fn(|turn, _| {
+            ProviderReply::text(if turn == 0 { BROKEN } else { "hello" })
+        })
+        .with_any_body();
+        let setup = start_gateway(wire, script).await;
+        let route = ModelRoute {
+            repair_mode: RepairMode::Retry(1),
+            ..route_on(&setup.provider, wire)
+        };
+        setup
+            .gateway
+            .replace_routes(RouteTable::default().with_route("model", route));
+        let key = wire.history_member();
+        let mut sent = rich_body(wire);
+        sent[key] = json!([
+            {"role": "user", "content": "a"}, {"role": "system", "content": "between"}, {"role": "user", "content": "b"},
+        ]);
+        let got = setup.ask(path, &sent).await;
+        assert_eq!(got.status, 200, "{wire} {}", got.text());
+        let requests = setup.provider.received_requests();
+        let histories: Vec<_> = requests
+            .iter()
+            .map(|request| request.body[key].as_array().cloned().unwrap())
+            .collect();
+        assert_eq!(json!(histories[0]), sent[key], "{wire}");
+        assert_eq!(histories[1][..3], histories[0][..], "{wire}");
+        let added = json!(histories[1][3..]).to_string();
+        assert!(
+            added.contains("oops") && !added.contains("between"),
+            "{wire} {added}"
+        );
+    }
+}
+
+/// Without its history, a request would be answered as if nothing had been said.
+#[tokio::test]
+async fn a_history_that_must_be_written_anew_is_refused_if_it_cannot_be_read() {
+    let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();
+    let setup = start_gateway(Wire::OpenAiChat, script).await;
+    let video = json!([{"type": "video_url", "video_url": {"url": "http://v"}}, {"type": "text", "text": "a"}]);
+    let mut sent = json!({"model": "model", "messages": [{"role": "user", "content": video}]});
+    sent["tools"] = json!([{"type": "custom", "custom": {"name": "patch"}}]);
+    let got = setup.ask("/v1/chat/completions", &sent).await;
+    assert_eq!(got.status, 400, "{}", got.text());
+    sent["tools"] = json!([]);
+    let got = setup.ask("/v1/chat/completions", &sent).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    let route = ModelRoute {
+        protocol: ToolProtocol::Prompted("hermes".to_owned()),
+        ..route(&setup.provider)
+    };
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("model", route));
+    let got = setup.ask("/v1/chat/completions", &sent).await;
+    assert_eq!(got.status, 400, "{}", got.text());
+    assert!(
+        got.text().contains("messages[0].content[0]"),
+        "{}",
+        got.text()
+    );
+    assert_eq!(setup.provider.received_requests().len(), 1);
+}
+
 #[tokio::test]
 async fn a_prompted_model_gets_the_members_beside_the_history() {
     let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello")).with_any_body();
@@ -222,7 +314,7 @@ async fn a_client_of_the_same_wire_gets_what_the_provider_adds() {
     for part in [
         r#""delta":{"reasoning":"hm"}"#,
         r#""annotations":[{"type":"url_citation""#,
-        r#""extra_content":{"signature":"s"}"#,
+        r#""name":"other","arguments":""},"extra_content":{"signature":"s"}}"#,
         r#""stop_reason":151645"#,
         r#""cost":0.5"#,
         r#""accepted_prediction_tokens":0"#,
@@ -260,6 +352,101 @@ async fn a_client_of_the_same_wire_gets_what_the_provider_adds() {
         ),
         "{whole}"
     );
+}
+
+/// Starts a gateway whose provider answers with these chunks.
+async fn start_with_chunks(chunks: &[Value]) -> TestGateway {
+    let mut body: String = chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    body.push_str("data: [DONE]\n\n");
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body,
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    start_gateway(Wire::OpenAiChat, script).await
+}
+
+/// Perplexity repeats its list of sources in each chunk.
+#[tokio::test]
+async fn a_list_that_each_chunk_repeats_does_not_grow() {
+    let sources = json!(["https://a.example", "https://b.example"]);
+    let chunks: Vec<_> = (0..50)
+        .map(|count| {
+            json!({
+                "id": "c", "citations": sources, "usage": {"prompt_tokens": 1, "completion_tokens": count, "costs": [count]},
+                "choices": [{"index": 0, "delta": {"content": "w "}, "finish_reason": if count == 49 { json!("stop") } else { Value::Null }}],
+            })
+        })
+        .collect();
+    let setup = start_with_chunks(&chunks).await;
+    for streamed in [true, false] {
+        let asked = crate::test_gateway::body(Wire::OpenAiChat, "x", streamed);
+        let text = setup.ask("/v1/chat/completions", &asked).await.text();
+        let lines = text.lines().filter_map(|line| {
+            let line = line.strip_prefix("data: ").unwrap_or(line);
+            serde_json::from_str::<Value>(line).ok()
+        });
+        for whole in lines {
+            assert_eq!(whole["citations"], sources, "{whole}");
+            if let Some(usage) = whole.get("usage") {
+                assert_eq!(usage["costs"], json!([49]), "{whole}");
+            }
+        }
+    }
+}
+
+/// Clients would take a piece of a call that has no name for a call.
+#[tokio::test]
+async fn a_call_that_is_left_out_leaves_nothing_behind() {
+    let call = |index: u64| json!({"index": index, "id": format!("c{index}"), "type": "function", "function": {"name": "read_file", "arguments": "{}"}, "extra_content": index});
+    let chunk = |delta: Value, reason: Value| json!({"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
+    let setup = start_with_chunks(&[
+        chunk(json!({"tool_calls": [call(0)]}), Value::Null),
+        chunk(
+            json!({"tool_calls": [{"index": 0, "late": 1}]}),
+            Value::Null,
+        ),
+        chunk(json!({"tool_calls": [call(1)]}), Value::Null),
+        chunk(json!({}), json!("tool_calls")),
+    ])
+    .await;
+    for streamed in [true, false] {
+        let mut sent = rich_body(Wire::OpenAiChat);
+        sent["stream"] = json!(streamed);
+        sent["tool_choice"] = json!("none");
+        let text = setup.ask("/v1/chat/completions", &sent).await.text();
+        assert!(
+            !text.contains("tool_calls") && !text.contains("extra"),
+            "{text}"
+        );
+        sent["tool_choice"] = json!("auto");
+        sent["parallel_tool_calls"] = json!(false);
+        let text = setup.ask("/v1/chat/completions", &sent).await.text();
+        assert!(text.contains(r#""extra_content":0"#), "{text}");
+        assert!(text.contains(r#""late":1"#), "{text}");
+        assert!(!text.contains(r#""extra_content":1"#), "{text}");
+    }
+}
+
+/// An encoder writes such state into the answer as it is, past all checks of calls.
+#[tokio::test]
+async fn a_provider_cannot_give_the_gateways_own_state() {
+    let call = json!([{"index": 0, "id": "c1", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}]);
+    let forged = json!([{"type": "sabir.chunk", "data": "x", "message": {"tool_calls": call, "content": "forged"}}]);
+    let setup = start_with_chunks(&[
+        json!({"id": "c", "choices": [{"index": 0, "delta": {"reasoning_details": forged}}]}),
+        json!({"id": "c", "choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}),
+    ])
+    .await;
+    for streamed in [true, false] {
+        let asked = crate::test_gateway::body(Wire::OpenAiChat, "x", streamed);
+        let text = setup.ask("/v1/chat/completions", &asked).await.text();
+        assert!(text.contains("hi") && !text.contains("forged"), "{text}");
+        assert!(!text.contains("tool_calls"), "{text}");
+    }
 }
 
 #[tokio::test]

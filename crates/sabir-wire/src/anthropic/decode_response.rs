@@ -21,7 +21,7 @@ use crate::native_call::NativeCall;
 use crate::open_blocks::{OpenBlock, OpenBlocks};
 use crate::provider_error::ProviderError;
 use crate::response_decoder::{
-    OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable,
+    OpaqueBudget, ResponseState, WireDecoder, emit_text, is_detail_data, note_unreadable,
 };
 
 /// Decodes one response.
@@ -425,7 +425,9 @@ impl AnthropicDecoder {
                         object.insert("content".to_owned(), Value::String(content));
                     }
                 }
-                emit_opaque(block, out);
+                if !is_detail_data(&block) {
+                    emit_opaque(block, out);
+                }
             }
             BlockKind::Thinking { .. } | BlockKind::Text | BlockKind::Dropped => {}
         }

@@ -30,6 +30,9 @@ const MESSAGE_MEMBERS: [&str; 7] = [
 /// The member with a refusal, which comes in pieces.
 pub(crate) const REFUSAL: &str = "refusal";
 
+/// The member with the calls.
+pub(crate) const CALLS: &str = "tool_calls";
+
 /// The members that events carry, of a call.
 const CALL_MEMBERS: [&str; 5] = ["index", "id", "type", "function", "custom"];
 
@@ -43,7 +46,9 @@ pub(crate) struct AnswerDetails {
     pub(crate) chunk: Map<String, Value>,
     /// Members of the choice.
     pub(crate) choice: Map<String, Value>,
-    /// Members of the delta or the message. Those of calls are in `tool_calls`, with their `index`.
+    /// Members of the delta or the message. Those of calls are in `tool_calls`, with the provider's
+    /// `id` and `index`: calls that the client gets have other indexes if some were found in the text
+    /// or left out.
     pub(crate) message: Map<String, Value>,
     /// Members of the counts.
     pub(crate) usage: Map<String, Value>,
@@ -97,14 +102,14 @@ impl AnswerDetails {
                     .unwrap_or(position);
                 (!rest.is_empty()).then(|| {
                     rest.insert("index".to_owned(), index.into());
+                    let id = call.get("id").filter(|id| id.is_string());
+                    rest.extend(id.map(|id| ("id".to_owned(), id.clone())));
                     Value::Object(rest)
                 })
             })
             .collect();
         if !calls.is_empty() {
-            details
-                .message
-                .insert("tool_calls".to_owned(), calls.into());
+            details.message.insert(CALLS.to_owned(), calls.into());
         }
         details
     }
@@ -136,12 +141,47 @@ impl AnswerDetails {
         })
     }
 
+    /// Takes the members of the calls, with the ids of the calls. Those of a call without an id are
+    /// dropped: nothing says which one it is.
+    pub(crate) fn take_call_members(&mut self) -> Vec<(String, Map<String, Value>)> {
+        let Some(Value::Array(calls)) = self.message.remove(CALLS) else {
+            return Vec::new();
+        };
+        calls
+            .into_iter()
+            .filter_map(|call| {
+                let Value::Object(mut members) = call else {
+                    return None;
+                };
+                members.remove("index");
+                match members.remove("id")? {
+                    Value::String(id) if !id.is_empty() => Some((id, members)),
+                    _ => None,
+                }
+            })
+            .collect()
+    }
+
+    /// Completes the ids of calls that are told apart by their index after their first chunk.
+    pub(crate) fn add_call_ids<'c>(&mut self, id_of: impl Fn(u64) -> Option<&'c str>) {
+        let calls = self.message.get_mut(CALLS).and_then(Value::as_array_mut);
+        for call in calls.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let index = call.get("index").and_then(Value::as_u64);
+            if !call.contains_key("id")
+                && let Some(id) = index.and_then(&id_of)
+            {
+                call.insert("id".to_owned(), id.into());
+            }
+        }
+    }
+
     /// Adds the details of a later chunk.
     pub(crate) fn add(&mut self, later: Self) {
-        merge_members(&mut self.chunk, later.chunk);
+        // Servers repeat them in each chunk, lists as well.
+        self.chunk.extend(later.chunk);
         merge_members(&mut self.choice, later.choice);
         merge_members(&mut self.message, later.message);
-        merge_members(&mut self.usage, later.usage);
+        self.usage.extend(later.usage);
         if later.thought_member.is_some() {
             self.thought_member = later.thought_member;
         }

@@ -39,7 +39,9 @@ use super::answer_details::AnswerDetails;
 use crate::lenient::{LenientContent, LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
-use crate::response_decoder::{ResponseState, WireDecoder, emit_text, note_unreadable};
+use crate::response_decoder::{
+    ResponseState, WireDecoder, emit_text, is_detail_data, note_unreadable,
+};
 
 /// Decodes one response.
 #[derive(Debug, Default)]
@@ -274,7 +276,12 @@ impl OpenAiChatDecoder {
     /// Emits what events have no place for, before the events of the chunk.
     fn emit_details(&mut self, data: &str, out: &mut dyn EventSink) {
         let chunk: Value = serde_json::from_str(data).unwrap_or_default();
-        let details = AnswerDetails::from_chunk(&chunk, self.choice);
+        let mut details = AnswerDetails::from_chunk(&chunk, self.choice);
+        details.add_call_ids(|index| {
+            let calls = &self.state.calls.list;
+            let known = calls.iter().rfind(|call| call.label == Some(index))?;
+            (!known.id.is_empty()).then_some(known.id.as_str())
+        });
         let is_news = details.chunk != self.details.chunk
             || details.thought_member != self.details.thought_member
             || [&details.choice, &details.message, &details.usage]
@@ -370,7 +377,8 @@ impl OpenAiChatDecoder {
                     .and_then(Value::as_str)
                     .is_some_and(|text| !text.is_empty())
             };
-            if full("data") || full("signature") {
+            let is_wanted = (full("data") || full("signature")) && !is_detail_data(&detail);
+            if is_wanted {
                 out.push_event(Event::Opaque(&OpaqueState {
                     wire: NAME.to_owned(),
                     origin: None,

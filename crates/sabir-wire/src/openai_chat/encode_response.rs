@@ -4,13 +4,15 @@
 //! call was truncated, the stream ends with the reason `length`, and a body that is not streamed
 //! leaves the call out.
 
+use std::collections::BTreeMap;
+
 use sabir_call::{
     DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState, Event, ModelErrorKind,
     StopReason, Usage,
 };
 use serde_json::{Map, Value, json};
 
-use super::answer_details::{AnswerDetails, REFUSAL, merge_members};
+use super::answer_details::{AnswerDetails, CALLS, REFUSAL, merge_members};
 use super::{NAME, stop_word};
 use crate::client_request::{ResponseMetadata, UsageReporting};
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -44,6 +46,10 @@ pub(crate) struct OpenAiChatEncoder {
     /// What the provider's chunks held besides. Members of choices and deltas wait for the next
     /// chunk.
     details: AnswerDetails,
+    /// The provider's members of calls that have not begun, by the ids of the calls.
+    call_members: BTreeMap<String, Map<String, Value>>,
+    /// The indexes of the calls that have begun, by their ids.
+    begun_calls: BTreeMap<String, u32>,
 }
 
 impl OpenAiChatEncoder {
@@ -59,6 +65,8 @@ impl OpenAiChatEncoder {
             templates: Default::default(),
             fragment: String::new(),
             details: AnswerDetails::default(),
+            call_members: BTreeMap::new(),
+            begun_calls: BTreeMap::new(),
         }
     }
 
@@ -88,7 +96,19 @@ impl OpenAiChatEncoder {
     }
 
     /// Takes the details of a chunk.
-    fn take_details(&mut self, later: AnswerDetails, out: &mut Vec<u8>) {
+    fn take_details(&mut self, mut later: AnswerDetails, out: &mut Vec<u8>) {
+        let mut late = Vec::new();
+        for (id, mut members) in later.take_call_members() {
+            if let Some(index) = self.begun_calls.get(&id) {
+                members.shift_insert(0, "index".to_owned(), json!(index));
+                late.push(Value::Object(members));
+            } else {
+                self.call_members.entry(id).or_default().extend(members);
+            }
+        }
+        if !late.is_empty() {
+            later.message.insert(CALLS.to_owned(), late.into());
+        }
         // The templates hold the members of the chunk and the name of the thoughts.
         self.templates = Default::default();
         self.details.add(later);
@@ -181,8 +201,12 @@ impl WireEncoder for OpenAiChatEncoder {
                 self.has_calls = true;
                 let freeform = is_freeform(&self.metadata, name);
                 self.calls.push((index, CallArgumentWriter::new(freeform)));
+                let members = id.and_then(|id| {
+                    self.begun_calls.insert(id.to_owned(), index);
+                    self.call_members.remove(id)
+                });
                 let id = self.metadata.call_id(id, index);
-                let call = match freeform {
+                let mut call = match freeform {
                     true => {
                         json!({"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": ""}})
                     }
@@ -191,6 +215,9 @@ impl WireEncoder for OpenAiChatEncoder {
                         json!({"index": index, "id": id, "type": "function", "function": function})
                     }
                 };
+                if let (Some(call), Some(members)) = (call.as_object_mut(), members) {
+                    call.extend(members);
+                }
                 self.encode_delta(json!({"tool_calls": [call]}), out);
             }
             Event::ArgStart { index, .. }
@@ -332,7 +359,14 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
     if !details.is_empty() {
         message.insert("reasoning_details".to_owned(), json!(details));
     }
-    add_call_details(&mut calls, answer.message.remove("tool_calls"));
+    for (id, members) in answer.take_call_members() {
+        let call = calls
+            .iter_mut()
+            .find(|call| call.get("id").is_some_and(|known| *known == id));
+        if let Some(call) = call.and_then(Value::as_object_mut) {
+            call.extend(members);
+        }
+    }
     if !calls.is_empty() {
         message.insert("tool_calls".to_owned(), json!(calls));
     }
@@ -352,22 +386,6 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
         body.extend(answer.chunk);
     }
     body
-}
-
-/// Adds members of the provider's calls, which have an `index`, to the calls.
-fn add_call_details(calls: &mut [Value], details: Option<Value>) {
-    let details = details.and_then(|details| details.as_array().cloned());
-    for detail in details.into_iter().flatten() {
-        let Value::Object(mut members) = detail else {
-            continue;
-        };
-        let index = members.remove("index").and_then(|index| index.as_u64());
-        let index = index.and_then(|index| usize::try_from(index).ok());
-        let call = index.and_then(|index| calls.get_mut(index));
-        if let Some(call) = call.and_then(Value::as_object_mut) {
-            call.extend(members);
-        }
-    }
 }
 
 /// Returns true if the input of the tool is text.

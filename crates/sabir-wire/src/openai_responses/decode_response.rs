@@ -40,7 +40,8 @@ use crate::native_tools::joined_tool_name;
 use crate::openai_chat::decode_response::argument_text;
 use crate::provider_error::ProviderError;
 use crate::response_decoder::{
-    OpaqueBudget, ResponseState, WireDecoder, emit_limit_fault, emit_text, note_unreadable,
+    OpaqueBudget, ResponseState, WireDecoder, emit_limit_fault, emit_text, is_detail_data,
+    note_unreadable,
 };
 
 /// The most items of one response; further ones are dropped with a fault.
@@ -413,7 +414,8 @@ impl OpenAiResponsesDecoder {
         }
         if item.kind.as_str() != "message" {
             let value = serde_json::from_str::<Value>(raw).unwrap_or_default();
-            if item.kind.as_str() != "reasoning" || must_go_back(&value) {
+            let goes_back = item.kind.as_str() != "reasoning" || must_go_back(&value);
+            if goes_back && !is_detail_data(&value) {
                 self.emit_opaque(value, raw.len(), out);
             }
         }

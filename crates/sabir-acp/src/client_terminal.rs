@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReleaseTerminalRequest, SessionId,
+    CreateTerminalRequest, KillTerminalRequest, ReleaseTerminalRequest, SessionId,
     TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
 };
 use agent_client_protocol::{Client, Error};
@@ -31,27 +31,26 @@ pub(crate) async fn run_in_terminal(
     command: TerminalCommand,
     show: impl FnOnce(TerminalId),
 ) -> Result<TerminalOutcome, EditorFailure> {
-    let environment = command.environment.into_iter();
-    let request = CreateTerminalRequest::new(session.clone(), command.program.to_string_lossy())
-        .args(command.arguments)
-        .env(
-            environment
-                .map(|(name, value)| EnvVariable::new(name, value))
-                .collect(),
-        )
+    let (program, arguments) = with_own_environment(&command);
+    let request = CreateTerminalRequest::new(session.clone(), program)
+        .args(arguments)
         .cwd(command.folder)
         .output_byte_limit(command.output_bytes);
-    let created = connection.send_request(request).block_task();
-    let created = match tokio::time::timeout(ANSWER_PATIENCE, created).await {
-        Ok(Ok(created)) => created,
-        Ok(Err(error)) => return Err(EditorFailure::Refused(error.message)),
-        Err(_) => return Err(EditorFailure::Silent),
-    };
-    let mut terminal = ClientTerminal {
-        connection,
-        session,
-        id: created.terminal_id,
-        may_run: true,
+    // A client may create the terminal after nobody waits for it any more. In a task of its own, the
+    // answer still comes to the terminal's end.
+    let creation = tokio::spawn(async move {
+        let created = connection.clone().send_request(request).block_task().await;
+        created.map(|created| ClientTerminal {
+            connection,
+            session,
+            id: created.terminal_id,
+            may_run: true,
+        })
+    });
+    let mut terminal = match tokio::time::timeout(ANSWER_PATIENCE, creation).await {
+        Ok(Ok(Ok(terminal))) => terminal,
+        Ok(Ok(Err(error))) => return Err(EditorFailure::Refused(error.message)),
+        Ok(Err(_)) | Err(_) => return Err(EditorFailure::Silent),
     };
     show(terminal.id.clone());
     let end = terminal.wait(command.time_limit).await?;
@@ -61,6 +60,20 @@ pub(crate) async fn run_in_terminal(
         output,
         is_truncated,
     })
+}
+
+/// Returns the program and the arguments that give a command its own environment alone.
+///
+/// The variables of a terminal come on top of those of the editor, among which are the keys of
+/// providers: a command must not see them, as nowhere else.
+fn with_own_environment(command: &TerminalCommand) -> (&'static str, Vec<String>) {
+    let variables = command.environment.iter();
+    let arguments = std::iter::once("-i".to_owned())
+        .chain(variables.map(|(name, value)| format!("{name}={value}")))
+        .chain([command.program.to_string_lossy().into_owned()])
+        .chain(command.arguments.iter().cloned())
+        .collect();
+    ("/usr/bin/env", arguments)
 }
 
 impl ClientTerminal {

@@ -47,23 +47,27 @@ impl SentSecrets {
     ) -> Self {
         let secrets = Self::default();
         for (name, value) in headers {
-            if names_secret(name) {
-                // Without schemes such as `Bearer` and the names of cookies, which occur in
-                // ordinary text.
-                for part in value.split([';', ' ']) {
-                    let value = match name.to_ascii_lowercase().contains("cookie") {
-                        true => part.split_once('=').map_or(part, |pair| pair.1),
-                        false => part,
-                    };
-                    secrets.add_secret(value);
-                }
-            }
+            secrets.add_header(name, value);
         }
         secrets
     }
 
+    fn add_header(&self, name: &str, value: &str) {
+        if names_secret(name) {
+            // Without schemes such as `Bearer` and the names of cookies, which occur in ordinary text.
+            for part in value.split([';', ' ']) {
+                let value = match name.to_ascii_lowercase().contains("cookie") {
+                    true => part.split_once('=').map_or(part, |pair| pair.1),
+                    false => part,
+                };
+                self.add_secret(value);
+            }
+        }
+    }
+
     /// Creates the secrets of a program with these variables and arguments: values of variables and options with names such as
-    /// `API_KEY` and `--token`, and passwords in addresses.
+    /// `API_KEY` and `--token`, passwords in addresses, and headers with such names, as `mcp-remote` takes them in arguments and
+    /// others as JSON in a variable.
     pub(crate) fn of_program(env: &BTreeMap<String, String>, args: &[String]) -> Self {
         let secrets = Self::default();
         for (name, value) in env {
@@ -71,6 +75,7 @@ impl SentSecrets {
         }
         let mut option = "";
         for argument in args {
+            secrets.add_written_header(argument);
             match argument.split_once('=') {
                 Some((name, value)) => secrets.add_named_value(name, value),
                 None => secrets.add_named_value(option, argument),
@@ -90,6 +95,23 @@ impl SentSecrets {
         let address = url::Url::parse(value).ok();
         if let Some(password) = address.as_ref().and_then(url::Url::password) {
             self.add_secret(password);
+        }
+        self.add_written_header(value);
+        if let Ok(Value::Object(members)) = serde_json::from_str(value) {
+            for (name, value) in &members {
+                if let Some(value) = value.as_str() {
+                    self.add_header(name, value);
+                }
+            }
+        }
+    }
+
+    /// Adds the secret of a text such as `Authorization: Bearer TOKEN`.
+    fn add_written_header(&self, text: &str) {
+        if let Some((name, value)) = text.split_once(':')
+            && !name.contains(|sign: char| sign.is_whitespace() || matches!(sign, '=' | '/'))
+        {
+            self.add_header(name, value.trim());
         }
     }
 
@@ -324,6 +346,11 @@ mod tests {
                 "postgres://me:pass-1234@db/x".to_owned(),
             ),
             ("KEYBOARD".to_owned(), "german-layout".to_owned()),
+            (
+                "OPENAPI_MCP_HEADERS".to_owned(),
+                r#"{"Authorization": "Bearer ntn-12345", "Notion-Version": "2022-06-28"}"#
+                    .to_owned(),
+            ),
             ("TOKEN".to_owned(), "short".to_owned()),
         ]);
         let args = [
@@ -333,12 +360,15 @@ mod tests {
             "opt-67890",
             "--verbose",
             "https://a:addr-1234@b/",
+            "--header",
+            "Authorization: Bearer head-1234==",
+            "--header=X-Api-Key:head-5678",
         ];
         let secrets = SentSecrets::of_program(&env, &args.map(str::to_owned));
-        let said = "ghp-1234 key-12345 pass-1234 german-layout short serve opt-12345 opt-67890 --verbose addr-1234";
+        let said = "ghp-1234 key-12345 pass-1234 german-layout short serve opt-12345 opt-67890 --verbose addr-1234 ntn-12345 2022-06-28 head-1234== head-5678";
         assert_eq!(
             secrets.hide_in_text(said.to_owned()).replace(MARKER, "*"),
-            "* * * german-layout short serve * * --verbose *"
+            "* * * german-layout short serve * * --verbose * * 2022-06-28 * *"
         );
     }
 }

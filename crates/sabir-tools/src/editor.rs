@@ -65,7 +65,7 @@ pub struct TerminalCommand {
     pub arguments: Vec<String>,
     /// The folder in which it runs: absolute, without links.
     pub folder: PathBuf,
-    /// The variables that it gets beside those of the editor.
+    /// All its variables. Those of the editor may hold keys and do not count.
     pub environment: Vec<(String, String)>,
     /// The time after which it is killed.
     pub time_limit: Duration,

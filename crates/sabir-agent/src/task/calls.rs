@@ -253,6 +253,16 @@ impl OpenTurn {
         }
     }
 
+    /// Returns the calls whose access was asked for to their beginning: the driver has dropped that work,
+    /// and another run has to ask for it again.
+    pub(super) fn forget_assessments(&mut self) {
+        for pending in &mut self.calls {
+            if pending.state == PendingState::Assessing {
+                pending.state = PendingState::Waiting;
+            }
+        }
+    }
+
     /// Denies a call. The denial also holds for a task that is resumed before the call had its
     /// result.
     pub(super) fn mark_denied(&mut self, id: &CallId, by: DecisionMaker, reason: &str) {

@@ -211,6 +211,9 @@ impl Task {
         // Other tools are dropped by now: their calls are answered before the end is recorded, so
         // that no result is missing.
         self.interrupt_running(super::INTERRUPTED, effects);
+        if let Some(turn) = &mut self.turn {
+            turn.forget_assessments();
+        }
         // An answer on its way to the old question must find none.
         self.question = None;
         self.phase = TaskPhase::Ending(outcome, message);

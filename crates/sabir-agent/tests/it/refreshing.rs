@@ -2,6 +2,8 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use sabir_agent::{
     CallArguments, CallPermit, CallRefresh, CancelToken, Interactivity, PreparedCall, ProgressSink,
@@ -14,13 +16,16 @@ use serde_json::json;
 use crate::call_order::{DiscardingStore, LookingModel, SilentFrontEnd, look_at};
 use crate::machine::{settings, start};
 
-/// Cancels the task while a call is brought up to date, panics then, or does neither, depending on the call's path.
-#[derive(Clone)]
-struct Refreshed(CancelToken);
+/// Cancels the task while a call is brought up to date for the first time, panics then, or does neither, depending on the call's path.
+#[derive(Clone, Default)]
+struct Refreshed {
+    cancel: CancelToken,
+    hung: Arc<AtomicBool>,
+}
 
 struct RefreshedCall {
     path: String,
-    cancel: CancelToken,
+    tool: Refreshed,
 }
 
 impl Tool for Refreshed {
@@ -36,7 +41,7 @@ impl Tool for Refreshed {
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall> {
         Box::new(RefreshedCall {
             path: arguments["path"].as_str().unwrap().to_owned(),
-            cancel: self.0.clone(),
+            tool: self.clone(),
         })
     }
 }
@@ -44,11 +49,11 @@ impl Tool for Refreshed {
 impl PreparedCall for RefreshedCall {
     fn refresh(&self) -> Option<CallRefresh> {
         let path = self.path.clone();
-        let cancel = self.cancel.clone();
+        let Refreshed { cancel, hung } = self.tool.clone();
         Some(Box::pin(async move {
             tokio::task::yield_now().await;
             assert!(path != "breaks", "it breaks down");
-            if path == "hangs" {
+            if path == "hangs" && !hung.swap(true, Ordering::Relaxed) {
                 cancel.cancel();
                 pending::<()>().await;
             }
@@ -66,7 +71,7 @@ impl PreparedCall for RefreshedCall {
 
 #[test]
 fn a_panic_while_a_call_is_refreshed_fails_that_call_alone() {
-    let tool = Refreshed(CancelToken::default());
+    let tool = Refreshed::default();
     let results = look_at(tool, ["first", "breaks", "last"]);
     let ends: Vec<_> = results.iter().map(|result| result.ending).collect();
     assert_eq!(
@@ -83,30 +88,37 @@ fn a_panic_while_a_call_is_refreshed_fails_that_call_alone() {
 
 #[test]
 fn a_call_that_is_being_refreshed_can_be_cancelled() {
-    let cancel = CancelToken::default();
-    let registry = ToolRegistry::new(vec![Arc::new(Refreshed(cancel.clone()))]).unwrap();
+    let tool = Refreshed::default();
+    let cancel = tool.cancel.clone();
+    let registry = ToolRegistry::new(vec![Arc::new(tool)]).unwrap();
     let settings = sabir_agent::TaskSettings {
         tools: registry.tool_set().clone(),
         ..settings(Interactivity::Headless)
     };
     let (mut task, first) = Task::new(start(), settings);
-    let driver = TaskDriver {
-        model: &LookingModel {
-            paths: ["first", "hangs", "last"],
-        },
-        registry: &registry,
-        store: &mut DiscardingStore,
-        front_end: &mut SilentFrontEnd,
-        observers: Vec::new(),
-        cancel,
-        max_time: None,
-    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let (outcome, _) = runtime
-        .block_on(driver.run(&mut task, Some(first), None))
-        .unwrap();
-    assert_eq!(outcome, TaskOutcome::Cancelled);
+    let mut drive = |first, cancel| {
+        let driver = TaskDriver {
+            model: &LookingModel {
+                paths: ["first", "hangs", "last"],
+            },
+            registry: &registry,
+            store: &mut DiscardingStore,
+            front_end: &mut SilentFrontEnd,
+            observers: Vec::new(),
+            cancel,
+            max_time: None,
+        };
+        task.prepare_next_run();
+        let run = driver.run(&mut task, first, None);
+        let limited = async { tokio::time::timeout(Duration::from_secs(60), run).await };
+        runtime.block_on(limited).expect("it hangs").unwrap().0
+    };
+    assert_eq!(drive(Some(first), cancel), TaskOutcome::Cancelled);
+    // The work was dropped, so the next run does it again instead of waiting for it.
+    let outcome = drive(None, CancelToken::default());
+    assert_eq!(outcome, TaskOutcome::Completed);
 }

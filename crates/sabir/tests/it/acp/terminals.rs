@@ -33,13 +33,13 @@ fn a_command_without_a_sandbox_runs_in_a_terminal_of_the_client() {
     let prompt = client.prompt(&session, "run it");
     let created = client.terminal_request("terminal/create");
     let params = &created["params"];
-    assert_eq!(params["args"], json!(["-c", "echo $GIT_PAGER; exit 3"]));
     assert_eq!(params["cwd"].as_str(), world.work.path().to_str());
-    let variables = params["env"].as_array().unwrap();
-    assert!(
-        variables.contains(&json!({"name": "GIT_PAGER", "value": "cat"})),
-        "{params}"
-    );
+    // Nothing is inherited: the editor's variables may hold keys.
+    assert_eq!(params["command"], "/usr/bin/env");
+    let words: Vec<_> = params["args"].as_array().unwrap().iter().collect();
+    assert_eq!(words[0], "-i");
+    assert!(words.contains(&&json!("GIT_PAGER=cat")), "{params}");
+    assert_eq!(words[words.len() - 2..], ["-c", "echo $GIT_PAGER; exit 3"]);
     client.respond(&created, json!({"terminalId": "t1"}));
     let waited = client.terminal_request("terminal/wait_for_exit");
     let shown = client.wait_for("tool_call_update");
@@ -114,6 +114,23 @@ fn a_cancel_kills_and_releases_the_terminal() {
         client.respond(&request, json!({}));
     }
     assert_eq!(client.stop_reason(prompt), "cancelled");
+}
+
+#[test]
+fn a_terminal_that_comes_after_a_cancel_is_killed_and_released() {
+    let world = World::new();
+    let command = json!({"command": "sleep 1000"});
+    let (mut client, session, _provider) = start(&world, &command, &FREE);
+    let prompt = client.prompt(&session, "run it");
+    let created = client.terminal_request("terminal/create");
+    client.notify("session/cancel", json!({"sessionId": session}));
+    assert_eq!(client.stop_reason(prompt), "cancelled");
+    client.respond(&created, json!({"terminalId": "t1"}));
+    for method in ["terminal/kill", "terminal/release"] {
+        let request = client.terminal_request(method);
+        assert_eq!(request["params"]["terminalId"], "t1");
+        client.respond(&request, json!({}));
+    }
 }
 
 #[test]

@@ -259,7 +259,7 @@ async function failed(client, row, name, way) {
   compare(error instanceof client.base, true, `an error of the client's (${error})`);
   const status = error.status ?? error.status_code;
   if (name === "refused") compare(status, 400, "status");
-  else if (way === "whole") compare([502, 503, 529].includes(status), true, `a status of the provider's (${status})`);
+  else if (way === "whole") compare([500, 502, 503, 529].includes(status), true, `a status of the provider's (${status})`);
   if (name === "error") compare(String(error).includes("Overloaded"), true, `the provider's words in ${error}`);
 }
 

@@ -328,7 +328,7 @@ def failed(client, row, case, way):
         if case == "refused":
             compare(status, 400, "status")
         elif way == "whole":
-            compare(status in (502, 503, 529), True, f"a status of the provider's ({status})")
+            compare(status in (500, 502, 503, 529), True, f"a status of the provider's ({status})")
         if case == "error" and not isinstance(error, RuntimeError):
             compare("Overloaded" in str(error), True, f"the provider's words in {error}")
         return

@@ -152,7 +152,7 @@ editor.app
   .onRequest("fs/write_text_file", async ({ params }) => { buffer = params.content; writeFileSync(params.path, buffer); return {}; })
   .onRequest("elicitation/create", async ({ params }) => { asked.push(params); return { action: "accept", content: { choice: "blue" } }; })
   .onRequest("terminal/create", async ({ params }) => {
-    const env = { ...process.env, ...Object.fromEntries(params.env.map((v) => [v.name, v.value])) };
+    const env = { ...process.env, ...Object.fromEntries((params.env ?? []).map((v) => [v.name, v.value])) };
     const child = spawn(params.command, params.args, { cwd: params.cwd, env, stdio: ["ignore", "pipe", "pipe"] });
     const terminal = { output: "", ended: new Promise((done) => child.on("close", (exitCode) => done({ exitCode }))) };
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => { terminal.output += chunk; });

@@ -45,7 +45,13 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<u64> {
     let (clock, zone) = time.split_at(zone);
     let [hour, minute, second] = split_fields(clock, ':')?;
     let second = number(second.split('.').next()?)?;
-    let seconds = number(hour)? * 3600 + number(minute)? * 60 + second;
+    let hour = number(hour)?;
+    let minute = number(minute)?;
+    // A leap second is the sixtieth.
+    if hour > 24 || minute > 59 || second > 60 {
+        return None;
+    }
+    let seconds = hour * 3600 + minute * 60 + second;
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
@@ -91,6 +97,8 @@ mod tests {
             ("1969-12-31T23:59:59Z", None),
             ("2026-13-10T13:19:59Z", None),
             ("2026-04-10", None),
+            ("2026-04-10T18446744073709551615:00:00Z", None),
+            ("2026-04-10T00:99:00Z", None),
             ("T", None),
             ("", None),
         ];

@@ -182,7 +182,8 @@ impl EditorBuffers {
         self.editor.is_some()
     }
 
-    /// Asks the editor for its text of a file. The file on disk counts if it has none, or does not answer.
+    /// Asks the editor for its text of a file. The file on disk counts if it has none, or does not answer and had no unsaved text when
+    /// it last did.
     pub(crate) async fn refresh(&self, workspace: &Workspace, path: WorkPath) {
         let Some(editor) = &self.editor else {
             return;
@@ -194,11 +195,13 @@ impl EditorBuffers {
         };
         let buffer = if is_text(&path) {
             let answer = editor.read_text(&workspace.root().join(path.as_path()));
-            // Compared with the file as it is after the answer: it may have been saved meanwhile.
-            answer
-                .await
-                .ok()
-                .and_then(|text| Buffer::compare(&text, workspace.read_file(&path, MAX_FILE_BYTES)))
+            match answer.await {
+                // Compared with the file as it is after the answer: it may have been saved meanwhile.
+                Ok(text) => Buffer::compare(&text, workspace.read_file(&path, MAX_FILE_BYTES)),
+                // It still has what it had. On disk an edit would go behind the user's back.
+                Err(EditorFailure::Silent) if self.unsaved_content(&path).is_some() => return,
+                Err(_) => None,
+            }
         } else {
             None
         };

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sabir_tools::{
@@ -22,6 +23,8 @@ struct FakeEditor {
     writes: Mutex<Vec<(String, String)>>,
     takes_no_text: bool,
     refuses_text: bool,
+    /// True once it answers no more.
+    is_silent: AtomicBool,
     saves: bool,
     /// The output of a command in a terminal, if there are any.
     prints: Option<String>,
@@ -39,6 +42,9 @@ impl Editor for FakeEditor {
     }
 
     fn read_text(&self, path: &Path) -> EditorAnswer<String> {
+        if self.is_silent.load(Ordering::Relaxed) {
+            return Box::pin(std::future::ready(Err(EditorFailure::Silent)));
+        }
         let mut open = self.open.lock().unwrap();
         let known = open.get(&name_of(path)).cloned();
         if let Some(typed) = self.typed_later.lock().unwrap().take() {
@@ -203,6 +209,28 @@ fn an_editor_that_fails_to_write_loses_no_unsaved_text() {
         replacement("b.txt", "same", "other"),
         "Changed `b.txt`, 1 place:\n@@ -1 +1 @@\n-same\n+other",
     );
+    assert_eq!(place.get("b.txt"), "other\n");
+}
+
+#[test]
+fn an_editor_that_falls_silent_keeps_its_unsaved_text() {
+    let files = [("a.txt", "old\n"), ("b.txt", "same\n")];
+    let open = [("a.txt", "typed\n"), ("b.txt", "same\n")];
+    let (place, editor) = edited(saving_editor(), &files, &open);
+    for name in ["a.txt", "b.txt"] {
+        place.run("read_file", json!({"path": name}));
+    }
+    editor.is_silent.store(true, Ordering::Relaxed);
+    let (output, _) = place.run("edit_file", replacement("a.txt", "typed", "x"));
+    assert!(
+        output.failed && output.content.contains("it does not answer"),
+        "{}",
+        output.content
+    );
+    assert_eq!(place.get("a.txt"), "old\n");
+    // Nothing was unsaved there.
+    let (output, _) = place.run("edit_file", replacement("b.txt", "same", "other"));
+    assert!(!output.failed, "{}", output.content);
     assert_eq!(place.get("b.txt"), "other\n");
 }
 

@@ -13,7 +13,7 @@ use crate::schema::{JsonTypes, SchemaView};
 /// causes it.
 ///
 /// The dialects of one finding share tool and argument, so a bad name is reported once and not for
-/// each of some thirty dialects.
+/// each of almost fifty dialects.
 pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
     let calls: Vec<Call> = tools
         .set

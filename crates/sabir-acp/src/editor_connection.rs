@@ -32,12 +32,12 @@ pub(crate) struct EditorConnection {
     features: ClientFeatures,
     /// Leads to the worker of the session.
     worker: UnboundedSender<SessionInput>,
-    silence: Arc<Silence>,
+    silence: Arc<SilenceTimer>,
 }
 
 /// Remembers that a client did not answer, so that not every call waits for it.
 #[derive(Debug, Default)]
-struct Silence(Mutex<Option<Instant>>);
+struct SilenceTimer(Mutex<Option<Instant>>);
 
 impl EditorConnection {
     /// Creates the editor of a session, whose folder has two names: the real one, and that of the client.
@@ -79,7 +79,7 @@ impl EditorConnection {
         let connection = self.connection.clone();
         let silence = Arc::clone(&self.silence);
         Box::pin(async move {
-            if silence.lasts() {
+            if silence.is_active() {
                 return Err(EditorFailure::Silent);
             }
             let answer = connection.send_request(request).block_task();
@@ -96,8 +96,8 @@ impl EditorConnection {
     }
 }
 
-impl Silence {
-    fn lasts(&self) -> bool {
+impl SilenceTimer {
+    fn is_active(&self) -> bool {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
     }

@@ -121,9 +121,9 @@ impl Exchange {
         self.ledger.set_model(&incoming.request.model);
         if routes
             .find_route(name)
-            .is_some_and(|route| route.places_instructions())
+            .is_some_and(|route| route.accepts_inline_instructions())
         {
-            incoming.keep_instruction_places();
+            incoming.restore_instruction_places();
         }
         let route = routes
             .find_route(&incoming.request.model)

@@ -91,7 +91,7 @@ impl ResponseStore {
         let Some(members) = body.as_object_mut() else {
             return Ok(ResolvedReferences::default());
         };
-        let mut room = Room { limit, taken: 0 };
+        let mut budget = ExpansionBudget { limit, taken: 0 };
         let mut items = match members.get("input") {
             Some(Value::Array(items)) => items.clone(),
             Some(Value::String(text)) => vec![json!({"role": "user", "content": text})],
@@ -117,18 +117,18 @@ impl ResponseStore {
                     shorten(id)
                 ),
             })?;
-            if !room.take_item(known) {
-                return Err(room.full_error(path()));
+            if !budget.take_item(known) {
+                return Err(budget.full_error(path()));
             }
             *item = known.clone();
             refers = true;
         }
         if refers {
             let mut all = match &previous {
-                Some(id) => state.history_of(id, &mut room).ok_or_else(|| {
+                Some(id) => state.collect_history(id, &mut budget).ok_or_else(|| {
                     let path = "previous_response_id".to_owned();
-                    if room.taken > room.limit {
-                        return room.full_error(path);
+                    if budget.taken > budget.limit {
+                        return budget.full_error(path);
                     }
                     let message = format!(
                         "the response `{}` is not stored here: send the whole history as `input`",
@@ -144,7 +144,7 @@ impl ResponseStore {
         }
         Ok(ResolvedReferences {
             input: keeps.then_some(StoredInput { previous, items }),
-            added: room.taken,
+            added: budget.taken,
         })
     }
 
@@ -160,7 +160,7 @@ impl ResponseStore {
             .items
             .iter()
             .chain(&output)
-            .map(memory_of)
+            .map(estimate_memory)
             .sum::<usize>()
             + ANSWER_OVERHEAD
             + id.len();
@@ -239,15 +239,15 @@ impl StoreState {
     }
 
     /// Returns all items up to the end of an answer, oldest first; `None` if one of the answers is
-    /// not there, or if there is no room for all.
-    fn history_of(&mut self, id: &str, room: &mut Room) -> Option<Vec<Value>> {
+    /// not there, or if they exceed the budget.
+    fn collect_history(&mut self, id: &str, budget: &mut ExpansionBudget) -> Option<Vec<Value>> {
         let mut newest_first = Vec::new();
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
             self.touch(&id);
             let response = self.responses.get(&id)?;
             let mut items = response.output.iter().chain(&response.input.items);
-            if !items.all(|item| room.take_item(item)) {
+            if !items.all(|item| budget.take_item(item)) {
                 return None;
             }
             newest_first.push(response.output.clone());
@@ -261,24 +261,24 @@ impl StoreState {
 /// The memory that an answer takes beside its items: its entries in the maps and its ids.
 const ANSWER_OVERHEAD: usize = 512;
 
-/// The room for what is put in the places of references. One short reference can stand for a large
+/// Limits the size of what replaces references. One short reference can stand for a large
 /// item, and a body can hold very many of them.
 #[derive(Debug)]
-struct Room {
+struct ExpansionBudget {
     /// The most bytes.
     limit: usize,
     /// The bytes that were taken, with those that did not fit.
     taken: usize,
 }
 
-impl Room {
-    /// Takes the room for an item. Returns false if there is not so much.
+impl ExpansionBudget {
+    /// Counts an item against the budget. Returns false if it does not fit.
     fn take_item(&mut self, item: &Value) -> bool {
-        self.taken += written_length(item);
+        self.taken += json_length(item);
         self.taken <= self.limit
     }
 
-    /// Makes the error if there is not enough room.
+    /// Returns the error for references that exceed the budget.
     fn full_error(&self, path: String) -> RequestError {
         RequestError {
             path,
@@ -291,7 +291,7 @@ impl Room {
 }
 
 /// Returns the length of a value as JSON.
-fn written_length(value: &Value) -> usize {
+fn json_length(value: &Value) -> usize {
     struct Counter(usize);
     impl Write for Counter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -310,14 +310,14 @@ fn written_length(value: &Value) -> usize {
 }
 
 /// Returns about how much memory a value takes, which can be far more than its length as JSON.
-fn memory_of(value: &Value) -> usize {
+fn estimate_memory(value: &Value) -> usize {
     let inside = match value {
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(memory_of).sum(),
+        Value::Array(items) => items.iter().map(estimate_memory).sum(),
         // A key, its hash and its place.
         Value::Object(members) => members
             .iter()
-            .map(|(key, value)| key.len() + 48 + memory_of(value))
+            .map(|(key, value)| key.len() + 48 + estimate_memory(value))
             .sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     };
@@ -398,7 +398,7 @@ mod tests {
         ask(&store, "r1", json!({"input": "one"})).unwrap();
         let reference = json!({"type": "item_reference", "id": "msg_r1"});
         let mut body = json!({"input": vec![reference; 10]});
-        let length = written_length(&answer("msg_r1")[0]);
+        let length = json_length(&answer("msg_r1")[0]);
         let resolved = store.resolve_references(&mut body.clone(), 10 * length);
         assert_eq!(resolved.map(|resolved| resolved.added), Ok(10 * length));
         let resolved = store.resolve_references(&mut body, 10 * length - 1);
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn small_values_count_as_the_memory_that_they_take() {
         let items = json!(vec![0; 1000]);
-        assert!(memory_of(&items) >= 1000 * size_of::<Value>());
+        assert!(estimate_memory(&items) >= 1000 * size_of::<Value>());
     }
 
     #[test]

@@ -30,12 +30,12 @@ pub struct ModelRoute {
 
 impl ModelRoute {
     /// Returns true if the model's provider takes instructions in the midst of a history.
-    pub(crate) fn places_instructions(&self) -> bool {
+    pub(crate) fn accepts_inline_instructions(&self) -> bool {
         self.protocol == ToolProtocol::Native
             && self
                 .provider_wire
                 .as_ref()
-                .is_some_and(|provider| provider.wire.places_instructions())
+                .is_some_and(|provider| provider.wire.accepts_inline_instructions())
     }
 }
 

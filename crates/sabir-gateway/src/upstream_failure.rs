@@ -27,7 +27,7 @@ impl UpstreamFailure {
     pub(crate) fn to_provider_error(&self) -> ProviderError {
         let Self { error, report, .. } = self;
         let kind = error.kind;
-        let usual = usual_words(kind);
+        let usual = default_message(kind);
         let message = match kind {
             // The key is the gateway's, so its provider's words about it are not for clients.
             ModelErrorKind::Key => usual,
@@ -109,8 +109,8 @@ pub(crate) fn write_limits(
     }
 }
 
-/// Returns the words for a failure about which the provider said nothing.
-fn usual_words(kind: ModelErrorKind) -> &'static str {
+/// Returns the message for a failure about which the provider said nothing.
+fn default_message(kind: ModelErrorKind) -> &'static str {
     match kind {
         ModelErrorKind::Key => "the model's provider refused the key of the gateway",
         ModelErrorKind::UnknownModel => "the model's provider does not know the model",

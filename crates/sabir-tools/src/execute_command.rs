@@ -46,7 +46,7 @@ const TAIL_BYTES: usize = 20 << 10;
 const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
 /// The size of the output that front ends are shown while a command runs; more is not read anyway.
 const PREVIEW_BYTES: usize = 4 << 20;
-/// The size of the output that a terminal of the user's editor is asked to keep.
+/// The size of the output that an editor's terminal is asked to keep.
 const TERMINAL_BYTES: u64 = 4 << 20;
 /// The number of files and folders that are hidden from a command one by one. Each is a mount.
 const MAX_HIDDEN: usize = 500;
@@ -277,7 +277,7 @@ impl ExecuteCommand {
         }
     }
 
-    /// Runs a command that no sandbox would confine in a terminal of the user's editor; `None` if that has none, or refuses.
+    /// Runs a command that no sandbox would confine in an editor's terminal; `None` if that has none, or refuses.
     async fn run_in_editor(
         &self,
         permit: &CallPermit,

@@ -34,7 +34,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "text/event-stream",
     capabilities: &CAPABILITIES,
     history_member: "messages",
-    places_instructions: false,
+    accepts_inline_instructions: false,
     passed_members: Some(PassedMembers {
         known: decode_request::MEMBERS,
         own: &["model", "stream"],

@@ -122,8 +122,8 @@ impl DecodedRequest {
     }
 
     /// Moves instructions in the midst of the history from the system prompt back to their places, for
-    /// a wire that has a place for them ([`Wire::places_instructions`](crate::Wire)).
-    pub fn keep_instruction_places(&mut self) {
+    /// a wire that has a place for them ([`Wire::accepts_inline_instructions`](crate::Wire)).
+    pub fn restore_instruction_places(&mut self) {
         let places = std::mem::take(&mut self.instructions);
         if !places.is_empty() {
             self.request.system = std::mem::take(&mut self.leading_system);

@@ -40,7 +40,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "text/event-stream",
     capabilities: &CAPABILITIES,
     history_member: "contents",
-    places_instructions: false,
+    accepts_inline_instructions: false,
     passed_members: None,
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,

@@ -31,7 +31,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "application/x-ndjson",
     capabilities: &CAPABILITIES,
     history_member: "messages",
-    places_instructions: true,
+    accepts_inline_instructions: true,
     passed_members: Some(PassedMembers {
         known: decode_request::MEMBERS,
         own: &["model", "stream"],

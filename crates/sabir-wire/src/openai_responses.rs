@@ -44,7 +44,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     stream_type: "text/event-stream",
     capabilities: &CAPABILITIES,
     history_member: "input",
-    places_instructions: true,
+    accepts_inline_instructions: true,
     passed_members: Some(PassedMembers {
         known: decode_request::MEMBERS,
         own: &["model", "stream", "store", "include"],

@@ -76,15 +76,17 @@ pub(crate) fn overflow_for_clients(error: &ProviderError, words: &OverflowWords)
 fn read_numbers(message: &str) -> Option<OverflowNumbers> {
     let maximum = MAXIMUM_PHRASES.iter().find_map(|phrase| {
         let (_, rest) = message.split_once(phrase)?;
-        numbers_in(rest.split(' ').next().unwrap_or_default()).next()
+        parse_numbers(rest.split(' ').next().unwrap_or_default()).next()
     })?;
-    let used = numbers_in(message).filter(|count| *count > maximum).max()?;
+    let used = parse_numbers(message)
+        .filter(|count| *count > maximum)
+        .max()?;
     Some(OverflowNumbers { used, maximum })
 }
 
 /// Returns the numbers of a text, which may have commas between thousands. Digits inside of names
 /// such as `gpt-4` are none.
-fn numbers_in(text: &str) -> impl Iterator<Item = u64> {
+fn parse_numbers(text: &str) -> impl Iterator<Item = u64> {
     text.split(|sign: char| !(sign.is_alphanumeric() || matches!(sign, ',' | '-' | '_' | '.')))
         .map(|word| word.trim_matches([',', '.', '-']))
         .filter_map(|word| word.replace(',', "").parse().ok())

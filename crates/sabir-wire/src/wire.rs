@@ -140,7 +140,7 @@ pub(crate) struct WireSpec {
     /// messages that begins with an assistant message do not depend on the messages before it.
     pub(crate) history_member: &'static str,
     /// True if an instruction can stand in the midst of a history.
-    pub(crate) places_instructions: bool,
+    pub(crate) accepts_inline_instructions: bool,
     /// The members of bodies that are passed on to a provider of the same wire; `None` if no client
     /// of this wire is served.
     pub(crate) passed_members: Option<PassedMembers>,
@@ -329,8 +329,8 @@ impl Wire {
     }
 
     /// Returns true if an instruction can stand in the midst of a history on this wire.
-    pub fn places_instructions(self) -> bool {
-        self.spec().places_instructions
+    pub fn accepts_inline_instructions(self) -> bool {
+        self.spec().accepts_inline_instructions
     }
 
     /// Removes what a client's body says about thinking.

@@ -304,7 +304,7 @@ impl BareCallGuess {
         )
     }
 
-    /// Returns true if the held text ends right behind the name of a tool that is to be called.
+    /// Returns true if the held text ends right behind the name of a declared tool.
     fn is_cut_behind_name(&self, vocabulary: &Vocabulary) -> bool {
         let scan = &self.scan;
         let is_list = self.held.as_bytes().get(self.body.0) == Some(&b'[');

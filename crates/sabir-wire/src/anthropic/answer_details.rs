@@ -52,8 +52,14 @@ impl AnswerDetail {
         match type_of(&event) {
             "message_start" | "message" => {
                 let message = event.get("message").unwrap_or(&event);
-                details.push(Self::Message(rest_of(Some(message), &MESSAGE_MEMBERS)));
-                details.push(Self::Usage(rest_of(message.get("usage"), &USAGE_MEMBERS)));
+                details.push(Self::Message(unknown_members(
+                    Some(message),
+                    &MESSAGE_MEMBERS,
+                )));
+                details.push(Self::Usage(unknown_members(
+                    message.get("usage"),
+                    &USAGE_MEMBERS,
+                )));
             }
             "content_block_start" if event.get("content_block").map(type_of) == Some("text") => {
                 details.push(Self::TextStart);
@@ -66,9 +72,18 @@ impl AnswerDetail {
                     .map(|delta| Self::TextDelta(delta.clone())),
             ),
             "message_delta" => {
-                details.push(Self::Message(rest_of(event.get("delta"), &MESSAGE_MEMBERS)));
-                details.push(Self::End(rest_of(Some(&event), &DELTA_EVENT_MEMBERS)));
-                details.push(Self::Usage(rest_of(event.get("usage"), &USAGE_MEMBERS)));
+                details.push(Self::Message(unknown_members(
+                    event.get("delta"),
+                    &MESSAGE_MEMBERS,
+                )));
+                details.push(Self::End(unknown_members(
+                    Some(&event),
+                    &DELTA_EVENT_MEMBERS,
+                )));
+                details.push(Self::Usage(unknown_members(
+                    event.get("usage"),
+                    &USAGE_MEMBERS,
+                )));
             }
             _ => {}
         }
@@ -121,7 +136,7 @@ fn type_of(value: &Value) -> &str {
 }
 
 /// Returns the members of an object that have a value and are not among the known ones.
-fn rest_of(value: Option<&Value>, known: &[&str]) -> Map<String, Value> {
+fn unknown_members(value: Option<&Value>, known: &[&str]) -> Map<String, Value> {
     let members = value.and_then(Value::as_object).into_iter().flatten();
     members
         .filter(|(key, value)| !known.contains(&key.as_str()) && !value.is_null())

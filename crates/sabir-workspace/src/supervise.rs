@@ -43,6 +43,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getppid, setsid, wai
 use crate::passed_descriptor;
 use crate::platform;
 use crate::sandbox::environment::{LaunchProgram, SandboxEnvironment};
+use crate::sandbox::prepared_namespaces::PreparedNamespaces;
 use crate::sandbox::process_cgroup::ProcessCgroup;
 use crate::sandbox::{self, WithheldPath, wall_check};
 
@@ -111,24 +112,52 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     #[cfg(target_os = "linux")]
     if args.first().is_some_and(|first| first == fork_server::MODE) {
         return match fork_server::serve_requests() {
-            Ok(Some(order)) => supervise_order(order.arguments, Some(&order.environment)),
+            Ok(Some(standby)) => supervise_standby(standby),
             Ok(None) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };
     }
-    supervise_order(args, None)
+    supervise_command(args)
 }
 
-/// Supervises the command of a plan that was given as arguments. Without variables, the command has those of this process.
-fn supervise_order(args: Vec<OsString>, variables: Option<&[(OsString, OsString)]>) -> ExitCode {
+/// Supervises the command of a standby that has got its order.
+#[cfg(target_os = "linux")]
+fn supervise_standby(standby: fork_server::OrderedStandby) -> ExitCode {
+    let fork_server::OrderedStandby {
+        order,
+        mut reaper,
+        namespaces,
+    } = standby;
+    let Some(plan) = SupervisorPlan::from_args(order.arguments) else {
+        return ExitCode::from(2);
+    };
+    let done = reaper.set_grace(plan.grace).and_then(|()| {
+        let start = SupervisorStart {
+            variables: Some(&order.environment),
+            namespaces,
+        };
+        run_supervisor(&plan, start, reaper.reaper())
+    });
+    report_failure(done)
+}
+
+/// Supervises the command of a plan that was given as arguments. It has the environment of this process.
+fn supervise_command(args: Vec<OsString>) -> ExitCode {
     let Some(plan) = SupervisorPlan::from_args(args) else {
         return ExitCode::from(2);
     };
-    let done = match reaper::split_process(plan.grace) {
+    let done = match reaper::split_process(&mut None) {
         Ok(reaper::SupervisorRole::Done) => return ExitCode::SUCCESS,
-        Ok(reaper::SupervisorRole::Supervisor(reaper)) => run_supervisor(&plan, variables, reaper),
+        Ok(reaper::SupervisorRole::Supervisor(mut reaper)) => reaper
+            .set_grace(plan.grace)
+            .and_then(|()| run_supervisor(&plan, SupervisorStart::default(), reaper.reaper())),
         Err(error) => Err(error),
     };
+    report_failure(done)
+}
+
+/// Reports a failure to the agent, and returns the exit code.
+fn report_failure(done: io::Result<()>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -136,6 +165,15 @@ fn supervise_order(args: Vec<OsString>, variables: Option<&[(OsString, OsString)
             ExitCode::FAILURE
         }
     }
+}
+
+/// What a supervisor has besides its plan.
+#[derive(Default)]
+struct SupervisorStart<'a> {
+    /// The environment of the command; `None` for that of this process.
+    variables: Option<&'a [(OsString, OsString)]>,
+    /// Namespaces that were made ahead.
+    namespaces: Option<PreparedNamespaces>,
 }
 
 /// The command to run, with its time limits.
@@ -296,7 +334,7 @@ pub(crate) fn max_tasks() -> u64 {
 
 fn run_supervisor(
     plan: &SupervisorPlan,
-    variables: Option<&[(OsString, OsString)]>,
+    start: SupervisorStart<'_>,
     reaper: Pid,
 ) -> io::Result<()> {
     // Signals are blocked since before the fork. A session of its own: a signal to the group of the
@@ -317,12 +355,12 @@ fn run_supervisor(
         OutputDevice::Pipe | OutputDevice::Terminal => None,
     };
     // Prepared before the shell starts; dropping it removes the masks and the temporary folder.
-    let mut environment = SandboxEnvironment::open(&plan.sandbox)?;
+    let mut environment = SandboxEnvironment::open(&plan.sandbox, start.namespaces)?;
     let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
     let (shell, confined) = environment.start_program(&LaunchProgram {
         path: &plan.shell,
         arguments,
-        variables,
+        variables: start.variables,
         device: plan.device,
         input: input.as_ref(),
     })?;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IoSlice, Write as _};
+use std::io::{self, IoSlice, PipeReader, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::MemfdFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
@@ -88,7 +88,7 @@ impl ForkServerSlot {
 
 /// Receives the answer. A server that gives none is killed: it must not fork later.
 fn finish_fork(slot: &mut Option<ForkServer>) -> Result<ForkedProcess, ForkFailure> {
-    let answer = match slot.as_ref() {
+    let answer = match slot.as_mut() {
         Some(server) => server.receive_answer(),
         None => Err(io::ErrorKind::NotConnected.into()),
     };
@@ -129,6 +129,10 @@ struct ForkServer {
     helper: PathBuf,
     process: Child,
     socket: OwnedFd,
+    /// The process ids of all reapers that the server has forked.
+    forked: PipeReader,
+    /// Those of reapers that have not been given a command.
+    unused: Vec<i32>,
 }
 
 impl ForkServer {
@@ -140,17 +144,21 @@ impl ForkServer {
             None,
         )?;
         set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME))?;
+        let (forked, announce_forked) = io::pipe()?;
+        ioctl_fionbio(&forked, true)?;
         let process = Command::new(helper)
             .args([ARGUMENT, MODE])
             .env_clear()
             .stdin(theirs)
-            .stdout(Stdio::null())
+            .stdout(announce_forked)
             .stderr(Stdio::null())
             .spawn()?;
         Ok(Self {
             helper: helper.to_path_buf(),
             process,
             socket,
+            forked,
+            unused: Vec::new(),
         })
     }
 
@@ -170,7 +178,7 @@ impl ForkServer {
         sendmsg(&self.socket, &[IoSlice::new(b"f")], &mut control, flags).map(drop)
     }
 
-    fn receive_answer(&self) -> io::Result<Pid> {
+    fn receive_answer(&mut self) -> io::Result<Pid> {
         let mut answer = [0; size_of::<i32>()];
         let (received, _) = loop {
             match recv(&self.socket, &mut answer, RecvFlags::empty()) {
@@ -181,7 +189,19 @@ impl ForkServer {
         if received != answer.len() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Pid::from_raw(i32::from_ne_bytes(answer)).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        let reaper = i32::from_ne_bytes(answer);
+        self.read_forked();
+        self.unused.retain(|unused| *unused != reaper);
+        Pid::from_raw(reaper).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// Reads the process ids of the reapers forked so far. A reaper writes its own
+    /// before it has a supervisor that could answer.
+    fn read_forked(&mut self) {
+        let mut id = [0; size_of::<i32>()];
+        while self.forked.read_exact(&mut id).is_ok() {
+            self.unused.push(i32::from_ne_bytes(id));
+        }
     }
 }
 
@@ -190,6 +210,11 @@ impl Drop for ForkServer {
         // Waiting for it to read the end of its socket would take as long as it is stopped.
         let _ = self.process.kill();
         let _ = self.process.wait();
+        self.read_forked();
+        // They end when the socket closes, right after this.
+        for unused in self.unused.drain(..).filter_map(Pid::from_raw) {
+            reap_in_background(unused);
+        }
     }
 }
 

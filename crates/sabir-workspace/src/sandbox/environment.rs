@@ -21,6 +21,7 @@ use super::aftermath::{ProtectedState, WithheldPath};
 use super::launch::run_launcher;
 use super::masks::WorkspaceMasks;
 use super::plan::TempDirLifetime;
+use super::prepared_namespaces::PreparedNamespaces;
 use super::process_cgroup::ProcessCgroup;
 use super::removed_folders::RemovedFolders;
 #[cfg(target_os = "macos")]
@@ -55,14 +56,15 @@ impl LaunchProgram<'_> {
     }
 }
 
-/// The launcher's ends of its connections to the supervisor.
+/// What the launcher gets from the supervisor: its ends of their connections, and namespaces that were made ahead.
 pub(super) struct LauncherLinks {
     /// The pipe for its progress, and the reason why it ends.
-    pub(super) status: OwnedFd,
+    pub(super) status: Option<OwnedFd>,
     /// Takes the socket of the proxy of package registries.
     pub(super) proxy: Option<UnixDatagram>,
     /// Takes the handle by which the writes of the command are watched.
     pub(super) watch: Option<UnixDatagram>,
+    pub(super) namespaces: Option<PreparedNamespaces>,
 }
 
 /// The environment of one sandboxed command. Dropping it removes everything made for it.
@@ -77,12 +79,17 @@ pub(crate) struct SandboxEnvironment {
     listener: Option<OwnedFd>,
     /// The handle by which the writes of the command are watched.
     watch: Option<OwnedFd>,
+    /// Namespaces that were made ahead, until the program is started.
+    namespaces: Option<PreparedNamespaces>,
 }
 
 impl SandboxEnvironment {
     /// Prepares the environment for a plan given as arguments; without arguments there is no
     /// sandbox.
-    pub(crate) fn open(words: &[OsString]) -> io::Result<Self> {
+    pub(crate) fn open(
+        words: &[OsString],
+        namespaces: Option<PreparedNamespaces>,
+    ) -> io::Result<Self> {
         if words.is_empty() {
             return Ok(Self {
                 plan: None,
@@ -91,6 +98,7 @@ impl SandboxEnvironment {
                 cgroup: None,
                 listener: None,
                 watch: None,
+                namespaces: None,
             });
         }
         let malformed = || SetupStage::Order.to_error(&io::Error::from_raw_os_error(libc::EINVAL));
@@ -107,6 +115,7 @@ impl SandboxEnvironment {
             cgroup: None,
             listener: None,
             watch: None,
+            namespaces,
         })
     }
 
@@ -166,7 +175,8 @@ impl SandboxEnvironment {
             if !has_limit {
                 self.cgroup = ProcessCgroup::create(max_tasks());
             }
-            match fork_launcher(&plan, tier, program, self.cgroup.as_ref()) {
+            let namespaces = self.namespaces.take();
+            match fork_launcher(&plan, tier, program, self.cgroup.as_ref(), namespaces) {
                 Ok(Launched {
                     shell,
                     report,
@@ -265,6 +275,7 @@ fn fork_launcher(
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
     cgroup: Option<&ProcessCgroup>,
+    namespaces: Option<PreparedNamespaces>,
 ) -> io::Result<Launched> {
     let failed = |error: io::Error| SetupStage::Launch.to_error(&error);
     let (from, to) = io::pipe().map_err(failed)?;
@@ -284,7 +295,7 @@ fn fork_launcher(
     let parent = getpid();
     match platform::fork_process().map_err(failed)? {
         ForkSide::Parent(launcher) => {
-            drop((to, sender, watch_sender));
+            drop((to, sender, watch_sender, namespaces));
             let launched = read_answer(from.into()).and_then(|report| {
                 let listener = receiver.map(receive_descriptor).transpose()?;
                 // A kernel before 5.5, or a filter around this process that has a listener already.
@@ -306,9 +317,10 @@ fn fork_launcher(
             // If the limit cannot be set after all, the supervisor enforces it.
             let _ = cgroup.map(ProcessCgroup::join);
             let links = LauncherLinks {
-                status: to.into(),
+                status: Some(to.into()),
                 proxy: sender,
                 watch: watch_sender,
+                namespaces,
             };
             std::process::exit(run_launcher(plan, tier, program, parent, links))
         }

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -43,16 +43,13 @@ pub(super) fn run_launcher(
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
     parent: Pid,
-    links: LauncherLinks,
+    mut links: LauncherLinks,
 ) -> i32 {
-    let mut status = Some(links.status);
-    let proxy = links.proxy;
-    let watch = links.watch.as_ref();
-    match launch_program(plan, tier, program, parent, &mut status, proxy, watch) {
+    match launch_program(plan, tier, program, parent, &mut links) {
         Ok(code) => code,
         Err(error) => {
             write_status(
-                status.as_ref(),
+                links.status.as_ref(),
                 &format!("{}\n", error.raw_os_error().unwrap_or(0)),
             );
             1
@@ -65,9 +62,7 @@ fn launch_program(
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
     parent: Pid,
-    status: &mut Option<OwnedFd>,
-    sender: Option<UnixDatagram>,
-    watch: Option<&UnixDatagram>,
+    links: &mut LauncherLinks,
 ) -> io::Result<i32> {
     prepare_process(parent, program).map_err(|error| SetupStage::Launch.to_error(&error))?;
     // Read here, where the sockets of the machine are listed: the list shows one network namespace.
@@ -85,7 +80,7 @@ fn launch_program(
             .and_then(|loopback| LoopbackDoors::connect(&loopback.socket, &loopback.ports));
         let sockets = sockets.as_deref().unwrap_or_default();
         let [_, text] = program.arguments;
-        match enter_namespaces(plan, sockets, text, doors, status, sender)? {
+        match enter_namespaces(plan, sockets, text, doors, links)? {
             NamespaceRole::Shell(port) => proxy_port = port,
             NamespaceRole::Done(code) => return Ok(code),
         }
@@ -93,7 +88,7 @@ fn launch_program(
     // After the namespaces: the filter denies the calls that create and mount them.
     let landlock = confine_process(plan, tier, sockets.is_some())?;
     write_status(
-        status.as_ref(),
+        links.status.as_ref(),
         &format!("ready {}\n", tier.report_number(landlock)),
     );
     let mut command = Command::new(program.path);
@@ -105,7 +100,7 @@ fn launch_program(
     // Last of all: from here on a write of this process would wait for a supervisor that waits for
     // the program. If there is no watch, the command runs all the same, and nothing tells its
     // changes from those of others.
-    let _ = watch.map(install_write_watch);
+    let _ = links.watch.as_ref().map(install_write_watch);
     Err(command.exec())
 }
 

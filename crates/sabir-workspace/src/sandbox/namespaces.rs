@@ -25,7 +25,9 @@ use rustix::process::{
 };
 use rustix::thread::UnshareFlags;
 
+use super::environment::LauncherLinks;
 use super::loopback::LoopbackDoors;
+use super::prepared_namespaces::PreparedNamespaces;
 use super::syscalls::{ForkRelation, fork_process, raise_interface, unshare_namespaces};
 use super::{NetworkAccess, SandboxPlan, SetupStage, mounts};
 use crate::kernel;
@@ -43,44 +45,43 @@ pub(super) enum NamespaceRole {
 }
 
 /// Creates the namespaces and everything in them. `sockets` are those of the machine, to be covered;
-/// `text` is the command line; `doors` are the ports of its loopback to open; `status` is the pipe to the supervisor, which gets
-/// the socket of a proxy through `sender`.
+/// `text` is the command line; `doors` are the ports of its loopback to open; `links` lead to the supervisor.
 pub(super) fn enter_namespaces(
     plan: &SandboxPlan,
     sockets: &[PathBuf],
     text: &OsStr,
     doors: Option<LoopbackDoors<'_>>,
-    status: &mut Option<OwnedFd>,
-    sender: Option<UnixDatagram>,
+    links: &mut LauncherLinks,
 ) -> io::Result<NamespaceRole> {
     let failed = |stage: SetupStage| move |error: io::Error| stage.to_error(&error);
     let folder = rustix::process::getcwd(Vec::new())
         .map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
-    map_user(plan.network)?;
+    let is_loopback_up = enter_new_namespaces(plan.network, links.namespaces.take())?;
     let (ends, end) = pipe_with(PipeFlags::CLOEXEC)
         .map_err(|error| SetupStage::Process.to_error(&error.into()))?;
     match fork_process(ForkRelation::Sibling).map_err(failed(SetupStage::Process))? {
         ForkSide::Parent(_) => {
             // The supervisor waits for the end of the status pipe, so this copy must not stay open.
             // A pipe reports its end only when the last writer is closed, so `end` goes as well.
-            drop((status.take(), end, doors, sender));
+            drop((links.status.take(), end, doors, links.proxy.take()));
             return Ok(NamespaceRole::Done(exit_like_shell(ends)));
         }
         ForkSide::Child => drop(ends),
     }
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| SetupStage::Process.to_error(&error.into()))?;
-    if is_deserted(status.as_ref()) {
+    if is_deserted(links.status.as_ref()) {
         return Ok(NamespaceRole::Done(1));
     }
     mounts::arrange_mounts(plan, sockets, text).map_err(failed(SetupStage::Mounts))?;
     if plan.network != NetworkAccess::Allowed {
-        let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed(SetupStage::Loopback))?;
-        raise_interface(socket.as_fd(), c"lo").map_err(failed(SetupStage::Loopback))?;
+        if !is_loopback_up {
+            raise_loopback().map_err(failed(SetupStage::Loopback))?;
+        }
         // Without them the command runs, and its connections are refused.
         _ = doors.map(LoopbackDoors::open);
     }
-    let port = match sender {
+    let port = match links.proxy.take() {
         Some(sender) => Some(send_listener(sender).map_err(failed(SetupStage::Loopback))?),
         None => None,
     };
@@ -88,7 +89,7 @@ pub(super) fn enter_namespaces(
     rustix::process::chdir(folder).map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
     match fork_process(ForkRelation::Child).map_err(failed(SetupStage::Process))? {
         ForkSide::Parent(shell) => {
-            drop(status.take());
+            drop(links.status.take());
             // Keeps this process's data in /proc unreadable for the command.
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
             Ok(NamespaceRole::Done(reap_until_empty(shell, end)))
@@ -121,20 +122,38 @@ pub(super) fn send_descriptor(sender: &UnixDatagram, descriptor: BorrowedFd<'_>)
     Ok(())
 }
 
-/// Creates the namespaces, with this user as their only one.
-fn map_user(network: NetworkAccess) -> io::Result<()> {
-    let user = getuid().as_raw();
-    let group = getgid().as_raw();
-    let mut flags = UnshareFlags::NEWUSER
-        | UnshareFlags::NEWNS
+/// Moves this process into new namespaces, with this user as their only one. Returns true if it has a network of its own that is up
+/// already.
+fn enter_new_namespaces(
+    network: NetworkAccess,
+    prepared: Option<PreparedNamespaces>,
+) -> io::Result<bool> {
+    let others = UnshareFlags::NEWNS
         | UnshareFlags::NEWPID
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    if network != NetworkAccess::Allowed {
-        flags |= UnshareFlags::NEWNET;
-    }
-    unshare_namespaces(flags).map_err(|error| SetupStage::Namespaces.to_error(&error))?;
+    let flags = match (network, prepared) {
+        (NetworkAccess::Allowed, _) => others,
+        (_, None) => others | UnshareFlags::NEWNET,
+        (_, Some(prepared)) => {
+            prepared
+                .enter()
+                .and_then(|()| unshare_namespaces(others))
+                .map_err(|error| SetupStage::Namespaces.to_error(&error))?;
+            return Ok(true);
+        }
+    };
+    create_user_namespace(flags)?;
+    Ok(false)
+}
+
+/// Moves this process into a new user namespace that knows only its user, and into further new namespaces.
+pub(super) fn create_user_namespace(others: UnshareFlags) -> io::Result<()> {
+    let user = getuid().as_raw();
+    let group = getgid().as_raw();
+    unshare_namespaces(UnshareFlags::NEWUSER | others)
+        .map_err(|error| SetupStage::Namespaces.to_error(&error))?;
     let inner = |number: u32| if number == 0 { NOBODY_SPECIAL } else { number };
     let map = || {
         // The kernel requires this before an unprivileged process may write `gid_map`.
@@ -145,6 +164,12 @@ fn map_user(network: NetworkAccess) -> io::Result<()> {
         fs::write("/proc/self/gid_map", format!("{} {group} 1", inner(group)))
     };
     map().map_err(|error: io::Error| SetupStage::Mapping.to_error(&error))
+}
+
+/// Switches on the loopback interface of this network namespace.
+pub(super) fn raise_loopback() -> io::Result<()> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    raise_interface(socket.as_fd(), c"lo")
 }
 
 /// Returns true if the supervisor died before the parent death signal was set.

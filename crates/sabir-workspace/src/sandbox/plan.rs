@@ -236,6 +236,13 @@ impl SandboxPlan {
         })
     }
 
+    /// Returns true if the command is to have a network of its own where that is available.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn has_own_network(&self) -> bool {
+        self.network != NetworkAccess::Allowed
+            && self.level.candidate_tiers().contains(&SandboxTier::Two)
+    }
+
     /// Removes the temporary folder of a single command, in case the supervisor was killed before
     /// it did.
     pub(crate) fn remove_temp_dir(&self) {

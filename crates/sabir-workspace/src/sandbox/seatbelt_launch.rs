@@ -31,12 +31,13 @@ pub(super) fn run_launcher(
         status,
         proxy,
         watch,
+        namespaces,
     } = links;
     // Package registries need level 2, which does not exist here, and writes cannot be watched.
-    drop((proxy, watch));
-    let error = launch_program(plan, tier, program, parent, &status);
+    drop((proxy, watch, namespaces));
+    let error = launch_program(plan, tier, program, parent, status.as_ref());
     let number = error.raw_os_error().unwrap_or(0);
-    write_status(Some(&status), &format!("{number}\n"));
+    write_status(status.as_ref(), &format!("{number}\n"));
     1
 }
 
@@ -46,7 +47,7 @@ fn launch_program(
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
     parent: Pid,
-    status: &OwnedFd,
+    status: Option<&OwnedFd>,
 ) -> io::Error {
     if tier == SandboxTier::Two {
         return SetupStage::Namespaces.to_error(&io::Error::from_raw_os_error(0));
@@ -57,7 +58,7 @@ fn launch_program(
     if let Err(error) = lower_limits(&[]) {
         return SetupStage::Limits.to_error(&error);
     }
-    write_status(Some(status), &format!("ready {}\n", tier.report_number(0)));
+    write_status(status, &format!("ready {}\n", tier.report_number(0)));
     let mut command = Command::new(SANDBOX_EXEC);
     program.set_environment(&mut command);
     command

@@ -1,32 +1,46 @@
-//! Implements the fork server: a copy of the program that has started, and forks a supervisor for each request.
+//! Implements the fork server: a copy of the program that has started, and forks supervisors ahead.
 //!
 //! To start a large program costs more than the rest of a supervisor: loading it, and relocating its tables. A fork of a small process
 //! with one thread does not. The agent keeps one fork server for a workspace; `command/fork_server.rs` is its side.
 //!
-//! A request is one message on the server's standard input, a socket of packets, with five descriptors: the socket of the command, its
-//! standard output and error, its folder, and a file in memory with its environment and the arguments of the [`SupervisorPlan`](super::SupervisorPlan). The
-//! answer is the process id of the supervisor's parent, the reaper, or 0 if nothing was started. The new process is a child of the
-//! *agent*, not of the server, so commands do not depend on the server's life. The server ends when the agent closes its end.
+//! The server keeps one supervisor, the standby, with its parent, the reaper, and, if the last command had a network of its own, with
+//! [namespaces](PreparedNamespaces) for the next one. The standby itself waits for the request, on the socket of packets that is the server's
+//! standard input. A request is one message with five descriptors: the socket of the command, its standard output and error, its folder,
+//! and a file in memory with its environment and the arguments of the [`SupervisorPlan`](super::SupervisorPlan). The answer is the process id of
+//! the reaper, or 0 if nothing was started.
+//!
+//! Reapers are children of the *agent*, not of the server, so commands do not depend on the server's life. Each writes its process
+//! id to the server's standard output, so that the agent can reap one that was never used. The server and the standby end when the agent
+//! closes its end.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IoSliceMut, Read as _, Seek as _};
+use std::io::{self, IoSliceMut, PipeReader, PipeWriter, Read as _, Seek as _, Write as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
-use rustix::process::setsid;
-use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::process::{getpid, setsid};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdout};
 
+use super::SupervisorPlan;
+use super::reaper::{self, ReaperLink};
 use crate::kernel;
 use crate::platform::{self, ForkSide};
+use crate::sandbox::SandboxPlan;
+use crate::sandbox::prepared_namespaces::PreparedNamespaces;
 use crate::sandbox::syscalls::{self, ForkRelation};
 
 /// The argument of a fork server, behind that of a supervisor.
 pub(crate) const MODE: &str = "fork-server";
 /// The number of descriptors of a request.
 pub(crate) const REQUEST_DESCRIPTORS: usize = 5;
+/// The time after which the next standby is made. Until then the command that was just started has the processors.
+const QUIET_TIME: Duration = Duration::from_millis(20);
 
 /// What a supervisor starts with, except for its descriptors.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,9 +96,17 @@ impl SupervisorOrder {
     }
 }
 
-/// Serves requests until the agent closes its end. Returns the order in each new process, which then has the streams and the folder of
-/// its command; `None` in the server itself.
-pub(super) fn serve_requests() -> io::Result<Option<SupervisorOrder>> {
+/// A standby that has received its order.
+pub(super) struct OrderedStandby {
+    pub(super) order: SupervisorOrder,
+    pub(super) reaper: ReaperLink,
+    /// Namespaces for the command, if it can use them.
+    pub(super) namespaces: Option<PreparedNamespaces>,
+}
+
+/// Keeps a standby until the agent closes its end. Returns in each standby that has received its order; `None` in the server itself, in
+/// reapers, and in a standby without an order.
+pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
     // Ctrl-C is for the agent, whose terminal this process would otherwise share.
     kernel::block_signals()?;
     let _ = setsid();
@@ -92,33 +114,129 @@ pub(super) fn serve_requests() -> io::Result<Option<SupervisorOrder>> {
     platform::forbid_inspection()?;
     // What the agent's parent forgot to close would stay open. A kernel before 5.9 cannot do it.
     let _ = platform::close_others();
-    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut need = NamespaceNeed::None;
     loop {
-        let Some(descriptors) = receive_request(&socket)? else {
-            return Ok(None);
-        };
-        let answer = match descriptors {
-            None => 0,
-            Some(descriptors) => match syscalls::fork_process(ForkRelation::Sibling) {
-                Ok(ForkSide::Parent(reaper)) => reaper.as_raw_nonzero().get(),
-                Ok(ForkSide::Child) => {
-                    drop(socket);
-                    return enter_request(descriptors).map(Some);
+        let (taken, announce_taken) = io::pipe()?;
+        match syscalls::fork_process(ForkRelation::Sibling) {
+            Ok(ForkSide::Child) => {
+                drop(taken);
+                return stand_by(announce_taken, need);
+            }
+            Ok(ForkSide::Parent(_)) => {
+                drop(announce_taken);
+                match wait_until_taken(taken)? {
+                    Some(next) => need = next,
+                    None => return Ok(None),
                 }
-                Err(_) => 0,
+            }
+            // The agent learns that there are no processes left.
+            Err(_) => match receive_request()? {
+                Some(_) => answer_request(0)?,
+                None => return Ok(None),
             },
-        };
-        send(&socket, &answer.to_ne_bytes(), SendFlags::NOSIGNAL)?;
+        }
     }
 }
 
+/// The namespaces that are worth making ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NamespaceNeed {
+    None,
+    /// A network without a way out, and the user namespace that it belongs to.
+    Network,
+}
+
+impl NamespaceNeed {
+    /// Returns what a command with this order can use.
+    fn of_order(order: &SupervisorOrder) -> Self {
+        let plan = SupervisorPlan::from_args(order.arguments.iter().cloned())
+            .and_then(|plan| SandboxPlan::from_args(&plan.sandbox));
+        match plan {
+            Some(plan) if plan.has_own_network() => Self::Network,
+            _ => Self::None,
+        }
+    }
+}
+
+/// Waits until the standby has received its order or was killed, and then a moment longer, so that the next one is not made while the
+/// command starts, unless it is asked for. Returns what the next one needs; `None` if the agent has closed its end.
+fn wait_until_taken(mut taken: PipeReader) -> io::Result<Option<NamespaceNeed>> {
+    let agent = io::stdin();
+    loop {
+        let mut waited = [
+            PollFd::new(&agent, PollFlags::empty()),
+            PollFd::new(&taken, PollFlags::IN),
+        ];
+        match poll(&mut waited, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let [agent, taken] = waited;
+        if agent.revents().contains(PollFlags::HUP) {
+            return Ok(None);
+        }
+        if !taken.revents().is_empty() {
+            break;
+        }
+    }
+    let mut need = [0; 1];
+    let need = match taken.read_exact(&mut need) {
+        Ok(()) if need == [1] => NamespaceNeed::Network,
+        // Without a byte it was killed.
+        _ => NamespaceNeed::None,
+    };
+    let mut waited = [PollFd::new(&agent, PollFlags::IN)];
+    let _ = poll(&mut waited, Timespec::try_from(QUIET_TIME).ok().as_ref());
+    Ok(Some(need))
+}
+
+/// Becomes a reaper and its supervisor, and waits for the order of the latter.
+fn stand_by(announce_taken: PipeWriter, need: NamespaceNeed) -> io::Result<Option<OrderedStandby>> {
+    // As after a start: the reaper can only rename itself while it may be inspected.
+    platform::allow_inspection()?;
+    // Before there is a supervisor that could answer. If the agent is gone, nobody has to reap.
+    let id = getpid().as_raw_nonzero().get().to_ne_bytes();
+    let _ = rustix::io::write(stdout(), &id);
+    let mut announce_taken = Some(announce_taken);
+    let reaper = match reaper::split_process(&mut announce_taken)? {
+        reaper::SupervisorRole::Done => return Ok(None),
+        reaper::SupervisorRole::Supervisor(reaper) => reaper,
+    };
+    platform::forbid_inspection()?;
+    let namespaces = match need {
+        NamespaceNeed::None => None,
+        // Where they cannot be made, the launcher says why.
+        NamespaceNeed::Network => PreparedNamespaces::create().ok(),
+    };
+    let descriptors = match receive_request()? {
+        None => return Ok(None),
+        Some(None) => {
+            answer_request(0)?;
+            return Ok(None);
+        }
+        Some(Some(descriptors)) => descriptors,
+    };
+    answer_request(reaper.reaper().as_raw_nonzero().get())?;
+    let order = enter_request(descriptors)?;
+    if let Some(mut announce_taken) = announce_taken {
+        let need = NamespaceNeed::of_order(&order);
+        // If the server was killed, no further standby is needed.
+        let _ = announce_taken.write_all(&[u8::from(need == NamespaceNeed::Network)]);
+    }
+    Ok(Some(OrderedStandby {
+        order,
+        reaper,
+        namespaces,
+    }))
+}
+
 /// Waits for a request; `None` if the agent has closed its end. Without all of its descriptors there is nothing to start.
-fn receive_request(socket: &OwnedFd) -> io::Result<Option<Option<[OwnedFd; REQUEST_DESCRIPTORS]>>> {
+fn receive_request() -> io::Result<Option<Option<[OwnedFd; REQUEST_DESCRIPTORS]>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(REQUEST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut word = [0; 1];
     let received = recvmsg(
-        socket,
+        io::stdin(),
         &mut [IoSliceMut::new(&mut word)],
         &mut control,
         RecvFlags::CMSG_CLOEXEC,
@@ -137,6 +255,12 @@ fn receive_request(socket: &OwnedFd) -> io::Result<Option<Option<[OwnedFd; REQUE
     Ok(Some(sent.try_into().ok()))
 }
 
+/// Sends the process id of a reaper, or 0.
+fn answer_request(reaper: i32) -> io::Result<()> {
+    send(io::stdin(), &reaper.to_ne_bytes(), SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
 /// Gives this process the streams, the folder and the state of a program that was just started, and reads its order.
 fn enter_request(descriptors: [OwnedFd; REQUEST_DESCRIPTORS]) -> io::Result<SupervisorOrder> {
     let [socket, output, errors, folder, order] = descriptors;
@@ -144,8 +268,6 @@ fn enter_request(descriptors: [OwnedFd; REQUEST_DESCRIPTORS]) -> io::Result<Supe
     dup2_stdout(&output)?;
     dup2_stderr(&errors)?;
     rustix::process::fchdir(&folder)?;
-    // As after a start: the reaper can only rename itself while it may be inspected.
-    platform::allow_inspection()?;
     let mut bytes = Vec::new();
     let mut order = File::from(order);
     order.rewind()?;

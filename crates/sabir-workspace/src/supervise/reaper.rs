@@ -10,7 +10,7 @@
 //! In turn the supervisor ends the command if the reaper is killed. It starts no command before the
 //! reaper has its new name: until then, killing by command line would hit both.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -35,18 +35,38 @@ const CLEANUP_TIME: Duration = Duration::from_secs(10);
 
 /// The role of the process that returns from [`split_process`].
 pub(super) enum SupervisorRole {
-    /// The supervisor, with its parent: the reaper.
-    Supervisor(Pid),
+    /// The supervisor.
+    Supervisor(ReaperLink),
     /// The reaper, which has done its work.
     Done,
 }
 
-/// Forks the supervisor off. Returns in it at once, and in the reaper when nothing is left.
+/// The supervisor's connection to its parent, the reaper.
+pub(super) struct ReaperLink {
+    reaper: Pid,
+    grace: PipeWriter,
+}
+
+impl ReaperLink {
+    /// Returns the process id of the reaper.
+    pub(super) fn reaper(&self) -> Pid {
+        self.reaper
+    }
+
+    /// Tells the reaper the grace period of the command, before which it must not kill the supervisor.
+    pub(super) fn set_grace(&mut self, grace: Duration) -> io::Result<()> {
+        let millis = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        self.grace.write_all(&millis.to_ne_bytes())
+    }
+}
+
+/// Forks the supervisor off. Returns in it at once, and in the reaper when nothing is left. `kept` is dropped in the reaper at once:
+/// what only the supervisor keeps open.
 ///
 /// # Errors
 /// If the process cannot be prepared or forked, or the reaper has ended before it was ready; then
 /// nothing may be started.
-pub(super) fn split_process(grace: Duration) -> io::Result<SupervisorRole> {
+pub(super) fn split_process(kept: &mut Option<PipeWriter>) -> io::Result<SupervisorRole> {
     kernel::block_signals()?;
     // Fails only for a group leader, which has no terminal to lose.
     let _ = setsid();
@@ -54,15 +74,16 @@ pub(super) fn split_process(grace: Duration) -> io::Result<SupervisorRole> {
     let reaper = getpid();
     let agent = getppid();
     let (mut ready, mut announce_ready) = io::pipe()?;
+    let (grace_reader, grace) = io::pipe()?;
     match platform::fork_process()? {
         ForkSide::Child => {
             // Otherwise the end of a killed reaper would not be seen here.
-            drop(announce_ready);
+            drop((announce_ready, grace_reader));
             ready.read_exact(&mut [0])?;
-            Ok(SupervisorRole::Supervisor(reaper))
+            Ok(SupervisorRole::Supervisor(ReaperLink { reaper, grace }))
         }
         ForkSide::Parent(supervisor) => {
-            drop(ready);
+            drop((ready, grace, kept.take()));
             // Its copies of the socket and the pipes would keep them open for the agent.
             let closed = close_streams();
             platform::rename_process(NAME);
@@ -73,7 +94,7 @@ pub(super) fn split_process(grace: Duration) -> io::Result<SupervisorRole> {
             }
             // Without an announcement the supervisor reads the end of the pipe and starts nothing.
             drop(announce_ready);
-            wait_for_supervisor(supervisor, agent, grace);
+            wait_for_supervisor(supervisor, agent, grace_reader);
             end_orphans();
             Ok(SupervisorRole::Done)
         }
@@ -90,7 +111,7 @@ pub(super) fn close_streams() -> io::Result<()> {
 
 /// Waits until the supervisor has ended. Kills it if the agent has died and it does not end, because
 /// something has stopped it.
-fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: Duration) {
+fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: PipeReader) {
     // A kernel before 5.3 has no process handles; then the loop polls.
     let handle = platform::open_process_handle(supervisor);
     let every = match handle {
@@ -98,7 +119,7 @@ fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: Duration) {
         Some(_) => COUNT_EVERY,
         None => PAUSE,
     };
-    let mut alone_since = None;
+    let mut alone: Option<Alone> = None;
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) if pid == supervisor => return,
@@ -107,8 +128,11 @@ fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: Duration) {
             Err(_) => return,
         }
         if getppid() != agent {
-            let since: &mut Instant = alone_since.get_or_insert_with(Instant::now);
-            if since.elapsed() > grace.saturating_add(CLEANUP_TIME) {
+            let alone = alone.get_or_insert_with(|| Alone {
+                since: Instant::now(),
+                grace: read_grace(&grace),
+            });
+            if alone.since.elapsed() > alone.grace.saturating_add(CLEANUP_TIME) {
                 let _ = kill_process(supervisor, Signal::KILL);
             }
         }
@@ -120,6 +144,31 @@ fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: Duration) {
             }
             None => sleep(every),
         }
+    }
+}
+
+/// The state of a reaper whose agent has died.
+struct Alone {
+    since: Instant,
+    /// The grace period of the command.
+    grace: Duration,
+}
+
+/// Reads the grace period; none if the supervisor has not had a command yet, so that it has nothing to clean up.
+fn read_grace(pipe: &PipeReader) -> Duration {
+    let mut bytes = [0; size_of::<u64>()];
+    let has_bytes = matches!(
+        poll(
+            &mut [PollFd::new(pipe, PollFlags::IN)],
+            Some(&Timespec::default())
+        ),
+        Ok(1)
+    );
+    let mut pipe = pipe;
+    if has_bytes && pipe.read_exact(&mut bytes).is_ok() {
+        Duration::from_millis(u64::from_ne_bytes(bytes))
+    } else {
+        Duration::ZERO
     }
 }
 

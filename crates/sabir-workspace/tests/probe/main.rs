@@ -84,8 +84,8 @@ fn abandon(mut args: impl Iterator<Item = std::ffi::OsString>) -> Option<ExitCod
         started += usize::from(is_running);
     }
     writeln!(output, "started: {started}").ok()?;
-    // The fork server is the child that is left.
-    while count_children("")? > 1 {
+    // The fork server and the reaper of its standby are the children that are left.
+    while count_children("")? > 2 {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     writeln!(output, "all were reaped").ok()?;

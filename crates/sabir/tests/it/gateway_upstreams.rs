@@ -239,7 +239,7 @@ fn upstreams_may_have_different_wires_and_names() {
     assert_eq!(messages.received_requests()[0].body["model"], "two");
     assert!(
         messages.received_requests()[0]
-            .line
+            .path
             .contains("/v1/messages")
     );
 }

@@ -18,6 +18,8 @@ pub struct ProviderReport {
     /// The provider's own words about an error, without secrets and addresses; empty if it sent
     /// none.
     pub message: String,
+    /// The name of the upstream that answered, if the model has several.
+    pub upstream: Option<String>,
 }
 
 /// A place for the [`ProviderReport`] of a request. Clones share it.

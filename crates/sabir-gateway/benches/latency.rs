@@ -153,8 +153,9 @@ async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
         id,
         protocol,
         repair_mode: RepairMode::Heal,
-        provider_wire: None,
+        provider_wires: Vec::new(),
         limits: sabir_gateway::ModelLimits::default(),
+        group: None,
     };
     let (token, hosts, origins, limits) = (None, Vec::new(), Vec::new(), GatewayLimits::default());
     let settings = GatewaySettings {

@@ -128,10 +128,10 @@ async fn serve_gateway(back: &str) {
                 streamed: true,
                 ..WireOptions::default()
             };
-            let back = Some(ProviderWire {
+            let back = vec![ProviderWire {
                 wire,
                 form: provider.form.clone(),
-            });
+            }];
             let model = HttpModel::new(provider).caller_scope(CallerScope::Many);
             let protocol = if protocol == "native" {
                 ToolProtocol::Native
@@ -143,8 +143,9 @@ async fn serve_gateway(back: &str) {
                 id: format!("as-{written}"),
                 protocol,
                 repair_mode: RepairMode::Heal,
-                provider_wire: back,
+                provider_wires: back,
                 limits: sabir_gateway::ModelLimits::default(),
+                group: None,
             };
             routes = routes.with_route(format!("{wire}.{name}"), route);
         }

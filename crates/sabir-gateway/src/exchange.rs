@@ -101,12 +101,9 @@ impl Exchange {
             .and_then(Value::as_str)
             .unwrap_or_default();
         // A provider of the client's own wire gets the client's own body.
-        let is_same_wire = routes.find_route(name).is_some_and(|route| {
-            route
-                .provider_wire
-                .as_ref()
-                .is_some_and(|provider| provider.wire == self.front)
-        });
+        let is_same_wire = routes
+            .find_route(name)
+            .is_some_and(|route| route.has_only_wire(self.front));
         let mut incoming = if is_same_wire {
             self.front.decode_for_same_wire(path, &body)
         } else {
@@ -250,9 +247,6 @@ impl Exchange {
     /// Reports the parts of the request that the provider does not support, or refuses it if they
     /// must not be left out.
     fn check_support(&self, request: &Request, route: &ModelRoute) -> Result<(), Refusal> {
-        let Some(ProviderWire { wire, form }) = &route.provider_wire else {
-            return Ok(());
-        };
         let is_passed = request.protocol == ToolProtocol::Native
             && request
                 .client_body
@@ -269,11 +263,14 @@ impl Exchange {
                 .map(|dialect| render_request(request, dialect)),
             ToolProtocol::Native => None,
         };
-        let notes = wire
-            .check_support(rendered.as_ref().unwrap_or(request), form)
-            .map_err(Refusal::Request)?;
-        for note in &notes {
-            self.ledger.note_left_out(&note.path, &note.message);
+        // Any of the upstreams may get it.
+        for ProviderWire { wire, form } in &route.provider_wires {
+            let notes = wire
+                .check_support(rendered.as_ref().unwrap_or(request), form)
+                .map_err(Refusal::Request)?;
+            for note in &notes {
+                self.ledger.note_left_out(&note.path, &note.message);
+            }
         }
         Ok(())
     }

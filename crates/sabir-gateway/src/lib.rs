@@ -41,6 +41,8 @@ mod route;
 mod serve;
 mod settings;
 mod upstream_failure;
+mod upstream_group;
+mod upstream_state;
 
 pub use call_repair::{RepairMode, UnknownRepairMode};
 pub use client_settings::{ClientFacts, render_client_settings};
@@ -49,3 +51,7 @@ pub use request_log::{LogFormat, LogLine, LogOptions, LogWriter, RequestLog, Sha
 pub use route::{ModelLimits, ModelRoute, ProviderWire, RouteTable};
 pub use serve::{Gateway, ServeError};
 pub use settings::{GatewayLimits, GatewaySettings};
+pub use upstream_group::{
+    BalancePolicy, CircuitRules, GroupRules, NoUpstream, ProbeFuture, Upstream, UpstreamGroup,
+    UpstreamProbe,
+};

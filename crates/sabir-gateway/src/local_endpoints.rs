@@ -24,8 +24,11 @@ pub(crate) enum LocalEndpoint {
     Listing(InfoRequest),
 }
 
-/// The path of the health check, which needs no token.
-pub(crate) const HEALTH_PATH: &str = "/healthz";
+/// The paths of the health check, which needs no token: the process answers.
+pub(crate) const HEALTH_PATHS: [&str; 2] = ["/health", "/healthz"];
+
+/// The paths of the readiness check, which needs no token: requests can be answered.
+pub(crate) const READY_PATHS: [&str; 2] = ["/ready", "/readyz"];
 
 impl LocalEndpoint {
     /// Returns the endpoint of a path.
@@ -106,7 +109,7 @@ impl LocalEndpoint {
             Self::Metrics => {
                 return Ok(text_response(
                     "text/plain; version=0.0.4",
-                    gateway.metrics().render_text(),
+                    gateway.metrics().render_text(&gateway.routes().groups()),
                 ));
             }
             Self::Running => return Ok(json_response(&json!({"models": []}))),
@@ -139,6 +142,16 @@ impl LocalEndpoint {
 /// Makes the response to a health check.
 pub(crate) fn health_response() -> Response {
     text_response("text/plain; charset=utf-8", "ok\n".to_owned())
+}
+
+/// Makes the response to a readiness check: 503 if requests should go to another gateway.
+pub(crate) fn ready_response(is_ready: bool) -> Response {
+    let text = if is_ready { "ready\n" } else { "not ready\n" };
+    let mut response = text_response("text/plain; charset=utf-8", text.to_owned());
+    if !is_ready {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
 }
 
 /// Makes the response to the CORS preflight request of an allowed page.

@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabir_wire::Wire;
 
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
+use crate::upstream_group::{UpstreamCounters, UpstreamGroup};
 
 /// The upper bounds of the histogram's buckets, in seconds.
 const BUCKET_BOUNDS: [f64; 12] = [
@@ -143,8 +144,8 @@ impl Metrics {
         }
     }
 
-    /// Renders all metrics.
-    pub(crate) fn render_text(&self) -> String {
+    /// Renders all metrics, with those of the upstreams in these groups by the names of their models.
+    pub(crate) fn render_text(&self, groups: &[(&str, &Arc<UpstreamGroup>)]) -> String {
         let mut page = MetricsText(String::new());
         let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed).max(0).unsigned_abs();
         page.write_value(
@@ -224,8 +225,63 @@ impl Metrics {
             "From a request to the first byte of its answer.",
             &tables.first,
         );
+        write_upstreams(&mut page, groups);
         page.0
     }
+}
+
+/// Writes the metrics of the upstreams.
+fn write_upstreams(page: &mut MetricsText, groups: &[(&str, &Arc<UpstreamGroup>)]) {
+    let rows: Vec<(String, UpstreamCounters)> = groups
+        .iter()
+        .flat_map(|(model, group)| {
+            group.counters().map(|(upstream, counters)| {
+                let labels = format!(
+                    "model=\"{}\",upstream=\"{}\"",
+                    escape_label(model),
+                    escape_label(upstream)
+                );
+                (labels, counters)
+            })
+        })
+        .collect();
+    let mut write = |name: &str, kind: &str, help: &str, value: fn(&UpstreamCounters) -> u64| {
+        page.write_header(name, kind, help);
+        for (labels, counters) in &rows {
+            let value = value(counters);
+            _ = writeln!(page.0, "sabir_gateway_{name}{{{labels}}} {value}");
+        }
+    };
+    write(
+        "upstream_requests_total",
+        "counter",
+        "Requests that were sent to an upstream.",
+        |counters| counters.requests,
+    );
+    write(
+        "upstream_failures_total",
+        "counter",
+        "Requests that an upstream failed.",
+        |counters| counters.failures,
+    );
+    write(
+        "upstream_failovers_total",
+        "counter",
+        "Requests that went to another upstream after this one failed them.",
+        |counters| counters.failovers,
+    );
+    write(
+        "upstream_outstanding",
+        "gauge",
+        "Requests that an upstream is answering.",
+        |counters| counters.outstanding as u64,
+    );
+    write(
+        "upstream_available",
+        "gauge",
+        "1 if an upstream gets requests, 0 if it is left out for a while.",
+        |counters| u64::from(counters.available),
+    );
 }
 
 /// The metrics text being written.
@@ -363,7 +419,7 @@ mod tests {
             },
             |_| true,
         );
-        let text = metrics.render_text();
+        let text = metrics.render_text(&[]);
         for line in [
             "sabir_gateway_requests_open 0",
             "sabir_gateway_calls_total 8",

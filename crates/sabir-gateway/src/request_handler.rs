@@ -16,7 +16,7 @@ use crate::delivery::track_delivery;
 use crate::error::Refusal;
 use crate::exchange::{Exchange, REPORT_HEADER};
 use crate::exchange_log::ExchangeLog;
-use crate::local_endpoints::{self, HEALTH_PATH, LocalEndpoint};
+use crate::local_endpoints::{self, HEALTH_PATHS, LocalEndpoint, READY_PATHS};
 use crate::request_body;
 use crate::serve::Gateway;
 
@@ -33,7 +33,7 @@ pub(crate) struct RequestHandler {
 
 /// The kind of endpoint that answers a request.
 enum EndpointKind {
-    /// The health check, which needs no token and no known host.
+    /// The health or readiness check, which needs no token and no known host.
     Health,
     /// A CORS preflight request.
     Permission,
@@ -55,7 +55,11 @@ impl RequestHandler {
         let who = EndpointKind::from_parts(&parts);
         // Load balancers request this every few seconds, so it is not logged as an exchange.
         if matches!(who, EndpointKind::Health) && !self.link.is_lost() {
-            return local_endpoints::health_response();
+            return if READY_PATHS.contains(&parts.uri.path()) {
+                local_endpoints::ready_response(self.gateway.is_ready())
+            } else {
+                local_endpoints::health_response()
+            };
         }
         let front = who.error_wire(&parts);
         let ledger = ExchangeLog::new(&self.gateway, self.gateway.new_id(), front);
@@ -184,7 +188,7 @@ impl EndpointKind {
     /// Returns the endpoint of a request.
     fn from_parts(parts: &Parts) -> Self {
         let path = parts.uri.path();
-        if path == HEALTH_PATH {
+        if HEALTH_PATHS.contains(&path) || READY_PATHS.contains(&path) {
             return Self::Health;
         }
         // Preflight requests are for any path, and their permission does not depend on it.

@@ -8,6 +8,7 @@ use sabir_wire::{Wire, WireOptions};
 
 use crate::call_repair::RepairMode;
 use crate::error::Refusal;
+use crate::upstream_group::UpstreamGroup;
 
 /// A model behind the gateway.
 #[derive(Clone)]
@@ -21,21 +22,48 @@ pub struct ModelRoute {
     pub protocol: ToolProtocol,
     /// The handling of broken calls.
     pub repair_mode: RepairMode,
-    /// The provider's wire, if known. Unsupported parts of a request are then reported or refused
-    /// before it is sent.
-    pub provider_wire: Option<ProviderWire>,
+    /// The wires of the upstreams, without duplicates; empty if unknown. Unsupported parts of a
+    /// request are reported or refused before it is sent.
+    pub provider_wires: Vec<ProviderWire>,
     /// The limits to which a client's request is adapted.
     pub limits: ModelLimits,
+    /// The upstreams, if `model` is a group of them, for probes and metrics.
+    pub group: Option<Arc<UpstreamGroup>>,
 }
 
 impl ModelRoute {
-    /// Returns true if the model's provider takes instructions in the midst of a history.
+    /// Returns true if all upstreams take instructions in the midst of a history.
     pub(crate) fn accepts_inline_instructions(&self) -> bool {
         self.protocol == ToolProtocol::Native
+            && self.all_wires(|wire| wire.accepts_inline_instructions())
+    }
+
+    /// Returns true if all upstreams have this wire, so that they get a client's own body.
+    pub(crate) fn has_only_wire(&self, front: Wire) -> bool {
+        self.all_wires(|wire| wire == front)
+    }
+
+    /// Returns true if the wires are known and this holds for all of them.
+    fn all_wires(&self, holds: impl Fn(Wire) -> bool) -> bool {
+        !self.provider_wires.is_empty()
             && self
-                .provider_wire
-                .as_ref()
-                .is_some_and(|provider| provider.wire.accepts_inline_instructions())
+                .provider_wires
+                .iter()
+                .all(|provider| holds(provider.wire))
+    }
+
+    /// Lets the upstreams continue with their states of an earlier route.
+    pub(crate) fn continue_from(self, earlier: Option<&Self>) -> Self {
+        let known = earlier.and_then(|earlier| earlier.group.as_ref());
+        let (Some(group), Some(known)) = (&self.group, known) else {
+            return self;
+        };
+        let continued = Arc::new(group.continue_from(known));
+        Self {
+            model: Arc::clone(&continued) as Arc<dyn Model>,
+            group: Some(continued),
+            ..self
+        }
     }
 }
 
@@ -49,7 +77,7 @@ pub struct ModelLimits {
 }
 
 /// The wire of a provider, with its options.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ProviderWire {
     /// The wire.
     pub wire: Wire,
@@ -85,17 +113,22 @@ impl std::fmt::Debug for ModelRoute {
 }
 
 impl RouteTable {
-    /// Adds a model under a name, replacing an earlier one of that name.
+    /// Adds a model under a name, replacing an earlier one of that name. Names of one model share an
+    /// `Arc`.
     #[must_use]
-    pub fn with_route(mut self, name: impl Into<String>, route: ModelRoute) -> Self {
-        self.named.insert(name.into(), Arc::new(route));
+    pub fn with_route(
+        mut self,
+        name: impl Into<String>,
+        route: impl Into<Arc<ModelRoute>>,
+    ) -> Self {
+        self.named.insert(name.into(), route.into());
         self
     }
 
     /// Sets the model for all other names.
     #[must_use]
-    pub fn with_fallback(mut self, route: ModelRoute) -> Self {
-        self.other = Some(Arc::new(route));
+    pub fn with_fallback(mut self, route: impl Into<Arc<ModelRoute>>) -> Self {
+        self.other = Some(route.into());
         self
     }
 
@@ -104,17 +137,56 @@ impl RouteTable {
         self.named.keys().map(String::as_str)
     }
 
-    /// Applies `change` to every route.
-    pub(crate) fn map_routes(self, change: impl Fn(ModelRoute) -> ModelRoute) -> Self {
-        let change = |route: Arc<ModelRoute>| Arc::new(change(ModelRoute::clone(&route)));
+    /// Applies `change` to every route, with its name; that of the fallback is empty. Names of the
+    /// same route share the result.
+    pub(crate) fn map_routes(self, change: impl Fn(&str, ModelRoute) -> ModelRoute) -> Self {
+        let mut changed: Vec<(Arc<ModelRoute>, Arc<ModelRoute>)> = Vec::new();
+        let mut change = |name: &str, route: Arc<ModelRoute>| {
+            let known = changed.iter().find(|(from, _)| Arc::ptr_eq(from, &route));
+            if let Some((_, to)) = known {
+                return Arc::clone(to);
+            }
+            let to = Arc::new(change(name, ModelRoute::clone(&route)));
+            changed.push((route, Arc::clone(&to)));
+            to
+        };
+        let named = self.named.into_iter().map(|(name, route)| {
+            let route = change(&name, route);
+            (name, route)
+        });
+        let named = named.collect();
+        Self {
+            named,
+            other: self.other.map(|route| change("", route)),
+        }
+    }
+
+    /// Returns the route that this name had, or the fallback for the empty name.
+    pub(crate) fn named_route(&self, name: &str) -> Option<&ModelRoute> {
+        let found = if name.is_empty() {
+            self.other.as_ref()
+        } else {
+            self.named.get(name)
+        };
+        found.map(Arc::as_ref)
+    }
+
+    /// Returns the groups of upstreams with the names of their models, each group once.
+    pub(crate) fn groups(&self) -> Vec<(&str, &Arc<UpstreamGroup>)> {
+        let mut groups: Vec<(&str, &Arc<UpstreamGroup>)> = Vec::new();
         let named = self
             .named
-            .into_iter()
-            .map(|(name, route)| (name, change(route)));
-        Self {
-            named: named.collect(),
-            other: self.other.map(change),
+            .iter()
+            .map(|(name, route)| (name.as_str(), route));
+        let all = named.chain(self.other.iter().map(|route| ("*", route)));
+        for (name, route) in all {
+            if let Some(group) = &route.group
+                && !groups.iter().any(|(_, known)| Arc::ptr_eq(known, group))
+            {
+                groups.push((name, group));
+            }
         }
+        groups
     }
 
     /// Makes the error for an unknown name.

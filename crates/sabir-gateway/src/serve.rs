@@ -3,17 +3,18 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
+use futures_util::future::join_all;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::connection::{ConnectionState, TimedStream};
 use crate::error::Refusal;
@@ -27,6 +28,7 @@ use crate::request_handler::RequestHandler;
 use crate::response_store::ResponseStore;
 use crate::route::{ModelRoute, RouteTable};
 use crate::settings::{GatewayLimits, GatewaySettings};
+use crate::upstream_group::UpstreamGroup;
 
 /// The time for responses to report that they were cut off.
 const CUT_GRACE: Duration = Duration::from_secs(1);
@@ -34,6 +36,9 @@ const CUT_GRACE: Duration = Duration::from_secs(1);
 /// The pause after a failed accept. Most likely no file descriptor is left, and some connection
 /// must end first.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
+/// The time between two looks at which upstreams are to be probed.
+const PROBE_TICK: Duration = Duration::from_millis(250);
 
 /// A gateway. Clones share its state.
 #[derive(Clone)]
@@ -63,6 +68,8 @@ struct GatewayState {
     responses: ResponseStore,
     /// Becomes true when all responses must end.
     cut: watch::Sender<bool>,
+    /// True once no new connections are accepted.
+    draining: AtomicBool,
 }
 
 /// A reason why a gateway cannot serve.
@@ -110,6 +117,7 @@ impl Gateway {
             bodies: BodyBudget::new(),
             responses: ResponseStore::default(),
             cut: watch::Sender::new(false),
+            draining: AtomicBool::new(false),
         }));
         gateway.replace_routes(routes);
         gateway
@@ -118,12 +126,17 @@ impl Gateway {
     /// Replaces the models from the next request on. Running responses continue with their models.
     pub fn replace_routes(&self, routes: RouteTable) {
         // Each model is wrapped, so that a shutdown can end its responses.
-        let routes = routes.map_routes(|route| ModelRoute {
-            model: Arc::new(InterruptibleModel::new(
-                Arc::clone(&route.model),
-                self.0.cut.subscribe(),
-            )),
-            ..route
+        let earlier = self.routes();
+        let routes = routes.map_routes(|name, route| {
+            // A reload must not forget which upstreams are failing.
+            let route = route.continue_from(earlier.named_route(name));
+            ModelRoute {
+                model: Arc::new(InterruptibleModel::new(
+                    Arc::clone(&route.model),
+                    self.0.cut.subscribe(),
+                )),
+                ..route
+            }
         });
         *self
             .0
@@ -246,6 +259,7 @@ impl Gateway {
         }
         let open = GracefulShutdown::new();
         let mut end = std::pin::pin!(end);
+        let mut probes = std::pin::pin!(self.probe_upstreams());
         loop {
             // The permit comes before the connection: clients over the limit wait in the kernel's
             // queue.
@@ -254,6 +268,8 @@ impl Gateway {
                 // The end comes first, so that a busy listener cannot delay a shutdown.
                 biased;
                 () = &mut end => break,
+                // It never ends by itself.
+                () = &mut probes => continue,
                 (permit, accepted) = async { (permit.await, listener.accept().await) } => match accepted {
                     Ok((stream, _)) => (stream, permit),
                     Err(_) => {
@@ -275,6 +291,7 @@ impl Gateway {
         }
         // Closed before draining, so that a load balancer sends new clients elsewhere.
         drop(listener);
+        self.0.draining.store(true, Ordering::Relaxed);
         let mut closed = std::pin::pin!(open.shutdown());
         if timeout(self.settings().limits.drain, &mut closed)
             .await
@@ -285,6 +302,47 @@ impl Gateway {
             let _ = timeout(CUT_GRACE, closed).await;
         }
         Ok(())
+    }
+
+    /// Probes the upstreams whose models want that, again and again.
+    async fn probe_upstreams(&self) {
+        let mut probed: Vec<(Weak<UpstreamGroup>, Instant)> = Vec::new();
+        loop {
+            let routes = self.routes();
+            let now = Instant::now();
+            probed.retain(|(group, _)| group.strong_count() > 0);
+            let due: Vec<Arc<UpstreamGroup>> = routes
+                .groups()
+                .into_iter()
+                .filter(|(_, group)| {
+                    let last = probed
+                        .iter()
+                        .find(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(group)));
+                    group.probe_interval().is_some_and(|interval| {
+                        last.is_none_or(|(_, last)| now.duration_since(*last) >= interval)
+                    })
+                })
+                .map(|(_, group)| Arc::clone(group))
+                .collect();
+            let probing = due.iter().map(|group| group.probe_members());
+            join_all(probing).await;
+            for group in due {
+                let group = Arc::downgrade(&group);
+                probed.retain(|(known, _)| !Weak::ptr_eq(known, &group));
+                probed.push((group, now));
+            }
+            drop(routes);
+            tokio::time::sleep(PROBE_TICK).await;
+        }
+    }
+
+    /// Returns true if the gateway takes requests: it does not shut down, and some
+    /// model has an upstream that is not left out.
+    pub(crate) fn is_ready(&self) -> bool {
+        let routes = self.routes();
+        let groups = routes.groups();
+        let available = groups.iter().filter(|(_, group)| group.is_available());
+        !self.0.draining.load(Ordering::Relaxed) && (groups.is_empty() || available.count() > 0)
     }
 
     /// Serves one connection until it ends. hyper's own limit for heads is off: the stream has

@@ -494,30 +494,9 @@ impl HttpModel {
         for (name, value) in self.provider.wire.required_headers() {
             headers.insert(*name, HeaderValue::from_static(value));
         }
-        let (key_name, prefix) = self.provider.wire.key_header();
-        // An empty key would be sent as a malformed header, so it counts as none.
-        let key = self.provider.key.iter().filter(|key| !key.is_empty());
-        let key = key.map(|key| (key_name, format!("{prefix}{}", key.expose())));
-        let own = self
-            .provider
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.expose().to_owned()));
-        // The provider's own headers come last, so that they can replace the key's.
-        for (name, value) in key.chain(own) {
-            let refuse = |what: &str| {
-                asked.new_error(
-                    ModelErrorKind::Key,
-                    format!("the header `{name}` for {} {what}", self.provider.name),
-                )
-            };
-            let name = HeaderName::try_from(name)
-                .map_err(|_| refuse("has a name that HTTP does not allow"))?;
-            let mut value = HeaderValue::try_from(value)
-                .map_err(|_| refuse("holds characters that HTTP does not allow"))?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
+        self.provider
+            .insert_own_headers(&mut headers)
+            .map_err(|error| asked.new_error(ModelErrorKind::Key, error.to_string()))?;
         Ok(headers)
     }
 

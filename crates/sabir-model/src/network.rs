@@ -62,7 +62,7 @@ impl NetworkTransport {
 
     /// Returns the client, which is built once. Without TLS no certificates are loaded, so that
     /// local servers start faster.
-    fn http_client(&self) -> Result<&Client, TransportError> {
+    pub(crate) fn http_client(&self) -> Result<&Client, TransportError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -170,7 +170,7 @@ impl ResponseBody for NetworkBody {
 }
 
 /// Classifies the error of a request that got no response.
-fn classify_error(error: &reqwest::Error) -> TransportError {
+pub(crate) fn classify_error(error: &reqwest::Error) -> TransportError {
     let cause = root_cause(error);
     let kind = if error.is_builder() {
         TransportErrorKind::Address
@@ -187,7 +187,7 @@ fn classify_error(error: &reqwest::Error) -> TransportError {
 }
 
 /// Returns the text of the innermost cause, the only one with details.
-fn root_cause(error: &reqwest::Error) -> String {
+pub(crate) fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(next) = cause.source() {
         cause = next;

@@ -1,6 +1,7 @@
 //! Describes providers: address, wire, key, and special requirements.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use sabir_wire::{Wire, WireOptions};
 
 use crate::secret::Secret;
@@ -31,6 +32,18 @@ pub struct Provider {
     pub proxy_exceptions: String,
     /// The options of its requests beyond the wire.
     pub form: WireOptions,
+}
+
+/// A header of a provider that HTTP does not allow.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the header `{name}` for {provider} {what}")]
+pub(crate) struct InvalidHeader {
+    /// The name of the header.
+    name: String,
+    /// The name of the provider.
+    provider: String,
+    /// The problem.
+    what: &'static str,
 }
 
 /// A well-known provider with its defaults.
@@ -249,6 +262,53 @@ impl Provider {
         // Gemini's path for streams has a query of its own (`alt=sse`).
         let mark = if url.contains('?') { '&' } else { '?' };
         format!("{url}{mark}{query}")
+    }
+
+    /// Adds the key and the provider's own headers, marked as secret. The own ones come last, so that
+    /// they can replace the key's.
+    ///
+    /// # Errors
+    /// A header that HTTP does not allow.
+    pub(crate) fn insert_own_headers(&self, headers: &mut HeaderMap) -> Result<(), InvalidHeader> {
+        let (key_name, prefix) = self.wire.key_header();
+        // An empty key would be sent as a malformed header, so it counts as none.
+        let key = self.key.iter().filter(|key| !key.is_empty());
+        let key = key.map(|key| (key_name, format!("{prefix}{}", key.expose())));
+        let own = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose().to_owned()));
+        for (name, value) in key.chain(own) {
+            let refuse = |what| InvalidHeader {
+                name: name.to_owned(),
+                provider: self.name.clone(),
+                what,
+            };
+            let header = HeaderName::try_from(name)
+                .map_err(|_| refuse("has a name that HTTP does not allow"))?;
+            let mut value = HeaderValue::try_from(value)
+                .map_err(|_| refuse("holds characters that HTTP does not allow"))?;
+            value.set_sensitive(true);
+            headers.insert(header, value);
+        }
+        Ok(())
+    }
+
+    /// Returns the address of another path of the provider's API, such as `/v1/embeddings`.
+    pub(crate) fn path_url(&self, path: &str) -> String {
+        match self.base_url.split_once('?') {
+            Some((base, query)) => format!("{}?{query}", join_url(base, path)),
+            None => join_url(&self.base_url, path),
+        }
+    }
+
+    /// Returns the address of a path at the root of the provider's server.
+    pub(crate) fn root_url(&self, path: &str) -> String {
+        let base = self.base_url.split('?').next().unwrap_or_default();
+        let begin = base.find("://").map_or(0, |at| at + 3);
+        let rest = base.get(begin..).unwrap_or_default();
+        let end = begin + rest.find('/').unwrap_or(rest.len());
+        format!("{}{path}", base.get(..end).unwrap_or(base))
     }
 
     /// Returns true if the address uses TLS.

@@ -89,8 +89,8 @@ use sabir_call::dialect::DialectSet;
 use sabir_call::{ParallelCalls, TextRecovery, TokenPrices};
 use sabir_gateway::ModelLimits;
 use sabir_model::{
-    HttpModel, KeyRefreshingModel, ModelCatalogue, ModelEntry, ProbeTarget, Provider, RetryPolicy,
-    Secret, is_loopback,
+    Deadlines, HttpModel, KeyRefreshingModel, ModelCatalogue, ModelEntry, ProbeTarget, Provider,
+    RetryPolicy, Secret, is_loopback,
 };
 use sabir_policy::{Mode, PolicyRules};
 use sabir_tools::{EditTool, Editor};
@@ -112,7 +112,9 @@ use crate::spec::{NetworkChoice, RetryLimits, RuleSpec, SessionSpec};
 use crate::telemetry::TelemetryKeys;
 use crate::{modes, repairs};
 
-pub use gateway::{GatewayKeys, GatewayKeysError, GatewayModelKeys};
+pub use gateway::{
+    BalanceKey, GatewayKeys, GatewayKeysError, GatewayModelKeys, GatewayUpstreamKeys,
+};
 pub(crate) use keys::TomlFile;
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
 pub(crate) use rules::rule_mistake;
@@ -703,6 +705,16 @@ impl ResolvedModel {
             self.reached.provider.wire,
             self.reached.provider.form.clone(),
         )
+    }
+
+    /// Returns the provider.
+    pub(crate) fn provider(&self) -> &Provider {
+        &self.reached.provider
+    }
+
+    /// Returns the time limits of the provider.
+    pub(crate) fn deadlines(&self) -> Deadlines {
+        self.reached.deadlines
     }
 
     /// Reports whether a refused key is fetched again, by running its command.

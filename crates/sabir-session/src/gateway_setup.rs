@@ -17,8 +17,10 @@ use crate::config::Config;
 use crate::error::SessionError;
 
 pub use reload::{ReloadableGateway, ReloadedGateway, RestartNeeded};
-pub(crate) use routes::DEFAULT_RETRIES;
 pub use routes::build_routes;
+pub(crate) use routes::{DEFAULT_HEALTH_SECONDS, DEFAULT_RETRIES};
+#[cfg(test)]
+pub(crate) use routes::{group_rules, upstream_weights};
 
 mod reload;
 mod routes;

@@ -9,7 +9,7 @@ use crate::{SourceFile, SourceTree, Violation};
 
 /// Each crate with the crates of this workspace that it may list under `[dependencies]`; `*` means all. Some rows are for crates that
 /// do not exist yet.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 24] = [
     ("sabir-call", &[]),
     ("sabir-check", &["sabir-call"]),
     ("sabir-edit", &[]),
@@ -55,6 +55,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
             "sabir-agent",
             // For the `[gateway]` section of the configuration, from which it sets up gateways.
             "sabir-gateway",
+            // For the store of client keys that `[gateway]` names.
+            "sabir-gateway-store",
             "sabir-model",
             "sabir-wire",
             "sabir-policy",
@@ -73,6 +75,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 23] = [
         "sabir-gateway",
         &["sabir-model", "sabir-wire", "sabir-check", "sabir-call"],
     ),
+    ("sabir-gateway-store", &["sabir-gateway", "sabir-call"]),
     (
         // No session: a server of tools, which sessions use, may offer the toolbox.
         "sabir-toolbox",

@@ -165,14 +165,15 @@ async fn gateway(address: SocketAddr) -> TestGateway {
                 id: "behind".to_owned(),
                 protocol: sabir_call::ToolProtocol::Native,
                 repair_mode,
-                provider_wire: Some(ProviderWire {
+                provider_wires: vec![ProviderWire {
                     wire,
                     form: WireOptions {
                         streamed: true,
                         ..WireOptions::default()
                     },
-                }),
+                }],
                 limits: sabir_gateway::ModelLimits::default(),
+                group: None,
             };
             routes = routes.with_route(format!("{wire}-{repair_mode}"), route);
         }

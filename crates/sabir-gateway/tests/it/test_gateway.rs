@@ -121,8 +121,9 @@ pub(crate) fn route_on(provider: &ScriptedProvider, wire: Wire) -> ModelRoute {
         id: "behind".to_owned(),
         protocol: ToolProtocol::Native,
         repair_mode: RepairMode::Heal,
-        provider_wire: Some(ProviderWire { wire, form }),
+        provider_wires: vec![ProviderWire { wire, form }],
         limits: sabir_gateway::ModelLimits::default(),
+        group: None,
     }
 }
 

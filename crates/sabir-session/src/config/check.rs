@@ -186,14 +186,20 @@ fn find_all_problems(mut config: Config, environment: &Arc<Environment>) -> Vec<
         if let Some(error) = model.protocol.as_deref().and_then(check_protocol) {
             note(&["gateway", "models", name, "protocol"], error.to_string());
         }
-        if let Some(wire) = model
-            .wire
-            .as_deref()
-            .filter(|wire| Wire::from_name(wire).is_none())
-        {
+        let unknown_wire = |wire: &str| {
             let known = Wire::ALL.map(Wire::name).join(", ");
-            let why = format!("`{wire}` is not a wire: use {known}");
+            Wire::from_name(wire)
+                .is_none()
+                .then(|| format!("`{wire}` is not a wire: use {known}"))
+        };
+        if let Some(why) = model.wire.as_deref().and_then(unknown_wire) {
             note(&["gateway", "models", name, "wire"], why);
+        }
+        for (at, upstream) in model.upstreams.iter().enumerate() {
+            if let Some(why) = upstream.wire.as_deref().and_then(unknown_wire) {
+                let at = at.to_string();
+                note(&["gateway", "models", name, "upstreams", &at, "wire"], why);
+            }
         }
     }
     problems

@@ -38,8 +38,23 @@ pub struct GatewayKeys {
 #[serde(deny_unknown_fields)]
 pub struct GatewayModelKeys {
     /// The model that serves it: `PROVIDER/NAME`, or an address, followed by `#NAME` if the
-    /// server's name of the model differs.
-    pub to: String,
+    /// server's name of the model differs. `None` if there are `upstreams`.
+    pub to: Option<String>,
+    /// Several servers of the model, in place of `to`.
+    #[serde(default)]
+    pub upstreams: Vec<GatewayUpstreamKeys>,
+    /// The order in which the upstreams are chosen.
+    pub balance: Option<BalanceKey>,
+    /// The silence in milliseconds after which a second upstream is asked too.
+    pub hedge_ms: Option<u64>,
+    /// The path at which the health of the upstreams is checked.
+    pub health: Option<String>,
+    /// The time between two checks, in seconds.
+    pub health_seconds: Option<u64>,
+    /// The number of failures in a row after which an upstream is left out.
+    pub max_failures: Option<u32>,
+    /// The time in seconds for which it is left out at first.
+    pub eject_seconds: Option<u64>,
     /// The API that the server speaks, where `to` is an address; Chat Completions by default.
     pub wire: Option<String>,
     /// The environment variable that holds the key of the server.
@@ -59,6 +74,35 @@ pub struct GatewayModelKeys {
     /// Further names of the model; `*` matches every name that no other model has.
     #[serde(default)]
     pub aliases: Vec<String>,
+}
+
+/// The table `[[gateway.models.NAME.upstreams]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GatewayUpstreamKeys {
+    /// The model: `PROVIDER/NAME`, or an address, as for a model with one server.
+    pub to: String,
+    /// The name in metrics and logs.
+    pub name: Option<String>,
+    /// The share of the requests, relative to the other upstreams.
+    pub weight: Option<u32>,
+    /// The API that the server speaks, where `to` is an address.
+    pub wire: Option<String>,
+    /// The environment variable that holds the key of the server.
+    pub key_env: Option<String>,
+}
+
+/// The order in which upstreams are chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BalanceKey {
+    /// Requests with the same beginning go to the same upstream.
+    #[default]
+    Prefix,
+    /// The upstream with the fewest outstanding requests.
+    Least,
+    /// The first available one.
+    Order,
 }
 
 /// The handling of wrong calls, written as `pass`, `heal` or `retry N`.
@@ -105,9 +149,66 @@ pub enum GatewayKeysError {
     /// More than one model is to serve every name that no other model has.
     #[error("[gateway.models]: only one model can have the alias `*`")]
     TwoCatchAlls,
+    /// A model has no server, or two descriptions of it.
+    #[error("[gateway.models.{0}]: give one of `to` and `upstreams`")]
+    NoServer(String),
+    /// Two upstreams of a model would be the same in metrics and logs.
+    #[error("[gateway.models.{0}]: two upstreams are named `{1}`; give them different `name`s")]
+    SameUpstream(String, String),
     /// A client's request for this name could mean either model.
     #[error("[gateway.models]: `{0}` is the name of two models")]
     SameName(String),
+}
+
+impl GatewayModelKeys {
+    /// Returns the servers of the model: its upstreams, or the only one.
+    pub fn servers(&self) -> Vec<GatewayUpstreamKeys> {
+        let only = self.to.iter().map(|to| GatewayUpstreamKeys {
+            to: to.clone(),
+            name: None,
+            weight: None,
+            wire: self.wire.clone(),
+            key_env: self.key_env.clone(),
+        });
+        only.chain(self.upstreams.iter().cloned()).collect()
+    }
+
+    /// Checks that the model has servers, and that their names differ.
+    fn check_upstreams(&self, name: &str) -> Result<(), GatewayKeysError> {
+        if self.to.is_some() != self.upstreams.is_empty() {
+            return Err(GatewayKeysError::NoServer(name.to_owned()));
+        }
+        let mut labels: Vec<String> = self
+            .upstreams
+            .iter()
+            .map(GatewayUpstreamKeys::label)
+            .collect();
+        labels.sort_unstable();
+        match labels.windows(2).find(|pair| pair.first() == pair.last()) {
+            Some([label, ..]) => Err(GatewayKeysError::SameUpstream(
+                name.to_owned(),
+                label.clone(),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl GatewayUpstreamKeys {
+    /// Returns the name in metrics and logs: the given one, or the host of an address without a
+    /// password, or the name of a provider and its model.
+    pub fn label(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        match self.to.split_once("://") {
+            Some((_, rest)) => {
+                let place = rest.split(['/', '#', '?']).next().unwrap_or_default();
+                place.rsplit('@').next().unwrap_or_default().to_owned()
+            }
+            None => self.to.clone(),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for MendKey {
@@ -145,6 +246,9 @@ impl GatewayKeys {
             .count();
         if others > 1 {
             return Err(GatewayKeysError::TwoCatchAlls);
+        }
+        for (name, model) in &self.models {
+            model.check_upstreams(name)?;
         }
         let mut names: Vec<_> = self
             .models

@@ -9,14 +9,14 @@ use std::sync::OnceLock;
 
 use sabir_agent::{DEFAULT_THRESHOLD_PERCENT, SubtaskLimits};
 use sabir_checkpoint::StoreLimits;
-use sabir_gateway::GatewayLimits;
+use sabir_gateway::{CircuitRules, GatewayLimits};
 use sabir_mcp::limits::DEFAULT_DEFINITION_TOKENS;
 use sabir_model::{Deadlines, RetryPolicy};
 use serde::Serialize;
 
 use super::shape::{ITEM, KeyShape, NAME, trace_shape};
 use super::{Config, LimitKeys, OwnKeys, RuleKeys};
-use crate::gateway_setup::{DEFAULT_LISTEN, DEFAULT_RETRIES};
+use crate::gateway_setup::{DEFAULT_HEALTH_SECONDS, DEFAULT_LISTEN, DEFAULT_RETRIES};
 use crate::modes::IGNORE_FILES;
 use crate::providers::DEFAULT_KEY_SECONDS;
 
@@ -125,6 +125,7 @@ pub fn config_sections() -> &'static [ConfigSection] {
             section("[gateway]", "gateway", "", "The gateway.", "gateway.md", gateway_keys()),
             section("[gateway.limits]", "gateway.limits", "", "Limits of the gateway.", "gateway.md", gateway_limit_keys()),
             section("[gateway.models.NAME]", "gateway.models.NAME", "qwen", "A model that the gateway serves under this name.", "gateway.md", gateway_model_keys()),
+            section("[[gateway.models.NAME.upstreams]]", "gateway.models.NAME.upstreams.[]", "qwen", "One of several servers of a model, in place of its `to`.", "gateway.md", gateway_upstream_keys()),
             section("[telemetry]", "telemetry", "", "A collector that gets spans of tasks. Without `endpoint` nothing is sent.", "telemetry.md", telemetry_keys()),
             section("[tui]", "tui", "", "The full interface.", "tui.md", tui_keys()),
             section("[hooks]", "hooks", "", "Commands that run at fixed moments of a task.", "hooks.md", hook_keys()),
@@ -875,9 +876,45 @@ fn gateway_model_keys() -> Vec<ConfigKey> {
     let keys = vec![
         key(
             "to",
-            "required",
+            "required, unless it has `upstreams`",
             "\"openai/gpt-5\"",
             "The model that serves it: `PROVIDER/NAME`, or an address, with `#NAME` if the server's name of the model differs.",
+        ),
+        valued(
+            "balance",
+            "\"prefix\"",
+            "\"least\"",
+            "Which upstream gets a request: `prefix` (the one that had requests with the same beginning), `least` (the one with the fewest outstanding requests), `order` (the first available one).",
+        ),
+        key(
+            "hedge_ms",
+            "never",
+            "2000",
+            "After how many milliseconds of silence a second upstream is asked too; the first to answer wins.",
+        ),
+        key(
+            "health",
+            "no checks",
+            "\"/health\"",
+            "The path at which the health of each upstream is checked.",
+        ),
+        valued(
+            "health_seconds",
+            DEFAULT_HEALTH_SECONDS,
+            "5",
+            "The time between two checks.",
+        ),
+        valued(
+            "max_failures",
+            CircuitRules::default().max_failures,
+            "5",
+            "After how many failures in a row an upstream is left out for a while.",
+        ),
+        valued(
+            "eject_seconds",
+            CircuitRules::default().ejection.as_secs(),
+            "10",
+            "For how long it is left out at first; the time doubles with each failed trial, up to a minute.",
         ),
         key(
             "wire",
@@ -928,6 +965,43 @@ fn gateway_model_keys() -> Vec<ConfigKey> {
             "[]",
             "[\"claude-haiku-4-5\"]",
             "Further names; `*` is every name that no other model has.",
+        ),
+    ];
+    keys.into_iter().map(|key| key.beside(ADDRESS)).collect()
+}
+
+fn gateway_upstream_keys() -> Vec<ConfigKey> {
+    const ADDRESS: &str = "to = \"http://127.0.0.1:8000\"";
+    let keys = vec![
+        key(
+            "to",
+            "required",
+            "\"http://127.0.0.1:8001\"",
+            "The server: an address or `PROVIDER/NAME`, as for a model with one server.",
+        ),
+        key(
+            "name",
+            "the host of `to`",
+            "\"gpu-1\"",
+            "The name in metrics and logs.",
+        ),
+        valued(
+            "weight",
+            1,
+            "2",
+            "The share of the requests, relative to the other upstreams.",
+        ),
+        key(
+            "wire",
+            "`openai-chat`",
+            "\"openai-responses\"",
+            "The API of the server, where `to` is an address.",
+        ),
+        key(
+            "key_env",
+            "no key",
+            "\"BOX_KEY\"",
+            "The variable with the server's key, where `to` is an address.",
         ),
     ];
     keys.into_iter().map(|key| key.beside(ADDRESS)).collect()
@@ -1130,7 +1204,7 @@ mod tests {
     use crate::config::check::check_text;
     use crate::config::keys::written_value;
     use crate::environment::Environment;
-    use crate::gateway_setup::GatewaySpec;
+    use crate::gateway_setup::{GatewaySpec, group_rules, upstream_weights};
     use crate::notice::NoticeSink;
     use crate::providers::DEFAULT_WIRE;
     use crate::setup::RecoveryChoice;
@@ -1242,7 +1316,8 @@ mod tests {
             .values()
             .map(|model| {
                 (
-                    &model.to,
+                    (&model.to, model.balance.unwrap_or_default()),
+                    (group_rules(model), upstream_weights(model)),
                     model.mend,
                     model.retries.unwrap_or(DEFAULT_RETRIES),
                     &model.aliases,

@@ -4,13 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_call::dialect::DialectSet;
-use sabir_gateway::{ModelRoute, ProviderWire, RepairMode, RouteTable};
-use sabir_model::{BodyChanges, CallerScope, RetryPolicy, Secret, TextParsing};
+use sabir_call::{Model, ToolProtocol};
+use sabir_gateway::{
+    BalancePolicy, CircuitRules, GroupRules, ModelLimits, ModelRoute, ProbeFuture, ProviderWire,
+    RepairMode, RouteTable, Upstream, UpstreamGroup, UpstreamProbe,
+};
+use sabir_model::{
+    BodyChanges, CallerScope, Deadlines, Provider, ProviderClient, RetryPolicy, Secret, TextParsing,
+};
 use sabir_wire::Wire;
 use serde_json::{Map, Value};
 
 use super::GatewaySpec;
-use crate::config::{Config, GatewayModelKeys, ResolvedModel};
+use crate::config::{BalanceKey, Config, GatewayModelKeys, GatewayUpstreamKeys, ResolvedModel};
 use crate::error::SessionError;
 use crate::{locked, providers};
 
@@ -23,7 +29,14 @@ pub(crate) const DEFAULT_RETRIES: u32 = 1;
 /// the error can wait longer.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
+/// The default time between two checks of an upstream's health, in seconds.
+pub(crate) const DEFAULT_HEALTH_SECONDS: u64 = 10;
+
+/// The longest time for one such check.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The protocol of a model and the treatment of its calls.
+#[derive(Clone)]
 struct RouteOptions<'a> {
     dialects: &'a DialectSet,
     protocol: Option<&'a str>,
@@ -60,9 +73,16 @@ pub fn build_routes(spec: &GatewaySpec, config: &Config) -> Result<RouteTable, S
             retries: None,
             body_changes: BodyChanges::default(),
         };
-        let route = build_route(&model_from_spec(spec, config, name)?, &ways)?;
+        let chosen = model_from_spec(spec, config, name)?;
+        let server = BuiltServer::new(&chosen, &ways)?;
+        let label = spec.to.as_deref().unwrap_or(name);
+        let upstream = server.upstream(upstream_label(label), 1, None);
+        let route = Arc::new(join_upstreams(
+            vec![(server, upstream)],
+            GroupRules::default(),
+        )?);
         if at == 0 && spec.any_model {
-            routes = routes.with_fallback(route.clone());
+            routes = routes.with_fallback(Arc::clone(&route));
         }
         routes = routes.with_route(name, route);
     }
@@ -82,11 +102,10 @@ pub fn build_routes(spec: &GatewaySpec, config: &Config) -> Result<RouteTable, S
                         .map_err(wrong)?,
                 },
             };
-            let route = model_from_config(config, name, keys)
-                .and_then(|chosen| build_route(&chosen, &ways))
-                .map_err(wrong)?;
+            let route = build_group(config, name, keys, &ways).map_err(wrong)?;
+            let route = Arc::new(route);
             for alias in &keys.aliases {
-                let route = route.clone();
+                let route = Arc::clone(&route);
                 routes = if alias == "*" {
                     routes.with_fallback(route)
                 } else {
@@ -119,11 +138,190 @@ fn model_from_spec(
     }
 }
 
-/// Resolves a model of the configuration.
-fn model_from_config(
+/// Returns the name of a server in metrics and logs.
+fn upstream_label(to: &str) -> String {
+    GatewayUpstreamKeys {
+        to: to.to_owned(),
+        name: None,
+        weight: None,
+        wire: None,
+        key_env: None,
+    }
+    .label()
+}
+
+/// Returns the rules of a model's upstreams.
+pub(crate) fn group_rules(keys: &GatewayModelKeys) -> GroupRules {
+    let usual = CircuitRules::default();
+    // At least a tenth of a second, and at most an hour, so that no value stops everything.
+    let seconds = |seconds: u64| Duration::from_secs(seconds.clamp(1, 3600));
+    GroupRules {
+        balance: match keys.balance.unwrap_or_default() {
+            BalanceKey::Prefix => BalancePolicy::Prefix,
+            BalanceKey::Least => BalancePolicy::Least,
+            BalanceKey::Order => BalancePolicy::Order,
+        },
+        hedge: keys
+            .hedge_ms
+            .map(|pause| Duration::from_millis(pause.clamp(10, 3_600_000))),
+        circuit: CircuitRules {
+            max_failures: keys.max_failures.unwrap_or(usual.max_failures).max(1),
+            ejection: keys.eject_seconds.map_or(usual.ejection, seconds),
+        },
+        probe_interval: Some(seconds(
+            keys.health_seconds.unwrap_or(DEFAULT_HEALTH_SECONDS),
+        )),
+    }
+}
+
+/// Returns the weights of a model's upstreams.
+#[cfg(test)]
+pub(crate) fn upstream_weights(keys: &GatewayModelKeys) -> Vec<u32> {
+    keys.servers().iter().map(weight_of).collect()
+}
+
+/// Returns the weight of an upstream, within a sane range.
+fn weight_of(keys: &GatewayUpstreamKeys) -> u32 {
+    keys.weight.unwrap_or(1).clamp(1, 1000)
+}
+
+/// Builds the route of a model of the configuration, with all its upstreams.
+fn build_group(
     config: &Config,
     name: &str,
     keys: &GatewayModelKeys,
+    ways: &RouteOptions<'_>,
+) -> Result<ModelRoute, SessionError> {
+    let mut built = Vec::new();
+    let servers = keys.servers();
+    // Another upstream is a better retry than the same one.
+    let ways = RouteOptions {
+        retries: ways.retries.or((servers.len() > 1).then_some(0)),
+        ..ways.clone()
+    };
+    for server in servers {
+        let chosen = model_from_config(config, name, &server)?;
+        let made = BuiltServer::new(&chosen, &ways)?;
+        let upstream = made.upstream(server.label(), weight_of(&server), keys.health.as_deref());
+        built.push((made, upstream));
+    }
+    join_upstreams(built, group_rules(keys))
+}
+
+/// A server of a model, connected.
+struct BuiltServer {
+    model: Arc<dyn Model>,
+    id: String,
+    protocol: ToolProtocol,
+    repair_mode: RepairMode,
+    wire: ProviderWire,
+    limits: ModelLimits,
+    provider: Provider,
+    deadlines: Deadlines,
+}
+
+/// Checks the health of a server by a request to a path.
+struct PathProbe {
+    client: ProviderClient,
+    path: String,
+}
+
+impl UpstreamProbe for PathProbe {
+    fn check_health(&self) -> ProbeFuture<'_> {
+        Box::pin(self.client.check_health(&self.path, HEALTH_TIMEOUT))
+    }
+}
+
+impl BuiltServer {
+    /// Makes the upstream of a group.
+    fn upstream(&self, name: String, weight: u32, health: Option<&str>) -> Upstream {
+        let probe = health.map(|path| {
+            let path = format!("/{}", path.trim_start_matches('/'));
+            let client = self.provider_client();
+            Arc::new(PathProbe { client, path }) as Arc<dyn UpstreamProbe>
+        });
+        Upstream {
+            name,
+            model: Arc::clone(&self.model),
+            id: self.id.clone(),
+            weight,
+            probe,
+        }
+    }
+
+    /// Makes a client for requests that are not for the chat model.
+    fn provider_client(&self) -> ProviderClient {
+        ProviderClient::new(
+            self.provider.clone(),
+            self.deadlines.connect,
+            self.deadlines.first_byte,
+        )
+    }
+}
+
+/// Joins the servers of a model. Its limits are the lowest of them.
+fn join_upstreams(
+    built: Vec<(BuiltServer, Upstream)>,
+    rules: GroupRules,
+) -> Result<ModelRoute, SessionError> {
+    let mut servers = Vec::new();
+    let mut upstreams = Vec::new();
+    for (server, upstream) in built {
+        servers.push(server);
+        upstreams.push(upstream);
+    }
+    let group = UpstreamGroup::new(upstreams, rules)
+        .map_err(|error| SessionError::invalid(error.to_string()))?;
+    let group = Arc::new(group);
+    let Some(first) = servers.first() else {
+        return Err(SessionError::invalid("a model needs an upstream"));
+    };
+    if let Some(other) = servers
+        .iter()
+        .find(|server| server.protocol != first.protocol)
+    {
+        return Err(SessionError::invalid(format!(
+            "its upstreams call tools in different ways ({} and {}); set `protocol` to one of them",
+            protocol_name(&first.protocol),
+            protocol_name(&other.protocol)
+        )));
+    }
+    let mut provider_wires: Vec<ProviderWire> = Vec::new();
+    for server in &servers {
+        if !provider_wires.contains(&server.wire) {
+            provider_wires.push(server.wire.clone());
+        }
+    }
+    Ok(ModelRoute {
+        model: Arc::clone(&group) as Arc<dyn Model>,
+        id: first.id.clone(),
+        protocol: first.protocol.clone(),
+        repair_mode: first.repair_mode,
+        provider_wires,
+        limits: ModelLimits {
+            output: servers
+                .iter()
+                .filter_map(|server| server.limits.output)
+                .min(),
+            never_thinks: servers.iter().any(|server| server.limits.never_thinks),
+        },
+        group: Some(group),
+    })
+}
+
+/// Returns the name of a protocol, as in the configuration.
+fn protocol_name(protocol: &ToolProtocol) -> &str {
+    match protocol {
+        ToolProtocol::Native => "native",
+        ToolProtocol::Prompted(name) => name,
+    }
+}
+
+/// Resolves a server of a model of the configuration.
+fn model_from_config(
+    config: &Config,
+    name: &str,
+    keys: &GatewayUpstreamKeys,
 ) -> Result<ResolvedModel, SessionError> {
     let wire = keys.wire.as_deref();
     let key_env = keys.key_env.as_deref();
@@ -194,46 +392,47 @@ fn parse_members(key: &str, text: Option<&str>) -> Result<Map<String, Value>, Se
         .map_err(|error| SessionError::invalid(format!("`{key}` is not a JSON object: {error}")))
 }
 
-/// Builds the route of a resolved model.
-fn build_route(
-    chosen: &ResolvedModel,
-    ways: &RouteOptions<'_>,
-) -> Result<ModelRoute, SessionError> {
-    let mending = ways.repair_mode;
-    let protocol = locked::task_protocol(ways.dialects, ways.protocol, None, chosen)?;
-    let limit = ways
-        .retries
-        .unwrap_or(DEFAULT_RETRIES.min(chosen.retry_policy().limit));
-    let (base, longest_asked) = RETRY_PAUSES;
-    let retries = RetryPolicy {
-        limit,
-        base,
-        longest_asked,
-        longest: longest_asked,
-        ..chosen.retry_policy()
-    };
-    let reads = if mending == RepairMode::Pass {
-        TextParsing::Nothing
-    } else {
-        TextParsing::Text
-    };
-    let body_changes = ways.body_changes.clone();
-    let model = chosen.build_model(move |model| {
-        model
-            .body_changes(body_changes.clone())
-            .caller_scope(CallerScope::Many)
-            .text_parsing(reads)
-            .retries(retries)
-    });
-    let (wire, form) = chosen.wire_format();
-    Ok(ModelRoute {
-        model: Arc::new(model),
-        id: chosen.id.clone(),
-        protocol,
-        repair_mode: mending,
-        provider_wire: Some(ProviderWire { wire, form }),
-        limits: chosen.request_limits(),
-    })
+impl BuiltServer {
+    /// Connects a resolved model.
+    fn new(chosen: &ResolvedModel, ways: &RouteOptions<'_>) -> Result<Self, SessionError> {
+        let mending = ways.repair_mode;
+        let protocol = locked::task_protocol(ways.dialects, ways.protocol, None, chosen)?;
+        let limit = ways
+            .retries
+            .unwrap_or(DEFAULT_RETRIES.min(chosen.retry_policy().limit));
+        let (base, longest_asked) = RETRY_PAUSES;
+        let retries = RetryPolicy {
+            limit,
+            base,
+            longest_asked,
+            longest: longest_asked,
+            ..chosen.retry_policy()
+        };
+        let reads = if mending == RepairMode::Pass {
+            TextParsing::Nothing
+        } else {
+            TextParsing::Text
+        };
+        let body_changes = ways.body_changes.clone();
+        let model = chosen.build_model(move |model| {
+            model
+                .body_changes(body_changes.clone())
+                .caller_scope(CallerScope::Many)
+                .text_parsing(reads)
+                .retries(retries)
+        });
+        let (wire, form) = chosen.wire_format();
+        Ok(Self {
+            model: Arc::new(model),
+            id: chosen.id.clone(),
+            protocol,
+            repair_mode: mending,
+            wire: ProviderWire { wire, form },
+            limits: chosen.request_limits(),
+            provider: chosen.provider().clone(),
+            deadlines: chosen.deadlines(),
+        })
+    }
 }
 
 #[cfg(test)]

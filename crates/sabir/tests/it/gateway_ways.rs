@@ -19,15 +19,15 @@ use crate::world::{World, code, stderr};
 const LONG: Duration = Duration::from_secs(60);
 
 /// A gateway that runs. It ends when it is dropped.
-struct Running {
-    child: Child,
-    address: String,
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) address: String,
     lines: Receiver<String>,
 }
 
 impl Running {
     /// With this configuration and these flags, at a free address.
-    fn start(world: &World, configuration: &str, flags: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, configuration: &str, flags: &[&str]) -> Self {
         Self::start_at(
             world,
             configuration,
@@ -71,7 +71,7 @@ impl Running {
     }
 
     /// Waits for a line of standard error with this in it.
-    fn line(&self, part: &str) -> String {
+    pub(crate) fn line(&self, part: &str) -> String {
         let (end, mut seen) = (Instant::now() + LONG, Vec::new());
         while let Ok(line) = self
             .lines
@@ -86,7 +86,7 @@ impl Running {
     }
 
     /// A request with more lines in its head; the whole response.
-    fn ask(&self, path: &str, head: &str, body: &Value) -> String {
+    pub(crate) fn ask(&self, path: &str, head: &str, body: &Value) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         let body = body.to_string();
@@ -110,14 +110,14 @@ impl Drop for Running {
     }
 }
 
-const TOKEN: &str = "Authorization: Bearer of-tests\r\n";
+pub(crate) const TOKEN: &str = "Authorization: Bearer of-tests\r\n";
 
-fn message(model: &str) -> Value {
+pub(crate) fn message(model: &str) -> Value {
     json!({"model": model, "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]})
 }
 
 /// A server that closes every connection, and counts them.
-fn hanging_up() -> (String, Arc<AtomicUsize>) {
+pub(crate) fn hanging_up() -> (String, Arc<AtomicUsize>) {
     let (listener, count) = (
         TcpListener::bind("127.0.0.1:0").unwrap(),
         Arc::new(AtomicUsize::new(0)),

@@ -45,6 +45,7 @@ mod first_screen;
 mod flips;
 mod gateway;
 mod gateway_examples;
+mod gateway_upstreams;
 mod gateway_ways;
 mod headless;
 mod hooks;

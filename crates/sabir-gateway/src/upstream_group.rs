@@ -1,0 +1,561 @@
+//! Distributes the requests for one model over several upstreams.
+//!
+//! The main decision: **a group is a [`Model`]**. It chooses an upstream, and chooses another one if
+//! the first fails before its first event; afterwards the answer belongs to that upstream. So the
+//! rest of the gateway does not know how many upstreams a model has, and nothing of an answer is
+//! held back.
+//!
+//! Upstreams that fail are left out for a while (`upstream_state.rs`). If all are left out, all are
+//! tried: a gateway that refuses everything would be worse than one that tries.
+
+use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sabir_call::{
+    Event, EventSink, Message, MessagePart, Model, ModelError, ModelErrorKind, ProviderReportSlot,
+    Request, ResponseFuture,
+};
+use tokio::time::{Instant, Sleep, sleep};
+
+pub use crate::upstream_state::CircuitRules;
+pub(crate) use crate::upstream_state::UpstreamCounters;
+use crate::upstream_state::UpstreamState;
+
+/// The part of a system prompt and of a first message that decides about affinity, in bytes.
+const AFFINITY_BYTES: usize = 8 << 10;
+
+/// The load above the average up to which an upstream keeps its sessions, in percent.
+const AFFINITY_LOAD_PERCENT: u64 = 125;
+
+/// The pause after a response with 429 that names none.
+const DEFAULT_RATE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The order in which upstreams are chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BalancePolicy {
+    /// Requests with the same beginning (system prompt, tools, first message) go to the same
+    /// upstream, which has it in its cache, unless that one has far more to do than the others.
+    #[default]
+    Prefix,
+    /// The upstream with the fewest outstanding requests for its weight.
+    Least,
+    /// The first available upstream in the order of the configuration.
+    Order,
+}
+
+/// The rules of a group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupRules {
+    /// The order in which upstreams are chosen.
+    pub balance: BalancePolicy,
+    /// The silence after which a second upstream is asked too; `None` never asks a second one.
+    pub hedge: Option<Duration>,
+    /// The rules of each upstream's circuit breaker.
+    pub circuit: CircuitRules,
+    /// The time between two probes of an upstream; `None` probes none.
+    pub probe_interval: Option<Duration>,
+}
+
+/// The future of a probe: true if the upstream is healthy.
+pub type ProbeFuture<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+
+/// Checks the health of an upstream without asking the model.
+pub trait UpstreamProbe: Send + Sync {
+    /// Checks once. The probe has its own time limit.
+    fn check_health(&self) -> ProbeFuture<'_>;
+}
+
+/// One upstream of a model.
+#[derive(Clone)]
+pub struct Upstream {
+    /// The name in metrics and logs, without secrets.
+    pub name: String,
+    /// The connection to it.
+    pub model: Arc<dyn Model>,
+    /// Its own name of the model.
+    pub id: String,
+    /// Its share of the requests, relative to the others.
+    pub weight: u32,
+    /// The probe of its health.
+    pub probe: Option<Arc<dyn UpstreamProbe>>,
+}
+
+/// The upstreams of one model, as one model.
+pub struct UpstreamGroup {
+    /// The upstreams in the order of the configuration; never empty.
+    members: Vec<Member>,
+    /// The rules.
+    rules: GroupRules,
+    /// The number of choices so far, which decides between equal upstreams.
+    turn: AtomicUsize,
+}
+
+/// An upstream with its state.
+struct Member {
+    /// The upstream.
+    upstream: Upstream,
+    /// Its state.
+    state: Arc<UpstreamState>,
+}
+
+/// A group without upstreams was to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a model needs at least one upstream")]
+pub struct NoUpstream;
+
+impl std::fmt::Debug for UpstreamGroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UpstreamGroup")
+            .field("upstreams", &self.upstream_names().collect::<Vec<_>>())
+            .field("rules", &self.rules)
+            .finish()
+    }
+}
+
+impl UpstreamGroup {
+    /// Makes a group.
+    ///
+    /// # Errors
+    /// [`NoUpstream`] for an empty list.
+    pub fn new(upstreams: Vec<Upstream>, rules: GroupRules) -> Result<Self, NoUpstream> {
+        if upstreams.is_empty() {
+            return Err(NoUpstream);
+        }
+        let with_state = |upstream| Member {
+            upstream,
+            state: Arc::default(),
+        };
+        Ok(Self {
+            members: upstreams.into_iter().map(with_state).collect(),
+            rules,
+            turn: AtomicUsize::new(0),
+        })
+    }
+
+    /// Returns the names of the upstreams.
+    pub fn upstream_names(&self) -> impl Iterator<Item = &str> {
+        self.members
+            .iter()
+            .map(|member| member.upstream.name.as_str())
+    }
+
+    /// Returns a group whose upstreams continue with the states of an earlier group, by their names.
+    pub(crate) fn continue_from(&self, earlier: &Self) -> Self {
+        let continued = self.members.iter().map(|member| {
+            let known = earlier
+                .members
+                .iter()
+                .find(|known| known.upstream.name == member.upstream.name);
+            Member {
+                upstream: member.upstream.clone(),
+                state: Arc::clone(&known.unwrap_or(member).state),
+            }
+        });
+        Self {
+            members: continued.collect(),
+            rules: self.rules,
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns the counters of all upstreams with their names.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = (&str, UpstreamCounters)> {
+        let now = Instant::now();
+        self.members
+            .iter()
+            .map(move |member| (member.upstream.name.as_str(), member.state.counters(now)))
+    }
+
+    /// Returns true if some upstream gets requests at present.
+    pub(crate) fn is_available(&self) -> bool {
+        let now = Instant::now();
+        self.members
+            .iter()
+            .any(|member| member.state.is_available(now))
+    }
+
+    /// Returns the time between two probes, if some upstream is probed.
+    pub(crate) fn probe_interval(&self) -> Option<Duration> {
+        self.rules.probe_interval.filter(|_| {
+            self.members
+                .iter()
+                .any(|member| member.upstream.probe.is_some())
+        })
+    }
+
+    /// Probes all upstreams at once.
+    pub(crate) async fn probe_members(&self) {
+        let probing = self.members.iter().map(async |member| {
+            if let Some(probe) = &member.upstream.probe {
+                let is_healthy = probe.check_health().await;
+                member.state.record_probe(is_healthy, Instant::now());
+            }
+        });
+        join_all(probing).await;
+    }
+
+    /// Returns the upstreams in the order in which they are tried. Those that are left out come
+    /// last.
+    fn choose_order(&self, request: &Request) -> Vec<usize> {
+        let now = Instant::now();
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        match self.rules.balance {
+            BalancePolicy::Order => {}
+            BalancePolicy::Least => {
+                // A different upstream comes first each time, so that equal ones take turns.
+                let turn = self.turn.fetch_add(1, Ordering::Relaxed) % order.len().max(1);
+                order.rotate_left(turn);
+                order.sort_by(|one, other| {
+                    self.relative_load(*one)
+                        .total_cmp(&self.relative_load(*other))
+                });
+            }
+            BalancePolicy::Prefix => {
+                let prefix = hash_prefix(request);
+                order.sort_by(|one, other| {
+                    let score = |at: &usize| self.rendezvous_score(*at, prefix);
+                    score(other).total_cmp(&score(one))
+                });
+                // A stable sort: within both halves the order stays.
+                order.sort_by_key(|at| self.is_overloaded(*at));
+            }
+        }
+        order.sort_by_key(|at| {
+            !self
+                .members
+                .get(*at)
+                .is_some_and(|member| member.state.is_available(now))
+        });
+        order
+    }
+
+    /// Returns the outstanding requests of an upstream for its weight.
+    fn relative_load(&self, at: usize) -> f64 {
+        self.members.get(at).map_or(f64::MAX, |member| {
+            (member.state.outstanding() as f64 + 1.0) / f64::from(member.upstream.weight.max(1))
+        })
+    }
+
+    /// Returns true if an upstream has far more to do than its share.
+    fn is_overloaded(&self, at: usize) -> bool {
+        let Some(member) = self.members.get(at) else {
+            return true;
+        };
+        let weight = |member: &Member| u64::from(member.upstream.weight.max(1));
+        let all_weights: u64 = self.members.iter().map(weight).sum();
+        let outstanding: usize = self
+            .members
+            .iter()
+            .map(|member| member.state.outstanding())
+            .sum();
+        let allowed = (outstanding as u64 + 1) * weight(member) * AFFINITY_LOAD_PERCENT;
+        (member.state.outstanding() as u64 + 1) > allowed.div_ceil(all_weights.max(1) * 100)
+    }
+
+    /// Returns the score of an upstream for a prefix (weighted rendezvous hashing). The highest one
+    /// wins; if an upstream disappears, only its own prefixes move.
+    fn rendezvous_score(&self, at: usize, prefix: u64) -> f64 {
+        let Some(member) = self.members.get(at) else {
+            return f64::MIN;
+        };
+        let mut hasher = DefaultHasher::new();
+        prefix.hash(&mut hasher);
+        member.upstream.name.hash(&mut hasher);
+        // Between 0 and 1, both excluded.
+        let share = ((hasher.finish() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
+        f64::from(member.upstream.weight.max(1)) / -share.ln()
+    }
+
+    /// Sends a request to the upstreams, one after another, until one of them answers.
+    async fn ask_upstreams(
+        &self,
+        request: &Request,
+        sink: &mut (dyn EventSink + Send),
+    ) -> Result<(), ModelError> {
+        let race = Race {
+            state: Mutex::new(RaceState { winner: None, sink }),
+            report: request.report.clone(),
+        };
+        let mut waiting = self.choose_order(request).into_iter();
+        let mut attempts: Vec<Attempt<'_>> = Vec::new();
+        let mut hedge: Option<Pin<Box<Sleep>>> = None;
+        loop {
+            if attempts.is_empty() {
+                // `Model` has no upstream left only after a failure, which was returned below.
+                let Some(member) = waiting.next().and_then(|at| self.members.get(at)) else {
+                    return Err(no_upstream_left());
+                };
+                attempts.push(Attempt::start(member, request, &race, 0));
+                hedge = self.rules.hedge.map(|after| Box::pin(sleep(after)));
+            }
+            match next_step(&mut attempts, hedge.as_mut(), &race).await {
+                AttemptStep::Silent => {
+                    hedge = None;
+                    if let Some(member) = waiting.next().and_then(|at| self.members.get(at)) {
+                        attempts.push(Attempt::start(member, request, &race, attempts.len()));
+                    }
+                }
+                AttemptStep::Ended(attempt, result) => {
+                    let has_begun = race.winner() == Some(attempt.number);
+                    attempt.record(&result, has_begun, &self.rules.circuit);
+                    let Err(error) = result else {
+                        attempt.publish_report(&race);
+                        return Ok(());
+                    };
+                    let is_last = attempts.is_empty() && waiting.len() == 0;
+                    if has_begun || is_last || !goes_elsewhere(error.kind) {
+                        attempt.publish_report(&race);
+                        return Err(error);
+                    }
+                    attempt.guard.0.record_failover();
+                }
+            }
+        }
+    }
+}
+
+impl Model for UpstreamGroup {
+    fn stream_response<'a>(
+        &'a self,
+        request: &'a Request,
+        sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
+        Box::pin(self.ask_upstreams(request, sink))
+    }
+}
+
+/// The error of a group whose upstreams are used up.
+fn no_upstream_left() -> ModelError {
+    ModelError {
+        kind: ModelErrorKind::Unreachable,
+        message: "no upstream of the model is left".to_owned(),
+    }
+}
+
+/// Returns true if another upstream may answer although one failed in this way. An error of the
+/// request itself would recur.
+fn goes_elsewhere(kind: ModelErrorKind) -> bool {
+    kind.is_transient()
+        || matches!(
+            kind,
+            ModelErrorKind::Key | ModelErrorKind::UnknownModel | ModelErrorKind::Format
+        )
+}
+
+/// The sink that all attempts share. The first one that delivers an event owns the answer.
+struct Race<'a> {
+    /// The winner and the sink.
+    state: Mutex<RaceState<'a>>,
+    /// The report of the request, which gets the winner's.
+    report: ProviderReportSlot,
+}
+
+/// The state of a race.
+struct RaceState<'a> {
+    /// The number of the attempt that delivered an event first.
+    winner: Option<usize>,
+    /// The sink of the caller.
+    sink: &'a mut (dyn EventSink + Send),
+}
+
+/// The sink of one attempt.
+struct RaceSink<'a, 'b> {
+    /// The race.
+    race: &'a Race<'b>,
+    /// The number of the attempt.
+    number: usize,
+    /// The report of the attempt.
+    report: ProviderReportSlot,
+    /// The name of the upstream.
+    upstream: &'a str,
+}
+
+impl Race<'_> {
+    /// Returns the number of the attempt whose answer it is.
+    fn winner(&self) -> Option<usize> {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .winner
+    }
+}
+
+impl EventSink for RaceSink<'_, '_> {
+    fn push_event(&mut self, event: Event<'_>) {
+        let mut state = self
+            .race
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.winner.is_none() {
+            state.winner = Some(self.number);
+            publish_report(&self.report, self.upstream, &self.race.report);
+        }
+        if state.winner == Some(self.number) {
+            state.sink.push_event(event);
+        }
+    }
+}
+
+/// Copies the report of an attempt to the report of the request.
+fn publish_report(from: &ProviderReportSlot, upstream: &str, to: &ProviderReportSlot) {
+    let mut report = from.report();
+    report.upstream = Some(upstream.to_owned());
+    to.update(|known| *known = report);
+}
+
+/// Counts a request to an upstream as outstanding until it is dropped.
+struct OutstandingGuard(Arc<UpstreamState>);
+
+impl Drop for OutstandingGuard {
+    fn drop(&mut self) {
+        self.0.end_request();
+    }
+}
+
+/// A request to one upstream.
+struct Attempt<'a> {
+    /// The number of the attempt within its race.
+    number: usize,
+    /// The name of the upstream.
+    upstream: &'a str,
+    /// Its report.
+    report: ProviderReportSlot,
+    /// The answer.
+    answer: Pin<Box<dyn Future<Output = Result<(), ModelError>> + Send + 'a>>,
+    /// Counts it as outstanding.
+    guard: OutstandingGuard,
+}
+
+/// The next thing that happens to the attempts of a request.
+enum AttemptStep<'a> {
+    /// No attempt delivered anything for so long that a second upstream is asked.
+    Silent,
+    /// This attempt is over.
+    Ended(Attempt<'a>, Result<(), ModelError>),
+}
+
+impl<'a> Attempt<'a> {
+    /// Sends a request to an upstream.
+    fn start<'b>(
+        member: &'a Member,
+        request: &'a Request,
+        race: &'a Race<'b>,
+        number: usize,
+    ) -> Self {
+        member.state.begin_request();
+        let report = ProviderReportSlot::new();
+        let asked = Request {
+            model: member.upstream.id.clone(),
+            report: report.clone(),
+            ..request.clone()
+        };
+        let upstream = member.upstream.name.as_str();
+        let mut sink = RaceSink {
+            race,
+            number,
+            report: report.clone(),
+            upstream,
+        };
+        let model = &member.upstream.model;
+        Self {
+            number,
+            upstream,
+            report,
+            answer: Box::pin(async move { model.stream_response(&asked, &mut sink).await }),
+            guard: OutstandingGuard(Arc::clone(&member.state)),
+        }
+    }
+
+    /// Makes the report of this attempt that of the request.
+    fn publish_report(&self, race: &Race<'_>) {
+        publish_report(&self.report, self.upstream, &race.report);
+    }
+
+    /// Tells the circuit breaker how the attempt ended.
+    fn record(&self, result: &Result<(), ModelError>, has_begun: bool, rules: &CircuitRules) {
+        let state = &self.guard.0;
+        match result.as_ref().map_err(|error| error.kind) {
+            Ok(()) => state.record_success(),
+            Err(ModelErrorKind::RateLimited) if !has_begun => {
+                let pause = self.report.report().retry_after;
+                let pause = pause.unwrap_or(DEFAULT_RATE_PAUSE);
+                state.record_failure(rules, Some(pause), Instant::now());
+            }
+            Err(kind) if goes_elsewhere(kind) => state.record_failure(rules, None, Instant::now()),
+            // It refused the request, so it works.
+            Err(_) => state.record_success(),
+        }
+    }
+}
+
+/// Polls all attempts until one of them ends, or the time of the hedge is over.
+async fn next_step<'a>(
+    attempts: &mut Vec<Attempt<'a>>,
+    mut hedge: Option<&mut Pin<Box<Sleep>>>,
+    race: &Race<'_>,
+) -> AttemptStep<'a> {
+    std::future::poll_fn(move |context: &mut Context<'_>| {
+        let mut at = 0;
+        while let Some(attempt) = attempts.get_mut(at) {
+            if let Poll::Ready(result) = attempt.answer.as_mut().poll(context) {
+                let attempt = attempts.swap_remove(at);
+                // A loser that ends after the winner began is nobody's answer.
+                if race.winner().is_none_or(|winner| winner == attempt.number) {
+                    return Poll::Ready(AttemptStep::Ended(attempt, result));
+                }
+                continue;
+            }
+            at += 1;
+        }
+        match race.winner() {
+            Some(winner) => {
+                if attempts.len() > 1 {
+                    attempts.retain(|attempt| attempt.number == winner);
+                }
+                Poll::Pending
+            }
+            None => match &mut hedge {
+                Some(hedge) => hedge.as_mut().poll(context).map(|()| AttemptStep::Silent),
+                None => Poll::Pending,
+            },
+        }
+    })
+    .await
+}
+
+/// Hashes the beginning of a request: the part of it that an upstream may have cached.
+///
+/// The hasher has no random keys, so all gateways of one version choose alike.
+fn hash_prefix(request: &Request) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hash_text(&request.system, &mut hasher);
+    for tool in request.tools.iter() {
+        tool.name.hash(&mut hasher);
+    }
+    if let Some(first) = request.messages.first() {
+        hash_message(first, &mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Hashes the texts of a message.
+fn hash_message(message: &Message, hasher: &mut DefaultHasher) {
+    for part in &message.parts {
+        if let MessagePart::Text { text } = part {
+            hash_text(text, hasher);
+        }
+    }
+}
+
+/// Hashes the beginning of a text.
+fn hash_text(text: &str, hasher: &mut DefaultHasher) {
+    let bytes = text.as_bytes();
+    bytes.get(..AFFINITY_BYTES).unwrap_or(bytes).hash(hasher);
+}

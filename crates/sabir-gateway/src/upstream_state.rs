@@ -1,0 +1,251 @@
+//! Keeps the state of one upstream: its load, its circuit breaker, and the result of its probes.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The longest time for which an upstream is left out before it is tried again.
+const MAX_EJECTION: Duration = Duration::from_secs(60);
+
+/// The number of failed probes in a row after which an upstream counts as down.
+const MAX_FAILED_PROBES: u32 = 2;
+
+/// The rules of a circuit breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitRules {
+    /// The number of failures in a row after which the upstream is left out.
+    pub max_failures: u32,
+    /// The time for which it is left out at first. It doubles with each failed trial, up to a
+    /// minute.
+    pub ejection: Duration,
+}
+
+impl Default for CircuitRules {
+    fn default() -> Self {
+        Self {
+            max_failures: 3,
+            ejection: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The state of one upstream, which a reload of the configuration keeps.
+#[derive(Debug, Default)]
+pub(crate) struct UpstreamState {
+    /// The requests that it is answering.
+    outstanding: AtomicUsize,
+    /// True if the last probes failed.
+    down: AtomicBool,
+    /// The number of probes in a row that failed.
+    failed_probes: AtomicU32,
+    /// All requests that were sent to it.
+    requests: AtomicU64,
+    /// The requests that it failed.
+    failures: AtomicU64,
+    /// The requests that went to another upstream after it failed them.
+    failovers: AtomicU64,
+    /// The circuit breaker.
+    circuit: Mutex<Circuit>,
+}
+
+/// A circuit breaker. It is closed while `open_until` is `None`, and half open after that time.
+#[derive(Debug, Default)]
+struct Circuit {
+    /// The number of failures in a row.
+    failures: u32,
+    /// The end of the time for which no request is sent.
+    open_until: Option<Instant>,
+    /// The number of times that it opened in a row.
+    openings: u32,
+    /// True while a request tries whether the upstream works again.
+    is_tried: bool,
+}
+
+/// The counters of an upstream, for the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UpstreamCounters {
+    /// The requests that it is answering.
+    pub(crate) outstanding: usize,
+    /// All requests that were sent to it.
+    pub(crate) requests: u64,
+    /// The requests that it failed.
+    pub(crate) failures: u64,
+    /// The requests that went to another upstream after it failed them.
+    pub(crate) failovers: u64,
+    /// True if it gets requests at present.
+    pub(crate) available: bool,
+}
+
+impl UpstreamState {
+    /// Locks the circuit breaker.
+    fn lock_circuit(&self) -> MutexGuard<'_, Circuit> {
+        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of requests that it is answering.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if a request may be sent: no probe says that it is down, and the circuit is
+    /// closed, or half open without a trial.
+    pub(crate) fn is_available(&self, now: Instant) -> bool {
+        if self.down.load(Ordering::Relaxed) {
+            return false;
+        }
+        let circuit = self.lock_circuit();
+        circuit
+            .open_until
+            .is_none_or(|until| until <= now && !circuit.is_tried)
+    }
+
+    /// Counts a request that is being sent. In a half-open circuit it is the trial.
+    pub(crate) fn begin_request(&self) {
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut circuit = self.lock_circuit();
+        if circuit.open_until.is_some() {
+            circuit.is_tried = true;
+        }
+    }
+
+    /// Counts the end of a request, also of one that was abandoned.
+    pub(crate) fn end_request(&self) {
+        self.outstanding.fetch_sub(1, Ordering::Relaxed);
+        self.lock_circuit().is_tried = false;
+    }
+
+    /// Closes the circuit, because the upstream answered.
+    pub(crate) fn record_success(&self) {
+        *self.lock_circuit() = Circuit::default();
+    }
+
+    /// Counts a failure, and opens the circuit if there were enough of them, or if the upstream
+    /// itself asked for a pause.
+    pub(crate) fn record_failure(
+        &self,
+        rules: &CircuitRules,
+        pause: Option<Duration>,
+        now: Instant,
+    ) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let mut circuit = self.lock_circuit();
+        circuit.failures = circuit.failures.saturating_add(1);
+        let is_half_open = circuit.open_until.is_some_and(|until| until <= now);
+        if let Some(pause) = pause {
+            // It works, but has no capacity at present, so the pause does not grow.
+            circuit.open_until = Some(now + pause.min(MAX_EJECTION));
+        } else if is_half_open || circuit.failures >= rules.max_failures {
+            let factor = 1_u32 << circuit.openings.min(6);
+            circuit.openings += 1;
+            circuit.open_until =
+                Some(now + rules.ejection.saturating_mul(factor).min(MAX_EJECTION));
+        }
+    }
+
+    /// Counts a request that goes to another upstream.
+    pub(crate) fn record_failover(&self) {
+        self.failovers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the result of a probe. One success is enough to be up again, and ends the time for which
+    /// the circuit is open.
+    pub(crate) fn record_probe(&self, is_healthy: bool, now: Instant) {
+        if is_healthy {
+            self.failed_probes.store(0, Ordering::Relaxed);
+            self.down.store(false, Ordering::Relaxed);
+            let mut circuit = self.lock_circuit();
+            if circuit.open_until.is_some() {
+                circuit.open_until = Some(now);
+            }
+        } else if self.failed_probes.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_FAILED_PROBES {
+            self.down.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the counters.
+    pub(crate) fn counters(&self, now: Instant) -> UpstreamCounters {
+        UpstreamCounters {
+            outstanding: self.outstanding(),
+            requests: self.requests.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+            failovers: self.failovers.load(Ordering::Relaxed),
+            available: self.is_available(now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: CircuitRules = CircuitRules {
+        max_failures: 2,
+        ejection: Duration::from_secs(5),
+    };
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    #[test]
+    fn a_circuit_opens_after_failures_and_lets_one_trial_through() {
+        let state = UpstreamState::default();
+        let start = Instant::now();
+        state.record_failure(&RULES, None, start);
+        assert!(state.is_available(start));
+        state.record_failure(&RULES, None, start);
+        assert!(!state.is_available(start + seconds(4)));
+        let half_open = start + seconds(5);
+        assert!(state.is_available(half_open));
+        state.begin_request();
+        assert!(!state.is_available(half_open), "a trial is running");
+        state.record_failure(&RULES, None, half_open);
+        state.end_request();
+        // The pause doubles.
+        assert!(!state.is_available(half_open + seconds(9)));
+        assert!(state.is_available(half_open + seconds(10)));
+        state.record_success();
+        assert!(state.is_available(start));
+        state.record_failure(&RULES, None, start);
+        assert!(state.is_available(start), "failures are counted anew");
+    }
+
+    #[test]
+    fn an_abandoned_trial_frees_the_circuit() {
+        let state = UpstreamState::default();
+        let start = Instant::now();
+        state.record_failure(&RULES, Some(seconds(1)), start);
+        assert!(!state.is_available(start));
+        let later = start + seconds(2);
+        state.begin_request();
+        assert!(!state.is_available(later));
+        state.end_request();
+        assert!(state.is_available(later));
+    }
+
+    #[test]
+    fn a_pause_that_an_upstream_asks_for_is_bounded() {
+        let state = UpstreamState::default();
+        let start = Instant::now();
+        state.record_failure(&RULES, Some(Duration::MAX), start);
+        assert!(!state.is_available(start + seconds(59)));
+        assert!(state.is_available(start + seconds(60)));
+    }
+
+    #[test]
+    fn probes_take_an_upstream_out_and_back() {
+        let state = UpstreamState::default();
+        let now = Instant::now();
+        state.record_probe(false, now);
+        assert!(state.is_available(now));
+        state.record_probe(false, now);
+        assert!(!state.is_available(now));
+        state.record_failure(&RULES, Some(seconds(50)), now);
+        state.record_probe(true, now);
+        assert!(state.is_available(now));
+        assert_eq!(state.counters(now).failures, 1);
+    }
+}

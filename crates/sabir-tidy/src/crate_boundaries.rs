@@ -89,7 +89,8 @@ const RESTRICTED_ITEMS: [RestrictedItem; 8] = [
     },
     RestrictedItem {
         name: "unsafe",
-        crates: &["sabir-workspace"],
+        // C passes raw pointers to the functions of `sabir-c`.
+        crates: &["sabir-workspace", "sabir-c"],
         except: &[],
         instead: "only the workspace talks to the kernel; use a safe library, or move it there",
     },

@@ -37,6 +37,7 @@
 //! * `files`: [`edit::edit_file`], which changes files on disk through `sabir-workspace`.
 //! * `tasks`: the modules that need journals: [`export`], [`import`], [`task_check`], [`task_log`] and [`policy_simulation`].
 //! * `models`: [`models`], the list of providers, servers and models.
+//! * `policy`: [`policy`] and [`modes`], what a task may do.
 
 pub mod dialects;
 pub mod documents;
@@ -50,8 +51,10 @@ pub mod import;
 pub mod lint;
 #[cfg(feature = "models")]
 pub mod models;
+#[cfg(feature = "policy")]
 pub mod modes;
 pub mod parse;
+#[cfg(feature = "policy")]
 pub mod policy;
 #[cfg(feature = "tasks")]
 pub mod policy_simulation;

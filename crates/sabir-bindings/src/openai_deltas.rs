@@ -1,0 +1,559 @@
+//! Converts a stream of text into the deltas of OpenAI's Chat Completions.
+//!
+//! A client of that API expects the arguments of a call as pieces of one JSON object, typed as the tool declares. Between tags only
+//! the schema tells whether `10` is a number, so **strings are sent as they arrive, and anything else when it is complete.** With
+//! `whole_calls` every call waits for its end, and for all gates and repairs of `sabir-check`, which cannot judge a part of a call.
+//!
+//! The first line feed of a value between tags belongs to the value or to the layout of the dialect, which only the end of the value
+//! tells. A value that begins with one waits for up to [`MAX_HELD_START`] bytes; of a longer value it is taken as layout, and
+//! the end of the stream reports it if that was wrong.
+//!
+//! A call that is cut or unreadable is never completed: its arguments stay invalid JSON, or with `whole_calls` it is left out. The
+//! faults at the end of the stream say why.
+
+use sabir_call::{
+    ArgForm, CallReader, DraftResponse, Event, EventSink, Fault, FaultKind, Severity, Truncation,
+};
+use sabir_check::{CallChecker, CheckedCall, CoercionOutcome, StreamingMode};
+use serde_json::{Value, json};
+
+use crate::error::BindingError;
+use crate::reader_options::ReaderOptions;
+use crate::stream_reader::read_reason;
+
+/// The number of bytes of a value that begins with a line feed which are held back until its beginning is certain.
+const MAX_HELD_START: usize = 64;
+
+/// A stream of text on its way to a client of OpenAI's Chat Completions.
+///
+/// ```
+/// use sabir_bindings::{OpenAiDeltas, ReaderOptions};
+///
+/// let options = ReaderOptions::from_json(
+///     r#"{"tools": [{"name": "look", "input_schema": {"type": "object", "properties": {"line": {"type": "integer"}}}}]}"#,
+/// )?;
+/// let mut deltas = OpenAiDeltas::new(&options);
+/// let said = deltas.push("Now:\n<look><line>7</line></look>")?;
+/// assert_eq!(said.first().map(ToString::to_string).as_deref(), Some(r#"{"content":"Now:\n"}"#));
+/// let end = deltas.finish("ended")?;
+/// assert_eq!(end.get("finish_reason").and_then(|reason| reason.as_str()), Some("tool_calls"));
+/// # Ok::<(), sabir_bindings::BindingError>(())
+/// ```
+#[derive(Debug)]
+pub struct OpenAiDeltas {
+    reader: CallReader,
+    writer: DeltaWriter,
+    has_finished: bool,
+}
+
+/// Writes deltas from events.
+#[derive(Debug)]
+struct DeltaWriter {
+    checker: CallChecker,
+    id_prefix: String,
+    /// The events of a response whose calls are sent when they are complete.
+    whole: Option<DraftResponse>,
+    source: SourceWindow,
+    open: Vec<OutgoingCall>,
+    /// The number of calls that were begun, which is the index of the next one.
+    begun: u32,
+    /// The number of calls that were sent in full.
+    complete: u32,
+    faults: Vec<Fault>,
+    deltas: Vec<Value>,
+}
+
+/// The last chunk, in which the first byte of a value can be looked up.
+#[derive(Debug, Default)]
+struct SourceWindow {
+    /// The offset of the chunk in the text.
+    start: usize,
+    chunk: String,
+}
+
+/// A call that is sent while it arrives.
+#[derive(Debug)]
+struct OutgoingCall {
+    /// The number of the call in the events.
+    index: u32,
+    /// The number of the call in the deltas.
+    sent_as: u32,
+    /// The name of the declared tool; the name as written if none is meant.
+    tool: String,
+    /// The names of the arguments so far, as sent.
+    given: Vec<String>,
+    argument: OpenArgument,
+    /// The reason why the call is not completed.
+    broken: Option<String>,
+}
+
+/// The state of the argument that is arriving.
+#[derive(Debug)]
+enum OpenArgument {
+    /// Between arguments.
+    None,
+    /// A string that is sent as it arrives.
+    Streaming,
+    /// A raw string that may begin with a line feed: its offset and its text so far.
+    Starting { at: usize, held: String },
+    /// A value that waits for its end.
+    Waiting {
+        name: String,
+        form: ArgForm,
+        held: String,
+    },
+    /// The rest of arguments that stopped being strict JSON.
+    Rest { form: ArgForm, held: String },
+    /// An argument that is not sent.
+    Dropped,
+}
+
+impl OpenAiDeltas {
+    /// Creates the converter of one text.
+    pub fn new(options: &ReaderOptions) -> Self {
+        Self {
+            reader: options.create_reader(),
+            writer: DeltaWriter {
+                checker: options.create_checker(),
+                id_prefix: options.id_prefix.clone(),
+                whole: options.whole_calls.then(DraftResponse::default),
+                source: SourceWindow::default(),
+                open: Vec::new(),
+                begun: 0,
+                complete: 0,
+                faults: Vec::new(),
+                deltas: Vec::new(),
+            },
+            has_finished: false,
+        }
+    }
+
+    /// Reads a chunk and returns its deltas: objects that belong under `choices[0].delta`.
+    ///
+    /// # Errors
+    /// The text has ended already.
+    pub fn push(&mut self, chunk: &str) -> Result<Vec<Value>, BindingError> {
+        if self.has_finished {
+            return Err(BindingError::AlreadyFinished);
+        }
+        self.writer.source.advance_to(chunk);
+        if let Some(draft) = &mut self.writer.whole {
+            draft.push_event(Event::Source { text: chunk });
+        }
+        self.reader.push(chunk, &mut self.writer);
+        Ok(std::mem::take(&mut self.writer.deltas))
+    }
+
+    /// Ends the text and returns an object with the last `deltas`, the `finish_reason` and all `faults`. `reason` is as in
+    /// [`StreamReader::finish`](crate::StreamReader::finish).
+    ///
+    /// # Errors
+    /// The reason is unknown, or the text has ended already.
+    pub fn finish(&mut self, reason: &str) -> Result<Value, BindingError> {
+        let reason = read_reason(reason)?;
+        if std::mem::replace(&mut self.has_finished, true) {
+            return Err(BindingError::AlreadyFinished);
+        }
+        self.reader.finish(reason, &mut self.writer);
+        let writer = &mut self.writer;
+        let finish_reason = match reason {
+            Truncation::Limit => "length",
+            _ if writer.complete > 0 => "tool_calls",
+            _ => "stop",
+        };
+        let faults = std::mem::take(&mut writer.faults);
+        Ok(json!({
+            "deltas": std::mem::take(&mut writer.deltas),
+            "finish_reason": finish_reason,
+            "faults": serde_json::to_value(faults).unwrap_or_default(),
+        }))
+    }
+}
+
+impl EventSink for DeltaWriter {
+    fn push_event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Text { text } => self.deltas.push(json!({"content": text})),
+            Event::Thought { text } => self.deltas.push(json!({"reasoning_content": text})),
+            Event::Fault(fault) => self.note_fault(fault),
+            Event::CallCut { index, why, at } => self.note_cut_call(index, why, at),
+            _ => {}
+        }
+        if let Some(draft) = &mut self.whole {
+            draft.push_event(event);
+            if let Event::CallEnd { index, .. } = event {
+                self.send_checked_call(index);
+            }
+            return;
+        }
+        match event {
+            Event::CallStart { index, name, .. } => self.start_call(index, name),
+            Event::ArgStart {
+                index,
+                name,
+                form,
+                at,
+            } => self.with_call(index, |call, out| call.start_argument(name, form, at, out)),
+            Event::ArgDelta { index, text } => {
+                self.with_call(index, |call, out| call.push_piece(text, out));
+            }
+            Event::ArgEnd { index, lead, .. } => {
+                self.with_call(index, |call, out| call.end_argument(lead, out));
+            }
+            Event::CallEnd { index, at } => self.end_call(index, at),
+            _ => {}
+        }
+    }
+}
+
+/// The context in which a call is written.
+struct CallOutput<'w> {
+    checker: &'w CallChecker,
+    source: &'w SourceWindow,
+    faults: &'w mut Vec<Fault>,
+    /// The pieces of arguments to send.
+    pieces: String,
+}
+
+impl DeltaWriter {
+    /// Keeps a fault, which may make its call unreadable.
+    fn note_fault(&mut self, fault: &Fault) {
+        let call = self
+            .open
+            .iter_mut()
+            .rev()
+            .find(|call| fault.call == Some(call.index));
+        if let Some(call) = call.filter(|_| is_unreadable(fault)) {
+            call.broken.get_or_insert_with(|| fault.message.clone());
+        }
+        self.faults.push(fault.clone());
+    }
+
+    /// Keeps the fault of a call that will never be complete.
+    fn note_cut_call(&mut self, index: u32, why: Truncation, at: usize) {
+        let drafted = self
+            .whole
+            .as_ref()
+            .and_then(|draft| draft.call_by_index(index));
+        let name = drafted.map(|call| call.name.clone());
+        let position = self.open.iter().rposition(|call| call.index == index);
+        let open = position.map(|position| self.open.swap_remove(position).tool);
+        let reason = match why {
+            Truncation::Ended => "the message ended inside it",
+            Truncation::Limit => "the output limit was reached inside it",
+            Truncation::Broken => "the connection to the model broke inside it",
+            Truncation::Cancelled => "it was cancelled",
+        };
+        let name = name.or(open).unwrap_or_default();
+        let message = format!("the call of `{name}` was cut: {reason}");
+        let mut fault = Fault::error(FaultKind::CutCall, sabir_call::Span::new(at, at), message);
+        fault.call = Some(index);
+        self.faults.push(fault);
+    }
+
+    /// Sends a complete call as the gates read it, unless they could not read it.
+    fn send_checked_call(&mut self, index: u32) {
+        let Some(draft) = &self.whole else { return };
+        let Some(call) = draft.call_by_index(index) else {
+            return;
+        };
+        let CheckedCall {
+            name,
+            arguments,
+            faults,
+            ..
+        } = self.checker.check_call(draft, call);
+        let is_readable = !faults.iter().any(is_unreadable);
+        // The parser's faults were kept when they arrived.
+        let known = self.faults.clone();
+        self.faults
+            .extend(faults.into_iter().filter(|fault| !known.contains(fault)));
+        if is_readable {
+            let arguments = Value::Object(arguments).to_string();
+            let sent_as = self.announce_call(&name, &arguments);
+            self.complete = sent_as + 1;
+        }
+    }
+
+    /// Sends the beginning of a call and returns its number in the deltas.
+    fn announce_call(&mut self, name: &str, arguments: &str) -> u32 {
+        let index = self.begun;
+        self.begun = self.begun.saturating_add(1);
+        self.deltas.push(json!({"tool_calls": [{
+            "index": index,
+            "id": format!("{}{index}", self.id_prefix),
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }]}));
+        index
+    }
+
+    fn start_call(&mut self, index: u32, name: &str) {
+        let meant = self.checker.guess_tool(name);
+        let tool = meant.map_or_else(|| name.to_owned(), |(tool, _)| tool.name.clone());
+        let sent_as = self.announce_call(&tool, "");
+        self.open.push(OutgoingCall {
+            index,
+            sent_as,
+            tool,
+            given: Vec::new(),
+            argument: OpenArgument::None,
+            broken: None,
+        });
+    }
+
+    fn end_call(&mut self, index: u32, at: usize) {
+        let Some(position) = self.open.iter().rposition(|call| call.index == index) else {
+            return;
+        };
+        let call = self.open.swap_remove(position);
+        match call.broken {
+            None => {
+                let end = if call.given.is_empty() { "{}" } else { "}" };
+                self.send_piece(call.sent_as, end);
+                self.complete = self.complete.saturating_add(1);
+            }
+            Some(message) => {
+                let is_known = self.faults.iter().any(|fault| fault.message == message);
+                if !is_known {
+                    let span = sabir_call::Span::new(at, at);
+                    self.faults
+                        .push(Fault::error(FaultKind::MalformedJson, span, message));
+                }
+            }
+        }
+    }
+
+    /// Lets a call write, and sends the pieces.
+    fn with_call(
+        &mut self,
+        index: u32,
+        write: impl FnOnce(&mut OutgoingCall, &mut CallOutput<'_>),
+    ) {
+        let Some(call) = self.open.iter_mut().rev().find(|call| call.index == index) else {
+            return;
+        };
+        let mut output = CallOutput {
+            checker: &self.checker,
+            source: &self.source,
+            faults: &mut self.faults,
+            pieces: String::new(),
+        };
+        write(call, &mut output);
+        let sent_as = call.sent_as;
+        let pieces = output.pieces;
+        if !pieces.is_empty() {
+            self.send_piece(sent_as, &pieces);
+        }
+    }
+
+    fn send_piece(&mut self, sent_as: u32, piece: &str) {
+        self.deltas.push(json!({"tool_calls": [{
+            "index": sent_as,
+            "function": {"arguments": piece},
+        }]}));
+    }
+}
+
+impl OutgoingCall {
+    fn start_argument(&mut self, name: &str, form: ArgForm, at: usize, out: &mut CallOutput<'_>) {
+        // A nameless argument is not the model's own: the parser delivers unreadable rests that way.
+        if name.is_empty() && form != ArgForm::Raw {
+            let held = String::new();
+            self.argument = OpenArgument::Rest { form, held };
+            return;
+        }
+        let Some(name) = self.resolve_name(name, out) else {
+            self.argument = OpenArgument::Dropped;
+            return;
+        };
+        let tool = out.checker.tools().get(&self.tool);
+        let mode = match (tool, form) {
+            (_, ArgForm::Json) => StreamingMode::Whole,
+            (None, _) => StreamingMode::Text,
+            (Some(tool), _) => out.checker.streaming_mode(tool, &name, form, None),
+        };
+        self.argument = if mode == StreamingMode::Text {
+            self.write_name(&name, out);
+            out.pieces.push('"');
+            match form {
+                ArgForm::Raw => OpenArgument::Starting {
+                    at,
+                    held: String::new(),
+                },
+                _ => OpenArgument::Streaming,
+            }
+        } else {
+            let held = String::new();
+            OpenArgument::Waiting { name, form, held }
+        };
+    }
+
+    fn push_piece(&mut self, text: &str, out: &mut CallOutput<'_>) {
+        match &mut self.argument {
+            OpenArgument::Streaming => push_escaped(&mut out.pieces, text),
+            OpenArgument::Starting { at, held } => {
+                held.push_str(text);
+                // Nothing was held back if the value certainly begins with another character.
+                let first = out.source.byte_at(*at);
+                let is_plain = first.is_some_and(|first| !matches!(first, b'\n' | b'\r'));
+                if is_plain || held.len() > MAX_HELD_START {
+                    push_escaped(&mut out.pieces, held);
+                    self.argument = OpenArgument::Streaming;
+                }
+            }
+            OpenArgument::Waiting { held, .. } | OpenArgument::Rest { held, .. } => {
+                held.push_str(text);
+            }
+            OpenArgument::None | OpenArgument::Dropped => {}
+        }
+    }
+
+    fn end_argument(&mut self, lead: &str, out: &mut CallOutput<'_>) {
+        match std::mem::replace(&mut self.argument, OpenArgument::None) {
+            OpenArgument::Streaming => {
+                if !lead.is_empty() {
+                    let message = format!(
+                        "the first line feed of a value of `{}` was sent as layout, but belongs to the value",
+                        self.tool
+                    );
+                    let span = sabir_call::Span::default();
+                    out.faults
+                        .push(Fault::warning(FaultKind::StrayText, span, message));
+                }
+                out.pieces.push('"');
+            }
+            OpenArgument::Starting { held, .. } => {
+                push_escaped(&mut out.pieces, lead);
+                push_escaped(&mut out.pieces, &held);
+                out.pieces.push('"');
+            }
+            OpenArgument::Waiting { name, form, held } => {
+                self.write_whole(&name, form, &format!("{lead}{held}"), out);
+            }
+            OpenArgument::Rest { form, held } => self.write_rest(form, &held, out),
+            OpenArgument::None | OpenArgument::Dropped => {}
+        }
+    }
+
+    /// Writes the rest of arguments that stopped being strict JSON.
+    fn write_rest(&mut self, form: ArgForm, text: &str, out: &mut CallOutput<'_>) {
+        let is_first = self.given.is_empty();
+        let Some((_, arguments)) = out.checker.parse_trailing_arguments(form, text, is_first)
+        else {
+            self.break_off(format!(
+                "the arguments of the call of `{}` are no JSON object",
+                self.tool
+            ));
+            return;
+        };
+        for argument in arguments {
+            if let Some(name) = self.resolve_name(&argument.name, out) {
+                self.write_whole(&name, argument.form, &argument.text, out);
+            }
+        }
+    }
+
+    /// Types and writes a complete value.
+    fn write_whole(&mut self, name: &str, form: ArgForm, text: &str, out: &mut CallOutput<'_>) {
+        let tool = out.checker.tools().get(&self.tool);
+        let typed = tool.map_or(CoercionOutcome::AsWritten, |tool| {
+            out.checker.coerce_argument(tool, name, form, text)
+        });
+        let value = match typed {
+            CoercionOutcome::LeftOut(_) => {
+                self.given.retain(|given| given != name);
+                return;
+            }
+            CoercionOutcome::Value(value, _) => Some(value),
+            CoercionOutcome::AsWritten if form == ArgForm::Json => serde_json::from_str(text).ok(),
+            CoercionOutcome::AsWritten => Some(Value::from(text)),
+            CoercionOutcome::Unreadable => None,
+        };
+        match value {
+            Some(value) => {
+                // The name is written here, because a value that is left out has none; `given` holds it already.
+                let position = self.given.iter().position(|given| given == name);
+                let is_first = position == Some(0) || position.is_none();
+                write_name(name, is_first, out);
+                out.pieces.push_str(&value.to_string());
+            }
+            None => self.break_off(format!(
+                "the argument `{name}` of the call of `{}` is not JSON",
+                self.tool
+            )),
+        }
+    }
+
+    /// Returns the name under which an argument is sent; `None` if one of that name was sent before.
+    fn resolve_name(&mut self, name: &str, out: &CallOutput<'_>) -> Option<String> {
+        let tool = out.checker.tools().get(&self.tool);
+        let meant = tool.and_then(|tool| out.checker.guess_argument(tool, name, &self.given));
+        let name = meant.map_or_else(|| name.to_owned(), |(_, meant)| meant);
+        if self.given.contains(&name) {
+            // The client could keep either value, and nobody knows which one was meant.
+            self.break_off(format!(
+                "`{name}` is given twice in the call of `{}`",
+                self.tool
+            ));
+            return None;
+        }
+        self.given.push(name.clone());
+        Some(name)
+    }
+
+    fn write_name(&self, name: &str, out: &mut CallOutput<'_>) {
+        write_name(name, self.given.len() <= 1, out);
+    }
+
+    /// Records that the call cannot be completed. The first reason stays.
+    fn break_off(&mut self, message: String) {
+        self.broken.get_or_insert(message);
+    }
+}
+
+impl SourceWindow {
+    /// Replaces the chunk by the one that follows it.
+    fn advance_to(&mut self, chunk: &str) {
+        self.start = self.start.saturating_add(self.chunk.len());
+        self.chunk.clear();
+        self.chunk.push_str(chunk);
+    }
+
+    /// Returns the byte at that offset of the text if it is in the chunk.
+    fn byte_at(&self, at: usize) -> Option<u8> {
+        let at = at.checked_sub(self.start)?;
+        self.chunk.as_bytes().get(at).copied()
+    }
+}
+
+/// Writes the name of an argument, and what precedes it.
+fn write_name(name: &str, is_first: bool, out: &mut CallOutput<'_>) {
+    out.pieces.push(if is_first { '{' } else { ',' });
+    out.pieces.push('"');
+    push_escaped(&mut out.pieces, name);
+    out.pieces.push_str("\":");
+}
+
+/// Appends a text as it stands between the quotes of a JSON string.
+fn push_escaped(out: &mut String, text: &str) {
+    let quoted = Value::from(text).to_string();
+    let inner = quoted
+        .strip_prefix('"')
+        .and_then(|quoted| quoted.strip_suffix('"'));
+    out.push_str(inner.unwrap_or_default());
+}
+
+/// Returns true if a call with this fault cannot be read. Other faults are left to the client's own validation, as with a native API.
+fn is_unreadable(fault: &Fault) -> bool {
+    let is_readable = matches!(
+        fault.kind,
+        FaultKind::UnknownTool
+            | FaultKind::UnknownArgument
+            | FaultKind::MissingArgument
+            | FaultKind::WrongType
+            | FaultKind::InvalidValue
+            | FaultKind::Placeholder
+    );
+    fault.severity == Severity::Error && !is_readable
+}

@@ -1,0 +1,5 @@
+//! Integration tests of the interface that the bindings share.
+
+mod deltas;
+mod functions;
+mod streams;

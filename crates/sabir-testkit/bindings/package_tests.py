@@ -1,0 +1,122 @@
+"""Tests the Python package `sabir` as a user has it: every function, exceptions with spans, threads, asyncio."""
+
+import asyncio
+import json
+import threading
+import unittest
+
+import sabir
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "look",
+            "parameters": {"type": "object", "properties": {"path": {"type": "string"}, "line": {"type": "integer"}}, "required": ["path"]},
+        },
+    }
+]
+TEXT = "Now:\n<look><path>ä.rs</path><line>7</line></look>"
+
+
+class PackageTests(unittest.TestCase):
+    def test_streams_take_text_and_bytes(self):
+        for chunks in (list(TEXT), [bytes([byte]) for byte in TEXT.encode()]):
+            events = list(sabir.read(chunks, tools=TOOLS))
+            value = "".join(event["text"] for event in events if event["event"] == "arg_delta" and event["index"] == 0)
+            self.assertEqual(value, "ä.rs7")
+            self.assertEqual(events[-1]["event"], "call_end")
+
+    def test_every_shape_of_tools(self):
+        schema = TOOLS[0]["function"]["parameters"]
+        for tools in (TOOLS, json.dumps(TOOLS), [{"name": "look", "input_schema": schema}], {"tools": [{"name": "look", "inputSchema": schema}]}):
+            (part,) = [part for part in sabir.parse(TEXT, tools=tools)["parts"] if part["type"] == "call"]
+            self.assertEqual((part["state"], part["arguments"]), ("complete", {"path": "ä.rs", "line": 7}))
+
+    def test_checks_and_strict_checks(self):
+        bad = "<look><line>ten</line></look>"
+        report = sabir.check(bad, tools=TOOLS)
+        self.assertFalse(report["ok"])
+        with self.assertRaises(sabir.CallError) as caught:
+            sabir.check(bad, tools=TOOLS, strict=True)
+        self.assertIn("^^^", str(caught.exception))
+        self.assertEqual(len(caught.exception.span), 2)
+        self.assertTrue(caught.exception.feedback)
+        sabir.check(TEXT, tools=TOOLS, strict=True)
+
+    def test_errors_have_codes_and_spans(self):
+        with self.assertRaises(sabir.SabirError) as caught:
+            sabir.Reader("clime")
+        self.assertEqual((caught.exception.code, caught.exception.span), ("unknown_dialect", None))
+        with self.assertRaises(sabir.SabirError) as caught:
+            sabir.Reader(tools="[{]")
+        self.assertEqual((caught.exception.code, caught.exception.span), ("invalid_tools", (2, 3)))
+        with self.assertRaises(sabir.SabirError) as caught:
+            sabir.Reader(no_such_option=1)
+        self.assertEqual(caught.exception.code, "invalid_options")
+        with self.assertRaises(sabir.EditError) as caught:
+            sabir.edit("a\n", "<<<<<<< SEARCH\nzz\n=======\ny\n>>>>>>> REPLACE\n")
+        self.assertEqual(caught.exception.problems[0]["kind"], "not_found")
+        reader = sabir.Reader()
+        reader.finish()
+        with self.assertRaises(sabir.SabirError):
+            reader.push("more")
+        self.assertEqual(reader.next_reader().push("more"), [{"event": "text", "text": "more"}])
+
+    def test_the_other_functions(self):
+        written = sabir.render([{"name": "look", "arguments": {"path": "a"}}], "hermes", TOOLS)
+        self.assertEqual(sabir.detect(written)["dialects"][0]["dialect"], "hermes")
+        self.assertEqual(sabir.guess_tools(written)[0]["name"], "look")
+        self.assertIn("look", sabir.prompt("hermes", TOOLS))
+        self.assertIn("prompt_sizes", sabir.lint(TOOLS))
+        self.assertEqual(sabir.edit("a\n", '{"old_string": "a", "new_string": "b"}')["content"], "b\n")
+        self.assertEqual(sabir.explain(TEXT, tools=TOOLS)["found"][0]["dialect"], "cline")
+        self.assertGreater(len(sabir.dialects()), 40)
+        self.assertTrue(sabir.render_result("look", "x", True).startswith("[look, failed]"))
+        body = json.dumps({"choices": [{"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]})
+        self.assertEqual(sabir.decode(body)["parts"], [{"type": "text", "text": "hi"}])
+
+    def test_openai_deltas(self):
+        choices = list(sabir.to_openai_deltas(list(TEXT), tools=TOOLS))
+        calls = [call for choice in choices for call in choice["delta"].get("tool_calls", [])]
+        arguments = "".join(call["function"]["arguments"] for call in calls)
+        self.assertEqual(json.loads(arguments), {"path": "ä.rs", "line": 7})
+        self.assertEqual(choices[-1]["finish_reason"], "tool_calls")
+        self.assertEqual("".join(choice["delta"].get("content", "") for choice in choices), "Now:\n")
+
+    def test_asyncio(self):
+        async def chunks(fails):
+            for character in TEXT[:40] if fails else TEXT:
+                await asyncio.sleep(0)
+                yield character
+            if fails:
+                raise OSError("lost")
+
+        async def collect(fails):
+            events = []
+            try:
+                async for event in sabir.read_async(chunks(fails), tools=TOOLS):
+                    events.append(event)
+            except OSError:
+                events.append({"event": "lost"})
+            return events
+
+        self.assertEqual(asyncio.run(collect(False))[-1]["event"], "call_end")
+        broken = asyncio.run(collect(True))
+        self.assertEqual([event["event"] for event in broken[-2:]], ["call_cut", "lost"])
+        self.assertEqual(broken[-2]["why"], "broken")
+
+    def test_threads(self):
+        text = TEXT * 200
+        expected = sabir.parse(text, tools=TOOLS)
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(sabir.parse(text, tools=TOOLS))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(results, [expected] * 8)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,181 @@
+// The interface: converts options to JSON and results from it, and errors to exceptions. The module must be loaded already.
+import * as raw from "./sabir_wasm.js";
+
+/** Input that cannot be used. `code` names the kind; `span` is the position in the input in bytes, or null. */
+export class SabirError extends Error {
+  constructor(report) {
+    super(report.message);
+    this.name = "SabirError";
+    this.code = report.code;
+    this.span = report.span;
+    this.problems = report.problems ?? [];
+  }
+}
+
+/** Shared by all pushes without events: most of them have none. */
+const NOTHING = Object.freeze([]);
+
+function attempt(run) {
+  try {
+    return run();
+  } catch (error) {
+    if (typeof error !== "string") throw error;
+    throw new SabirError(JSON.parse(error));
+  }
+}
+
+function optionsText(options) {
+  return JSON.stringify(options ?? {});
+}
+
+/** Reads one text that arrives in chunks. */
+export class Reader {
+  #raw;
+
+  constructor(options) {
+    // Only `nextReader` passes a handle.
+    this.#raw = options instanceof raw.RawReader ? options : attempt(() => new raw.RawReader(optionsText(options)));
+  }
+
+  /** Reads a chunk, a string or a Uint8Array, and returns its events. */
+  push(chunk) {
+    const raw = this.#raw;
+    let events;
+    try {
+      events = typeof chunk === "string" ? raw.push(chunk) : raw.push_bytes(chunk);
+    } catch (error) {
+      return attempt(() => {
+        throw error;
+      });
+    }
+    return events === undefined ? NOTHING : JSON.parse(events);
+  }
+
+  /** Ends the text and returns the last events. */
+  finish(reason = "ended") {
+    return JSON.parse(attempt(() => this.#raw.finish(reason)));
+  }
+
+  /** Creates a reader for another text with the same settings, which costs less than a new one. */
+  nextReader() {
+    return new Reader(this.#raw.next_reader());
+  }
+
+  /** Frees the memory at once. Without it the garbage collector does. */
+  free() {
+    this.#raw.free();
+  }
+}
+
+/** Converts one text that arrives in chunks to deltas of OpenAI's Chat Completions. */
+export class OpenAIDeltas {
+  #raw;
+
+  constructor(options) {
+    this.#raw = attempt(() => new raw.RawDeltas(optionsText(options)));
+  }
+
+  push(chunk) {
+    const deltas = attempt(() => this.#raw.push(chunk));
+    return deltas === undefined ? NOTHING : JSON.parse(deltas);
+  }
+
+  finish(reason = "ended") {
+    return JSON.parse(attempt(() => this.#raw.finish(reason)));
+  }
+
+  free() {
+    this.#raw.free();
+  }
+}
+
+/** A message whose calls must not run. */
+export class CallError extends Error {
+  constructor(report) {
+    const errors = report.faults.filter((fault) => fault.severity === "error");
+    super(errors.map((fault) => fault.diagnostic).join("\n") || "the message is not understood");
+    this.name = "CallError";
+    this.faults = report.faults;
+    this.span = errors[0]?.span ?? null;
+    this.feedback = report.feedback;
+  }
+}
+
+export function parse(text, options) {
+  return JSON.parse(attempt(() => raw.parse(text, optionsText(options))));
+}
+
+export function check(text, { strict = false, ...options } = {}) {
+  const report = JSON.parse(attempt(() => raw.check(text, optionsText(options))));
+  if (strict && !report.ok) throw new CallError(report);
+  return report;
+}
+
+export function explain(text, options) {
+  return JSON.parse(attempt(() => raw.explain(text, optionsText(options))));
+}
+
+export function detect(text, options) {
+  return JSON.parse(attempt(() => raw.detect(text, optionsText(options))));
+}
+
+export function guessTools(text) {
+  return JSON.parse(attempt(() => raw.guess_tools(text)));
+}
+
+export function decode(body, { wire = "auto", ...options } = {}) {
+  const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
+  return JSON.parse(attempt(() => raw.decode(bytes, wire, optionsText(options))));
+}
+
+export function render(calls, options) {
+  return attempt(() => raw.render(JSON.stringify(calls), optionsText(options)));
+}
+
+export function renderResult(name, content, isError = false) {
+  return raw.render_result(name, content, isError);
+}
+
+export function prompt(options) {
+  return attempt(() => raw.prompt(optionsText(options)));
+}
+
+export function lint(tools, dialect = "auto") {
+  const text = typeof tools === "string" ? tools : JSON.stringify(tools);
+  return JSON.parse(attempt(() => raw.lint(text, dialect)));
+}
+
+export function edit(text, change, format = "auto") {
+  return JSON.parse(attempt(() => raw.edit(text, change, format)));
+}
+
+export function dialects() {
+  return JSON.parse(raw.dialects());
+}
+
+export function version() {
+  return raw.version();
+}
+
+/** Yields the events of an iterable, or async iterable, of chunks. If the source fails, an open call is cut and the error passes on. */
+export async function* read(chunks, options) {
+  const reader = new Reader(options);
+  try {
+    for await (const chunk of chunks) yield* reader.push(chunk);
+  } catch (error) {
+    yield* reader.finish("broken");
+    throw error;
+  }
+  yield* reader.finish();
+}
+
+/** Yields choices of OpenAI's Chat Completions, the last with its finish reason. */
+export async function* toOpenAIDeltas(chunks, options = {}) {
+  const prefix = { id_prefix: `call_${crypto.randomUUID().slice(0, 13)}_` };
+  const stream = new OpenAIDeltas({ ...prefix, ...options });
+  const choice = (delta, finish_reason = null) => ({ index: 0, delta, finish_reason });
+  for await (const chunk of chunks) for (const delta of stream.push(chunk)) yield choice(delta);
+  const end = stream.finish();
+  for (const delta of end.deltas) yield choice(delta);
+  yield choice({}, end.finish_reason);
+}

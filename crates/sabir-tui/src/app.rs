@@ -31,7 +31,7 @@ use crate::picker::{CheckpointedCall, PickedItem, Picker, PickerItem, PickerKey,
 use crate::rewind::{NextSession, SaidMessages};
 use crate::subtask_view::SubtaskViews;
 use crate::theme::{Background, Role, Theme, ThemeSet};
-use crate::transcript::Transcript;
+use crate::transcript::{HelpRow, Transcript};
 use crate::view::{DraftRows, TerminalSize, View, lay_out_draft};
 
 /// The time within which a second Ctrl-C leaves.
@@ -1411,25 +1411,28 @@ impl App {
     }
 
     fn push_help(&mut self) {
-        let mut text = String::new();
-        for command in COMMANDS {
+        let mut rows = vec![HelpRow::heading("Commands")];
+        rows.extend(COMMANDS.iter().map(|command| {
             let name = format!("{} {}", command.name, command.argument);
-            text.push_str(&format!("  {name:<22} {}\n", command.effect));
-        }
-        for command in self.custom_commands.commands() {
-            text.push_str(&custom_command_line(&command));
-        }
-        for (key, effect) in FIXED_KEYS {
-            text.push_str(&format!("  {key:<22} {effect}\n"));
-        }
-        for known in ACTIONS {
+            HelpRow::new(name.trim_end(), command.effect)
+        }));
+        let custom = self.custom_commands.commands();
+        let custom: String = custom.iter().map(custom_command_line).collect();
+        rows.extend(custom.lines().map(HelpRow::heading));
+        rows.push(HelpRow::heading("Keys"));
+        rows.extend(
+            FIXED_KEYS
+                .iter()
+                .map(|(key, effect)| HelpRow::new(key, effect)),
+        );
+        rows.extend(ACTIONS.iter().filter_map(|known| {
             let keys = self.bindings.describe_keys(known.action);
-            if !keys.is_empty() {
-                text.push_str(&format!("  {keys:<22} {}\n", known.effect));
-            }
-        }
-        text.push_str("  [tui.bindings] in config.toml binds other keys: docs/tui.md\n");
-        self.shown_transcript().push_note(&text, Role::Plain);
+            (!keys.is_empty()).then(|| HelpRow::new(&keys, known.effect))
+        }));
+        rows.push(HelpRow::heading(
+            "[tui.bindings] in config.toml binds other keys: docs/tui.md",
+        ));
+        self.shown_transcript().push_help(&rows);
     }
 
     fn push_todos(&mut self) {

@@ -122,21 +122,13 @@ pub const COMMANDS: [CommandHelp; 20] = [
         "[login NAME]",
         "list the MCP servers, or log in to one",
     ),
-    help(
-        "/mode",
-        "[NAME]",
-        "switch the mode (Shift-Tab: the next one)",
-    ),
+    help("/mode", "[NAME]", "list the modes, or switch to one"),
     help(
         "/model",
         "[NAME]",
         "list the models, or use another model from the next turn on",
     ),
-    help(
-        "/now",
-        "MESSAGE",
-        "interrupt the model with a message (Ctrl-S)",
-    ),
+    help("/now", "MESSAGE", "interrupt the model with a message"),
     help("/quit", "", "leave"),
     help("/rewind", "", "rewind to an earlier message (Esc twice)"),
     help("/say", "TEXT", "send a text that looks like a command"),

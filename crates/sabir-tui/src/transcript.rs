@@ -86,6 +86,30 @@ pub struct Transcript {
     folder: String,
 }
 
+/// A row of the help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelpRow {
+    /// The command or the key; empty for a heading.
+    name: String,
+    /// The effect, or the heading.
+    text: String,
+}
+
+impl HelpRow {
+    /// Creates the row of a command or a key.
+    pub fn new(name: &str, effect: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            text: effect.to_owned(),
+        }
+    }
+
+    /// Creates a line over or between the rows.
+    pub fn heading(text: &str) -> Self {
+        Self::new("", text)
+    }
+}
+
 /// Reasoning that streams.
 #[derive(Debug)]
 struct Thought {
@@ -252,6 +276,33 @@ impl Transcript {
         for line in sanitize_text(text).lines() {
             let line = Line::from(span(line, style));
             self.decided.push(HistoryLine::words(line, 2));
+        }
+        self.ends_with_gap = false;
+    }
+
+    /// Adds the rows of the help.
+    pub fn push_help(&mut self, rows: &[HelpRow]) {
+        self.end_text();
+        self.push_gap();
+        for row in rows {
+            if row.name.is_empty() {
+                let is_heading = !row.text.starts_with(' ');
+                let role = if is_heading {
+                    Role::Strong
+                } else {
+                    Role::Plain
+                };
+                self.push_note(&row.text, role);
+                continue;
+            }
+            let spans = vec![
+                span(
+                    &format!("  {:<22} ", row.name),
+                    self.theme.style(Role::Accent),
+                ),
+                span(&row.text, self.theme.style(Role::Plain)),
+            ];
+            self.decided.push(HistoryLine::words(Line::from(spans), 25));
         }
         self.ends_with_gap = false;
     }
@@ -902,12 +953,17 @@ pub fn diff_role(line: &str) -> Role {
 
 /// Returns true for arguments that name the object of a call.
 fn is_subject(argument: &str) -> bool {
-    matches!(argument, "path" | "command" | "regex" | "url" | "file_path")
+    matches!(
+        argument,
+        "path" | "command" | "regex" | "url" | "file_path" | "message" | "query"
+    )
 }
 
 /// Returns the object of a call: its path, its command, its pattern.
 pub fn call_subject(call: &Call) -> String {
-    let names = ["path", "command", "regex", "url", "mode", "question"];
+    let names = [
+        "path", "command", "regex", "url", "mode", "question", "message", "query",
+    ];
     let subject = names
         .iter()
         .find_map(|name| call.arguments.get(*name))

@@ -127,6 +127,7 @@ pub mod change;
 pub mod check;
 pub mod files;
 mod gateway;
+pub mod key_bindings;
 pub mod keys;
 mod limits;
 mod pattern_check;
@@ -134,6 +135,7 @@ pub mod reference;
 mod rules;
 pub mod shape;
 mod text;
+pub mod themes;
 pub mod tui;
 pub mod values;
 
@@ -366,6 +368,9 @@ impl Config {
         }
         for (name, error) in own.mcp.find_problems() {
             note(&["mcp", "servers", &name], &error);
+        }
+        if let Err(error) = own.tui.check_theme() {
+            note(&["tui", "theme"], &format_args!("tui.theme: {error}"));
         }
         for (keys, name) in edit_tools(self) {
             if let Err(error) = name.parse::<EditTool>() {

@@ -110,6 +110,7 @@ mod session_choices;
 mod setup;
 mod spec;
 mod subtasks;
+pub mod symbol_names;
 mod task_list;
 mod task_lookup;
 mod task_runtime;
@@ -132,7 +133,8 @@ pub use sabir_tools::{
 };
 pub use sabir_wire::format_timestamp;
 pub use sabir_workspace::{
-    EditorError, edit_text, find_branch, is_in_process_group, is_session_leader, supervise,
+    EditorError, StopFlag, edit_text, find_branch, is_in_process_group, is_session_leader,
+    supervise,
 };
 // The crates whose types appear in events and reports, so that a front end depends on this crate
 // alone.

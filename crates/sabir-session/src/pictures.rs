@@ -194,6 +194,20 @@ pub fn load_image(path: &Path) -> Result<Image, ImageError> {
     sabir_tools::load_picture(&bytes).map_err(|error| wrong(&error))
 }
 
+/// Loads the image in the clipboard of the desktop, by the program of the desktop that prints it. Blocks until it has ended.
+///
+/// # Errors
+/// When there is no such program or no image, or it is not a supported one.
+pub fn load_clipboard_image() -> Result<Image, SessionError> {
+    let bytes = sabir_workspace::read_clipboard_picture(MAX_PICTURE_BYTES)
+        .map_err(|error| SessionError::invalid(error.to_string()))?;
+    sabir_tools::load_picture(&bytes).map_err(|error| {
+        SessionError::invalid(format!(
+            "the picture in the clipboard cannot be used: {error}"
+        ))
+    })
+}
+
 /// Appends a line about each image to a message's text, for display.
 pub fn with_image_notes(text: &str, images: &[Image]) -> String {
     let notes = images.iter().map(|image| {

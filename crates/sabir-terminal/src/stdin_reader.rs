@@ -28,7 +28,7 @@ use sabir_session::custom_commands::CustomCommands;
 use sabir_session::draft_store::DraftStore;
 use sabir_session::input_history::InputHistory;
 use sabir_session::pictures::{self, CurrentImageSupport};
-use sabir_session::{Environment, modes};
+use sabir_session::{Environment, InterfaceChoice, modes};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::line_editor::{EditorEvent, Following, LineEditor};
@@ -117,12 +117,17 @@ pub struct LineEditing {
 
 impl LineEditing {
     /// Returns the editing of lines in this environment; `None` where the input or standard error is not a terminal, or a dumb one
-    /// (`$TERM`). `exit` ends the process by a signal.
-    pub fn for_terminal(environment: &Environment, exit: ExitBySignal) -> Option<Self> {
+    /// (`$TERM`), and for screen readers, which read everything again that is drawn again. `exit` ends the process by a signal.
+    pub fn for_terminal(
+        environment: &Environment,
+        choice: InterfaceChoice,
+        exit: ExitBySignal,
+    ) -> Option<Self> {
         let kind = environment.variable("TERM");
         let can_edit = kind.is_some_and(|kind| !matches!(kind, "" | "dumb" | "unknown"));
         let is_terminal = isatty(io::stdin()) && isatty(io::stderr());
-        (can_edit && is_terminal).then(|| Self {
+        let is_wanted = choice != InterfaceChoice::ScreenReader;
+        (can_edit && is_terminal && is_wanted).then(|| Self {
             history: InputHistory::in_environment(environment),
             drafts: DraftStore::in_environment(environment),
             exit,

@@ -4,30 +4,34 @@
 //! always do the same.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ratatui_core::text::Line;
 use sabir_session::agent::{ContextChange, Record, TaskId, UserMessage, UserQuestion};
-use sabir_session::call::{Cost, Image, MessagePart};
-use sabir_session::config::tui::{EditingKeys, StatusItem};
+use sabir_session::call::{Cost, Image};
+use sabir_session::config::key_bindings::{ACTIONS, KeyAction, KeyBindings};
+use sabir_session::config::tui::{EditingKeys, Motion, StatusItem};
 use sabir_session::custom_commands::CustomCommands;
+use sabir_session::symbol_names::SymbolName;
 use sabir_session::{
     CloseReason, Command, Decision, Delivery, NoticeTopic, RequestId, SessionEvent,
-    SessionEventKind, SessionSnapshot, SessionState, SubtaskLabel, UserCommandOutput, modes,
+    SessionEventKind, SessionSnapshot, SessionState, UserCommandOutput, modes,
 };
 use sabir_terminal::print::duration_text;
 use sabir_terminal::slash_commands::custom_command_line;
 
-use crate::commands::{COMMANDS, KEYS, SlashCommand, is_own_command, parse_command};
+use crate::commands::{COMMANDS, FIXED_KEYS, SlashCommand, is_own_command, parse_command};
 use crate::composer::Composer;
 use crate::decision::{DecisionKey, OpenDecision};
 use crate::fuzzy::best_matches;
-use crate::keys::{Key, KeyCode, TerminalInput};
+use crate::keys::{BackgroundColor, Key, KeyCode, TerminalInput};
 use crate::lines::{HistoryLine, MIN_WIDTH, fit_line, fit_text, one_line, span};
-use crate::picker::{PickedItem, Picker, PickerItem, PickerKey, RewindScope};
+use crate::picker::{CheckpointedCall, PickedItem, Picker, PickerItem, PickerKey, RewindScope};
 use crate::rewind::{NextSession, SaidMessages};
-use crate::theme::{Role, Theme};
-use crate::transcript::{Transcript, call_subject};
+use crate::subtask_view::SubtaskViews;
+use crate::theme::{Background, Role, Theme, ThemeSet};
+use crate::transcript::{HelpRow, Transcript};
 use crate::view::{DraftRows, TerminalSize, View, lay_out_draft};
 
 /// The time within which a second Ctrl-C leaves.
@@ -40,8 +44,12 @@ const MAX_COMPLETIONS: usize = 6;
 /// Everything that an interface needs before it starts.
 #[derive(Debug, Clone)]
 pub struct AppSettings {
-    /// The styles.
-    pub theme: Theme,
+    /// The themes.
+    pub themes: ThemeSet,
+    /// The name of the theme.
+    pub theme_name: String,
+    /// How much moves on the screen.
+    pub motion: Motion,
     /// Earlier messages, the oldest first.
     pub history: Vec<String>,
     /// A draft left behind by an interrupted session.
@@ -54,6 +62,8 @@ pub struct AppSettings {
     pub status: Vec<StatusItem>,
     /// The keys that edit a message.
     pub keys: EditingKeys,
+    /// The keys of the actions.
+    pub bindings: KeyBindings,
     /// True if the next message starts a new task, so that another task can be chosen instead.
     pub can_switch: bool,
 }
@@ -76,15 +86,23 @@ pub enum Effect {
     },
     /// Expand a line that begins with a command of the folder or the user, which reads files: [`App::expand_command`].
     ExpandCommand(String),
-    /// List the files of the workspace, and pass them to [`App::set_files`].
+    /// List the files of the workspace and the symbols in them, and pass them to [`App::set_files`] and [`App::set_symbols`].
     ListFiles,
     /// Edit the draft in the user's editor, and pass the text to [`App::note_edited`].
     EditDraft(String),
     /// Compare the folder with its state before the last changing calls, or before all of them, and pass the result to
     /// [`App::show_diff`].
     CompareFolder(Option<usize>),
-    /// List the checkpoints, and pass the text to [`App::note_printed`].
+    /// List the checkpoints, and pass the list to [`App::open_picker`].
     ListCheckpoints,
+    /// Compare the folder with its state before this call, and pass the result to [`App::set_checkpoint_preview`].
+    CompareCheckpoint(CheckpointedCall),
+    /// Find out what restoring the state before this call would change, and pass it to [`App::open_restore_choice`].
+    PreviewRestore(CheckpointedCall),
+    /// Keep this theme in the configuration.
+    KeepTheme(String),
+    /// Attach the picture in the clipboard, and pass it to [`App::note_image`].
+    PastePicture,
     /// Notify the user, who is elsewhere but needed. The text says why.
     CallUser(&'static str),
     /// List the tasks of the folder, and pass the list to [`App::open_picker`].
@@ -148,6 +166,7 @@ pub enum Activity {
 #[derive(Debug)]
 pub struct App {
     theme: Theme,
+    bindings: Arc<KeyBindings>,
     composer: Composer,
     /// The reason for a refusal that is being typed, with its question.
     reason: Option<(RequestId, Composer)>,
@@ -186,6 +205,8 @@ pub struct App {
     can_switch: bool,
     /// The list that is open.
     picker: Option<Picker>,
+    /// The theme from before the list of themes was opened.
+    theme_before: Option<Theme>,
     said: SaidMessages,
     /// The id of the task.
     task: Option<TaskId>,
@@ -199,8 +220,12 @@ pub struct App {
     user_command: Option<String>,
     /// The user's commands and their outputs, which are sent with the next message.
     command_results: String,
-    /// The running subtasks, in the order in which they started.
-    subtasks: Vec<WorkingSubtask>,
+    /// The running subtasks.
+    subtasks: SubtaskViews,
+    themes: ThemeSet,
+    theme_name: String,
+    motion: Motion,
+    symbols: Vec<SymbolName>,
 }
 
 /// The destination of the next message, if it is not the shown task.
@@ -214,18 +239,6 @@ enum Destination {
         records: Option<usize>,
         restores_files: bool,
     },
-    /// A subtask that works.
-    Subtask(TaskId),
-}
-
-/// A subtask that works.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct WorkingSubtask {
-    label: SubtaskLabel,
-    /// The beginning of its message.
-    prompt: String,
-    /// Its latest action.
-    last: String,
 }
 
 /// The facts of the status line.
@@ -284,15 +297,22 @@ struct CompletionItem {
 impl App {
     /// Creates the state of an interface without a session.
     pub fn new(settings: AppSettings) -> Self {
-        let mut composer = Composer::new(settings.history).with_keys(settings.keys);
+        let bindings = Arc::new(settings.bindings);
+        let mut composer = Composer::new(settings.history)
+            .with_keys(settings.keys)
+            .with_bindings(Arc::clone(&bindings));
         if !settings.draft.is_empty() {
             composer.paste(&settings.draft);
         }
+        let theme = settings.themes.find(&settings.theme_name);
+        let mut transcript = Transcript::new(theme);
+        transcript.set_unfold_key(bindings.describe_keys(KeyAction::UnfoldOutput));
         Self {
-            theme: settings.theme,
+            theme,
+            bindings,
             composer,
             reason: None,
-            transcript: Transcript::new(settings.theme),
+            transcript,
             decisions: VecDeque::new(),
             is_draft_focused: false,
             has_chosen_decision: false,
@@ -319,6 +339,7 @@ impl App {
             shown_status: settings.status,
             can_switch: settings.can_switch,
             picker: None,
+            theme_before: None,
             said: SaidMessages::default(),
             task: None,
             destination: None,
@@ -326,7 +347,11 @@ impl App {
             note: None,
             user_command: None,
             command_results: String::new(),
-            subtasks: Vec::new(),
+            subtasks: SubtaskViews::new(theme),
+            themes: settings.themes,
+            theme_name: settings.theme_name,
+            motion: settings.motion,
+            symbols: Vec::new(),
         }
     }
 
@@ -356,6 +381,9 @@ impl App {
 
     /// Returns true if the view changes as time passes.
     pub fn is_animated(&self) -> bool {
+        if self.motion == Motion::Reduced {
+            return !self.hint.is_empty();
+        }
         let is_working = self.activity == Activity::Working && self.decisions.is_empty();
         is_working || self.transcript.is_live() || !self.hint.is_empty()
     }
@@ -364,6 +392,7 @@ impl App {
     pub fn handle_resize(&mut self, size: TerminalSize) {
         self.size = size;
         self.transcript.set_width(size.columns.max(MIN_WIDTH));
+        self.subtasks.set_width(size.columns.max(MIN_WIDTH));
     }
 
     /// Handles an input from the terminal.
@@ -373,6 +402,10 @@ impl App {
             TerminalInput::Paste(text) => self.handle_paste(&text),
             TerminalInput::Focus(has_focus) => {
                 self.has_focus = has_focus;
+                return Vec::new();
+            }
+            TerminalInput::Background(color) => {
+                self.set_background(color);
                 return Vec::new();
             }
         };
@@ -459,24 +492,42 @@ impl App {
         let is_searching = self.composer.search().is_some();
         match key.code {
             KeyCode::Enter if !(key.alt || key.shift || key.control || is_searching) => {
-                Some(self.press_enter(now))
+                return Some(self.press_enter(now));
             }
-            KeyCode::Tab if key.shift => Some(self.switch_mode()),
-            KeyCode::Tab => {
+            KeyCode::Tab if key == Key::plain(KeyCode::Tab) => {
                 self.move_focus(now);
-                Some(Vec::new())
+                return Some(Vec::new());
             }
-            KeyCode::Char('s') if key.control => Some(self.send_now()),
-            KeyCode::Char('o') if key.control => {
-                if !self.transcript.unfold_last() {
+            KeyCode::Char('d') if key == Key::control('d') && self.composer.is_empty() => {
+                return Some(self.leave());
+            }
+            _ => {}
+        }
+        match self.bindings.find_action(key)? {
+            KeyAction::NextMode => Some(self.switch_mode()),
+            KeyAction::SendNow => Some(self.send_now()),
+            KeyAction::UnfoldOutput => {
+                if !self.shown_transcript().unfold_last() {
                     self.hint = "nothing is folded".to_owned();
                 }
                 Some(Vec::new())
             }
-            KeyCode::Char('g') if key.control && !is_searching => {
+            KeyAction::SecondAction => {
+                let task = self.subtasks.entered()?.clone();
+                self.hint = "stopping the subtask…".to_owned();
+                Some(vec![Effect::SubmitTo(task, Command::Interrupt)])
+            }
+            KeyAction::PastePicture if !is_searching => Some(vec![Effect::PastePicture]),
+            KeyAction::OpenEditor if !is_searching => {
                 Some(vec![Effect::EditDraft(self.composer.message())])
             }
-            KeyCode::Char('d') if key.control && self.composer.is_empty() => Some(self.leave()),
+            KeyAction::Command(line) => match parse_command(line)? {
+                Ok(command) => Some(self.run_command(command)),
+                Err(error) => {
+                    self.hint = error.to_string();
+                    Some(Vec::new())
+                }
+            },
             _ => None,
         }
     }
@@ -499,10 +550,7 @@ impl App {
     }
 
     fn press_interrupt(&mut self, leaving: Option<Duration>, now: Duration) -> Vec<Effect> {
-        if self.reason.take().is_some()
-            || self.picker.take().is_some()
-            || self.note.take().is_some()
-        {
+        if self.reason.take().is_some() || self.close_picker() || self.note.take().is_some() {
             return Vec::new();
         }
         if !self.composer.is_empty() {
@@ -535,6 +583,10 @@ impl App {
         if self.user_command.is_some() {
             self.hint = "stopping…".to_owned();
             return vec![Effect::StopUserCommand];
+        }
+        if self.subtasks.entered().is_some() {
+            self.subtasks.leave("");
+            return Vec::new();
         }
         if self.is_busy() {
             self.hint = "stopping…".to_owned();
@@ -582,12 +634,16 @@ impl App {
     /// Handles a key while a list is open; `None` if there is none.
     fn press_in_picker(&mut self, key: Key) -> Option<Vec<Effect>> {
         let picker = self.picker.as_mut()?;
-        let pressed = picker.press(key);
+        let pressed = match self.bindings.find_action(key) {
+            Some(KeyAction::SecondAction) => picker.choose_second(),
+            _ => picker.press(key),
+        };
         if pressed != PickerKey::Handled {
-            self.picker = None;
+            self.close_picker();
         }
         Some(match pressed {
-            PickerKey::Handled | PickerKey::Closed => Vec::new(),
+            PickerKey::Handled => self.preview_selected(),
+            PickerKey::Closed => Vec::new(),
             PickerKey::Chosen(item) => self.choose(item),
             PickerKey::ChosenSecond(PickedItem::Task(task)) => {
                 self.hint = "your message starts a fork of this task; Esc cancels".to_owned();
@@ -602,8 +658,148 @@ impl App {
             PickerKey::ChosenSecond(PickedItem::Subtask(task)) => {
                 vec![Effect::SubmitTo(task, Command::Interrupt)]
             }
+            PickerKey::ChosenSecond(PickedItem::Theme(name)) => {
+                self.theme_before = None;
+                self.use_theme(&name);
+                self.hint = format!("the theme is {name} until you leave");
+                Vec::new()
+            }
             PickerKey::ChosenSecond(_) => Vec::new(),
         })
+    }
+
+    /// Shows what is selected in the open list: a theme at once, the change of a checkpoint as soon as it is known.
+    pub fn preview_selected(&mut self) -> Vec<Effect> {
+        match self.picker.as_ref().and_then(Picker::selected) {
+            Some(PickerItem {
+                item: PickedItem::Theme(name),
+                ..
+            }) => {
+                let theme = self.themes.find(name);
+                self.set_theme(theme);
+                Vec::new()
+            }
+            Some(PickerItem {
+                item: PickedItem::Checkpoint(call),
+                preview,
+                ..
+            }) if preview.is_empty() => vec![Effect::CompareCheckpoint(call.clone())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Uses a theme from now on.
+    fn use_theme(&mut self, name: &str) {
+        name.clone_into(&mut self.theme_name);
+        let theme = self.themes.find(name);
+        self.set_theme(theme);
+    }
+
+    fn set_theme(&mut self, theme: Theme) {
+        self.theme = theme;
+        self.transcript.set_theme(theme);
+        self.subtasks.set_theme(theme);
+    }
+
+    /// Takes the colour of the terminal's background.
+    fn set_background(&mut self, color: BackgroundColor) {
+        let background = match color.is_light() {
+            true => Background::Light,
+            false => Background::Dark,
+        };
+        if self.themes.set_background(background) && self.theme_before.is_none() {
+            self.set_theme(self.themes.find(&self.theme_name));
+        }
+    }
+
+    /// Opens the list of themes. The selected one is shown at once.
+    fn open_themes(&mut self) {
+        // The present one first, so that opening the list changes nothing.
+        let now = self.theme_name.clone();
+        let others = self.themes.names().filter(|name| *name != now);
+        let names: Vec<_> = std::iter::once(now.as_str()).chain(others).collect();
+        let items = names.iter().map(|name| PickerItem {
+            label: (*name).to_owned(),
+            note: if **name == now { "now" } else { "" }.to_owned(),
+            preview: String::new(),
+            item: PickedItem::Theme((*name).to_owned()),
+        });
+        let items = items.collect();
+        self.theme_before = Some(self.theme);
+        self.open_picker("themes", "uses it only now", items);
+    }
+
+    /// Restores what was changed since a call: files by undoing the calls since then, the conversation by a fork.
+    fn restore_call(&mut self, scope: RewindScope, call: &CheckpointedCall) -> Vec<Effect> {
+        if scope == RewindScope::Files {
+            let calls = Some(call.active_since);
+            return vec![Effect::Submit(Command::Undo { calls })];
+        }
+        let records = self.said.records_before_call(&call.call);
+        let (Some(task), Some(records)) = (self.task.clone(), records) else {
+            self.hint = "the conversation before this call is not in this task".to_owned();
+            return Vec::new();
+        };
+        self.destination = Some(Destination::Fork {
+            task,
+            records: Some(records),
+            restores_files: scope == RewindScope::Both,
+        });
+        self.hint = "your message continues before this call; Esc cancels".to_owned();
+        Vec::new()
+    }
+
+    /// Asks what to restore to the state before a call. The preview names the files that would change.
+    pub fn open_restore_choice(&mut self, call: &CheckpointedCall, preview: &str) {
+        let item = |label: &str, note: &str, scope, preview: &str| PickerItem {
+            label: label.to_owned(),
+            note: note.to_owned(),
+            preview: preview.to_owned(),
+            item: PickedItem::Restore {
+                scope,
+                call: call.clone(),
+            },
+        };
+        let kept = "the current task is kept, and can be resumed";
+        let items = vec![
+            item(
+                "files",
+                "the conversation goes on",
+                RewindScope::Files,
+                preview,
+            ),
+            item("conversation and files", "", RewindScope::Both, preview),
+            item(
+                "conversation",
+                "files stay as they are",
+                RewindScope::Conversation,
+                kept,
+            ),
+        ];
+        self.open_picker("restore", "", items);
+    }
+
+    /// Sets the preview of a checkpoint in the open list.
+    pub fn set_checkpoint_preview(&mut self, call: &CheckpointedCall, preview: &str) {
+        if let Some(picker) = &mut self.picker {
+            picker.set_preview(&PickedItem::Checkpoint(call.clone()), preview);
+        }
+    }
+
+    /// Returns the transcript that is shown: that of the entered subtask, or the task's own.
+    fn shown_transcript(&mut self) -> &mut Transcript {
+        match self.subtasks.entered_transcript_mut() {
+            Some(transcript) => transcript,
+            None => &mut self.transcript,
+        }
+    }
+
+    /// Closes the open list. A theme that was only looked at is gone. Returns false if no list was open.
+    fn close_picker(&mut self) -> bool {
+        if let Some(before) = self.theme_before.take() {
+            self.set_theme(before);
+        }
+        self.picker.take().is_some()
     }
 
     /// Executes the action of a row in a list.
@@ -635,10 +831,18 @@ impl App {
             },
             PickedItem::Rewind { scope, message } => self.rewind(scope, message),
             PickedItem::Subtask(task) => {
-                self.hint = "your message goes to this subtask; Esc cancels".to_owned();
-                self.destination = Some(Destination::Subtask(task));
+                if !self.subtasks.enter(&task) {
+                    self.hint = "this subtask has ended".to_owned();
+                }
                 Vec::new()
             }
+            PickedItem::Theme(name) => {
+                self.theme_before = None;
+                self.use_theme(&name);
+                vec![Effect::KeepTheme(name)]
+            }
+            PickedItem::Checkpoint(call) => vec![Effect::PreviewRestore(call)],
+            PickedItem::Restore { scope, call } => self.restore_call(scope, &call),
             PickedItem::Note => Vec::new(),
         }
     }
@@ -690,7 +894,8 @@ impl App {
             self.hint = format!("there are no {title}");
         } else {
             // A list that comes late replaces one that is open: both were asked for.
-            self.picker = Some(Picker::new(title, second, items));
+            let key = self.bindings.describe_keys(KeyAction::SecondAction);
+            self.picker = Some(Picker::new(title, second, items).with_second_key(key));
         }
     }
 
@@ -745,6 +950,19 @@ impl App {
 
     /// Sends a message to another task, to a fork or to a subtask; `None` if it is for this task.
     fn send_elsewhere(&mut self, text: &str) -> Option<Vec<Effect>> {
+        if self.destination.is_none()
+            && let Some(task) = self.subtasks.entered()
+        {
+            // A subtask has no queue that the user could see, so a message steers it at once.
+            let command = Command::Send {
+                message: UserMessage {
+                    text: text.to_owned(),
+                    images: std::mem::take(&mut self.images),
+                },
+                delivery: Delivery::Interrupt,
+            };
+            return Some(vec![Effect::SubmitTo(task.clone(), command)]);
+        }
         let destination = self.destination.take()?;
         let message = UserMessage {
             text: text.to_owned(),
@@ -762,90 +980,8 @@ impl App {
                 restores_files,
                 message,
             },
-            Destination::Subtask(task) => {
-                // It may have ended while the message was written; the text must not be lost with
-                // it.
-                if !self.subtasks.iter().any(|one| one.label.task == task) {
-                    self.composer.replace(text);
-                    self.images = message.images;
-                    self.hint =
-                        "the subtask has ended; your message goes to its parent now".to_owned();
-                    return Some(Vec::new());
-                }
-                // A subtask has no queue that the user could see, so a message steers it at once.
-                let delivery = Delivery::Interrupt;
-                self.transcript.push_user_message(text);
-                return Some(vec![Effect::SubmitTo(
-                    task,
-                    Command::Send { message, delivery },
-                )]);
-            }
         };
         Some(vec![Effect::Switch(Box::new(next))])
-    }
-
-    /// Notes what a subtask does.
-    fn note_subtask(&mut self, label: &SubtaskLabel, kind: &SessionEventKind) {
-        let known = self
-            .subtasks
-            .iter()
-            .position(|one| one.label.task == label.task);
-        match kind {
-            SessionEventKind::State(SessionState::Ended(_)) => {
-                self.subtasks.retain(|one| one.label.task != label.task);
-            }
-            SessionEventKind::Record(record) => match &**record {
-                // Its own end comes as a record; a state is only published for the session's task.
-                Record::Ended { .. } => {
-                    self.subtasks.retain(|one| one.label.task != label.task);
-                }
-                record => {
-                    // The first record that is seen begins it: a late subscriber misses the start.
-                    let at = known.unwrap_or_else(|| {
-                        self.subtasks.push(WorkingSubtask {
-                            label: label.clone(),
-                            prompt: String::new(),
-                            last: String::new(),
-                        });
-                        self.subtasks.len() - 1
-                    });
-                    if let Some(subtask) = self.subtasks.get_mut(at) {
-                        subtask.note_record(record);
-                    }
-                }
-            },
-            _ => {}
-        }
-    }
-
-    fn list_subtasks(&self) -> Vec<PickerItem> {
-        let items = self.subtasks.iter().map(|subtask| PickerItem {
-            label: format!(
-                "{}{}: {}",
-                "  ".repeat(subtask.label.depth.saturating_sub(1).min(8) as usize),
-                one_line(&subtask.label.mode),
-                subtask.prompt
-            ),
-            note: subtask.last.clone(),
-            preview: String::new(),
-            item: PickedItem::Subtask(subtask.label.task.clone()),
-        });
-        items.collect()
-    }
-
-    /// Returns the tree of the subtasks that work.
-    fn subtask_rows(&self, width: usize, max_rows: usize) -> Vec<Line<'static>> {
-        let rows = self.list_subtasks().into_iter().take(max_rows).map(|item| {
-            let text = match item.note.as_str() {
-                "" => format!("◦ {}", item.label),
-                note => format!("◦ {} · {note}", item.label),
-            };
-            Line::from(span(
-                &fit_text(&text, width),
-                self.theme.style(Role::Accent),
-            ))
-        });
-        rows.collect()
     }
 
     /// Handles the result of the user's command, or the reason why it did not run.
@@ -854,7 +990,7 @@ impl App {
         let ended = match ended {
             Ok(ended) => ended,
             Err(why) => {
-                self.transcript
+                self.shown_transcript()
                     .push_note(&format!("! {line}: {why}"), Role::Warning);
                 return;
             }
@@ -864,9 +1000,9 @@ impl App {
         } else {
             Role::Warning
         };
-        self.transcript
-            .push_note(&format!("! {line} ({})", ended.ending), role);
-        self.transcript.push_output(&ended.output);
+        let transcript = self.shown_transcript();
+        transcript.push_note(&format!("! {line} ({})", ended.ending), role);
+        transcript.push_output(&ended.output);
         // In the words of the user, because the model gets it as part of their message.
         self.command_results.push_str(&format!(
             "I ran `{line}` ({}):\n```\n{}\n```\n\n",
@@ -927,7 +1063,8 @@ impl App {
                 Some(self.answer(request, decision))
             }
             DecisionKey::AskReason => {
-                self.reason = Some((open.request.clone(), Composer::default()));
+                let reason = Composer::default().with_bindings(Arc::clone(&self.bindings));
+                self.reason = Some((open.request.clone(), reason));
                 Some(Vec::new())
             }
             DecisionKey::Handled => Some(Vec::new()),
@@ -1154,6 +1291,8 @@ impl App {
         let needs_session = !matches!(
             command,
             SlashCommand::Help
+                | SlashCommand::Themes
+                | SlashCommand::Theme(_)
                 | SlashCommand::Tasks
                 | SlashCommand::Quit
                 | SlashCommand::Say(_)
@@ -1195,7 +1334,7 @@ impl App {
                 Vec::new()
             }
             SlashCommand::Wire => {
-                self.transcript.push_wire();
+                self.shown_transcript().push_wire();
                 Vec::new()
             }
             SlashCommand::Quit => self.leave(),
@@ -1217,15 +1356,28 @@ impl App {
                 Vec::new()
             }
             SlashCommand::Servers => vec![Effect::ListServers],
+            SlashCommand::Themes => {
+                self.open_themes();
+                Vec::new()
+            }
+            SlashCommand::Theme(name) => {
+                if !self.themes.names().any(|known| known == name) {
+                    let known: Vec<_> = self.themes.names().collect();
+                    self.hint = format!("there is no theme `{name}`: {}", known.join(", "));
+                    return Vec::new();
+                }
+                self.use_theme(&name);
+                vec![Effect::KeepTheme(name)]
+            }
             SlashCommand::Rewind => {
                 self.open_messages();
                 Vec::new()
             }
             SlashCommand::Subtasks => {
-                self.open_picker("subtasks", "stops it", self.list_subtasks());
+                self.open_picker("subtasks", "stops it", self.subtasks.list_items());
                 Vec::new()
             }
-            SlashCommand::Copy => match self.transcript.last_answer() {
+            SlashCommand::Copy => match self.shown_transcript().last_answer() {
                 "" => {
                     self.hint = "there is no answer to copy".to_owned();
                     Vec::new()
@@ -1259,23 +1411,33 @@ impl App {
     }
 
     fn push_help(&mut self) {
-        let mut text = String::new();
-        for command in COMMANDS {
+        let mut rows = vec![HelpRow::heading("Commands")];
+        rows.extend(COMMANDS.iter().map(|command| {
             let name = format!("{} {}", command.name, command.argument);
-            text.push_str(&format!("  {name:<22} {}\n", command.effect));
-        }
-        for command in self.custom_commands.commands() {
-            text.push_str(&custom_command_line(&command));
-        }
-        for (key, effect) in KEYS {
-            text.push_str(&format!("  {key:<22} {effect}\n"));
-        }
-        self.transcript.push_note(&text, Role::Plain);
+            HelpRow::new(name.trim_end(), command.effect)
+        }));
+        let custom = self.custom_commands.commands();
+        let custom: String = custom.iter().map(custom_command_line).collect();
+        rows.extend(custom.lines().map(HelpRow::heading));
+        rows.push(HelpRow::heading("Keys"));
+        rows.extend(
+            FIXED_KEYS
+                .iter()
+                .map(|(key, effect)| HelpRow::new(key, effect)),
+        );
+        rows.extend(ACTIONS.iter().filter_map(|known| {
+            let keys = self.bindings.describe_keys(known.action);
+            (!keys.is_empty()).then(|| HelpRow::new(&keys, known.effect))
+        }));
+        rows.push(HelpRow::heading(
+            "[tui.bindings] in config.toml binds other keys: docs/tui.md",
+        ));
+        self.shown_transcript().push_help(&rows);
     }
 
     fn push_todos(&mut self) {
         let todos: String = self
-            .transcript
+            .shown_transcript()
             .todos()
             .iter()
             .map(|todo| {
@@ -1296,12 +1458,12 @@ impl App {
         } else {
             &todos
         };
-        self.transcript.push_note(text, Role::Plain);
+        self.shown_transcript().push_note(text, Role::Plain);
     }
 
     /// Records that the session rejected a command.
     pub fn note_rejection(&mut self, command: &Command, reason: &str) {
-        self.transcript
+        self.shown_transcript()
             .push_note(&format!("sabir: {reason}"), Role::Warning);
         // A message that was not taken comes back.
         if let Command::Send { message, .. } = command {
@@ -1312,14 +1474,15 @@ impl App {
 
     /// Adds lines that something else printed.
     pub fn note_printed(&mut self, text: &str) {
-        self.transcript.push_note(text, Role::Dim);
+        self.shown_transcript().push_note(text, Role::Dim);
     }
 
     /// Shows the changes of files under a heading.
     pub fn show_diff(&mut self, heading: &str, changes: &[ChangedFile]) {
-        self.transcript.push_note(heading, Role::Strong);
+        let transcript = self.shown_transcript();
+        transcript.push_note(heading, Role::Strong);
         for change in changes {
-            self.transcript.push_diff(&change.path, &change.diff);
+            transcript.push_diff(&change.path, &change.diff);
         }
     }
 
@@ -1333,7 +1496,7 @@ impl App {
         match image {
             Ok(image) => self.images.push(image),
             Err(why) => {
-                self.transcript
+                self.shown_transcript()
                     .push_note(&format!("{why}; no message was sent"), Role::Warning);
                 return Vec::new();
             }
@@ -1348,6 +1511,13 @@ impl App {
     /// Sets the files of the workspace.
     pub fn set_files(&mut self, files: Vec<String>) {
         self.files = Some(files);
+        let mut effects = Vec::new();
+        self.update_completion(&mut effects);
+    }
+
+    /// Sets the functions and types of the workspace.
+    pub fn set_symbols(&mut self, symbols: Vec<SymbolName>) {
+        self.symbols = symbols;
         let mut effects = Vec::new();
         self.update_completion(&mut effects);
     }
@@ -1370,6 +1540,7 @@ impl App {
         };
         let start = &snapshot.start;
         self.task = Some(start.task.clone());
+        self.transcript.set_folder(&start.workspace);
         let text = format!(
             "task {} ({}, {})",
             start.task,
@@ -1403,7 +1574,7 @@ impl App {
         self.transcript.note_event(event, now);
         let is_nested = event.subtask.is_some();
         if let Some(label) = &event.subtask {
-            self.note_subtask(label, &event.kind);
+            self.subtasks.note_event(label, &event.kind, now);
         }
         match &event.kind {
             SessionEventKind::Request { request, question } => {
@@ -1657,11 +1828,39 @@ impl App {
             return None;
         }
         let found = best_matches(pattern, files.iter().map(String::as_str), MAX_COMPLETIONS);
-        let items = found.into_iter().map(|file| CompletionItem {
-            text: format!("@{file}"),
-            note: String::new(),
+        let mut items: Vec<_> = found
+            .into_iter()
+            .map(|file| CompletionItem {
+                text: format!("@{file}"),
+                note: String::new(),
+            })
+            .collect();
+        let symbols = self.complete_symbol(pattern);
+        // Both get room, and either may use what the other leaves.
+        let most_files = MAX_COMPLETIONS - symbols.len().min(MAX_COMPLETIONS / 2);
+        items.truncate(most_files);
+        items.extend(symbols);
+        items.truncate(MAX_COMPLETIONS);
+        Some((start, items))
+    }
+
+    /// Returns the functions and types whose names fit best.
+    fn complete_symbol(&self, pattern: &str) -> Vec<CompletionItem> {
+        // A short pattern fits everything, and a path is a file's.
+        if pattern.chars().count() < 2 || pattern.contains(['/', '.']) {
+            return Vec::new();
+        }
+        let names = self.symbols.iter().map(|symbol| symbol.name.as_str());
+        let mut found = best_matches(pattern, names, MAX_COMPLETIONS);
+        found.dedup();
+        let symbols = found.into_iter().flat_map(|name| {
+            let same = self.symbols.iter().filter(move |one| one.name == name);
+            same.map(|symbol| CompletionItem {
+                text: format!("`{}` ({}:{})", symbol.name, symbol.path, symbol.line),
+                note: symbol.kind.to_owned(),
+            })
         });
-        Some((start, items.collect()))
+        symbols.take(MAX_COMPLETIONS).collect()
     }
 
     /// Handles a key while completions are shown; `None` if the key has its usual meaning.
@@ -1687,7 +1886,7 @@ impl App {
                     && !text.ends_with(' ')
                     && text.starts_with('/');
                 self.composer.replace_before_cursor(start, &text);
-                if text.starts_with('@') {
+                if text.starts_with(['@', '`']) {
                     self.composer.press(Key::plain(KeyCode::Char(' ')));
                 }
                 if runs {
@@ -1701,7 +1900,8 @@ impl App {
 
     /// Takes the lines that were decided since the last time.
     pub fn take_decided(&mut self) -> Vec<HistoryLine> {
-        self.transcript.take_decided()
+        let own = self.transcript.take_decided();
+        self.subtasks.select_lines(own)
     }
 
     /// Draws the viewport. From then on, the open question counts as shown.
@@ -1738,9 +1938,14 @@ impl App {
         let queue = self.queue_rows(width, left.min(4));
         left = left.saturating_sub(queue.len());
         // The tree may not push the question or the draft off the screen.
-        let subtasks = self.subtask_rows(width, left.min(4));
+        let subtasks = self.subtasks.tree_rows(width, left.min(4));
         left = left.saturating_sub(subtasks.len());
-        let mut rows = self.transcript.live_lines(now, left.min(height * 2 / 3));
+        let shown = self.subtasks.entered_transcript();
+        let shown = shown.unwrap_or(&self.transcript);
+        let mut rows = match self.motion {
+            Motion::Full => shown.live_lines(now, left.min(height * 2 / 3)),
+            Motion::Reduced => Vec::new(),
+        };
         if !rows.is_empty() && rows.len() < left {
             rows.push(Line::default());
         }
@@ -1874,6 +2079,14 @@ impl App {
             return Line::from(span(&text, self.theme.style(Role::Warning)));
         }
         let mut parts = vec![self.activity_text(now)];
+        if self.subtasks.entered().is_some() {
+            let key = self.bindings.describe_keys(KeyAction::SecondAction);
+            let stops = match key.as_str() {
+                "" => String::new(),
+                key => format!(", {key} stops it"),
+            };
+            parts.insert(0, format!("in a subtask, Esc leaves{stops}"));
+        }
         if let Some(destination) = &self.destination {
             parts.push(destination.describe().to_owned());
         }
@@ -1907,7 +2120,10 @@ impl App {
             Activity::Idle => "ready".to_owned(),
             Activity::Working if self.decisions.is_empty() => {
                 let seconds = now.saturating_sub(self.status.run_since).as_secs();
-                format!("working {seconds} s, Esc stops")
+                match self.motion {
+                    Motion::Full => format!("working {seconds} s, Esc stops"),
+                    Motion::Reduced => "working, Esc stops".to_owned(),
+                }
             }
             Activity::Working => match self.decisions.front().map(|open| &open.question) {
                 Some(UserQuestion::Next { .. }) => "ready".to_owned(),
@@ -1924,31 +2140,6 @@ impl Destination {
             Self::Task(_) => "continues another task",
             Self::Fork { records: None, .. } => "begins a fork",
             Self::Fork { .. } => "goes back",
-            Self::Subtask(_) => "to a subtask",
-        }
-    }
-}
-
-impl WorkingSubtask {
-    fn note_record(&mut self, record: &Record) {
-        match record {
-            Record::Started(start) => {
-                self.prompt = fit_text(
-                    &one_line(start.prompt.lines().next().unwrap_or_default()),
-                    60,
-                );
-            }
-            Record::Answered(turn) => {
-                let mut calls = turn.parts.iter().filter_map(|part| match part {
-                    MessagePart::Call(call) => Some(call),
-                    _ => None,
-                });
-                if let Some(call) = calls.next_back() {
-                    let text = format!("{} {}", call.name, call_subject(call));
-                    self.last = fit_text(&one_line(text.trim_end()), 40);
-                }
-            }
-            _ => {}
         }
     }
 }

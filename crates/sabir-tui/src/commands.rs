@@ -44,6 +44,10 @@ pub enum SlashCommand {
     Modes,
     /// Lists the MCP servers.
     Servers,
+    /// Lists the themes.
+    Themes,
+    /// Uses a theme.
+    Theme(String),
     /// Logs in to an MCP server.
     LogIn {
         /// The server.
@@ -93,9 +97,13 @@ const fn help(name: &'static str, argument: &'static str, effect: &'static str) 
 }
 
 /// All commands.
-pub const COMMANDS: [CommandHelp; 19] = [
+pub const COMMANDS: [CommandHelp; 20] = [
     help("/help", "", "show the keys and commands"),
-    help("/checkpoints", "", "list the calls that can be undone"),
+    help(
+        "/checkpoints",
+        "",
+        "show what each call changed, and restore earlier states",
+    ),
     help("/compact", "", "compact the context"),
     help("/context", "", "show what fills the context"),
     help("/copy", "", "copy the last answer to the clipboard"),
@@ -114,33 +122,30 @@ pub const COMMANDS: [CommandHelp; 19] = [
         "[login NAME]",
         "list the MCP servers, or log in to one",
     ),
-    help(
-        "/mode",
-        "[NAME]",
-        "switch the mode (Shift-Tab: the next one)",
-    ),
+    help("/mode", "[NAME]", "list the modes, or switch to one"),
     help(
         "/model",
         "[NAME]",
         "list the models, or use another model from the next turn on",
     ),
-    help(
-        "/now",
-        "MESSAGE",
-        "interrupt the model with a message (Ctrl-S)",
-    ),
+    help("/now", "MESSAGE", "interrupt the model with a message"),
     help("/quit", "", "leave"),
     help("/rewind", "", "rewind to an earlier message (Esc twice)"),
     help("/say", "TEXT", "send a text that looks like a command"),
     help(
         "/subtasks",
         "",
-        "list the running subtasks, to message or stop one",
+        "list the running subtasks, to enter or stop one",
     ),
     help(
         "/tasks",
         "",
         "list the tasks of this folder: continue or fork one",
+    ),
+    help(
+        "/theme",
+        "[NAME]",
+        "list the themes, with a preview, or use another one",
     ),
     help("/todos", "", "show the todo list"),
     help(
@@ -155,51 +160,35 @@ pub const COMMANDS: [CommandHelp; 19] = [
     ),
 ];
 
-/// The keys, as `/help` shows them.
-pub const KEYS: [(&str, &str); 23] = [
+/// The keys that always mean the same, as `/help` shows them. [`ACTIONS`] has those that can be bound.
+///
+/// [`ACTIONS`]: sabir_session::config::key_bindings::ACTIONS
+pub const FIXED_KEYS: [(&str, &str); 11] = [
     ("Enter", "send; while the task works, queue"),
-    ("Alt-Enter, Ctrl-J", "break the line"),
-    (
-        "Ctrl-S",
-        "send now: interrupt the model with the draft, or with the queue",
-    ),
+    ("Alt-Enter, Shift-Enter", "break the line"),
     (
         "Esc",
         "stop the turn or the running command; everything is kept",
     ),
+    (
+        "Esc Esc",
+        "rewind to an earlier message: conversation, files or both",
+    ),
     ("Ctrl-C", "clear the draft; stop the turn; twice to leave"),
     ("Ctrl-D", "leave, without a draft"),
+    ("Ctrl-Z", "suspend Sabir; `fg` resumes it"),
     (
         "Up, Down",
         "move; at the edge, go through the history or edit the queue",
     ),
-    ("Ctrl-R", "search the history"),
-    ("Ctrl-_, Alt-_", "undo, redo"),
-    ("Ctrl-A, Ctrl-E", "go to the beginning, the end of the line"),
-    ("Alt-B, Alt-F", "go a word back, forward"),
-    ("Ctrl-W, Alt-D", "delete a word back, forward"),
-    (
-        "Ctrl-U, Ctrl-K",
-        "delete to the beginning, the end of the line",
-    ),
-    ("Ctrl-Y", "insert what was deleted"),
-    ("Alt-O", "unfold the paste before the cursor"),
-    (
-        "Ctrl-O",
-        "show the most recently folded output or reasoning",
-    ),
-    ("Ctrl-G", "edit the draft in $EDITOR"),
     ("Tab", "complete; move between the question and the draft"),
-    ("Shift-Tab", "switch to the next mode"),
-    ("@NAME", "name a file of the workspace"),
     (
-        "!COMMAND",
-        "run your own command; its output is sent with your next message",
+        "@NAME",
+        "name a file of the workspace, or a function or type in it",
     ),
-    ("# NOTE", "add a note to AGENTS.md"),
     (
-        "Esc Esc",
-        "rewind to an earlier message: conversation, files or both",
+        "!COMMAND, # NOTE",
+        "run your own command; add a note to AGENTS.md",
     ),
 ];
 
@@ -263,6 +252,8 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
             },
             None => return Some(Err(bad(trimmed, "`/mcp` takes `login NAME`"))),
         },
+        "/theme" if rest.is_empty() => SlashCommand::Themes,
+        "/theme" => SlashCommand::Theme(rest.to_owned()),
         "/diff" if rest.is_empty() => SlashCommand::Diff(None),
         "/diff" => match rest.parse() {
             Ok(count @ 1..) => SlashCommand::Diff(Some(count)),

@@ -4,11 +4,12 @@
 //! dies as one. [`Composer::message`] puts the pasted text back, byte for byte. A text that contains such a character is folded
 //! as well, so that nothing that is typed or pasted can be mistaken for a fold.
 
-use unicode_segmentation::UnicodeSegmentation;
+use std::sync::Arc;
 
-use sabir_terminal::draft_place::DraftPlace;
-
+use sabir_session::config::key_bindings::{KeyAction, KeyBindings};
 use sabir_session::config::tui::EditingKeys;
+use sabir_terminal::draft_place::DraftPlace;
+use unicode_segmentation::UnicodeSegmentation;
 
 use crate::keys::{Key, KeyCode};
 use crate::vi_keys::{ViCommand, ViMotion, ViParser};
@@ -52,6 +53,7 @@ pub struct Composer {
     /// The command mode of vi; `None` while keys insert, and always with the keys of Emacs.
     vi_command: Option<ViParser>,
     has_vi_keys: bool,
+    bindings: Arc<KeyBindings>,
 }
 
 /// A state of the draft.
@@ -111,6 +113,11 @@ impl Composer {
             has_vi_keys: keys == EditingKeys::Vi,
             ..self
         }
+    }
+
+    /// Sets the keys of the actions.
+    pub fn with_bindings(self, bindings: Arc<KeyBindings>) -> Self {
+        Self { bindings, ..self }
     }
 
     /// Returns true while keys are commands of vi.
@@ -248,10 +255,9 @@ impl Composer {
             return KeyEffect::Handled;
         }
         let is_typing = std::mem::take(&mut self.is_typing);
-        let effect = match key.code {
-            KeyCode::Char(c) if key.control && !key.alt => self.press_control(c),
-            KeyCode::Char(c) if key.alt && !key.control => self.press_alt(c),
-            code => self.press_named(code, key),
+        let effect = match self.bindings.find_action(key) {
+            Some(action) => self.run_action(action),
+            None => self.press_named(key),
         };
         if effect == KeyEffect::Ignored {
             self.is_typing = is_typing;
@@ -338,53 +344,58 @@ impl Composer {
         }
     }
 
-    fn press_control(&mut self, c: char) -> KeyEffect {
-        match c {
-            'a' => self.cursor = self.place().line_start(),
-            'e' => self.cursor = self.place().line_end(),
-            'b' => self.cursor = self.place().previous_character(),
-            'f' => self.cursor = self.place().next_character(),
-            'h' => self.delete_to(self.place().previous_character()),
-            'd' if !self.text.is_empty() => self.delete_to(self.place().next_character()),
-            'k' if self.cursor == self.place().line_end() => {
-                self.kill_to(self.place().next_character())
+    /// Executes an action on the draft.
+    fn run_action(&mut self, action: KeyAction) -> KeyEffect {
+        match action {
+            KeyAction::BreakLine => self.insert_line_break(),
+            KeyAction::SearchHistory => self.begin_search(),
+            KeyAction::PreviousMessage => self.move_up(),
+            KeyAction::NextMessage => self.move_down(),
+            KeyAction::Undo => self.undo_step(),
+            KeyAction::Redo => self.redo_step(),
+            KeyAction::UnfoldPaste => self.unfold_at_cursor(),
+            KeyAction::LineStart => self.cursor = self.place().line_start(),
+            KeyAction::LineEnd => self.cursor = self.place().line_end(),
+            KeyAction::CharacterBack => self.cursor = self.place().previous_character(),
+            KeyAction::CharacterForward => self.cursor = self.place().next_character(),
+            KeyAction::WordBack => self.cursor = self.place().word_start(),
+            KeyAction::WordForward => self.cursor = self.place().word_end(),
+            KeyAction::DraftStart => self.cursor = 0,
+            KeyAction::DraftEnd => self.cursor = self.text.len(),
+            KeyAction::DeleteWordBack => self.kill_to(self.place().blank_word_start()),
+            KeyAction::DeleteWordForward => self.kill_to(self.place().word_end()),
+            KeyAction::DeleteToLineStart => self.kill_to(self.place().line_start()),
+            KeyAction::DeleteToLineEnd if self.cursor == self.place().line_end() => {
+                self.kill_to(self.place().next_character());
             }
-            'k' => self.kill_to(self.place().line_end()),
-            'u' => self.kill_to(self.place().line_start()),
-            'w' => self.kill_to(self.place().blank_word_start()),
-            'y' => {
+            KeyAction::DeleteToLineEnd => self.kill_to(self.place().line_end()),
+            KeyAction::InsertDeleted => {
                 self.begin_step();
                 let killed = self.killed.clone();
                 self.insert_own(&killed);
             }
-            't' => self.swap_graphemes(),
-            'j' => self.insert_line_break(),
-            'n' => self.move_down(),
-            'p' => self.move_up(),
-            'r' => self.begin_search(),
-            '_' | '/' => self.undo_step(),
-            _ => return KeyEffect::Ignored,
+            KeyAction::SwapCharacters => self.swap_graphemes(),
+            KeyAction::SendNow
+            | KeyAction::OpenEditor
+            | KeyAction::PastePicture
+            | KeyAction::UnfoldOutput
+            | KeyAction::NextMode
+            | KeyAction::SecondAction
+            | KeyAction::Command(_) => return KeyEffect::Ignored,
         }
         KeyEffect::Handled
     }
 
-    fn press_alt(&mut self, c: char) -> KeyEffect {
-        match c {
-            'b' | 'B' => self.cursor = self.place().word_start(),
-            'f' | 'F' => self.cursor = self.place().word_end(),
-            'd' | 'D' => self.kill_to(self.place().word_end()),
-            '<' => self.cursor = 0,
-            '>' => self.cursor = self.text.len(),
-            '_' | '/' => self.redo_step(),
-            'o' => self.unfold_at_cursor(),
-            _ => return KeyEffect::Ignored,
-        }
-        KeyEffect::Handled
-    }
-
-    fn press_named(&mut self, code: KeyCode, key: Key) -> KeyEffect {
+    /// Handles a key that always means the same.
+    fn press_named(&mut self, key: Key) -> KeyEffect {
         let by_word = key.control || key.alt;
-        match code {
+        match key.code {
+            KeyCode::Char('d') if key.control && !key.alt && !self.text.is_empty() => {
+                self.delete_to(self.place().next_character());
+            }
+            KeyCode::Char('h') if key.control && !key.alt => {
+                self.delete_to(self.place().previous_character());
+            }
             KeyCode::Enter if key.alt || key.shift || key.control => self.insert_line_break(),
             KeyCode::Backspace if by_word => self.kill_to(self.place().word_start()),
             KeyCode::Backspace => self.delete_to(self.place().previous_character()),
@@ -407,8 +418,11 @@ impl Composer {
 
     /// Handles a key during a search; `None` if the search is over and the key has its usual meaning.
     fn press_in_search(&mut self, key: Key) -> Option<KeyEffect> {
+        if self.bindings.find_action(key) == Some(KeyAction::SearchHistory) {
+            self.search_older();
+            return Some(KeyEffect::Handled);
+        }
         match key.code {
-            KeyCode::Char('r') if key.control => self.search_older(),
             KeyCode::Char('g') if key.control => self.cancel_search(),
             KeyCode::Escape => self.cancel_search(),
             KeyCode::Backspace => {

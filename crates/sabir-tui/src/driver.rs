@@ -6,47 +6,54 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use base64::prelude::{BASE64_STANDARD, Engine};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::isatty;
 use sabir_session::agent::TaskId;
 use sabir_session::call::Image;
-use sabir_session::checkpoint_history::{CheckpointFolder, HistoryError};
-use sabir_session::config::tui::{AttentionCall, EditingKeys, StatusItem};
+use sabir_session::checkpoint_history::{CheckpointFolder, CheckpointKind, HistoryError};
+use sabir_session::config::change::set_value;
+use sabir_session::config::tui::{AttentionCall, TuiKeys};
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::draft_store::DraftStore;
 use sabir_session::file_names::list_file_names;
 use sabir_session::input_history::InputHistory;
 use sabir_session::memory::{append_note, note_line};
 use sabir_session::pictures::{self, CurrentImageSupport};
+use sabir_session::symbol_names::{SymbolName, list_symbols};
 use sabir_session::{
     Command, Environment, Host, InterfaceChoice, Session, SessionEventKind, SessionHandle,
-    SessionState, SessionUpdate, Subscription, TaskList, UserCommandOutput, UserCommandRunner,
-    edit_text, find_branch,
+    SessionState, SessionUpdate, StopFlag, Subscription, TaskList, UserCommandOutput,
+    UserCommandRunner, edit_text, find_branch,
 };
-use sabir_terminal::checkpoint_text;
 use sabir_terminal::history_text::last_exchange_text;
 use sabir_terminal::print::count_noun;
 use sabir_terminal::screen::{self, ExitBySignal, TerminalChange};
+use sabir_terminal::task_tree::age_text;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::app::{App, AppSettings, ChangedFile, Effect};
 use crate::inline_screen::{InlineScreen, RowReflow};
-use crate::keys::KeyDecoder;
+use crate::keys::{KeyDecoder, TerminalInput};
+use crate::picker::{CheckpointedCall, PickedItem, PickerItem};
 use crate::pickers::{list_models, list_servers, list_tasks};
 use crate::rewind::{self, NextSession};
-use crate::theme::Theme;
+use crate::terminal_abilities::{MODERN_VARIABLES, TerminalAbilities};
+use crate::theme::{Background, ColorDepth, ThemeSet};
 use crate::view::TerminalSize;
 
 /// The least time between two frames for events of the session.
 const FRAME_TIME: Duration = Duration::from_millis(16);
 /// The time after which a lone escape byte is the Escape key.
 const ESCAPE_TIME: Duration = Duration::from_millis(30);
+/// The time after which it is, while an answer of the terminal is under way.
+const SLOW_ESCAPE_TIME: Duration = Duration::from_millis(200);
+/// The time for which the answer about the background is waited for. Nothing else waits with it.
+const ANSWER_TIME: Duration = Duration::from_millis(500);
 /// Lets the terminal tell when it gets or loses the focus.
 const REPORT_FOCUS: &str = "\x1b[?1004h";
 /// Ends such reports.
@@ -61,17 +68,7 @@ const LINE_TERMINALS: [&str; 11] = [
     "", "dumb", "unknown", "emacs", "vt52", "vt100", "vt102", "vt220", "ansi", "cons25", "network",
 ];
 
-/// Variables that terminals set which wrap their rows anew.
-const REWRAPPING_VARIABLES: [&str; 7] = [
-    "VTE_VERSION",
-    "KONSOLE_VERSION",
-    "KITTY_WINDOW_ID",
-    "WEZTERM_PANE",
-    "ALACRITTY_WINDOW_ID",
-    "ITERM_SESSION_ID",
-    "WT_SESSION",
-];
-/// The same terminals and others in `TERM_PROGRAM`.
+/// Terminals that wrap their rows anew, in `TERM_PROGRAM`.
 const REWRAPPING_PROGRAMS: [&str; 5] = ["ghostty", "vscode", "Apple_Terminal", "WezTerm", "iTerm"];
 /// The same in `TERM`.
 const REWRAPPING_TERMINALS: [&str; 4] = ["foot", "alacritty", "xterm-kitty", "xterm-ghostty"];
@@ -79,7 +76,10 @@ const REWRAPPING_TERMINALS: [&str; 4] = ["foot", "alacritty", "xterm-kitty", "xt
 /// The things that an interface needs from its program.
 #[derive(Debug, Clone)]
 pub struct InterfaceSettings {
-    has_colors: bool,
+    color_depth: ColorDepth,
+    /// The brightness of the terminal's background, as soon as it is known.
+    background: Arc<OnceLock<Background>>,
+    abilities: TerminalAbilities,
     reflow: RowReflow,
     history: InputHistory,
     drafts: DraftStore,
@@ -89,10 +89,10 @@ pub struct InterfaceSettings {
     exit: ExitBySignal,
     /// The configuration file, if it is not the usual one.
     config: Option<PathBuf>,
-    /// The parts of the status line.
-    status: Vec<StatusItem>,
-    keys: EditingKeys,
-    attention: AttentionCall,
+    /// The settings of the interface.
+    tui: TuiKeys,
+    /// The name of the theme, which the user may change.
+    theme_name: Arc<Mutex<String>>,
     /// True if another task can be chosen in place of the first message.
     can_switch: bool,
     /// The folder of a task that has not begun.
@@ -111,7 +111,7 @@ impl InterfaceSettings {
         let environment = host.environment();
         let kind = environment.variable("TERM").unwrap_or_default();
         let is_capable = match choice {
-            InterfaceChoice::Line => false,
+            InterfaceChoice::Line | InterfaceChoice::ScreenReader => false,
             InterfaceChoice::Auto | InterfaceChoice::Full => !LINE_TERMINALS.contains(&kind),
         };
         let is_terminal = isatty(io::stdin()) && isatty(io::stdout()) && isatty(io::stderr());
@@ -127,12 +127,19 @@ impl InterfaceSettings {
         let config = host.load_config(named_config).unwrap_or_default();
         (is_capable && is_terminal).then(|| Self {
             config: named_config.map(Path::to_owned),
-            status: config.tui().status_items().to_vec(),
-            keys: config.tui().editing_keys(),
-            attention: config.tui().attention_call(),
+            abilities: TerminalAbilities::find(
+                environment,
+                config.tui().link_use(),
+                config.tui().clipboard_use(),
+            ),
+            tui: config.tui().clone(),
             can_switch: true,
+            theme_name: Arc::new(Mutex::new(config.tui().theme_name().to_owned())),
             folder: PathBuf::from("."),
-            has_colors: !is_set(&"NO_COLOR"),
+            color_depth: ColorDepth::find(environment),
+            background: Arc::new(
+                Background::find(environment).map_or_else(OnceLock::new, OnceLock::from),
+            ),
             reflow: find_reflow(environment),
             history: InputHistory::in_environment(environment),
             drafts: DraftStore::in_environment(environment),
@@ -156,7 +163,7 @@ fn find_reflow(environment: &Environment) -> RowReflow {
         RowReflow::Rewraps
     } else if is_set(&"STY") || is_set(&"XTERM_VERSION") {
         RowReflow::Cuts
-    } else if REWRAPPING_VARIABLES.iter().any(&is_set)
+    } else if MODERN_VARIABLES.iter().any(&is_set)
         || is("TERM_PROGRAM", &REWRAPPING_PROGRAMS)
         || is("TERM", &REWRAPPING_TERMINALS)
     {
@@ -167,6 +174,21 @@ fn find_reflow(environment: &Environment) -> RowReflow {
 }
 
 impl InterfaceSettings {
+    /// Returns the name of the theme.
+    fn theme_name(&self) -> String {
+        let name = self.theme_name.lock();
+        name.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps the name of the theme for the next interface of this process.
+    fn keep_theme_name(&self, name: &str) {
+        let mut kept = self
+            .theme_name
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        name.clone_into(&mut kept);
+    }
+
     /// Lets no other task be chosen: the message is for a task that is known.
     #[must_use]
     pub fn for_known_task(self) -> Self {
@@ -255,9 +277,15 @@ struct Driver<'a> {
     next: Option<NextSession>,
     /// Stops the command of the user that runs.
     stop_command: Arc<Notify>,
-    /// The ends of the commands of the user.
-    ended_commands: UnboundedReceiver<EndedCommand>,
-    command_sender: UnboundedSender<EndedCommand>,
+    /// The results of work in the background.
+    finished: UnboundedReceiver<FinishedWork>,
+    sender: UnboundedSender<FinishedWork>,
+    /// True if the terminal should be asked for the colour of its background.
+    needs_background: bool,
+    /// The moment until which the answer about the background is waited for, also when the user leaves.
+    waits_for_background: Option<Instant>,
+    /// Stops the scan for symbols when the interface is gone.
+    stop_scan: StopFlag,
     is_leaving: bool,
     /// True if the last end of the task is on the screen.
     is_end_shown: bool,
@@ -271,15 +299,29 @@ struct Driver<'a> {
     escape_at: Option<Instant>,
 }
 
-/// A command of the user that has ended.
-struct EndedCommand {
-    line: String,
-    result: Result<UserCommandOutput, String>,
+/// Work in the background that has ended.
+enum FinishedWork {
+    /// A command of the user.
+    Command {
+        line: String,
+        result: Result<UserCommandOutput, String>,
+    },
+    /// The files of the workspace.
+    Files(Vec<String>),
+    /// The functions and types of the workspace.
+    Symbols(Vec<SymbolName>),
+    /// The picture in the clipboard.
+    Picture(Result<Image, String>),
+    /// The change since a checkpoint.
+    CheckpointPreview {
+        call: CheckpointedCall,
+        text: String,
+    },
 }
 
 /// The reason why the driver woke up.
 enum Wakeup {
-    Command(EndedCommand),
+    Finished(FinishedWork),
     Keys(Option<Vec<u8>>),
     Change(Option<TerminalChange>),
     Update(Option<SessionUpdate>),
@@ -296,22 +338,30 @@ impl<'a> Driver<'a> {
         let (sender, changes) = unbounded_channel();
         screen::begin_interface(settings.exit, sender)?;
         let size = terminal_size();
+        let tui = &settings.tui;
+        let background = settings.background.get().copied();
+        let themes = ThemeSet::new(tui.user_themes().clone(), settings.color_depth, background);
+        let needs_background = themes.needs_background();
         let mut app = App::new(AppSettings {
-            theme: Theme::new(settings.has_colors),
+            themes,
+            theme_name: settings.theme_name(),
+            motion: tui.motion(),
             history: settings.history.load(),
             draft: settings.drafts.take(),
             modes,
             custom_commands,
-            status: settings.status.clone(),
-            keys: settings.keys,
+            status: tui.status_items().to_vec(),
+            keys: tui.editing_keys(),
+            bindings: tui.key_bindings().clone(),
             can_switch: settings.can_switch || session.is_some(),
         });
-        let (command_sender, ended_commands) = unbounded_channel();
+        let (sender, finished) = unbounded_channel();
         app.handle_resize(size);
         Ok(Self {
             settings,
             app,
-            screen: InlineScreen::new(size, settings.reflow),
+            screen: InlineScreen::new(size, settings.reflow)
+                .with_links(settings.abilities.shows_links()),
             session,
             decoder: KeyDecoder::default(),
             keys: KeyReader::start()?,
@@ -321,8 +371,11 @@ impl<'a> Driver<'a> {
             last_frame: None,
             next: None,
             stop_command: Arc::default(),
-            ended_commands,
-            command_sender,
+            finished,
+            sender,
+            needs_background,
+            waits_for_background: None,
+            stop_scan: StopFlag::default(),
             is_leaving: false,
             is_end_shown: false,
             folder: settings.folder.clone(),
@@ -340,6 +393,7 @@ impl<'a> Driver<'a> {
     async fn run(&mut self, mut events: Option<Subscription>) {
         screen::write_frame(REPORT_FOCUS, IGNORE_FOCUS.to_owned());
         self.draw_frame();
+        self.query_background();
         while !self.is_leaving {
             let deadline = self.next_deadline();
             let wakeup = tokio::select! {
@@ -347,7 +401,7 @@ impl<'a> Driver<'a> {
                 biased;
                 bytes = self.keys.bytes.recv() => Wakeup::Keys(bytes),
                 change = self.changes.recv() => Wakeup::Change(change),
-                Some(ended) = self.ended_commands.recv() => Wakeup::Command(ended),
+                Some(finished) = self.finished.recv() => Wakeup::Finished(finished),
                 () = sleep_until(deadline) => Wakeup::Time,
                 update = next_update(&mut events) => Wakeup::Update(update),
             };
@@ -355,19 +409,115 @@ impl<'a> Driver<'a> {
         }
         self.keep_draft();
         self.draw_frame();
+        self.await_background().await;
+        self.stop_scan.request_stop();
         screen::end_interface();
+    }
+
+    /// Asks the terminal for the colour of its background, after the first frame. The answer comes as input, if it comes.
+    fn query_background(&mut self) {
+        let known = self.settings.background.get().copied();
+        let query = self.settings.abilities.background_query(known);
+        if let Some(query) = query.filter(|_| self.needs_background) {
+            screen::write_frame(query, self.leaving_bytes());
+            self.waits_for_background = Some(Instant::now() + ANSWER_TIME);
+        }
+    }
+
+    /// Waits a moment for an answer that is still under way, so that it does not become input of the shell.
+    async fn await_background(&mut self) {
+        while let Some(until) = self.waits_for_background {
+            let answered = tokio::time::timeout_at(until.into(), self.keys.bytes.recv()).await;
+            match answered {
+                Ok(Some(bytes)) => {
+                    for input in self.decoder.feed(&bytes) {
+                        self.note_background(&input);
+                    }
+                }
+                Ok(None) | Err(_) => self.waits_for_background = None,
+            }
+        }
+    }
+
+    /// Keeps the colour of the background for the next interface of this process.
+    fn note_background(&mut self, input: &TerminalInput) {
+        if let TerminalInput::Background(color) = input {
+            self.waits_for_background = None;
+            // Known already if the terminal answers twice.
+            _ = self.settings.background.set(match color.is_light() {
+                true => Background::Light,
+                false => Background::Dark,
+            });
+        }
+    }
+
+    /// Returns the time after which an open escape sequence is the Escape key.
+    fn escape_time(&self) -> Duration {
+        // An answer over a slow line may arrive in two pieces.
+        match self.waits_for_background {
+            Some(until) if until > Instant::now() => SLOW_ESCAPE_TIME,
+            _ => ESCAPE_TIME,
+        }
+    }
+
+    async fn take_finished(&mut self, finished: FinishedWork) {
+        match finished {
+            FinishedWork::Command { line, result } => self.app.note_user_command(&line, result),
+            FinishedWork::Files(files) => {
+                self.scan_symbols(files.clone());
+                self.app.set_files(files);
+            }
+            FinishedWork::Symbols(symbols) => self.app.set_symbols(symbols),
+            FinishedWork::Picture(picture) => {
+                let picture = picture.and_then(|picture| self.check_image(picture));
+                let effects = match picture {
+                    Ok(image) => {
+                        let name = "the picture in the clipboard";
+                        self.app.note_image(name, String::new(), Ok(image))
+                    }
+                    Err(why) => {
+                        self.app.note_printed(&format!("sabir: {why}"));
+                        Vec::new()
+                    }
+                };
+                self.run_effects(effects).await;
+            }
+            FinishedWork::CheckpointPreview { call, text } => {
+                self.app.set_checkpoint_preview(&call, &text);
+            }
+        }
+    }
+
+    /// Runs something that blocks, and takes its result when it is there.
+    fn start_work(&self, work: impl FnOnce() -> FinishedWork + Send + 'static) {
+        let sender = self.sender.clone();
+        tokio::task::spawn_blocking(move || {
+            // Fails if the interface is gone.
+            _ = sender.send(work());
+        });
+    }
+
+    /// Looks for functions and types in the files, in the background.
+    fn scan_symbols(&self, files: Vec<String>) {
+        let folder = self.folder.clone();
+        let stop = self.stop_scan.clone();
+        self.start_work(move || FinishedWork::Symbols(list_symbols(&folder, &files, &stop)));
     }
 
     async fn take_wakeup(&mut self, wakeup: Wakeup, events: &mut Option<Subscription>) {
         match wakeup {
             Wakeup::Keys(Some(bytes)) => {
                 for input in self.decoder.feed(&bytes) {
+                    self.note_background(&input);
                     let effects = self.app.handle_input(input, self.now());
                     self.run_effects(effects).await;
                 }
                 let now = Instant::now();
                 self.keeps_draft_at.get_or_insert(now + DRAFT_TIME);
-                self.escape_at = self.decoder.has_open_escape().then_some(now + ESCAPE_TIME);
+                self.escape_at = self
+                    .decoder
+                    .has_open_escape()
+                    .then_some(now + self.escape_time());
                 self.draw_frame();
             }
             // The terminal is gone.
@@ -378,8 +528,8 @@ impl<'a> Driver<'a> {
                 self.take_waiting_updates(events).await;
             }
             Wakeup::Update(None) => self.is_leaving = true,
-            Wakeup::Command(ended) => {
-                self.app.note_user_command(&ended.line, ended.result);
+            Wakeup::Finished(finished) => {
+                self.take_finished(finished).await;
                 self.draw_frame();
             }
             Wakeup::Time => self.take_time().await,
@@ -519,8 +669,8 @@ impl<'a> Driver<'a> {
                 }
                 Effect::ExpandCommand(line) => effects.extend(self.app.expand_command(&line)),
                 Effect::ListFiles => {
-                    let files = self.list_files().await;
-                    self.app.set_files(files);
+                    let folder = self.folder.clone();
+                    self.start_work(move || FinishedWork::Files(list_file_names(&folder)));
                 }
                 Effect::EditDraft(text) => {
                     let edited = self.edit_draft(text).await;
@@ -590,12 +740,14 @@ impl<'a> Driver<'a> {
                         self.app.note_printed(&text);
                     }
                 },
-                Effect::Copy(text) => {
-                    let bytes = clipboard_bytes(&text);
-                    screen::write_frame(&bytes, self.leaving_bytes());
-                    self.app
-                        .note_printed("the answer was copied to the terminal's clipboard");
-                }
+                Effect::Copy(text) => self.copy(&text),
+                Effect::PastePicture => self.start_work(|| {
+                    let picture = pictures::load_clipboard_image();
+                    FinishedWork::Picture(picture.map_err(|error| error.to_string()))
+                }),
+                Effect::KeepTheme(name) => self.keep_theme(&name),
+                Effect::CompareCheckpoint(call) => self.compare_checkpoint(call),
+                Effect::PreviewRestore(call) => self.preview_restore(call).await,
                 Effect::AttachPasted(text) => {
                     let path = pasted_path(&text, self.settings.host.environment());
                     match self.load_image(&path) {
@@ -629,6 +781,11 @@ impl<'a> Driver<'a> {
 
     fn load_image(&self, path: &str) -> Result<Image, String> {
         let image = pictures::load_image(Path::new(path)).map_err(|error| error.to_string())?;
+        self.check_image(image)
+    }
+
+    /// Returns the image, if the model can get it.
+    fn check_image(&self, image: Image) -> Result<Image, String> {
         // The model of a task that has not begun is checked when it begins.
         let Some(session) = &self.session else {
             return Ok(image);
@@ -641,7 +798,7 @@ impl<'a> Driver<'a> {
     }
 
     fn call_user(&mut self, why: &str) {
-        let bytes = match self.settings.attention {
+        let bytes = match self.settings.tui.attention_call() {
             AttentionCall::Off => return,
             // The bell alone marks the window in most terminals.
             AttentionCall::Bell => "\x07".to_owned(),
@@ -688,12 +845,12 @@ impl<'a> Driver<'a> {
         // Of its own, so that a stop that comes late does not end the next command.
         self.stop_command = Arc::default();
         let stop = Arc::clone(&self.stop_command);
-        let sender = self.command_sender.clone();
+        let sender = self.sender.clone();
         tokio::spawn(async move {
             let result = runner.run(&line, stop).await;
             let result = result.map_err(|error| error.to_string());
             // Fails if the interface is gone.
-            _ = sender.send(EndedCommand { line, result });
+            _ = sender.send(FinishedWork::Command { line, result });
         });
     }
 
@@ -714,14 +871,72 @@ impl<'a> Driver<'a> {
         }
     }
 
+    fn copy(&mut self, text: &str) {
+        let abilities = self.settings.abilities;
+        let note = match abilities.clipboard_bytes(text) {
+            Some(bytes) => {
+                screen::write_frame(&bytes, self.leaving_bytes());
+                let hint = abilities.clipboard_hint();
+                format!("the answer was copied to the terminal's clipboard{hint}")
+            }
+            None => "the answer was not copied: this terminal takes no text for its clipboard; \
+                     `tui.clipboard = \"on\"` in config.toml sends it all the same"
+                .to_owned(),
+        };
+        self.app.note_printed(&note);
+    }
+
+    /// Keeps a theme in the configuration file, and for the next interface of this process.
+    fn keep_theme(&mut self, name: &str) {
+        self.settings.keep_theme_name(name);
+        let environment = self.settings.host.environment();
+        let named = self.settings.config.as_deref();
+        let note = match set_value(environment, named, "tui.theme", &[name.to_owned()]) {
+            Ok(change) => format!("{} has `theme = \"{name}\"` now", change.path.display()),
+            Err(error) => format!("the theme is {name} until you leave; it was not kept: {error}"),
+        };
+        self.app.note_printed(&note);
+    }
+
     async fn list_checkpoints(&mut self) {
         let Some(checkpoints) = self.checkpoint_reader() else {
             return;
         };
-        let list = move || checkpoints.list();
+        let list = move || checkpoints.list_items();
         let listed = tokio::task::spawn_blocking(list).await;
-        let text = listed.unwrap_or_else(|error| error.to_string());
-        self.app.note_printed(&text);
+        match listed.map_err(|error| error.to_string()) {
+            Ok(Ok(items)) => {
+                self.app.open_picker("checkpoints", "", items);
+                for effect in self.app.preview_selected() {
+                    if let Effect::CompareCheckpoint(call) = effect {
+                        self.compare_checkpoint(call);
+                    }
+                }
+            }
+            Ok(Err(error)) => self.app.note_printed(&format!("sabir: {error}")),
+            Err(error) => self.app.note_printed(&format!("sabir: {error}")),
+        }
+    }
+
+    /// Compares the folder with its state before a call, in the background.
+    fn compare_checkpoint(&self, call: CheckpointedCall) {
+        if let Some(checkpoints) = self.checkpoint_reader() {
+            self.start_work(move || FinishedWork::CheckpointPreview {
+                text: checkpoints.describe_changes_since(&call),
+                call,
+            });
+        }
+    }
+
+    async fn preview_restore(&mut self, call: CheckpointedCall) {
+        let Some(checkpoints) = self.checkpoint_reader() else {
+            return;
+        };
+        let number = call.number;
+        let previewed =
+            tokio::task::spawn_blocking(move || checkpoints.preview_restore(number)).await;
+        let preview = previewed.unwrap_or_else(|error| error.to_string());
+        self.app.open_restore_choice(&call, &preview);
     }
 
     fn checkpoint_reader(&self) -> Option<CheckpointReader> {
@@ -731,12 +946,6 @@ impl<'a> Driver<'a> {
             folder: self.folder.clone(),
             task: session.handle.task().clone(),
         })
-    }
-
-    async fn list_files(&self) -> Vec<String> {
-        let folder = self.folder.clone();
-        let listed = tokio::task::spawn_blocking(move || list_file_names(&folder)).await;
-        listed.unwrap_or_default()
     }
 
     /// Gives the terminal to the user's editor. The task works on, and its events wait.
@@ -784,22 +993,67 @@ impl CheckpointReader {
         Ok(changes.collect())
     }
 
-    fn list(&self) -> String {
-        let folder = CheckpointFolder::open(&self.host, Some(&self.folder));
-        let list = folder.and_then(|folder| folder.list(self.task.as_str(), None));
-        match list {
-            Ok(list) => checkpoint_text::list_text(&list),
-            Err(error) => format!("sabir: {error}"),
+    /// Lists the calls that changed files, the newest first.
+    fn list_items(&self) -> Result<Vec<PickerItem>, HistoryError> {
+        let folder = CheckpointFolder::open(&self.host, Some(&self.folder))?;
+        let list = folder.list(self.task.as_str(), None)?;
+        let now = self.host.environment().now_milliseconds();
+        let mut active_since = 0;
+        let mut items = Vec::new();
+        for listed in list.checkpoints.iter().rev() {
+            let checkpoint = &listed.checkpoint;
+            active_since += usize::from(listed.is_active);
+            let age = age_text(now.saturating_sub(checkpoint.mark.time_ms));
+            let state = match (checkpoint.kind, listed.is_active) {
+                (CheckpointKind::Call, true) => "",
+                (CheckpointKind::Call, false) => "undone, ",
+                _ => "a restore, ",
+            };
+            let call = CheckpointedCall {
+                number: checkpoint.number,
+                call: checkpoint.mark.call.clone(),
+                active_since: if listed.is_active { active_since } else { 0 },
+            };
+            items.push(PickerItem {
+                label: format!(
+                    "@{} {} {}",
+                    checkpoint.number, checkpoint.mark.tool, checkpoint.mark.label
+                ),
+                note: format!("{state}{age}"),
+                preview: String::new(),
+                item: match listed.is_active && checkpoint.kind == CheckpointKind::Call {
+                    true => PickedItem::Checkpoint(call),
+                    false => PickedItem::Note,
+                },
+            });
+        }
+        Ok(items)
+    }
+
+    /// Describes the changes of a call and those after it, as a diff.
+    fn describe_changes_since(&self, call: &CheckpointedCall) -> String {
+        let diff = CheckpointFolder::open(&self.host, Some(&self.folder))
+            .and_then(|folder| folder.diff(self.task.as_str(), Some(call.active_since)));
+        match diff {
+            Ok(diff) if diff.changes.is_empty() => "nothing is changed since".to_owned(),
+            Ok(diff) => {
+                let changes = diff.changes.iter();
+                changes.map(|change| change.diff.as_str()).collect()
+            }
+            Err(error) => error.to_string(),
         }
     }
-}
 
-/// Returns the bytes that copy a text to the clipboard of the terminal (OSC 52).
-fn clipboard_bytes(text: &str) -> String {
-    format!(
-        "\x1b]52;c;{}\x1b\\",
-        BASE64_STANDARD.encode(text.as_bytes())
-    )
+    /// Names the paths that restoring the state before a call would change.
+    fn preview_restore(&self, number: u32) -> String {
+        let call = format!("{}@{number}", self.task.as_str());
+        let preview = CheckpointFolder::open(&self.host, Some(&self.folder))
+            .and_then(|folder| folder.preview_restore(&call, &[], false));
+        match preview {
+            Ok(preview) => rewind::preview_lines(&preview),
+            Err(error) => format!("files cannot be restored: {error}"),
+        }
+    }
 }
 
 /// Returns the path that a terminal has pasted for a dropped file.

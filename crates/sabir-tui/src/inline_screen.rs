@@ -17,6 +17,7 @@ use ratatui_core::text::Line;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::lines::{HistoryLine, line_width, text_width, write_line, write_style, write_text};
+use crate::links::write_linked_rows;
 use crate::view::{TerminalSize, View};
 
 /// The maximum number of lines of the history that are kept to print the screen again.
@@ -48,6 +49,8 @@ pub struct InlineScreen {
     recent: VecDeque<HistoryLine>,
     /// The rows of history that were printed since the beginning.
     printed_rows: usize,
+    /// True if the terminal shows links.
+    shows_links: bool,
 }
 
 impl InlineScreen {
@@ -59,6 +62,16 @@ impl InlineScreen {
             drawn: None,
             recent: VecDeque::new(),
             printed_rows: 0,
+            shows_links: false,
+        }
+    }
+
+    /// Writes addresses and file names as links, if the terminal shows them.
+    #[must_use]
+    pub fn with_links(self, shows_links: bool) -> Self {
+        Self {
+            shows_links,
+            ..self
         }
     }
 
@@ -202,9 +215,14 @@ impl InlineScreen {
     }
 
     fn print_line(&mut self, line: &HistoryLine, out: &mut String) {
-        for row in line.rows(self.size.columns) {
-            write_line(&row, out);
-            out.push_str("\r\n");
+        let rows = line.rows(self.size.columns);
+        if self.shows_links {
+            write_linked_rows(line, &rows, self.printed_rows, out);
+        } else {
+            for row in rows {
+                write_line(&row, out);
+                out.push_str("\r\n");
+            }
         }
         self.printed_rows = self.printed_rows.saturating_add(self.row_count(line));
     }

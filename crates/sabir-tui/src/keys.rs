@@ -4,95 +4,54 @@
 //! modified ones, and those of the keyboard protocol with `u`. A paste may have any size and any chunks. Of a terminal that
 //! marks no pastes, a line break that other input follows in the same read counts as pasted: no person types that fast.
 
+pub use sabir_session::config::key_bindings::{Key, KeyCode};
+
 /// The end of a bracketed paste.
 const PASTE_END: &[u8] = b"\x1b[201~";
+/// The beginning of an answer about a colour.
+const ANSWER_START: &[u8] = b"\x1b]1";
 /// The longest escape sequence that is understood; a longer one is dropped.
 const MAX_SEQUENCE: usize = 64;
 
-/// A key without its modifiers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KeyCode {
-    /// A key that writes this character.
-    Char(char),
-    /// Enter.
-    Enter,
-    /// Tab.
-    Tab,
-    /// Backspace.
-    Backspace,
-    /// Delete.
-    Delete,
-    /// Escape.
-    Escape,
-    /// The arrow up.
-    Up,
-    /// The arrow down.
-    Down,
-    /// The arrow to the left.
-    Left,
-    /// The arrow to the right.
-    Right,
-    /// Home.
-    Home,
-    /// End.
-    End,
-    /// Page up.
-    PageUp,
-    /// Page down.
-    PageDown,
+/// The colour of a terminal's background, each part from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BackgroundColor {
+    /// Red.
+    pub red: f64,
+    /// Green.
+    pub green: f64,
+    /// Blue.
+    pub blue: f64,
 }
 
-/// A key with its modifiers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key {
-    /// The key.
-    pub code: KeyCode,
-    /// True with Ctrl.
-    pub control: bool,
-    /// True with Alt.
-    pub alt: bool,
-    /// True with Shift, if the terminal reports it.
-    pub shift: bool,
-}
-
-impl Key {
-    /// Creates a key without modifiers.
-    pub const fn plain(code: KeyCode) -> Self {
-        Self {
-            code,
-            control: false,
-            alt: false,
-            shift: false,
-        }
+impl BackgroundColor {
+    /// Returns true if dark text is readable on it.
+    pub fn is_light(self) -> bool {
+        // The parts as bright as they seem to the eye.
+        0.2126 * self.red + 0.7152 * self.green + 0.0722 * self.blue > 0.5
     }
 
-    /// Creates a key with Ctrl.
-    pub const fn control(c: char) -> Self {
-        Self {
-            control: true,
-            ..Self::plain(KeyCode::Char(c))
-        }
-    }
-
-    /// Creates a key with Alt.
-    pub const fn alt(code: KeyCode) -> Self {
-        Self {
-            alt: true,
-            ..Self::plain(code)
-        }
-    }
-
-    /// Returns the character that the key writes; `None` for a key that does something.
-    pub fn written_char(self) -> Option<char> {
-        match self.code {
-            KeyCode::Char(c) if !self.control && !self.alt => Some(c),
-            _ => None,
-        }
+    /// Parses the answer to a query: `rgb:ffff/ffff/ffff`, with one to four digits a part.
+    fn parse(text: &str) -> Option<Self> {
+        let parts = text
+            .strip_prefix("rgb:")
+            .or_else(|| text.strip_prefix("rgba:"))?;
+        let mut parts = parts.split('/').map(|digits| {
+            let number = u16::from_str_radix(digits, 16).ok()?;
+            let bits = u32::try_from(digits.len()).ok()?.checked_mul(4)?;
+            let most = 1_u32.checked_shl(bits)?.saturating_sub(1);
+            Some(f64::from(number) / f64::from(most.max(1)))
+        });
+        Some(Self {
+            red: parts.next()??,
+            green: parts.next()??,
+            blue: parts.next()??,
+        })
     }
 }
 
 /// An input of a terminal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum TerminalInput {
     /// A key was pressed.
     Key(Key),
@@ -100,6 +59,8 @@ pub enum TerminalInput {
     Paste(String),
     /// The terminal gained (true) or lost the focus.
     Focus(bool),
+    /// The terminal answered a query for the colour of its background.
+    Background(BackgroundColor),
 }
 
 /// Decodes terminal input, read by read.
@@ -141,7 +102,9 @@ impl KeyDecoder {
 
     /// Returns true if an Escape key may be waiting for more bytes.
     pub fn has_open_escape(&self) -> bool {
-        self.paste.is_none() && self.pending.first() == Some(&0x1b)
+        // The rest of an answer comes, however late: it must not be mistaken for typed text.
+        let is_answer = self.pending.starts_with(ANSWER_START);
+        self.paste.is_none() && self.pending.first() == Some(&0x1b) && !is_answer
     }
 
     /// Decodes the pending bytes because no more have arrived: an Escape key, or a truncated sequence.
@@ -154,6 +117,7 @@ impl KeyDecoder {
             [_] => Key::plain(KeyCode::Escape),
             [_, b'['] => Key::alt(KeyCode::Char('[')),
             [_, b'O'] => Key::alt(KeyCode::Char('O')),
+            [_, b']'] => Key::alt(KeyCode::Char(']')),
             _ => return None,
         };
         Some(TerminalInput::Key(key))
@@ -176,6 +140,12 @@ impl KeyDecoder {
                 _ => inputs.push(TerminalInput::Key(decode_byte(byte))),
             }
             return;
+        }
+        // A person who presses Alt-] types on, and the terminal answers with a number.
+        if self.pending == *b"\x1b]" && byte != b'1' {
+            self.pending.clear();
+            inputs.push(TerminalInput::Key(Key::alt(KeyCode::Char(']'))));
+            return self.take_byte(byte, has_more, inputs);
         }
         // Escape twice is two keys, not a sequence.
         if self.pending == [0x1b] && byte == 0x1b {
@@ -223,7 +193,8 @@ impl KeyDecoder {
 
     fn continue_sequence(&mut self, inputs: &mut Vec<TerminalInput>) {
         let is_complete = match self.pending.as_slice() {
-            [_, b'[' | b'O'] => false,
+            [_, b'[' | b'O' | b']'] => false,
+            [_, b']', .., last] => *last == 0x07 || self.pending.ends_with(b"\x1b\\"),
             [_, b'O', ..] => true,
             [_, b'[', .., last] => (0x40..0x7f).contains(last),
             [_, 0xc0..=0xdf, rest @ ..] => !rest.is_empty(),
@@ -242,6 +213,7 @@ impl KeyDecoder {
             b"[200~" => self.paste = Some(Vec::new()),
             b"[I" => inputs.push(TerminalInput::Focus(true)),
             b"[O" => inputs.push(TerminalInput::Focus(false)),
+            [b']', answer @ ..] => inputs.extend(decode_answer(answer)),
             [b'[', parameters @ .., end] => {
                 inputs.extend(decode_control_sequence(parameters, *end).map(TerminalInput::Key));
             }
@@ -260,7 +232,9 @@ impl KeyDecoder {
 /// Decodes one byte of ASCII as a key.
 fn decode_byte(byte: u8) -> Key {
     match byte {
-        b'\r' | b'\n' => Key::plain(KeyCode::Enter),
+        b'\r' => Key::plain(KeyCode::Enter),
+        // In raw mode Enter is a carriage return.
+        b'\n' => Key::control('j'),
         b'\t' => Key::plain(KeyCode::Tab),
         0x7f | 0x08 => Key::plain(KeyCode::Backspace),
         0x1b => Key::plain(KeyCode::Escape),
@@ -269,6 +243,14 @@ fn decode_byte(byte: u8) -> Key {
         0x01..=0x1a => Key::control(char::from(byte | 0x60)),
         _ => Key::plain(KeyCode::Char(char::from(byte))),
     }
+}
+
+/// Decodes the terminal's answer to a query, with its end; `None` if it is not about the background.
+fn decode_answer(answer: &[u8]) -> Option<TerminalInput> {
+    let text = std::str::from_utf8(answer).ok()?;
+    let color = text.strip_prefix("11;")?;
+    let color = color.trim_end_matches(['\x07', '\\', '\x1b']);
+    BackgroundColor::parse(color).map(TerminalInput::Background)
 }
 
 /// Decodes a control sequence; `None` if it is not a key.
@@ -288,6 +270,11 @@ fn decode_control_sequence(parameters: &[u8], end: u8) -> Option<Key> {
         (b'H', _) => KeyCode::Home,
         (b'F', _) => KeyCode::End,
         (b'M', None) => KeyCode::Enter,
+        (b'P', _) => KeyCode::Function(1),
+        (b'Q', _) => KeyCode::Function(2),
+        // A cursor report ends with `R`, too, and has a row.
+        (b'R', None | Some(1)) => KeyCode::Function(3),
+        (b'S', _) => KeyCode::Function(4),
         (b'Z', _) => {
             return Some(Key {
                 shift: true,
@@ -299,6 +286,7 @@ fn decode_control_sequence(parameters: &[u8], end: u8) -> Option<Key> {
         (b'~', Some(3)) => KeyCode::Delete,
         (b'~', Some(5)) => KeyCode::PageUp,
         (b'~', Some(6)) => KeyCode::PageDown,
+        (b'~', Some(number @ 11..=24)) => KeyCode::Function(function_number(number)?),
         // xterm's form of other modified keys.
         (b'~', Some(27)) => code_of_number(third?)?,
         (b'u', Some(number)) => code_of_number(number)?,
@@ -310,6 +298,17 @@ fn decode_control_sequence(parameters: &[u8], end: u8) -> Option<Key> {
         alt: modifiers & 2 != 0,
         control: modifiers & 4 != 0,
     })
+}
+
+/// Returns the function key of a number in `CSI number ~`, which leaves out some numbers.
+fn function_number(number: u32) -> Option<u8> {
+    let key = match number {
+        11..=15 => number - 10,
+        17..=21 => number - 11,
+        23 | 24 => number - 12,
+        _ => return None,
+    };
+    u8::try_from(key).ok()
 }
 
 fn code_of_number(number: u32) -> Option<KeyCode> {
@@ -361,6 +360,15 @@ mod tests {
             [TerminalInput::Focus(true), TerminalInput::Focus(false)]
         );
         assert_eq!(decode(b"\x1b[99;99R"), []);
+        assert_eq!(decode(b"\n"), key(Key::control('j')));
+        for (bytes, number) in [
+            (&b"\x1bOP"[..], 1),
+            (b"\x1b[15~", 5),
+            (b"\x1b[17~", 6),
+            (b"\x1b[24~", 12),
+        ] {
+            assert_eq!(decode(bytes), key(Key::plain(KeyCode::Function(number))));
+        }
     }
 
     #[test]
@@ -374,6 +382,40 @@ mod tests {
         );
         assert_eq!(decoder.feed(b"\x1b"), []);
         assert_eq!(decoder.feed(b"[A"), key(Key::plain(KeyCode::Up)));
+    }
+
+    #[test]
+    fn the_color_of_the_background_is_decoded_in_any_chunks() {
+        for (answer, is_light) in [
+            ("\x1b]11;rgb:ffff/ffff/ffff\x1b\\", true),
+            ("\x1b]11;rgb:1e/1e/2e\x07", false),
+            ("\x1b]11;rgba:f/f/0/0\x07", true),
+        ] {
+            for size in 1..=answer.len() {
+                let mut decoder = KeyDecoder::default();
+                let chunks = answer.as_bytes().chunks(size);
+                let inputs: Vec<_> = chunks.flat_map(|chunk| decoder.feed(chunk)).collect();
+                let [TerminalInput::Background(color)] = inputs.as_slice() else {
+                    panic!("{answer:?} in {size}: {inputs:?}");
+                };
+                assert_eq!(color.is_light(), is_light);
+                assert_eq!(decoder.feed(b"a"), key(Key::plain(KeyCode::Char('a'))));
+            }
+        }
+        for answer in [
+            "\x1b]11;none\x07",
+            "\x1b]10;rgb:0/0/0\x07",
+            "\x1b]11;rgb:/\x07",
+        ] {
+            assert_eq!(decode(answer.as_bytes()), [], "{answer:?}");
+        }
+        // The key stays a key.
+        let alt = TerminalInput::Key(Key::alt(KeyCode::Char(']')));
+        let plain = TerminalInput::Key(Key::plain(KeyCode::Char('x')));
+        assert_eq!(decode(b"\x1b]x"), [alt.clone(), plain]);
+        let mut decoder = KeyDecoder::default();
+        assert_eq!(decoder.feed(b"\x1b]"), []);
+        assert_eq!(decoder.finish_escape(), Some(alt));
     }
 
     #[test]

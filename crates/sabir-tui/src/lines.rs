@@ -11,6 +11,8 @@ use sabir_terminal::sanitizer::{is_unseen, sanitize_text};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
+use crate::links::LineLink;
+
 /// The columns of a tab.
 const TAB: &str = "    ";
 /// The minimum width of the drawing.
@@ -32,6 +34,8 @@ pub struct HistoryLine {
     pub line: Line<'static>,
     /// The way in which it continues.
     pub wrapping: Wrapping,
+    /// The parts that lead somewhere, beside the addresses in its text.
+    pub links: Vec<LineLink>,
 }
 
 impl HistoryLine {
@@ -40,6 +44,7 @@ impl HistoryLine {
         Self {
             line,
             wrapping: Wrapping::Words(hanging),
+            links: Vec::new(),
         }
     }
 
@@ -48,7 +53,14 @@ impl HistoryLine {
         Self {
             line,
             wrapping: Wrapping::Terminal,
+            links: Vec::new(),
         }
+    }
+
+    /// Makes a path in the line a link to the file.
+    pub fn link_path(&mut self, path: &str, folder: &str) {
+        let text = self.line.to_string();
+        self.links.extend(LineLink::to_path(path, folder, &text));
     }
 
     /// Creates an empty line.
@@ -309,8 +321,15 @@ pub fn write_style(style: Style, out: &mut String) {
             _ = write!(out, ";{code}");
         }
     }
-    if let Some(code) = style.fg.and_then(color_code) {
-        _ = write!(out, ";{code}");
+    match style.fg {
+        Some(Color::Rgb(red, green, blue)) => _ = write!(out, ";38;2;{red};{green};{blue}"),
+        Some(Color::Indexed(number)) => _ = write!(out, ";38;5;{number}"),
+        Some(color) => {
+            if let Some(code) = color_code(color) {
+                _ = write!(out, ";{code}");
+            }
+        }
+        None => {}
     }
     out.push('m');
 }
@@ -318,12 +337,22 @@ pub fn write_style(style: Style, out: &mut String) {
 /// Returns the code that sets a colour of the palette as the foreground.
 fn color_code(color: Color) -> Option<u8> {
     Some(match color {
+        Color::Black => 30,
         Color::Red => 31,
         Color::Green => 32,
         Color::Yellow => 33,
         Color::Blue => 34,
         Color::Magenta => 35,
         Color::Cyan => 36,
+        Color::Gray => 37,
+        Color::DarkGray => 90,
+        Color::LightRed => 91,
+        Color::LightGreen => 92,
+        Color::LightYellow => 93,
+        Color::LightBlue => 94,
+        Color::LightMagenta => 95,
+        Color::LightCyan => 96,
+        Color::White => 97,
         _ => return None,
     })
 }

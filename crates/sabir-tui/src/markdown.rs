@@ -38,6 +38,11 @@ struct OpenFence {
 }
 
 impl MarkdownStream {
+    /// Sets the styles of blocks that are finished from now on.
+    pub fn set_theme(&mut self, theme: Theme) {
+        self.theme = theme;
+    }
+
     /// Creates an empty stream.
     pub fn new(theme: Theme) -> Self {
         Self {

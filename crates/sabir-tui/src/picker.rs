@@ -7,6 +7,7 @@ use crate::fuzzy::best_matches;
 use crate::keys::{Key, KeyCode};
 use crate::lines::{fit_line, fit_text, one_line, span, text_width};
 use crate::theme::{Role, Theme};
+use crate::transcript::diff_role;
 
 /// The maximum number of rows in a preview.
 const MAX_PREVIEW: usize = 6;
@@ -33,8 +34,30 @@ pub enum PickedItem {
     },
     /// A subtask that works.
     Subtask(TaskId),
+    /// A theme.
+    Theme(String),
+    /// A call that changed files.
+    Checkpoint(CheckpointedCall),
+    /// A way to restore the state before a call.
+    Restore {
+        /// The parts that are restored.
+        scope: RewindScope,
+        /// The call.
+        call: CheckpointedCall,
+    },
     /// No action: the row is only for reading.
     Note,
+}
+
+/// A call with a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointedCall {
+    /// The number of the checkpoint in its task.
+    pub number: u32,
+    /// The id of the call.
+    pub call: String,
+    /// The number of calls whose changes are in effect, from this one on; 0 if it is undone itself.
+    pub active_since: usize,
 }
 
 /// The parts that a rewind changes.
@@ -78,8 +101,10 @@ pub enum PickerKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picker {
     title: &'static str,
-    /// The meaning of Ctrl-X; empty for none.
+    /// The meaning of the key for a second action; empty for none.
     second: &'static str,
+    /// The key of the second action.
+    second_key: String,
     items: Vec<PickerItem>,
     query: String,
     /// The indexes of the rows that match.
@@ -88,16 +113,35 @@ pub struct Picker {
 }
 
 impl Picker {
-    /// Opens a list. `second` says what Ctrl-X does; empty for nothing.
+    /// Opens a list. `second` says what the key for a second action does; empty for nothing.
     pub fn new(title: &'static str, second: &'static str, items: Vec<PickerItem>) -> Self {
         let found = (0..items.len()).collect();
         Self {
             title,
             second,
+            second_key: "Ctrl-X".to_owned(),
             items,
             query: String::new(),
             found,
             chosen: 0,
+        }
+    }
+
+    /// Names the key of the second action.
+    #[must_use]
+    pub fn with_second_key(self, second_key: String) -> Self {
+        Self { second_key, ..self }
+    }
+
+    /// Returns the selected row.
+    pub fn selected(&self) -> Option<&PickerItem> {
+        self.chosen_item()
+    }
+
+    /// Sets the preview of the row with this action.
+    pub fn set_preview(&mut self, item: &PickedItem, preview: &str) {
+        for known in self.items.iter_mut().filter(|known| known.item == *item) {
+            preview.clone_into(&mut known.preview);
         }
     }
 
@@ -113,12 +157,6 @@ impl Picker {
             KeyCode::Enter => {
                 return match self.chosen_item() {
                     Some(chosen) => PickerKey::Chosen(chosen.item.clone()),
-                    None => PickerKey::Handled,
-                };
-            }
-            KeyCode::Char('x') if key.control && !self.second.is_empty() => {
-                return match self.chosen_item() {
-                    Some(chosen) => PickerKey::ChosenSecond(chosen.item.clone()),
                     None => PickerKey::Handled,
                 };
             }
@@ -141,6 +179,14 @@ impl Picker {
             }
         }
         PickerKey::Handled
+    }
+
+    /// Takes the second action of the selected row, if there is one.
+    pub fn choose_second(&mut self) -> PickerKey {
+        match self.chosen_item() {
+            Some(chosen) if !self.second.is_empty() => PickerKey::ChosenSecond(chosen.item.clone()),
+            _ => PickerKey::Handled,
+        }
     }
 
     /// Adds pasted text to the filter.
@@ -179,12 +225,39 @@ impl Picker {
         self.found = found;
     }
 
+    /// Returns the rows of the selected row's preview.
+    fn preview_rows(&self, theme: Theme, width: usize, max_rows: usize) -> Vec<Line<'static>> {
+        let Some(chosen) = self.chosen_item() else {
+            return Vec::new();
+        };
+        let most = match chosen.item {
+            // A change is what the list is for.
+            PickedItem::Checkpoint(_) => max_rows / 2,
+            _ => MAX_PREVIEW.min(max_rows / 3),
+        };
+        if matches!(chosen.item, PickedItem::Theme(_)) {
+            return sample_rows(theme).into_iter().take(most).collect();
+        }
+        let rows = chosen.preview.lines().take(most).map(|line| {
+            let role = match chosen.item {
+                PickedItem::Checkpoint(_) => diff_role(line),
+                _ => Role::Dim,
+            };
+            let room = width.saturating_sub(4);
+            Line::from(vec![
+                span("  │ ", theme.style(Role::Dim)),
+                span(&fit_text(&one_line(line), room), theme.style(role)),
+            ])
+        });
+        rows.collect()
+    }
+
     /// Returns the rows on the screen.
     pub fn rows(&self, theme: Theme, width: usize, max_rows: usize) -> Vec<Line<'static>> {
         let dim = theme.style(Role::Dim);
-        let second = match self.second {
-            "" => String::new(),
-            second => format!(", Ctrl-X {second}"),
+        let second = match (self.second, self.second_key.as_str()) {
+            ("", _) | (_, "") => String::new(),
+            (second, key) => format!(", {key} {second}"),
         };
         let title = format!(
             "{} {}/{}: {}",
@@ -197,13 +270,7 @@ impl Picker {
             span(&title, theme.style(Role::Heading)),
             span(&format!("  Enter chooses{second}, Esc leaves"), dim),
         ])];
-        let preview: Vec<_> = self
-            .chosen_item()
-            .into_iter()
-            .flat_map(|chosen| chosen.preview.lines())
-            .take(MAX_PREVIEW.min(max_rows / 3))
-            .map(|line| Line::from(span(&fit_text(&format!("  │ {line}"), width), dim)))
-            .collect();
+        let preview = self.preview_rows(theme, width, max_rows);
         let left = max_rows.saturating_sub(1 + preview.len()).max(1);
         // The chosen row is always on the screen.
         let first = (self.chosen + 1).saturating_sub(left);
@@ -239,6 +306,41 @@ impl Picker {
     }
 }
 
+/// Returns a sample of a theme's styles.
+fn sample_rows(theme: Theme) -> Vec<Line<'static>> {
+    let row = |pieces: &[(&str, Role)]| {
+        let start = span("  │ ", theme.style(Role::Dim));
+        let pieces = pieces
+            .iter()
+            .map(|(text, role)| span(text, theme.style(*role)));
+        Line::from_iter(std::iter::once(start).chain(pieces))
+    };
+    vec![
+        row(&[
+            ("Heading ", Role::Heading),
+            ("text ", Role::Plain),
+            ("strong ", Role::Strong),
+            ("code ", Role::Code),
+            ("https://a.example ", Role::Link),
+            ("hint", Role::Dim),
+        ]),
+        row(&[
+            ("fn ", Role::Keyword),
+            ("name() ", Role::Plain),
+            ("\"text\" ", Role::Literal),
+            ("// comment", Role::Comment),
+        ]),
+        row(&[("+ added ", Role::Added), ("- removed", Role::Removed)]),
+        row(&[
+            ("● works ", Role::Accent),
+            ("✓ done ", Role::Success),
+            ("? asks ", Role::Warning),
+            ("✗ failed ", Role::Error),
+            ("selected", Role::Selected),
+        ]),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +374,7 @@ mod tests {
             PickerKey::Chosen(PickedItem::Mode("write docs".to_owned()))
         );
         picker.paste("zzz\nx");
-        assert_eq!(picker.press(Key::control('x')), PickerKey::Handled);
+        assert_eq!(picker.choose_second(), PickerKey::Handled);
         assert_eq!(picker.press(Key::plain(KeyCode::Escape)), PickerKey::Closed);
     }
 

@@ -1,6 +1,9 @@
 //! Goes to another task, or back to an earlier message of this one.
 
+use std::collections::HashMap;
+
 use sabir_session::agent::{MessageAuthor, Record, TaskId, UserMessage};
+use sabir_session::call::MessagePart;
 use sabir_session::checkpoint_history::{CheckpointFolder, RestorePreview};
 use sabir_session::draft_store::DraftStore;
 use sabir_session::{Host, Session, SessionError, SessionSpec, TaskList};
@@ -18,6 +21,8 @@ pub struct SaidMessage {
 #[derive(Debug, Default)]
 pub struct SaidMessages {
     messages: Vec<SaidMessage>,
+    /// The number of records before the answer that each call is in.
+    calls: HashMap<String, usize>,
     /// The number of records so far.
     records: usize,
 }
@@ -25,6 +30,13 @@ pub struct SaidMessages {
 impl SaidMessages {
     /// Notes the next record of the task.
     pub fn note_record(&mut self, record: &Record) {
+        if let Record::Answered(turn) = record {
+            let calls = turn.parts.iter().filter_map(|part| match part {
+                MessagePart::Call(call) => Some((call.id.as_str().to_owned(), self.records)),
+                _ => None,
+            });
+            self.calls.extend(calls);
+        }
         let text = match record {
             Record::Started(start) => Some(&start.prompt),
             Record::Said {
@@ -42,6 +54,11 @@ impl SaidMessages {
             });
         }
         self.records += 1;
+    }
+
+    /// Returns the number of records before the answer that a call is in.
+    pub fn records_before_call(&self, call: &str) -> Option<usize> {
+        self.calls.get(call).copied()
     }
 
     /// Returns the messages, the oldest first.
@@ -183,7 +200,8 @@ pub fn preview_restore(host: &Host, task: &TaskId, records: usize) -> String {
     }
 }
 
-fn preview_lines(preview: &RestorePreview) -> String {
+/// Returns the paths that a restore would change, as lines for the user.
+pub(crate) fn preview_lines(preview: &RestorePreview) -> String {
     let restored = preview
         .restored_items()
         .map(|item| format!("restores {}\n", item.path.display()));

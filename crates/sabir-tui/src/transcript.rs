@@ -80,6 +80,34 @@ pub struct Transcript {
     answer: String,
     /// True if the end of the last run was shown.
     is_end_shown: bool,
+    /// The name of the key that shows folded text; empty if there is none.
+    unfold_key: String,
+    /// The folder that paths of calls belong to; empty if it is not known.
+    folder: String,
+}
+
+/// A row of the help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelpRow {
+    /// The command or the key; empty for a heading.
+    name: String,
+    /// The effect, or the heading.
+    text: String,
+}
+
+impl HelpRow {
+    /// Creates the row of a command or a key.
+    pub fn new(name: &str, effect: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            text: effect.to_owned(),
+        }
+    }
+
+    /// Creates a line over or between the rows.
+    pub fn heading(text: &str) -> Self {
+        Self::new("", text)
+    }
 }
 
 /// Reasoning that streams.
@@ -180,12 +208,43 @@ impl Transcript {
             last_failure: None,
             answer: String::new(),
             is_end_shown: false,
+            unfold_key: "Ctrl-O".to_owned(),
+            folder: String::new(),
         }
     }
 
     /// Sets the width for lines that are finished from now on.
     pub fn set_width(&mut self, width: usize) {
         self.width = width;
+    }
+
+    /// Sets the styles of lines that are finished from now on.
+    pub fn set_theme(&mut self, theme: Theme) {
+        self.theme = theme;
+        self.text.set_theme(theme);
+    }
+
+    /// Names the key that shows folded text; empty if there is none.
+    pub fn set_unfold_key(&mut self, key: String) {
+        self.unfold_key = key;
+    }
+
+    /// Returns the hint at the key that shows folded text.
+    fn unfold_hint(&self, effect: &str) -> String {
+        match self.unfold_key.as_str() {
+            "" => String::new(),
+            key => format!(" ({key} {effect})"),
+        }
+    }
+
+    /// Sets the folder that paths of calls belong to, so that they can be links.
+    pub fn set_folder(&mut self, folder: &str) {
+        folder.clone_into(&mut self.folder);
+    }
+
+    /// Finishes everything that is live, because the task is over.
+    pub fn finish_live(&mut self) {
+        self.end_live();
     }
 
     /// Takes the lines that were decided since the last time.
@@ -217,6 +276,33 @@ impl Transcript {
         for line in sanitize_text(text).lines() {
             let line = Line::from(span(line, style));
             self.decided.push(HistoryLine::words(line, 2));
+        }
+        self.ends_with_gap = false;
+    }
+
+    /// Adds the rows of the help.
+    pub fn push_help(&mut self, rows: &[HelpRow]) {
+        self.end_text();
+        self.push_gap();
+        for row in rows {
+            if row.name.is_empty() {
+                let is_heading = !row.text.starts_with(' ');
+                let role = if is_heading {
+                    Role::Strong
+                } else {
+                    Role::Plain
+                };
+                self.push_note(&row.text, role);
+                continue;
+            }
+            let spans = vec![
+                span(
+                    &format!("  {:<22} ", row.name),
+                    self.theme.style(Role::Accent),
+                ),
+                span(&row.text, self.theme.style(Role::Plain)),
+            ];
+            self.decided.push(HistoryLine::words(Line::from(spans), 25));
         }
         self.ends_with_gap = false;
     }
@@ -277,11 +363,16 @@ impl Transcript {
 
     /// Takes an event of the session.
     pub fn note_event(&mut self, event: &SessionEvent, now: Duration) {
-        if let Some(label) = &event.subtask {
-            return self.note_nested(event, label);
+        match &event.subtask {
+            Some(label) => self.note_nested(event, label),
+            None => self.note_own_event(&event.kind, now),
         }
-        self.note_failure(&event.kind);
-        match &event.kind {
+    }
+
+    /// Takes an event of the task whose transcript this is.
+    pub fn note_own_event(&mut self, kind: &SessionEventKind, now: Duration) {
+        self.note_failure(kind);
+        match kind {
             SessionEventKind::Record(record) => self.note_record(record, now),
             SessionEventKind::Asking { .. } => self.wire.begin_answer(),
             SessionEventKind::Delta(delta) => {
@@ -669,7 +760,12 @@ impl Transcript {
         let is_completion = result.name == COMPLETION_TOOL;
         if !(is_completion && result.ending == ToolResultStatus::Done) {
             let line = self.call_line(mark, role, &result.name, &subject, &time);
-            self.decided.push(HistoryLine::words(line, 4));
+            let path = call.as_ref().and_then(|call| call.arguments.get("path"));
+            let mut line = HistoryLine::words(line, 4);
+            if let Some(path) = path.and_then(Value::as_str) {
+                line.link_path(path, &self.folder);
+            }
+            self.decided.push(line);
             self.ends_with_gap = false;
         }
         if !hidden.is_empty() {
@@ -699,8 +795,9 @@ impl Transcript {
         if count > shown.len() {
             self.folded = Some(output.text.clone());
             let more = format!(
-                "  … {} (Ctrl-O shows more)",
-                count_noun(count - shown.len(), "line")
+                "  … {}{}",
+                count_noun(count - shown.len(), "line"),
+                self.unfold_hint("shows more")
             );
             self.push_dim(&more);
         }
@@ -724,8 +821,9 @@ impl Transcript {
         if count > limit && result.ending == ToolResultStatus::Failed {
             self.folded = Some(clip(&result.content).to_owned());
             let more = format!(
-                "    … {} (Ctrl-O shows all)",
-                count_noun(count - limit, "more line")
+                "    … {}{}",
+                count_noun(count - limit, "more line"),
+                self.unfold_hint("shows all")
             );
             self.push_dim(&more);
         }
@@ -812,7 +910,8 @@ impl Transcript {
         if let Some(thought) = self.thought.take() {
             let seconds = now.saturating_sub(thought.since).as_secs();
             self.end_text();
-            self.push_dim(&format!("thought for {seconds} s (Ctrl-O shows it)"));
+            let hint = self.unfold_hint("shows it");
+            self.push_dim(&format!("thought for {seconds} s{hint}"));
             self.folded = Some(thought.whole);
         }
     }
@@ -854,12 +953,17 @@ pub fn diff_role(line: &str) -> Role {
 
 /// Returns true for arguments that name the object of a call.
 fn is_subject(argument: &str) -> bool {
-    matches!(argument, "path" | "command" | "regex" | "url" | "file_path")
+    matches!(
+        argument,
+        "path" | "command" | "regex" | "url" | "file_path" | "message" | "query"
+    )
 }
 
 /// Returns the object of a call: its path, its command, its pattern.
 pub fn call_subject(call: &Call) -> String {
-    let names = ["path", "command", "regex", "url", "mode", "question"];
+    let names = [
+        "path", "command", "regex", "url", "mode", "question", "message", "query",
+    ];
     let subject = names
         .iter()
         .find_map(|name| call.arguments.get(*name))

@@ -77,6 +77,7 @@
 mod bounds;
 mod browser;
 mod capture;
+mod clipboard;
 mod command;
 mod command_writes;
 mod diff;
@@ -110,6 +111,7 @@ mod trust;
 pub use bounds::{Bounds, BoundsError};
 pub use browser::{BrowserError, open_web_page};
 pub use capture::CapturedOutput;
+pub use clipboard::{ClipboardError, read_clipboard_picture};
 pub use command::{
     CommandExit, CommandOutcome, ExitSummary, OutputStream, QUIET_ENV, ServerCommand, ServerExit,
     ServerInput, ServerProcess, ServerStreams, ShellCommand, default_shell,

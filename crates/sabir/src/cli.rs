@@ -68,12 +68,12 @@ pub(crate) struct Cli {
         help_heading = "Global options"
     )]
     pub(crate) dialects: Vec<PathBuf>,
-    /// The interface of interactive tasks: `full` draws below the history, `line` prints line by line.
-    /// By default the configuration decides, then `auto`: `full` where the terminal can show it.
+    /// The interface of interactive tasks: `full` draws below the history, `line` prints line by line,
+    /// `screen-reader` draws nothing again. By default the configuration decides, then `auto`: `full` where the terminal can show it.
     #[arg(
         long,
         global = true,
-        value_name = "auto|full|line",
+        value_name = "auto|full|line|screen-reader",
         help_heading = "Global options"
     )]
     pub(crate) interface: Option<InterfaceChoice>,

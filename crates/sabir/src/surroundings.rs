@@ -104,7 +104,8 @@ pub(crate) fn notice_sink() -> NoticeSink {
 
 /// Returns the editing of lines, if the user has a terminal for it.
 pub(crate) fn line_editing() -> Option<LineEditing> {
-    LineEditing::for_terminal(environment(), EXIT)
+    let choice = InterfaceChoice::find(INTERFACE.get().copied(), host(), named_config());
+    LineEditing::for_terminal(environment(), choice, EXIT)
 }
 
 /// Keeps the interface that the command line names.
@@ -114,9 +115,8 @@ pub(crate) fn choose_interface(named: Option<InterfaceChoice>) {
 
 /// Returns the settings of the full interface, if it is chosen and the terminal can show it.
 pub(crate) fn full_interface() -> Option<InterfaceSettings> {
-    let configured = || load_config().map(|config| config.interface());
-    let choice = INTERFACE.get().copied().map_or_else(configured, Ok);
-    InterfaceSettings::for_terminal(host(), named_config(), choice.ok()?, EXIT)
+    let choice = InterfaceChoice::find(INTERFACE.get().copied(), host(), named_config());
+    InterfaceSettings::for_terminal(host(), named_config(), choice, EXIT)
 }
 
 /// Returns the folder of the journals.

@@ -28,7 +28,7 @@ const ANSWERED_BY_MESSAGE: &str =
 const OVERTAKEN_RESULT: &str = "The user said something before this call was made; it was not run.";
 
 /// The reason why an answer was given up.
-const ABANDONED_REASON: &str = "given up for what the user says";
+const ABANDONED_REASON: &str = "interrupted by the user's message";
 
 /// A message of the user: text, images, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

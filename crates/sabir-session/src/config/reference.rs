@@ -59,6 +59,9 @@ pub struct ConfigKey {
     /// The keys that the example needs beside it.
     #[serde(skip)]
     beside: Option<&'static str>,
+    /// The example name that replaces `NAME` in the key itself.
+    #[serde(skip)]
+    sample: &'static str,
 }
 
 /// The value that applies where a key is missing.
@@ -128,6 +131,8 @@ pub fn config_sections() -> &'static [ConfigSection] {
             section("[[gateway.models.NAME.upstreams]]", "gateway.models.NAME.upstreams.[]", "qwen", "One of several servers of a model, in place of its `to`.", "gateway.md", gateway_upstream_keys()),
             section("[telemetry]", "telemetry", "", "A collector that gets spans of tasks. Without `endpoint` nothing is sent.", "telemetry.md", telemetry_keys()),
             section("[tui]", "tui", "", "The full interface.", "tui.md", tui_keys()),
+            section("[tui.bindings]", "tui.bindings", "", "The keys of the full interface. NAME is an action.", "tui.md", binding_keys()),
+            section("[tui.themes.NAME]", "tui.themes.NAME", "mine", "A theme of your own: a built-in one with other styles.", "tui.md", theme_keys()),
             section("[hooks]", "hooks", "", "Commands that run at fixed moments of a task.", "hooks.md", hook_keys()),
             section("[mcp]", "mcp", "", "MCP servers, whose tools the model can call.", "mcp.md", mcp_keys()),
             section("[mcp.servers.NAME]", "mcp.servers.NAME", "files", "One MCP server: a program or an address.", "mcp.md", mcp_server_keys()),
@@ -159,7 +164,7 @@ impl ConfigSection {
             text = format!("{}\n", self.header.replace(NAME, self.sample));
         }
         text.extend(beside.map(|line| format!("{line}\n")));
-        let name = key.key.replace(NAME, "authorization");
+        let name = key.key.replace(NAME, key.sample);
         text + &format!("{name} = {}\n", key.example)
     }
 }
@@ -267,6 +272,7 @@ fn key(
         meaning,
         option: None,
         beside: None,
+        sample: "authorization",
     }
 }
 
@@ -284,6 +290,11 @@ fn valued(
 }
 
 impl ConfigKey {
+    /// Sets the example name that replaces `NAME` in the key.
+    fn named(self, sample: &'static str) -> Self {
+        Self { sample, ..self }
+    }
+
     /// Names the option of the command line that sets the same.
     fn option(self, option: &'static str) -> Self {
         Self {
@@ -313,7 +324,7 @@ fn top_keys() -> Vec<ConfigKey> {
         valued("recovery", "\"ask\"", "\"on\"", "Calls that a model with native calls writes as text: leave them text, ask about each, or treat them like native ones.").option("--recovery"),
         key("calls_per_message", "any number", "1", "How many calls one message of the model may hold. Only 1 can be set.").option("--calls-per-message"),
         key("edit_tool", "that of the model", "\"edit_file\"", "The tool for changing files that a model is offered: `replace_in_file`, `edit_file` or `apply_patch`.").option("--edit-tool"),
-        valued("interface", "\"auto\"", "\"line\"", "The interface of interactive tasks: `full` draws a viewport below the history where the terminal can show one, `line` prints line by line, `auto` is `full`.").option("--interface"),
+        valued("interface", "\"auto\"", "\"line\"", "The interface of interactive tasks: `full` draws a viewport below the history where the terminal can show one, `line` prints line by line, `screen-reader` never draws anything again, `auto` is `full`.").option("--interface"),
         valued("approve", "[]", "[\"edits\", \"command=cargo test\"]", "Calls that run without a question, by kind or by rule.").option("--approve"),
         valued("allow", "[]", "[\"cargo test **\"]", "Patterns of what is allowed without a question.").option("--allow"),
         valued("ask", "[]", "[\"git push **\"]", "Patterns of what is asked about even if something else allows it.").option("--ask"),
@@ -363,6 +374,54 @@ fn tui_keys() -> Vec<ConfigKey> {
             "\"desktop\"",
             "The call for you while the terminal does not have the focus: `off`, the `bell`, or the bell and a notification of the `desktop`.",
         ),
+        valued(
+            "theme",
+            "\"auto\"",
+            "\"dark\"",
+            "The theme: `auto`, `terminal`, `dark`, `light`, `color-blind`, `monochrome`, or one of your own.",
+        ),
+        valued(
+            "links",
+            "\"auto\"",
+            "\"off\"",
+            "Addresses and file names are links (OSC 8): in terminals that are known to show them, `on` or `off`.",
+        ),
+        valued(
+            "clipboard",
+            "\"auto\"",
+            "\"off\"",
+            "`/copy` sends the answer to the clipboard of the terminal (OSC 52): in terminals that may take it, `on` or `off`.",
+        ),
+        valued(
+            "motion",
+            "\"full\"",
+            "\"reduced\"",
+            "With `reduced` no seconds are counted, and text appears block by block.",
+        ),
+    ]
+}
+
+fn binding_keys() -> Vec<ConfigKey> {
+    vec![
+        key(
+            NAME,
+            "the keys that `/help` lists",
+            "[\"f2\", \"ctrl-x\"]",
+            "All keys of the action, such as `ctrl-s`, `alt-enter` or `f2`. An empty list leaves it without one.",
+        )
+        .named("undo"),
+    ]
+}
+
+fn theme_keys() -> Vec<ConfigKey> {
+    vec![
+        key(
+            NAME,
+            "the style of the theme named by `base`",
+            "\"bold #88c0d0\"",
+            "The style of a role: a colour (`red`, `bright-red`, `208`, `#rrggbb`) and any of `bold`, `dim`, `italic`, `underline`, `reverse`. With `base` as NAME, the built-in theme that the styles are added to.",
+        )
+        .named("accent"),
     ]
 }
 
@@ -1230,7 +1289,7 @@ mod tests {
             .path
             .replace(NAME, section.sample)
             .replace(ITEM, "0");
-        let key = key.key.replace(NAME, "authorization");
+        let key = key.key.replace(NAME, key.sample);
         let parts = sample.split('.').chain(key.split('.'));
         parts
             .filter(|part| !part.is_empty())
@@ -1392,10 +1451,17 @@ mod tests {
             ),
             format!("{:?}", config.interface()),
             format!(
-                "{:?} {:?} {:?}",
+                "{:?} {:?} {:?} {:?}",
                 own.tui.status_items(),
                 own.tui.editing_keys(),
-                own.tui.attention_call()
+                own.tui.attention_call(),
+                own.tui.theme_name()
+            ),
+            format!(
+                "{:?} {:?} {:?}",
+                own.tui.link_use(),
+                own.tui.clipboard_use(),
+                own.tui.motion()
             ),
         ];
         parts.join("\n")

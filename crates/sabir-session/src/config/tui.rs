@@ -1,6 +1,11 @@
 //! Defines the keys of the full interface.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
+
+use super::key_bindings::KeyBindings;
+use super::themes::{BUILT_IN_THEMES, ThemeError, UserTheme};
 
 /// The settings of the full interface.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -8,7 +13,13 @@ use serde::Deserialize;
 pub struct TuiKeys {
     status: Option<Vec<StatusItem>>,
     keys: EditingKeys,
+    bindings: KeyBindings,
     notify: AttentionCall,
+    theme: Option<String>,
+    themes: BTreeMap<String, UserTheme>,
+    links: SequenceUse,
+    clipboard: SequenceUse,
+    motion: Motion,
 }
 
 /// A part of the status line.
@@ -68,6 +79,30 @@ pub enum AttentionCall {
     Desktop,
 }
 
+/// The use of a sequence that not every terminal understands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SequenceUse {
+    /// In terminals that are known to understand it.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// The changes of the screen that only show that time passes or that text arrives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Motion {
+    /// Seconds are counted, and text appears as it arrives.
+    #[default]
+    Full,
+    /// Nothing moves: text appears block by block.
+    Reduced,
+}
+
 impl TuiKeys {
     /// Returns the parts of the status line, in their order.
     pub fn status_items(&self) -> &[StatusItem] {
@@ -82,5 +117,49 @@ impl TuiKeys {
     /// Returns the call for a user who is elsewhere.
     pub fn attention_call(&self) -> AttentionCall {
         self.notify
+    }
+
+    /// Returns the keys of all actions.
+    pub fn key_bindings(&self) -> &KeyBindings {
+        &self.bindings
+    }
+
+    /// Returns the name of the theme.
+    pub fn theme_name(&self) -> &str {
+        self.theme.as_deref().unwrap_or("auto")
+    }
+
+    /// Returns the user's own themes.
+    pub fn user_themes(&self) -> &BTreeMap<String, UserTheme> {
+        &self.themes
+    }
+
+    /// Returns the use of links (OSC 8).
+    pub fn link_use(&self) -> SequenceUse {
+        self.links
+    }
+
+    /// Returns the use of the terminal's clipboard (OSC 52).
+    pub fn clipboard_use(&self) -> SequenceUse {
+        self.clipboard
+    }
+
+    /// Returns how much moves on the screen.
+    pub fn motion(&self) -> Motion {
+        self.motion
+    }
+
+    /// Checks that the chosen theme exists.
+    pub(super) fn check_theme(&self) -> Result<(), ThemeError> {
+        let name = self.theme_name();
+        if BUILT_IN_THEMES.contains(&name) || self.themes.contains_key(name) {
+            return Ok(());
+        }
+        let own = self.themes.keys().map(String::as_str);
+        let known: Vec<_> = BUILT_IN_THEMES.into_iter().chain(own).collect();
+        Err(ThemeError::UnknownTheme {
+            name: name.to_owned(),
+            known: known.join(", "),
+        })
     }
 }

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, also in its helpers"
 )]
 
+mod choices;
 mod folder_commands;
 mod pictures;
 mod random_inputs;

@@ -8,6 +8,7 @@ use sabir_session::agent::UserQuestion;
 use sabir_session::call::{ArgForm, CallId, ToolResultStatus};
 use sabir_tui::app::ChangedFile;
 use sabir_tui::keys::TerminalInput;
+use sabir_tui::picker::{CheckpointedCall, PickedItem, PickerItem};
 use serde_json::json;
 
 use crate::support::{
@@ -185,6 +186,54 @@ fn take_pictures() -> Vec<Picture> {
     pictures.push(Picture::of(
         "`/diff` shows what the task has changed.",
         &diff,
+    ));
+
+    let mut themes = Bench::new(76, 20);
+    themes.keys("/theme\r\x1b[B\x1b[B");
+    pictures.push(Picture::of(
+        "`/theme` lists the themes; the selected one is shown at once.",
+        &themes,
+    ));
+
+    let mut checkpoints = Bench::working(76, 20);
+    let checkpoint = |number, active_since| CheckpointedCall {
+        number,
+        call: String::new(),
+        active_since,
+    };
+    let items = [(2, 1, "src/heading.rs"), (1, 2, "src/report.rs")];
+    let items = items.map(|(number, since, path)| PickerItem {
+        label: format!("@{number} write_to_file {path}"),
+        note: format!("{number} min ago"),
+        preview: String::new(),
+        item: PickedItem::Checkpoint(checkpoint(number, since)),
+    });
+    let open = &mut checkpoints.app;
+    open.open_picker("checkpoints", "", items.to_vec());
+    open.set_checkpoint_preview(
+        &checkpoint(2, 1),
+        "--- a/src/heading.rs\n+++ b/src/heading.rs\n@@ -10 +10 @@\n-    let title = \"report\";\n+    let title = \"Report\";\n",
+    );
+    checkpoints.draw();
+    pictures.push(Picture::of(
+        "`/checkpoints` shows what each call changed.",
+        &checkpoints,
+    ));
+
+    let mut entered = Bench::working(76, 20);
+    let read = call("1", "read_file", json!({"path": "src/dates.rs"}));
+    entered.subtask_event("child", answered(vec![read], Vec::new()));
+    entered.subtask_event("child", running("1"));
+    entered.subtask_event(
+        "child",
+        result("1", "read_file", ToolResultStatus::Done, ""),
+    );
+    entered.keys("/subtasks\r\r");
+    entered.subtask_event("child", text("The dates have three formats.\n\nNow the"));
+    entered.keys("tell me which");
+    pictures.push(Picture::of(
+        "A subtask is entered; messages go to it.",
+        &entered,
     ));
 
     let mut narrow = Bench::working(28, 16);

@@ -1,16 +1,18 @@
 //! Presses random keys, pastes, resizes and streams against the interface, and checks what must always hold: the cursor is inside,
 //! nothing is drawn outside, the screen shows the view, and the draft is never lost.
 
+use sabir_session::agent::{Record, TaskId, TaskOutcome};
 use sabir_session::call::ToolResultStatus;
+use sabir_session::symbol_names::SymbolName;
 use sabir_session::{CloseReason, Command, Decision, SessionEventKind, SessionState, StreamEvent};
 use sabir_tui::app::{Activity, Effect};
-use sabir_tui::keys::{Key, KeyCode, TerminalInput};
+use sabir_tui::keys::{BackgroundColor, Key, KeyCode, TerminalInput};
 use sabir_tui::lines::line_width;
-use sabir_tui::picker::{PickedItem, PickerItem};
+use sabir_tui::picker::{CheckpointedCall, PickedItem, PickerItem};
 use serde_json::json;
 
 use crate::support::{
-    Bench, answered, approval, call, idle, output, request_id, result, running, said, text,
+    Bench, answered, approval, call, idle, output, record, request_id, result, running, said, text,
 };
 
 /// A small generator of numbers (SplitMix64), so that a failure can be repeated from its seed.
@@ -60,7 +62,7 @@ const CHARS: [char; 24] = [
     'ع',
     '\u{1f468}',
 ];
-const CODES: [KeyCode; 14] = [
+const CODES: [KeyCode; 16] = [
     KeyCode::Enter,
     KeyCode::Tab,
     KeyCode::Backspace,
@@ -75,6 +77,8 @@ const CODES: [KeyCode; 14] = [
     KeyCode::PageUp,
     KeyCode::PageDown,
     KeyCode::Char('x'),
+    KeyCode::Function(2),
+    KeyCode::Function(12),
 ];
 
 const TEXTS: [&str; 14] = [
@@ -171,15 +175,74 @@ fn random_event(random: &mut Random) -> SessionEventKind {
 
 /// Opens a list as the driver does.
 fn open_random_list(bench: &mut Bench, random: &mut Random) {
+    let call = CheckpointedCall {
+        number: 1,
+        call: "1".to_owned(),
+        active_since: 1,
+    };
+    let item = match random.below(4) {
+        0 => PickedItem::Theme(random.pick(&["dark", "light", "auto"]).to_owned()),
+        1 => PickedItem::Checkpoint(call.clone()),
+        2 => PickedItem::Subtask(TaskId::new(random.pick(&["c1", "c2"]))),
+        _ => PickedItem::Mode("code".to_owned()),
+    };
     let items = (0..random.below(40)).map(|number| PickerItem {
         label: format!("{} {number}", random.pick(&TEXTS)),
         note: random.pick(&TEXTS).to_owned(),
         preview: random.pick(&TEXTS).repeat(random.below(9)),
-        item: PickedItem::Mode("code".to_owned()),
+        item: item.clone(),
     });
     let items = items.collect();
     bench.app.open_picker("tasks", "forks it", items);
+    let preview = random.pick(&TEXTS).repeat(random.below(9));
+    bench.app.set_checkpoint_preview(&call, &preview);
+    if random.below(4) == 0 {
+        bench.app.open_restore_choice(&call, &preview);
+    }
     bench.draw();
+}
+
+/// Tells the interface what the driver finds out in the background.
+fn tell_random_fact(bench: &mut Bench, random: &mut Random) {
+    match random.below(4) {
+        0 => {
+            let part = random.below(11) as f64 / 10.0;
+            bench.input(TerminalInput::Background(BackgroundColor {
+                red: part,
+                green: part,
+                blue: part,
+            }));
+        }
+        1 => {
+            let symbols = (0..random.below(30)).map(|number| SymbolName {
+                name: format!("{}{number}", random.pick(&TEXTS)),
+                kind: "fn",
+                path: random.pick(&TEXTS).to_owned(),
+                line: number,
+            });
+            bench.app.set_symbols(symbols.collect());
+        }
+        2 => {
+            let files = (0..random.below(30)).map(|_| random.pick(&TEXTS).to_owned());
+            bench.app.set_files(files.collect());
+        }
+        _ => bench.app.note_printed(random.pick(&TEXTS)),
+    }
+    bench.draw();
+}
+
+/// Lets a subtask do something, or end.
+fn send_subtask_event(bench: &mut Bench, random: &mut Random) {
+    let child = random.pick(&["c1", "c2", "c3"]);
+    let event = match random.below(12) {
+        0 => record(Record::Ended {
+            outcome: TaskOutcome::Completed,
+            message: random.pick(&TEXTS).to_owned(),
+            used: None,
+        }),
+        _ => random_event(random),
+    };
+    bench.subtask_event(child, event);
 }
 
 /// Returns the texts that these effects keep or send.
@@ -194,6 +257,7 @@ fn kept_texts(effects: &[Effect]) -> Vec<&str> {
                 decision: Decision::Text { text, .. },
                 ..
             }) => Some(text.as_str()),
+            Effect::SubmitTo(_, Command::Send { message, .. }) => Some(message.text.as_str()),
             _ => None,
         })
         .collect()
@@ -261,10 +325,12 @@ fn run(seed: u64, steps: usize) {
                 assert_eq!(bench.app.draft(), before, "{place}");
             }
             3..16 => {
-                if random.below(30) == 0 {
-                    open_random_list(&mut bench, &mut random);
+                match random.below(30) {
+                    0 => open_random_list(&mut bench, &mut random),
+                    1 => tell_random_fact(&mut bench, &mut random),
+                    2..7 => send_subtask_event(&mut bench, &mut random),
+                    _ => _ = bench.event(random_event(&mut random)),
                 }
-                bench.event(random_event(&mut random));
                 assert_eq!(bench.app.draft(), before, "{place}");
             }
             _ => {

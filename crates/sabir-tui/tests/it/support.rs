@@ -1,5 +1,6 @@
 //! Drives the interface without a terminal: its bytes go into a screen model.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use sabir_session::agent::{
     UsageTotals, UserQuestion,
 };
 use sabir_session::call::{Call, CallId, CallResult, Cost, MessagePart, ToolResultStatus, Usage};
-use sabir_session::config::tui::{EditingKeys, StatusItem};
+use sabir_session::config::key_bindings::KeyBindings;
+use sabir_session::config::tui::{EditingKeys, Motion, StatusItem};
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::{
     RequestId, RunSummary, SessionEvent, SessionEventKind, SessionState, StreamEvent, SubtaskLabel,
@@ -18,7 +20,7 @@ use sabir_session::{
 use sabir_tui::app::{App, AppSettings, Effect};
 use sabir_tui::inline_screen::{InlineScreen, RowReflow};
 use sabir_tui::keys::{KeyDecoder, TerminalInput};
-use sabir_tui::theme::Theme;
+use sabir_tui::theme::{ColorDepth, ThemeSet};
 use sabir_tui::view::{TerminalSize, View};
 
 /// The interface before a screen model.
@@ -46,17 +48,34 @@ impl Bench {
         rows: usize,
         custom_commands: CustomCommands,
     ) -> Self {
-        let size = TerminalSize { columns, rows };
-        let mut app = App::new(AppSettings {
-            theme: Theme::new(true),
+        let settings = AppSettings {
+            custom_commands,
+            ..Self::settings()
+        };
+        Self::with_settings(columns, rows, settings)
+    }
+
+    /// Returns the usual settings.
+    pub(crate) fn settings() -> AppSettings {
+        AppSettings {
+            themes: ThemeSet::new(BTreeMap::new(), ColorDepth::Palette, None),
+            theme_name: "auto".to_owned(),
+            motion: Motion::Full,
             history: vec!["an earlier message".to_owned(), "two\nlines".to_owned()],
             draft: String::new(),
             modes: vec!["code".to_owned(), "plan".to_owned()],
-            custom_commands,
+            custom_commands: CustomCommands::default(),
             status: StatusItem::ALL.to_vec(),
             keys: EditingKeys::Emacs,
+            bindings: KeyBindings::default(),
             can_switch: true,
-        });
+        }
+    }
+
+    /// Creates an interface with these settings.
+    pub(crate) fn with_settings(columns: usize, rows: usize, settings: AppSettings) -> Self {
+        let size = TerminalSize { columns, rows };
+        let mut app = App::new(settings);
         app.handle_resize(size);
         let mut bench = Self {
             app,
@@ -65,7 +84,7 @@ impl Bench {
             view: View::default(),
             written: 0,
             frame: String::new(),
-            screen: InlineScreen::new(size, RowReflow::Unknown),
+            screen: InlineScreen::new(size, RowReflow::Unknown).with_links(true),
             size,
             sequence: 0,
         };

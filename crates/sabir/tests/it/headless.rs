@@ -464,7 +464,7 @@ fn an_interrupting_message_ends_an_endless_answer() {
     desk.say(json!({"kind": "message", "text": "Shorter, please.", "steer": true}));
     assert_eq!(
         desk.wait_for("failed")["message"],
-        "given up for what the user says"
+        "interrupted by the user's message"
     );
     assert_eq!(desk.wait_for("said")["text"], "Shorter, please.");
     assert_eq!(desk.complete(), ended("completed", 0));

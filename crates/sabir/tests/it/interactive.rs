@@ -174,7 +174,7 @@ fn messages_typed_during_work_are_queued() {
     talk.say("And a test.");
     talk.wait_for("queued:\n    And a test.");
     talk.say("/now Shorter.");
-    talk.wait_for("given up for what the user says");
+    talk.wait_for("interrupted by the user's message");
     talk.wait_for("is that right?");
     talk.say("y");
     assert_eq!(talk.leave(), Some(0));

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Turn, WAYS, Way, World, turn};
 
-const NATIVE: Way = WAYS[1];
+pub(crate) const NATIVE: Way = WAYS[1];
 
 /// The interface at a terminal of its own, with a model of the screen.
 pub(crate) struct ScreenSeat {
@@ -79,7 +79,7 @@ impl ScreenSeat {
     }
 
     /// Returns the screen's rows, without empty ones at the end.
-    fn rows(&self) -> Vec<String> {
+    pub(crate) fn rows(&self) -> Vec<String> {
         let model = self.model();
         let (_, columns) = model.parser.screen().size();
         let rows: Vec<String> = model.parser.screen().rows(0, columns.get()).collect();
@@ -205,7 +205,7 @@ pub(crate) fn full(world: &World, provider: &ScriptedProvider, words: &[&str]) -
 }
 
 /// Starts a provider whose replies each wait until they are let go.
-fn gated(world: &World, turns: Vec<Turn>) -> (ScriptedProvider, Sender<()>) {
+pub(crate) fn gated(world: &World, turns: Vec<Turn>) -> (ScriptedProvider, Sender<()>) {
     let (gate, opened) = channel();
     let opened = Mutex::new(opened);
     let provider = world.provider(ReplyScript::from_fn(move |count, _| {
@@ -220,7 +220,7 @@ fn gated(world: &World, turns: Vec<Turn>) -> (ScriptedProvider, Sender<()>) {
 }
 
 /// Returns the texts of the user's messages in the last request.
-fn last_said(provider: &ScriptedProvider) -> Vec<String> {
+pub(crate) fn last_said(provider: &ScriptedProvider) -> Vec<String> {
     let requests = provider.received_requests();
     let messages = requests.last().unwrap().body["messages"]
         .as_array()
@@ -248,7 +248,7 @@ fn write(path: &str) -> Turn {
     )
 }
 
-fn wait_for_requests(provider: &ScriptedProvider, count: usize) {
+pub(crate) fn wait_for_requests(provider: &ScriptedProvider, count: usize) {
     let begun = Instant::now();
     while provider.received_requests().len() < count {
         assert!(
@@ -544,7 +544,7 @@ fn commands_and_files_are_completed() {
     seat.keys("/hel");
     seat.wait_for("show the keys and commands");
     seat.keys("\r");
-    seat.wait_for("search the history");
+    seat.wait_for("[tui.bindings] in config.toml");
     seat.keys("see @mkd");
     seat.wait_for("  @src/markdown.rs");
     seat.keys("\t");
@@ -596,6 +596,8 @@ fn foreign_control_bytes_never_reach_the_terminal() {
     let provider = world.plays(NATIVE, &[turn(hostile, calls), turn("Over.", vec![])]);
     let mut command = command(&world, &provider, &["go", "on"]);
     command.args(["--approve", "command=cat evil.txt"]);
+    // The terminal need not be asked for its background, which is a sequence of the interface's own.
+    command.env("COLORFGBG", "15;0");
     let mut seat = ScreenSeat::start(command, 80, 24);
     let text = seat.wait_until("the end", |text| {
         text.contains("Over.") || text.contains("n no, because")

@@ -52,6 +52,8 @@ mod hooks;
 mod imports;
 mod interactive;
 mod interface;
+mod interface_choices;
+mod interface_hour;
 mod jobs;
 mod journals;
 mod kills;

@@ -1,0 +1,305 @@
+//! Finds the addresses and file names in a line, and writes them as links (OSC 8).
+//!
+//! A place in a line is a number of visible characters, because blanks come and go where a line wraps.
+
+use std::fmt::Write as _;
+
+use ratatui_core::style::Style;
+use ratatui_core::text::Line;
+
+use crate::lines::{HistoryLine, one_line, write_style, write_text};
+
+/// The maximum number of bytes of a link's target, as most terminals allow it.
+const MAX_TARGET: usize = 2000;
+
+/// A part of a line that leads somewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineLink {
+    /// The number of visible characters before it.
+    start: usize,
+    /// The number of visible characters before its end.
+    end: usize,
+    /// The address, in printable ASCII.
+    target: String,
+}
+
+impl LineLink {
+    /// Creates the link of a path in a folder to the file, where it occurs first in a text; `None` if it does not.
+    pub fn to_path(path: &str, folder: &str, text: &str) -> Option<Self> {
+        if path.is_empty() || path.chars().any(char::is_control) {
+            return None;
+        }
+        let whole = match path.starts_with('/') {
+            true => path.to_owned(),
+            false if folder.starts_with('/') => format!("{}/{path}", folder.trim_end_matches('/')),
+            false => return None,
+        };
+        let at = text.find(path)?;
+        Self::new(
+            text,
+            at,
+            path,
+            &format!("file://{}", percent_encoded(&whole)),
+        )
+    }
+
+    fn new(text: &str, at: usize, part: &str, target: &str) -> Option<Self> {
+        let is_plain = target.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_plain || target.len() > MAX_TARGET {
+            return None;
+        }
+        let start = visible_count(text.get(..at)?);
+        Some(Self {
+            start,
+            end: start + visible_count(part),
+            target: target.to_owned(),
+        })
+    }
+
+    /// Returns true if a character with this many visible ones before it is in the link. A blank before the first is not.
+    fn contains(&self, place: usize, is_blank: bool) -> bool {
+        let start = self.start + usize::from(is_blank);
+        (start..self.end).contains(&place)
+    }
+}
+
+fn visible_count(text: &str) -> usize {
+    text.chars().filter(|c| *c != ' ').count()
+}
+
+/// Finds the addresses of web pages in a text.
+pub fn find_addresses(text: &str) -> Vec<LineLink> {
+    let mut links = Vec::new();
+    let mut from = 0;
+    while let Some(found) = text.get(from..).and_then(|rest| rest.find("http")) {
+        let at = from + found;
+        let rest = text.get(at..).unwrap_or_default();
+        from = at + "http".len();
+        let before = text.get(..at).and_then(|before| before.chars().next_back());
+        let is_scheme = rest.starts_with("http://") || rest.starts_with("https://");
+        if !is_scheme || before.is_some_and(char::is_alphanumeric) {
+            continue;
+        }
+        let address = address_at(rest);
+        let host = address.split_once("://").map_or("", |(_, host)| host);
+        if host.chars().next().is_some_and(char::is_alphanumeric) {
+            links.extend(LineLink::new(text, at, address, &percent_encoded(address)));
+        }
+        from = at + address.len().max("http".len());
+    }
+    links
+}
+
+/// Returns the address at the beginning of a text, without the punctuation of the sentence that it is in.
+fn address_at(text: &str) -> &str {
+    let is_end = |c: char| c.is_whitespace() || c.is_control() || "<>\"'`|│".contains(c);
+    let end = text.find(is_end).unwrap_or(text.len());
+    let mut address = text.get(..end).unwrap_or_default();
+    loop {
+        let is_open = |open: char, close: char| {
+            address.matches(close).count() > address.matches(open).count()
+        };
+        let shorter = match address.chars().next_back() {
+            Some('.' | ',' | ';' | ':' | '!' | '?' | '*' | '_' | '…') => true,
+            Some(')') => is_open('(', ')'),
+            Some(']') => is_open('[', ']'),
+            Some('}') => is_open('{', '}'),
+            _ => false,
+        };
+        if !shorter {
+            return address;
+        }
+        let last = address.chars().next_back().map_or(0, char::len_utf8);
+        address = address.get(..address.len() - last).unwrap_or_default();
+    }
+}
+
+/// Encodes what may not be in a target: everything but printable ASCII, and blanks.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`') {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// Writes the rows of a line with its links. `number` distinguishes the line from others, so that a terminal marks all rows of a link,
+/// and only those, when the mouse is over one.
+pub fn write_linked_rows(
+    line: &HistoryLine,
+    rows: &[Line<'static>],
+    number: usize,
+    out: &mut String,
+) {
+    let text = line.line.to_string();
+    let mut links = line.links.clone();
+    links.extend(find_addresses(&text));
+    let mut writer = LinkWriter {
+        links: &links,
+        number,
+        place: 0,
+    };
+    for row in rows {
+        writer.write_row(row, out);
+        out.push_str("\r\n");
+    }
+}
+
+struct LinkWriter<'a> {
+    links: &'a [LineLink],
+    number: usize,
+    /// The number of visible characters so far.
+    place: usize,
+}
+
+impl LinkWriter<'_> {
+    fn write_row(&mut self, row: &Line<'_>, out: &mut String) {
+        let mut style = Style::new();
+        let mut open: Option<usize> = None;
+        let mut is_indented = true;
+        for piece in &row.spans {
+            let wanted = row.style.patch(piece.style);
+            if wanted != style {
+                write_style(wanted, out);
+                style = wanted;
+            }
+            let mut part = String::new();
+            for c in piece.content.chars() {
+                is_indented &= c == ' ';
+                // The indentation of a continued row is no part of the link.
+                let is_blank = c == ' ';
+                let mut links = self.links.iter();
+                let link = links.position(|link| link.contains(self.place, is_blank));
+                let link = link.filter(|_| !is_indented);
+                if link != open {
+                    write_text(&std::mem::take(&mut part), out);
+                    self.switch_link(link, out);
+                    open = link;
+                }
+                part.push(c);
+                self.place += usize::from(!is_blank);
+            }
+            write_text(&part, out);
+        }
+        if open.is_some() {
+            self.switch_link(None, out);
+        }
+        if style != Style::new() {
+            out.push_str("\x1b[m");
+        }
+    }
+
+    fn switch_link(&self, link: Option<usize>, out: &mut String) {
+        let known = link.and_then(|at| Some((at, self.links.get(at)?)));
+        match known {
+            Some((at, link)) => {
+                let target = one_line(&link.target);
+                // Writing to a string cannot fail.
+                _ = write!(out, "\x1b]8;id=s{}-{at};{target}\x1b\\", self.number);
+            }
+            None => out.push_str("\x1b]8;;\x1b\\"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui_core::text::Span;
+
+    use super::*;
+
+    fn targets(text: &str) -> Vec<String> {
+        let links = find_addresses(text).into_iter();
+        links.map(|link| link.target).collect()
+    }
+
+    #[test]
+    fn addresses_are_found_without_the_sentence_around_them() {
+        let cases = [
+            ("see https://a.example/b.", "https://a.example/b"),
+            ("(https://a.example/c_(d))", "https://a.example/c_(d)"),
+            ("<http://a.example>", "http://a.example"),
+            ("**https://a.example/x**,", "https://a.example/x"),
+            ("https://a.example/ü", "https://a.example/%C3%BC"),
+            ("`https://a.example:8/?q=1#f`", "https://a.example:8/?q=1#f"),
+        ];
+        for (text, target) in cases {
+            assert_eq!(targets(text), [target], "{text}");
+        }
+        for text in [
+            "xhttp://a",
+            "https://",
+            "http",
+            "httpshttps://",
+            "https:///etc",
+        ] {
+            assert_eq!(targets(text), [""; 0], "{text}");
+        }
+        assert_eq!(targets("http://a.b and https://c.d").len(), 2);
+    }
+
+    fn written(line: &HistoryLine, width: usize) -> String {
+        let mut out = String::new();
+        write_linked_rows(line, &line.rows(width), 7, &mut out);
+        out
+    }
+
+    fn words(text: &str) -> HistoryLine {
+        HistoryLine::words(Line::from(Span::raw(text.to_owned())), 2)
+    }
+
+    #[test]
+    fn a_link_continues_over_rows() {
+        let line = words("go to https://a.example/long/path now");
+        assert_eq!(
+            written(&line, 60),
+            "go to \x1b]8;id=s7-0;https://a.example/long/path\x1b\\https://a.example/long/path\x1b]8;;\x1b\\ now\r\n"
+        );
+        let narrow = written(&line, 12);
+        let open = "\x1b]8;id=s7-0;https://a.example/long/path\x1b\\";
+        let rows: Vec<_> = narrow.split("\r\n").collect();
+        assert!(rows.len() > 4, "{narrow:?}");
+        let parts: String = rows
+            .iter()
+            .filter_map(|row| row.split_once(open))
+            .filter_map(|(_, rest)| rest.split_once("\x1b]8;;\x1b\\"))
+            .map(|(part, _)| part)
+            .collect();
+        assert_eq!(parts, "https://a.example/long/path");
+    }
+
+    #[test]
+    fn a_path_becomes_the_address_of_a_file() {
+        let text = "✓ read_file my src/ä.rs";
+        let link = LineLink::to_path("my src/ä.rs", "/work/", text).unwrap();
+        assert_eq!(link.target, "file:///work/my%20src/%C3%A4.rs");
+        let mut line = words(text);
+        line.links.push(link);
+        assert!(
+            written(&line, 60).contains("\\my src/ä.rs\x1b]8;;"),
+            "{:?}",
+            written(&line, 60)
+        );
+        assert_eq!(LineLink::to_path("a\x1b.rs", "/work", "a\x1b.rs"), None);
+        assert_eq!(LineLink::to_path("a.rs", "", "a.rs"), None);
+        assert_eq!(LineLink::to_path("gone.rs", "/work", text), None);
+    }
+
+    #[test]
+    fn nothing_hostile_is_written() {
+        let hostile = "https://a.example/\x1b]0;t\x07\u{9b}2J\u{202e}x\u{7f} b";
+        let out = written(&words(hostile), 60);
+        let without_links = out
+            .split("\x1b]8;")
+            .map(|part| part.split_once("\x1b\\").map_or(part, |(_, rest)| rest))
+            .collect::<String>();
+        let left = without_links.replace("\r\n", "");
+        assert!(!left.chars().any(char::is_control), "{out:?}");
+        assert!(!left.contains('\u{202e}'), "{out:?}");
+    }
+}

@@ -25,8 +25,11 @@ use serde_json::{Map, Value};
 
 use crate::message::Call;
 use crate::prompt::is_plain_name;
-use crate::tool::{ToolSet, ToolSpec};
+use crate::tool::{ToolSet, ToolSpec, resolve_reference};
 
+pub use render::layout::{
+    ArgumentLayout, ArgumentNotation, CallLayout, LayoutPart, ValueEncoding,
+};
 pub use define::{DefineError, DialectTable, JsonTable, ParserKind, TagTable};
 use grammar::Grammar;
 pub use set::{DialectSelection, DialectSet};
@@ -34,6 +37,9 @@ pub use set::{DialectSelection, DialectSet};
 /// The name of the dialect of Cline and Roo, in which each tool and each argument has a tag of its
 /// own name.
 pub const CLINE: &str = "cline";
+/// The most levels of an example's value, which ends schemas that refer to themselves.
+const MAX_EXAMPLE_DEPTH: usize = 8;
+
 /// The name of the dialect with `<invoke name="…">` and `<parameter name="…">`.
 pub const INVOKE: &str = "invoke";
 
@@ -80,6 +86,11 @@ impl Dialect {
         tools: &ToolSet,
     ) -> String {
         render::render_call(self, name, arguments, tools)
+    }
+
+    /// Returns the layout of calls as this dialect writes them, for programs that derive grammars from it.
+    pub fn call_layout(&self) -> CallLayout {
+        render::layout::describe_layout(self)
     }
 
     /// Renders a minimal correct call of the tool: its first example, or else its required
@@ -141,11 +152,17 @@ pub(crate) fn example_arguments(tool: &ToolSpec) -> Map<String, Value> {
         // A name that is not a plain word would write markup of its own into the example.
         .filter(|argument| argument.required && is_plain_name(argument.name));
     required
-        .map(|argument| (argument.name.to_owned(), example_value(argument.schema)))
+        .map(|argument| {
+            let value = example_value(&tool.parameters, argument.schema, MAX_EXAMPLE_DEPTH);
+            (argument.name.to_owned(), value)
+        })
         .collect()
 }
 
-fn example_value(schema: &Value) -> Value {
+fn example_value(root: &Value, schema: &Value, depth: usize) -> Value {
+    if let Some(target) = resolve_reference(root, schema).filter(|_| depth > 0) {
+        return example_value(root, target, depth - 1);
+    }
     let listed = schema
         .get("enum")
         .and_then(Value::as_array)
@@ -176,7 +193,11 @@ fn example_value(schema: &Value) -> Value {
     if is("array") {
         let item = schema
             .get("items")
-            .map_or_else(|| Value::from("text"), example_value);
+            .filter(|_| depth > 0)
+            .map_or_else(
+                || Value::from("text"),
+                |items| example_value(root, items, depth - 1),
+            );
         return Value::Array(vec![item]);
     }
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -186,7 +207,8 @@ fn example_value(schema: &Value) -> Value {
     });
     Value::Object(
         object
-            .map(|(name, schema)| (name.clone(), example_value(schema)))
+            .filter(|_| depth > 0)
+            .map(|(name, schema)| (name.clone(), example_value(root, schema, depth - 1)))
             .collect(),
     )
 }

@@ -58,6 +58,7 @@ pub mod print;
 pub mod report_output;
 pub mod sanitizer;
 pub mod screen;
+pub mod serving_command;
 pub mod settings_import;
 pub mod shell_setup;
 pub mod slash_commands;

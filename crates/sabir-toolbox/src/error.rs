@@ -16,6 +16,9 @@ pub enum ToolboxError {
     /// No dialect has this name.
     #[error(transparent)]
     UnknownDialect(#[from] UnknownDialect),
+    /// There is no grammar for the dialect, the tools or the format.
+    #[error(transparent)]
+    Grammar(#[from] sabir_grammar::GrammarError),
     /// A response body has no form that is recognised.
     #[error(
         "standard input does not look like a response of any known API: name its wire with --wire {names}",

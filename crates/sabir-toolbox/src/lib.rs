@@ -46,6 +46,7 @@ mod error;
 pub mod explain;
 #[cfg(feature = "tasks")]
 pub mod export;
+pub mod grammar;
 #[cfg(feature = "tasks")]
 pub mod import;
 pub mod lint;

@@ -11,6 +11,7 @@ use sabir_session::{
 };
 use sabir_terminal::command_words::{CommandWords, group_commands};
 use sabir_terminal::mcp_command::McpArguments;
+use sabir_terminal::serving_command::ServingCommand;
 use sabir_terminal::shell_setup::Shell;
 
 pub(crate) use config::{ConfigArguments, ConfigCommand};
@@ -137,6 +138,8 @@ pub(crate) enum Command {
     Explain(CheckArguments),
     /// Print the system prompt that teaches the tools in a dialect, and its size.
     Prompt(PromptArguments),
+    #[command(flatten)]
+    Serving(ServingCommand),
     /// List the dialects, or print the spec of one.
     Dialects {
         /// The dialect, by name or alias.
@@ -151,13 +154,11 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Check, show and change the configuration. See `sabir help config`.
     Config(ConfigArguments),
-    /// Serve models to any client: the APIs of Anthropic, OpenAI (Chat Completions and Responses)
-    /// and Ollama in front of any model, with native tool calls even from one that only writes
-    /// text.
+    /// Serve models to any client: the APIs of Anthropic, OpenAI (Chat Completions and Responses) and Ollama in front of any model, with
+    /// native tool calls even from one that only writes text.
     ///
-    /// Prints its address and the settings for clients, then serves until SIGINT or SIGTERM, and
-    /// writes one line on standard error for each request. SIGHUP reloads the configuration. See
-    /// `sabir help gateway`.
+    /// Prints its address and the settings for clients, then serves until SIGINT or SIGTERM, and writes one line on standard error for
+    /// each request. SIGHUP reloads the configuration. See `sabir help gateway`.
     Gateway(GatewayArguments),
     /// Serve editors and other programs by the Agent Client Protocol, over standard input and output. See `sabir help acp`.
     Acp(AcpArguments),

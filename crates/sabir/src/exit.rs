@@ -7,6 +7,7 @@ use sabir_agent_sdk::SdkArgumentError;
 use sabir_session::checkpoint_history::{CheckpointError, HistoryError};
 use sabir_terminal::control_input::NoFirstMessage;
 use sabir_terminal::piped_input::PipedInputError;
+use sabir_terminal::serving_command::ServingError;
 use sabir_toolbox::ToolboxError;
 use sabir_toolbox::edit::EditError;
 use sabir_toolbox::import::ImportError;
@@ -153,7 +154,7 @@ macro_rules! usage_errors {
     })*};
 }
 
-usage_errors!(PipedInputError, EditError, ImportError, SdkArgumentError);
+usage_errors!(PipedInputError, EditError, ImportError, SdkArgumentError, ServingError);
 
 impl CommandError {
     /// Creates an error that the user can fix.

@@ -18,12 +18,12 @@ use commands::{
 use exit::{CommandError, ExitStatus};
 use output::print;
 use sabir_agent_sdk::SdkArguments;
+use sabir_terminal::serving_command::run_serving_command;
 use sabir_terminal::shell_setup::completion_script;
 
 fn main() -> ExitCode {
-    // A copy of this program supervises each command and outlives it just long enough to clean up
-    // its processes. This mode must be recognised before anything else happens, because it forks,
-    // and threads do not survive a fork.
+    // A copy of this program supervises each command and outlives it just long enough to clean up its processes. This mode must be
+    // recognised before anything else happens, because it forks, and threads do not survive a fork.
     let mut arguments = std::env::args_os().skip(1);
     if arguments
         .next()
@@ -93,6 +93,10 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
         Some(Command::Check(arguments)) => check_task::run_check(arguments),
         Some(Command::Explain(arguments)) => explain::run_explain(arguments),
         Some(Command::Prompt(arguments)) => prompt::run_prompt(arguments),
+        Some(Command::Serving(command)) => {
+            run_serving_command(command, surroundings::dialects())?;
+            Ok(ExitStatus::Completed)
+        }
         Some(Command::Dialects { name, output }) => {
             dialects::run_dialects(name.as_deref(), *output)
         }

@@ -1,6 +1,7 @@
 //! Renders calls as text, the reverse of reading.
 
 mod json;
+pub(super) mod layout;
 mod tags;
 
 use serde_json::{Map, Value};
@@ -89,48 +90,60 @@ fn render_untagged(dialect: &Dialect, calls: &[NamedCall<'_>]) -> String {
 }
 
 fn render_json_calls(table: &JsonCalls, calls: &[NamedCall<'_>]) -> String {
-    let form = table.forms.first().copied().unwrap_or(JsonForm {
+    let calls: Vec<_> = calls
+        .iter()
+        .enumerate()
+        .map(|(at, call)| render_json_call(table, at, call))
+        .collect();
+    join_json_calls(table, &calls)
+}
+
+/// Returns the form in which calls are written.
+fn written_form(table: &JsonCalls) -> JsonForm {
+    table.forms.first().copied().unwrap_or(JsonForm {
         open: "",
         head: None,
         close: "",
         stop: false,
         named_by_key: false,
-    });
-    let (before, behind) = table.section.unwrap_or_default();
+    })
+}
+
+/// Renders the `at`-th call of its run, without the markers that belong to the run.
+fn render_json_call(table: &JsonCalls, at: usize, call: &NamedCall<'_>) -> String {
+    let form = written_form(table);
     if form.head.is_some() {
-        let all = calls
-            .iter()
-            .enumerate()
-            .map(|(at, call)| render_headed_call(table, &form, at, call));
-        return format!(
-            "{before}{}{behind}",
-            all.collect::<Vec<_>>()
-                .join(if table.section.is_some() { "" } else { "\n" })
-        );
+        return render_headed_call(table, &form, at, call);
     }
-    let objects: Vec<_> = calls
-        .iter()
-        .enumerate()
-        .map(|(at, call)| json::render_named_call(table, at, call))
-        .collect();
+    let object = json::render_named_call(table, at, call);
     let JsonForm { open, close, .. } = form;
-    if table.list {
-        return format!("{before}{open}[{}]{close}{behind}", objects.join(", "));
-    }
-    if close.is_empty() && table.bare {
-        return format!("{before}{open}{}{behind}", objects.join("; "));
+    if table.list || close.is_empty() && table.bare {
+        return object;
     }
     // Without a closing marker, marker and call share a line.
-    let lines = if close.is_empty() {
-        (" ", "")
-    } else {
-        ("\n", "\n")
-    };
-    let all: Vec<_> = objects
-        .iter()
-        .map(|object| format!("{open}{}{object}{}{close}", lines.0, lines.1))
-        .collect();
-    format!("{before}{}{behind}", all.join("\n"))
+    match close.is_empty() {
+        true => format!("{open} {object}"),
+        false => format!("{open}\n{object}\n{close}"),
+    }
+}
+
+/// Joins rendered calls, and adds the markers that belong to the run.
+fn join_json_calls(table: &JsonCalls, calls: &[String]) -> String {
+    let JsonForm {
+        open, head, close, ..
+    } = written_form(table);
+    let (before, behind) = table.section.unwrap_or_default();
+    if head.is_some() {
+        let between = if table.section.is_some() { "" } else { "\n" };
+        return format!("{before}{}{behind}", calls.join(between));
+    }
+    if table.list {
+        return format!("{before}{open}[{}]{close}{behind}", calls.join(", "));
+    }
+    if close.is_empty() && table.bare {
+        return format!("{before}{open}{}{behind}", calls.join("; "));
+    }
+    format!("{before}{}{behind}", calls.join("\n"))
 }
 
 /// Renders a name before the JSON of its arguments.

@@ -13,7 +13,7 @@ use crate::tool::{ToolSet, json_type_name};
 
 /// The notation for string values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StringStyle {
+pub(super) enum StringStyle {
     /// Raw; texts of several lines go on their own lines.
     Lines,
     /// Raw, directly between the tags.
@@ -98,7 +98,7 @@ pub(super) fn wrap_calls(tagged: &TaggedCalls, calls: &[String]) -> String {
     section(0, &if tagged.each { all } else { wrapped(&all) })
 }
 
-fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, style: StringStyle) -> String {
+pub(super) fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, style: StringStyle) -> String {
     let (name, arguments) = call;
     let feed = tagged.line_separator();
     let (open, close) = match tagged.tags {
@@ -130,7 +130,7 @@ fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, style: Strin
     format!("{open}{feed}{}{close}", arguments.collect::<String>())
 }
 
-fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: StringStyle) -> String {
+pub(super) fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: StringStyle) -> String {
     let RenderedValue { text, json } = style.render_value(value, tagged.has_value_lines());
     let mark = if json { " encoding=\"json\"" } else { "" };
     match tagged.tags {
@@ -200,7 +200,7 @@ fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: Strin
 
 impl TaggedCalls {
     /// Returns the text between tags: nothing if tags are special tokens.
-    fn line_separator(&self) -> &'static str {
+    pub(super) fn line_separator(&self) -> &'static str {
         if matches!(self.notation, TagNotation::Angle) {
             "\n"
         } else {
@@ -209,7 +209,7 @@ impl TaggedCalls {
     }
 
     /// Returns the notations for string values, the simplest first.
-    fn string_styles(&self) -> &'static [StringStyle] {
+    pub(super) fn string_styles(&self) -> &'static [StringStyle] {
         let all = &[StringStyle::Lines, StringStyle::Inline, StringStyle::Json];
         if self.sections_of_text {
             return &[StringStyle::Inline, StringStyle::Section, StringStyle::Json];
@@ -271,7 +271,7 @@ impl StringStyle {
     }
 }
 
-fn reads_back(dialect: &Dialect, text: &str, call: NamedCall<'_>, tools: &ToolSet) -> bool {
+pub(super) fn reads_back(dialect: &Dialect, text: &str, call: NamedCall<'_>, tools: &ToolSet) -> bool {
     let (name, arguments) = call;
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(DialectSelection::from(dialect), tools);

@@ -1,0 +1,113 @@
+//! Writes grammars in the formats that servers read.
+
+mod gbnf;
+mod json_schema;
+mod lark;
+mod regex;
+mod structural_tag;
+
+use crate::builder::CallGrammar;
+use crate::{CharClass, GrammarError};
+
+pub use gbnf::write_gbnf;
+pub use json_schema::write_json_schema;
+pub use lark::write_lark;
+pub use regex::write_regex;
+pub use structural_tag::write_structural_tag;
+
+/// A format of grammars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrammarFormat {
+    /// The grammars of llama.cpp, which XGrammar reads too.
+    Gbnf,
+    /// The Lark dialect of llguidance.
+    Lark,
+    /// A JSON Schema of the whole message.
+    JsonSchema,
+    /// The structural tags of XGrammar, for vLLM and SGLang.
+    StructuralTag,
+    /// One regular expression, which must match the whole message.
+    Regex,
+}
+
+impl GrammarFormat {
+    /// All formats.
+    pub const ALL: [Self; 5] = [
+        Self::Gbnf,
+        Self::Lark,
+        Self::JsonSchema,
+        Self::StructuralTag,
+        Self::Regex,
+    ];
+
+    /// Returns the name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gbnf => "gbnf",
+            Self::Lark => "lark",
+            Self::JsonSchema => "json-schema",
+            Self::StructuralTag => "structural-tag",
+            Self::Regex => "regex",
+        }
+    }
+}
+
+impl std::str::FromStr for GrammarFormat {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        Self::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| UnknownFormat(name.to_owned()))
+    }
+}
+
+/// An unknown name of a format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a format: use gbnf, lark, json-schema, structural-tag or regex")]
+pub struct UnknownFormat(pub String);
+
+/// Writes the grammar in a format, with a line feed at the end.
+///
+/// # Errors
+/// The format cannot express the dialect; the error says why.
+pub fn write_grammar(
+    built: &CallGrammar,
+    tools: &sabir_call::ToolSet,
+    calls: sabir_call::ParallelCalls,
+    format: GrammarFormat,
+) -> Result<String, GrammarError> {
+    let json = |value: serde_json::Value| format!("{value:#}\n");
+    match format {
+        GrammarFormat::Gbnf => Ok(write_gbnf(&built.grammar)),
+        GrammarFormat::Lark => Ok(write_lark(&built.grammar)),
+        GrammarFormat::JsonSchema => write_json_schema(built, tools, calls).map(json),
+        GrammarFormat::StructuralTag => write_structural_tag(built, tools, calls).map(json),
+        GrammarFormat::Regex => write_regex(built).map(|text| format!("{text}\n")),
+    }
+}
+
+/// Writes a class in square brackets; `escape` writes a character that has a meaning there.
+fn write_class(class: &CharClass, escape: &dyn Fn(char) -> String, out: &mut String) {
+    out.push('[');
+    if class.negated {
+        out.push('^');
+    }
+    let write_char = |c: char, out: &mut String| {
+        let has_meaning = matches!(c, '[' | ']' | '\\' | '^' | '-' | '/' | '"' | '&' | '~');
+        if has_meaning || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
+            out.push_str(&escape(c));
+        } else {
+            out.push(c);
+        }
+    };
+    for range in &class.ranges {
+        write_char(range.first, out);
+        if range.last != range.first {
+            out.push('-');
+            write_char(range.last, out);
+        }
+    }
+    out.push(']');
+}

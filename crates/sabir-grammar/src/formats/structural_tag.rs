@@ -1,0 +1,110 @@
+//! Writes structural tags, XGrammar's form for text with calls in it.
+//!
+//! The model writes freely until it begins a call; from there on the grammar of that call holds.
+
+use sabir_call::dialect::ArgumentNotation;
+use sabir_call::{ParallelCalls, ToolSet};
+use serde_json::{Value, json};
+
+use super::json_schema::closed_parameters;
+use super::write_gbnf;
+use crate::builder::{CallGrammar, ToolRule};
+use crate::{GrammarError, GrammarFormat};
+
+/// Writes a structural tag.
+///
+/// # Errors
+/// No marker begins a call, so ordinary text could begin one.
+pub fn write_structural_tag(
+    built: &CallGrammar,
+    tools: &ToolSet,
+    calls: ParallelCalls,
+) -> Result<Value, GrammarError> {
+    let layout = &built.layout;
+    let is_section = !layout.run_open.is_empty() || !layout.run_close.is_empty();
+    let tag = |tool: &ToolRule, before: &str, after: &str| {
+        json!({
+            "type": "tag",
+            "begin": format!("{before}{}", tool.open),
+            "content": tag_content(built, tools, tool),
+            "end": format!("{}{after}", tool.close),
+        })
+    };
+    let is_run = is_section && calls == ParallelCalls::Many;
+    let tags: Vec<Value> = if is_run {
+        let tags: Vec<_> = built.tools.iter().map(|tool| tag(tool, "", "")).collect();
+        vec![json!({
+            "type": "tag",
+            "begin": layout.run_open,
+            "content": {
+                "type": "tags_with_separator",
+                "tags": tags,
+                "separator": layout.between,
+                "at_least_one": true,
+            },
+            "end": layout.run_close,
+        })]
+    } else {
+        let tag = |tool| tag(tool, &layout.run_open, &layout.run_close);
+        built.tools.iter().map(tag).collect()
+    };
+    let begins: Vec<&str> = tags
+        .iter()
+        .filter_map(|tag| tag.get("begin")?.as_str())
+        .collect();
+    let triggers = find_triggers(&begins).ok_or_else(|| GrammarError::Inexpressible {
+        format: GrammarFormat::StructuralTag.name(),
+        dialect: built.dialect.clone(),
+        reason: "no marker begins a call, so ordinary text could begin one; use gbnf or lark, which describe a message of calls only"
+            .to_owned(),
+    })?;
+    Ok(json!({
+        "type": "structural_tag",
+        "format": {
+            "type": "triggered_tags",
+            "triggers": triggers,
+            "tags": tags,
+            "at_least_one": false,
+            "stop_after_first": calls == ParallelCalls::One || is_run,
+        },
+    }))
+}
+
+/// Returns what may be written between the texts around the arguments.
+fn tag_content(built: &CallGrammar, tools: &ToolSet, tool: &ToolRule) -> Value {
+    let spec = tools.get(&tool.name);
+    match (&built.layout.arguments, spec) {
+        (ArgumentNotation::Json, Some(spec)) => json!({
+            "type": "json_schema",
+            "json_schema": closed_parameters(&spec.parameters),
+        }),
+        _ => json!({"type": "grammar", "grammar": write_gbnf(&built.arguments_grammar(tool))}),
+    }
+}
+
+/// Finds texts that begin calls and nothing else: what all calls begin with, or else the beginning of each.
+fn find_triggers(begins: &[&str]) -> Option<Vec<String>> {
+    let is_marker = |text: &str| {
+        let trimmed = text.trim();
+        trimmed.chars().count() > 2 && !trimmed.starts_with(['{', '"']) && !trimmed.starts_with("[{")
+    };
+    let first = begins.first()?;
+    let common = first
+        .char_indices()
+        .map(|(at, c)| at + c.len_utf8())
+        .filter_map(|end| first.get(..end))
+        .take_while(|prefix| begins.iter().all(|begin| begin.starts_with(prefix)))
+        .last()
+        .unwrap_or_default();
+    // A marker ends before the first thing that a model may write with or without a blank.
+    let common = common.trim_end_matches(['{', '"', '[', ' ', '\n']);
+    if is_marker(common) && common.contains(|c: char| !c.is_alphanumeric()) {
+        return Some(vec![common.to_owned()]);
+    }
+    let each: Vec<String> = begins
+        .iter()
+        .map(|begin| begin.trim_end().to_owned())
+        .collect();
+    let are_tags = each.iter().all(|begin| begin.starts_with('<') && is_marker(begin));
+    are_tags.then_some(each)
+}

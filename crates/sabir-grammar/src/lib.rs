@@ -1,0 +1,77 @@
+//! Derives grammars for constrained decoding from the dialects of tool calls and the schemas of tools.
+//!
+//! A server that decodes with a grammar cannot write a broken call. The grammar must then describe
+//! exactly the notation that the model was taught and that the parser reads. Here all three come from
+//! one row of [`sabir_call::dialect`]: the layout of a call is taken from the renderer, and the
+//! values from the schemas of the tools.
+//!
+//! Three properties are tested for every dialect: each text that the grammar accepts is read as
+//! exactly the calls that it holds; these calls are valid, except where [`Relaxation`]s name a keyword
+//! that the grammar leaves to the check; and what the renderer writes, with the arguments in their
+//! declared order, is accepted. One class of texts is an exception to the last one: a value in a tag
+//! that contains a closing tag of its own call, which a reader can only place by what follows it. The
+//! grammar accepts such a value as escaped JSON only.
+//!
+//! ```
+//! use sabir_call::dialect::DialectSet;
+//! use sabir_call::{ParallelCalls, ToolSet};
+//! use sabir_grammar::{build_grammar, write_gbnf};
+//!
+//! let tools = ToolSet::from_json(
+//!     r#"[{"name": "read_file", "parameters": {"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}}}]"#,
+//! )?;
+//! let dialect = DialectSet::built_in().find("hermes").ok_or("a dialect")?;
+//! let built = build_grammar(dialect, &tools, ParallelCalls::One)?;
+//! assert!(built.grammar.accepts("<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>"));
+//! assert!(write_gbnf(&built.grammar).starts_with("root ::= "));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod builder;
+mod expression;
+mod formats;
+mod plain_text;
+mod recognizer;
+mod sampler;
+mod value;
+
+pub use builder::{CallGrammar, ToolRule, build_grammar};
+pub use expression::{CharClass, CharRange, Expression, Grammar, Rule};
+pub use formats::{
+    GrammarFormat, UnknownFormat, write_gbnf, write_grammar, write_json_schema, write_lark, write_regex,
+    write_structural_tag,
+};
+pub use sampler::Sampler;
+pub use value::Relaxation;
+
+/// A reason why there is no grammar.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrammarError {
+    /// The list of tools is empty.
+    #[error("there is no tool, so there is no call that a grammar could describe")]
+    NoTools,
+    /// The dialect cannot write calls of a tool.
+    #[error(
+        "the dialect `{dialect}` cannot write calls of `{tool}`: its parser does not read {text:?} as one call of it; \
+         rename the tool or its arguments, or choose another dialect"
+    )]
+    Unwritable {
+        /// The dialect.
+        dialect: String,
+        /// The tool.
+        tool: String,
+        /// The text that was not read.
+        text: String,
+    },
+    /// A format cannot express the dialect.
+    #[error("the format {format} cannot express the dialect `{dialect}`: {reason}")]
+    Inexpressible {
+        /// The name of the format.
+        format: &'static str,
+        /// The dialect.
+        dialect: String,
+        /// The reason.
+        reason: String,
+    },
+}

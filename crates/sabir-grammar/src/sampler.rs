@@ -1,0 +1,149 @@
+//! Writes random texts that a grammar accepts.
+
+use crate::expression::{CharClass, Expression, Grammar};
+
+/// Characters that are likely to confuse a parser; half of all characters of a text are among them.
+const DIFFICULT_CHARS: &[char] = &[
+    '<', '>', '/', '"', '\'', '\\', '{', '}', '[', ']', '(', ')', ':', ',', '=', '|', '｜', '`',
+    '\n', '\r', '\t', ' ', '&', ';', '#', '\u{feff}', 'é', '日', '😀', 'a', '0',
+];
+/// The nesting after which a sample takes the shortest way out.
+const MAX_DEPTH: usize = 24;
+/// The most repetitions of an item without an upper bound.
+const MAX_REPEATS: u32 = 8;
+
+/// A source of random texts of a grammar. The same seed gives the same texts.
+#[derive(Debug)]
+pub struct Sampler<'g> {
+    grammar: &'g Grammar,
+    state: u64,
+    /// For each rule, the least nesting of rules that a text of it needs.
+    least_depths: Vec<usize>,
+}
+
+impl<'g> Sampler<'g> {
+    /// Creates a sampler.
+    pub fn new(grammar: &'g Grammar, seed: u64) -> Self {
+        let mut sampler = Self {
+            grammar,
+            state: seed ^ 0x9e37_79b9_7f4a_7c15,
+            least_depths: vec![usize::MAX; grammar.rules.len()],
+        };
+        // Each round settles the rules that are one level deeper.
+        for _ in 0..=grammar.rules.len() {
+            let depths = grammar
+                .rules
+                .iter()
+                .map(|rule| sampler.least_depth(&rule.expression).saturating_add(1))
+                .collect();
+            if sampler.least_depths == depths {
+                break;
+            }
+            sampler.least_depths = depths;
+        }
+        sampler
+    }
+
+    /// Writes the next text.
+    pub fn next_text(&mut self) -> String {
+        let mut text = String::new();
+        let grammar = self.grammar;
+        self.write_text(grammar.expression(0), 0, &mut text);
+        text
+    }
+
+    /// Returns a random number below `limit`.
+    fn next_below(&mut self, limit: usize) -> usize {
+        // SplitMix64: a few lines, and the texts of a seed never change with a library.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        usize::try_from(mixed % u64::try_from(limit.max(1)).unwrap_or(1)).unwrap_or(0)
+    }
+
+    fn least_depth(&self, expression: &Expression) -> usize {
+        match expression {
+            Expression::Literal(_) | Expression::Class(_) => 0,
+            Expression::Rule(index) => self.least_depths.get(*index).copied().unwrap_or(0),
+            Expression::Repeat { min: 0, .. } => 0,
+            Expression::Repeat { item, .. } => self.least_depth(item),
+            Expression::Sequence(items) => items
+                .iter()
+                .map(|item| self.least_depth(item))
+                .max()
+                .unwrap_or(0),
+            Expression::Choice(items) => items
+                .iter()
+                .map(|item| self.least_depth(item))
+                .min()
+                .unwrap_or(0),
+        }
+    }
+
+    fn write_text(&mut self, expression: &Expression, depth: usize, text: &mut String) {
+        match expression {
+            Expression::Literal(literal) => text.push_str(literal),
+            Expression::Class(class) => text.push(self.pick_char(class)),
+            Expression::Rule(index) => {
+                let grammar = self.grammar;
+                self.write_text(grammar.expression(*index), depth + 1, text);
+            }
+            Expression::Sequence(items) => {
+                for item in items {
+                    self.write_text(item, depth, text);
+                }
+            }
+            Expression::Choice(items) => {
+                let mut fitting: Vec<_> = items.iter().collect();
+                if depth > MAX_DEPTH {
+                    let least = self.least_depth(expression);
+                    fitting.retain(|item| self.least_depth(item) == least);
+                }
+                let at = self.next_below(fitting.len());
+                if let Some(item) = fitting.get(at) {
+                    self.write_text(item, depth, text);
+                }
+            }
+            Expression::Repeat { item, min, max } => {
+                let most = max.unwrap_or(min.saturating_add(MAX_REPEATS));
+                let most = if depth > MAX_DEPTH {
+                    *min
+                } else {
+                    most.min(min.saturating_add(MAX_REPEATS))
+                };
+                let spread = usize::try_from(most.saturating_sub(*min)).unwrap_or(0);
+                let extra = self.next_below(spread + 1);
+                for _ in 0..(usize::try_from(*min).unwrap_or(0) + extra) {
+                    self.write_text(item, depth, text);
+                }
+            }
+        }
+    }
+
+    fn pick_char(&mut self, class: &CharClass) -> char {
+        for _ in 0..4 {
+            let at = self.next_below(DIFFICULT_CHARS.len());
+            if let Some(c) = DIFFICULT_CHARS.get(at).filter(|c| class.contains(**c)) {
+                return *c;
+            }
+        }
+        if !class.negated {
+            let at = self.next_below(class.ranges.len());
+            if let Some(range) = class.ranges.get(at) {
+                let size = u32::from(range.last) - u32::from(range.first) + 1;
+                let offset = self.next_below(usize::try_from(size).unwrap_or(1));
+                let code = u32::from(range.first) + u32::try_from(offset).unwrap_or(0);
+                return char::from_u32(code).unwrap_or(range.first);
+            }
+        }
+        // Almost every character belongs to a negated class.
+        (0..64)
+            .map(|_| u32::try_from(self.next_below(0x3000)).unwrap_or(0))
+            .filter_map(char::from_u32)
+            .find(|c| class.contains(*c))
+            .or_else(|| ('a'..='z').find(|c| class.contains(*c)))
+            .unwrap_or('\u{fffd}')
+    }
+}

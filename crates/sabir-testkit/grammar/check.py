@@ -1,0 +1,98 @@
+"""Gives grammars to llguidance and XGrammar: do they read them, and do they accept and refuse the same texts?
+
+Usage: check.py CASES. Last line: N grammars read, N texts decided alike, N wrong.
+"""
+import json
+import re
+import sys
+from collections import Counter
+
+import llguidance
+import xgrammar
+from xgrammar.testing import _is_grammar_accept_string as accepts
+
+TOKENIZER = llguidance.LLTokenizer("byte")
+
+
+def by_llguidance(grammar):
+    """A function from a text to whether the grammar accepts it."""
+    error = llguidance.LLMatcher.validate_grammar(grammar, TOKENIZER)
+    if error:
+        raise ValueError(error)
+
+    def decide(text):
+        matcher = llguidance.LLMatcher(TOKENIZER, grammar, log_level=0)
+        tokens = TOKENIZER.tokenize_bytes(text.encode())
+        return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+
+    return decide
+
+
+def by_xgrammar(grammar):
+    return lambda text: accepts(grammar, text)
+
+
+def readers(case):
+    """The readers of a case's format, by name."""
+    text = case["grammar"]
+    if case["format"] == "gbnf":
+        yield "xgrammar", lambda: by_xgrammar(xgrammar.Grammar.from_ebnf(text))
+        yield "llguidance (gbnf_to_lark)", lambda: by_llguidance(
+            llguidance.LLMatcher.grammar_from_lark("%llguidance {}\n" + llguidance.gbnf_to_lark.gbnf_to_lark(text))
+        )
+    elif case["format"] == "lark":
+        yield "llguidance", lambda: by_llguidance(llguidance.LLMatcher.grammar_from_lark(text))
+    elif case["format"] == "regex":
+        expression = text.removesuffix("\n")
+        yield "llguidance", lambda: by_llguidance(llguidance.LLMatcher.grammar_from_regex(expression))
+        yield "xgrammar", lambda: by_xgrammar(xgrammar.Grammar.from_regex(expression))
+        yield "python re", lambda: lambda text: re.compile(expression).fullmatch(text) is not None
+    elif case["format"] == "json-schema":
+        yield "xgrammar", lambda: by_xgrammar(xgrammar.Grammar.from_json_schema(text))
+        yield "llguidance", lambda: by_llguidance(llguidance.LLMatcher.grammar_from_json_schema(text))
+    elif case["format"] == "structural-tag":
+        yield "xgrammar", lambda: by_xgrammar(xgrammar.Grammar.from_structural_tag(text))
+
+
+def main():
+    only = sys.argv[2] if len(sys.argv) > 2 else ""
+    read, alike, wrong = Counter(), Counter(), Counter()
+    skipped = 0
+    for line in open(sys.argv[1], encoding="utf-8"):
+        case = json.loads(line)
+        name = f"{case['dialect']} {case['tools']} {case['format']}"
+        if only not in name:
+            continue
+        if "inexpressible" in case:
+            skipped += 1
+            continue
+        for reader, load in readers(case):
+            key = f"{case['format']} by {reader}"
+            try:
+                decide = load()
+            except Exception as error:
+                # llguidance's own converter is a convenience, which does not read all of GBNF.
+                if "gbnf_to_lark" in reader:
+                    continue
+                wrong[key] += 1
+                print(f"WRONG {name} by {reader}: not read: {str(error)[:300]}")
+                continue
+            read[key] += 1
+            texts = [(text, True) for text in case["accepted"]]
+            # A schema and free text around a call accept more than the layout of our renderer.
+            if case["format"] not in ("json-schema", "structural-tag"):
+                texts += [(text, False) for text in case["refused"]]
+            bad = [(text, expected) for text, expected in texts if decide(text) != expected]
+            alike[key] += len(texts) - len(bad)
+            if bad and "gbnf_to_lark" not in reader:
+                wrong[key] += len(bad)
+                text, expected = min(bad, key=lambda it: len(it[0]))
+                print(f"WRONG {name} by {reader}: {len(bad)} of {len(texts)}: {'refuses' if expected else 'accepts'} {text!r}"[:700])
+    for key in sorted(read):
+        print(f"{key}: {read[key]} grammars read, {alike[key]} texts decided alike, {wrong[key]} wrong")
+    print(f"{skipped} combinations cannot be expressed")
+    print(f"{sum(read.values())} grammars read, {sum(alike.values())} texts decided alike, {sum(wrong.values())} wrong")
+    return sum(wrong.values()) > 0
+
+
+sys.exit(main())

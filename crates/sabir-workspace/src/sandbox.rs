@@ -78,6 +78,7 @@ mod plan;
 pub(crate) mod prepared_namespaces;
 pub(crate) mod process_cgroup;
 mod protected_entries;
+mod protected_paths;
 mod registry_hosts;
 mod removed_folders;
 mod resource_limits;
@@ -98,7 +99,8 @@ pub use denial_note::{DenialKind, DenialNote};
 use existing_paths::existing_paths;
 pub use masks::is_mask;
 use plan::TempDirLifetime;
-pub(crate) use plan::{LoopbackPlan, ProtectedPaths, SandboxPlan};
+pub(crate) use plan::{LoopbackPlan, SandboxPlan};
+pub(crate) use protected_paths::ProtectedPaths;
 pub(crate) use registry_hosts::split_host;
 pub use registry_hosts::{ConnectionOutcome, HostConnection, RegistryHost, UnknownHost};
 pub(crate) use setup_stage::SetupStage;
@@ -478,7 +480,6 @@ impl Sandbox {
         let (tmp, stay) = self.temp_dir()?;
         let caches = plan::moved_caches(&write, env);
         let package_homes = plan::moved_package_homes(&write, env);
-        let protected = ProtectedPaths::default();
         let home = env.iter().rfind(|(name, _)| name == "HOME");
         let home = home.map(|(_, home)| PathBuf::from(home));
         let Self {
@@ -526,7 +527,6 @@ impl Sandbox {
             home: home.filter(|home| home.is_absolute()),
             loopback,
             mask_pool: self.mask_pool.clone(),
-            protected,
         }))
     }
 

@@ -257,7 +257,7 @@ fn split_words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{ProtectedPaths, SandboxLevel, TempDirLifetime};
+    use crate::sandbox::{SandboxLevel, TempDirLifetime};
 
     fn plan(network: NetworkAccess) -> SandboxPlan {
         let write = vec!["/w".into()];
@@ -279,7 +279,6 @@ mod tests {
             home: None,
             loopback: None,
             mask_pool: None,
-            protected: ProtectedPaths::default(),
         }
     }
 

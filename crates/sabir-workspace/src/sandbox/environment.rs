@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, IoSliceMut, Read};
+use std::io::{self, IoSliceMut, PipeReader, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,8 @@ use super::removed_folders::RemovedFolders;
 #[cfg(target_os = "macos")]
 use super::seatbelt_launch::run_launcher;
 use super::{
-    NetworkAccess, RegistryHost, SandboxPlan, SandboxTier, SetupStage, make_private, shared_temp,
+    NetworkAccess, ProtectedPaths, RegistryHost, SandboxPlan, SandboxTier, SetupStage,
+    make_private, shared_temp,
 };
 use crate::kernel;
 use crate::platform::{self, ForkSide};
@@ -65,6 +66,8 @@ pub(super) struct LauncherLinks {
     /// Takes the handle by which the writes of the command are watched.
     pub(super) watch: Option<UnixDatagram>,
     pub(super) namespaces: Option<PreparedNamespaces>,
+    /// Yields the protected paths of the workspace; none for a command that cannot write there.
+    pub(super) protected: Option<PipeReader>,
 }
 
 /// The environment of one sandboxed command. Dropping it removes everything made for it.
@@ -158,17 +161,12 @@ impl SandboxEnvironment {
         };
         let mut failure = None;
         for &tier in asked.level.candidate_tiers() {
-            let mut plan = asked.clone();
             // A read-only command cannot create protected names, so nothing has to be guarded.
-            if let Some(top) = plan.write.first().cloned() {
-                let home = asked.home.as_deref();
-                if tier == SandboxTier::Two {
-                    let (masks, protected) = WorkspaceMasks::put_masks(&plan, &top)
-                        .map_err(|error| SetupStage::Guard.to_error(&error))?;
-                    self.masks = Some(masks);
-                    plan.protected = protected;
-                }
-                self.state = Some(ProtectedState::capture(&top, home, tier));
+            let top = asked.write.first();
+            if let Some(top) = top
+                && tier == SandboxTier::One
+            {
+                self.state = Some(ProtectedState::capture(top, asked.home.as_deref(), tier));
             }
             let has_limit = tier == SandboxTier::Two
                 && (kernel::has_process_limit_per_namespace() || !getuid().is_root());
@@ -176,7 +174,17 @@ impl SandboxEnvironment {
                 self.cgroup = ProcessCgroup::create(max_tasks());
             }
             let namespaces = self.namespaces.take();
-            match fork_launcher(&plan, tier, program, self.cgroup.as_ref(), namespaces) {
+            let guard = top.filter(|_| tier == SandboxTier::Two).map(|top| {
+                || {
+                    let (masks, protected) = WorkspaceMasks::put_masks(&asked, top)
+                        .map_err(|error| SetupStage::Guard.to_error(&error))?;
+                    self.masks = Some(masks);
+                    self.state = Some(ProtectedState::capture(top, asked.home.as_deref(), tier));
+                    Ok(protected)
+                }
+            });
+            let cgroup = self.cgroup.as_ref();
+            match fork_launcher(&asked, tier, program, cgroup, namespaces, guard) {
                 Ok(Launched {
                     shell,
                     report,
@@ -268,14 +276,15 @@ struct Launched {
     watch: Option<OwnedFd>,
 }
 
-/// Forks the launcher, and waits until it has become the program. This process has only one thread,
-/// so its copy may run arbitrary code.
+/// Forks the launcher, and waits until it has become the program. Meanwhile `guard` places the masks of the workspace. This process has
+/// only one thread, so its copy may run arbitrary code.
 fn fork_launcher(
     plan: &SandboxPlan,
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
     cgroup: Option<&ProcessCgroup>,
     namespaces: Option<PreparedNamespaces>,
+    guard: Option<impl FnOnce() -> io::Result<ProtectedPaths>>,
 ) -> io::Result<Launched> {
     let failed = |error: io::Error| SetupStage::Launch.to_error(&error);
     let (from, to) = io::pipe().map_err(failed)?;
@@ -292,10 +301,17 @@ fn fork_launcher(
         .transpose()
         .map_err(failed)?;
     let (watch_receiver, watch_sender) = pair.unzip();
+    let pipe = guard.is_some().then(io::pipe).transpose().map_err(failed)?;
+    let (protected_reader, protected_writer) = pipe.unzip();
     let parent = getpid();
     match platform::fork_process().map_err(failed)? {
         ForkSide::Parent(launcher) => {
-            drop((to, sender, watch_sender, namespaces));
+            drop((to, sender, watch_sender, namespaces, protected_reader));
+            let guarded = match guard.zip(protected_writer) {
+                // If the launcher has ended, its own report says why. Without the paths it does not become the program.
+                Some((guard, writer)) => guard().map(|protected| _ = protected.send(writer)),
+                None => Ok(()),
+            };
             let launched = read_answer(from.into()).and_then(|report| {
                 let listener = receiver.map(receive_descriptor).transpose()?;
                 // A kernel before 5.5, or a filter around this process that has a listener already.
@@ -307,13 +323,13 @@ fn fork_launcher(
                     watch,
                 })
             });
-            launched.inspect_err(|_| {
+            guarded.and(launched).inspect_err(|_| {
                 // The launcher has reported why it ends.
                 let _ = waitpid(Some(launcher), WaitOptions::empty());
             })
         }
         ForkSide::Child => {
-            drop((from, receiver, watch_receiver));
+            drop((from, receiver, watch_receiver, protected_writer));
             // If the limit cannot be set after all, the supervisor enforces it.
             let _ = cgroup.map(ProcessCgroup::join);
             let links = LauncherLinks {
@@ -321,6 +337,7 @@ fn fork_launcher(
                 proxy: sender,
                 watch: watch_sender,
                 namespaces,
+                protected: protected_reader,
             };
             std::process::exit(run_launcher(plan, tier, program, parent, links))
         }

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -55,11 +55,13 @@ const LAYERED: [(&str, &str, &[&str]); 2] = [
     (".m2/repository", ".cache/maven", &["mvn"]),
 ];
 
-/// Builds the mounts, and covers these sockets of the machine. `text` is the command line.
+/// Builds the mounts, and covers these sockets of the machine. `text` is the command line; `protected` yields the protected paths, if
+/// there are any.
 pub(super) fn arrange_mounts(
     plan: &SandboxPlan,
     sockets: &[PathBuf],
     text: &OsStr,
+    protected: Option<PipeReader>,
 ) -> io::Result<()> {
     // First of all, cut the propagation: otherwise these mounts could show up outside.
     mount_change(
@@ -119,7 +121,10 @@ pub(super) fn arrange_mounts(
     for path in &plan.empty {
         cover_path(path, EMPTY)?;
     }
-    protect_paths(&plan.protected)
+    match protected {
+        Some(pipe) => protect_paths(&ProtectedPaths::receive(pipe)?),
+        None => Ok(()),
+    }
 }
 
 /// A cache of the home, with the place where a command sees it.

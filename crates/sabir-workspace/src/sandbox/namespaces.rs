@@ -73,7 +73,8 @@ pub(super) fn enter_namespaces(
     if is_deserted(links.status.as_ref()) {
         return Ok(NamespaceRole::Done(1));
     }
-    mounts::arrange_mounts(plan, sockets, text).map_err(failed(SetupStage::Mounts))?;
+    mounts::arrange_mounts(plan, sockets, text, links.protected.take())
+        .map_err(failed(SetupStage::Mounts))?;
     if plan.network != NetworkAccess::Allowed {
         if !is_loopback_up {
             raise_loopback().map_err(failed(SetupStage::Loopback))?;

@@ -47,8 +47,6 @@ pub(crate) struct SandboxPlan {
     pub(crate) loopback: Option<LoopbackPlan>,
     /// The folder that keeps the masks between commands.
     pub(crate) mask_pool: Option<PathBuf>,
-    /// The protected paths that the supervisor found in the workspace.
-    pub(crate) protected: ProtectedPaths,
 }
 
 /// The ports of the machine's loopback that a command reaches through the agent.
@@ -66,18 +64,6 @@ pub(crate) enum TempDirLifetime {
     Command,
     /// The duration of the agent's lock on the folder.
     Task,
-}
-
-/// The protected paths at the top of the workspace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ProtectedPaths {
-    /// Folders that contain protected paths and stay writable, but cannot be renamed.
-    pub(crate) pinned: Vec<PathBuf>,
-    pub(crate) existing: Vec<PathBuf>,
-    /// Missing protected paths, each of which has a mask while the command runs.
-    pub(crate) missing: Vec<PathBuf>,
-    /// Folders inside existing protected ones that can be written nevertheless.
-    pub(crate) reopened: Vec<PathBuf>,
 }
 
 impl SandboxPlan {
@@ -142,21 +128,11 @@ impl SandboxPlan {
                     .flat_map(|port| ["port".into(), port.to_string().into()]),
             );
         }
-        let ProtectedPaths {
-            pinned,
-            existing,
-            missing,
-            reopened,
-        } = &self.protected;
         let lists = [
             ("write", &self.write),
             ("read", &self.read),
             ("hide", &self.hide),
             ("empty", &self.empty),
-            ("pin", pinned),
-            ("guard", existing),
-            ("mask", missing),
-            ("open", reopened),
         ];
         for (key, list) in lists {
             words.extend(
@@ -185,7 +161,6 @@ impl SandboxPlan {
         let mut read = Vec::new();
         let mut hide = Vec::new();
         let mut empty = Vec::new();
-        let mut protected = ProtectedPaths::default();
         for pair in words.chunks(2) {
             let [key, value] = pair else { return None };
             let path = PathBuf::from(value);
@@ -207,10 +182,6 @@ impl SandboxPlan {
                 "read" => read.push(path),
                 "hide" => hide.push(path),
                 "empty" => empty.push(path),
-                "pin" => protected.pinned.push(path),
-                "guard" => protected.existing.push(path),
-                "mask" => protected.missing.push(path),
-                "open" => protected.reopened.push(path),
                 "home" => home = Some(path),
                 "masks" => mask_pool = Some(path),
                 _ => return None,
@@ -232,7 +203,6 @@ impl SandboxPlan {
             home,
             loopback: socket.map(|socket| LoopbackPlan { socket, ports }),
             mask_pool,
-            protected,
         })
     }
 
@@ -359,12 +329,6 @@ mod tests {
                 ports: vec![80, 8080],
             }),
             mask_pool: Some("/h/masks".into()),
-            protected: ProtectedPaths {
-                pinned: paths(&["/w/.git"]),
-                existing: paths(&["/w/.git/hooks"]),
-                missing: paths(&["/w/.idea"]),
-                reopened: paths(&["/w/.git/modules/a"]),
-            },
         };
         assert_eq!(SandboxPlan::from_args(&plan.to_args()), Some(plan.clone()));
         for broken in [1, 3, plan.to_args().len() - 1] {

@@ -87,7 +87,7 @@ fn quote_path(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{ProtectedPaths, SandboxLevel, TempDirLifetime};
+    use crate::sandbox::{SandboxLevel, TempDirLifetime};
 
     #[track_caller]
     fn check(write: &[&str], network: NetworkAccess, expected: &str) {
@@ -108,7 +108,6 @@ mod tests {
             home: None,
             loopback: None,
             mask_pool: None,
-            protected: ProtectedPaths::default(),
         };
         let text = build_profile(&plan);
         assert_eq!(text.strip_prefix(BASE), Some(expected));

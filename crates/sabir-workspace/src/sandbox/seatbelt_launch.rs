@@ -32,9 +32,10 @@ pub(super) fn run_launcher(
         proxy,
         watch,
         namespaces,
+        protected,
     } = links;
     // Package registries need level 2, which does not exist here, and writes cannot be watched.
-    drop((proxy, watch, namespaces));
+    drop((proxy, watch, namespaces, protected));
     let error = launch_program(plan, tier, program, parent, status.as_ref());
     let number = error.raw_os_error().unwrap_or(0);
     write_status(status.as_ref(), &format!("{number}\n"));

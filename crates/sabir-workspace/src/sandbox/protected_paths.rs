@@ -1,0 +1,106 @@
+//! Passes the protected paths of the workspace to the process that mounts the sandbox.
+//!
+//! Finding them and placing masks takes about as long as the first half of the mounts, so the supervisor does the former while the
+//! launcher does the latter, and sends the paths through a pipe when all masks are in place.
+
+use std::ffi::OsStr;
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+/// The word behind the last path.
+const END: &[u8] = b"end";
+
+/// The protected paths at the top of the workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ProtectedPaths {
+    /// Folders that contain protected paths and stay writable, but cannot be renamed.
+    pub(crate) pinned: Vec<PathBuf>,
+    pub(crate) existing: Vec<PathBuf>,
+    /// Missing protected paths, each of which has a mask while the command runs.
+    pub(crate) missing: Vec<PathBuf>,
+    /// Folders inside existing protected ones that can be written nevertheless.
+    pub(crate) reopened: Vec<PathBuf>,
+}
+
+impl ProtectedPaths {
+    /// Sends the paths to the launcher.
+    pub(super) fn send(&self, mut pipe: PipeWriter) -> io::Result<()> {
+        pipe.write_all(&self.encode())
+    }
+
+    /// Waits for the paths. Fails if the supervisor has ended, or could not protect everything.
+    #[cfg(target_os = "linux")]
+    pub(super) fn receive(mut pipe: PipeReader) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes)?;
+        Self::decode(&bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::EPIPE))
+    }
+
+    /// Writes a kind and a path for each, and the end, all of them ended by NUL bytes, which no path can hold.
+    fn encode(&self) -> Vec<u8> {
+        let lists = [
+            ("pin", &self.pinned),
+            ("guard", &self.existing),
+            ("mask", &self.missing),
+            ("open", &self.reopened),
+        ];
+        let mut bytes = Vec::new();
+        for (kind, list) in lists {
+            for path in list {
+                bytes.extend_from_slice(kind.as_bytes());
+                bytes.push(0);
+                bytes.extend_from_slice(path.as_os_str().as_bytes());
+                bytes.push(0);
+            }
+        }
+        bytes.extend_from_slice(END);
+        bytes.push(0);
+        bytes
+    }
+
+    #[cfg(target_os = "linux")]
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut words = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
+        let mut paths = Self::default();
+        loop {
+            let kind = words.next()?;
+            if kind == END {
+                return words.next().is_none().then_some(paths);
+            }
+            let list = match kind {
+                b"pin" => &mut paths.pinned,
+                b"guard" => &mut paths.existing,
+                b"mask" => &mut paths.missing,
+                b"open" => &mut paths.reopened,
+                _ => return None,
+            };
+            list.push(OsStr::from_bytes(words.next()?).into());
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_decode_from_their_bytes_and_from_no_part_of_them() {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let all = ProtectedPaths {
+            pinned: paths(&["/w/.git"]),
+            existing: paths(&["/w/.git/hooks", "/w/end"]),
+            missing: vec![OsStr::from_bytes(b"/w/\xff\n").into(), "/w/.idea".into()],
+            reopened: paths(&["/w/.git/modules/a"]),
+        };
+        for paths in [all, ProtectedPaths::default()] {
+            let bytes = paths.encode();
+            for length in 0..bytes.len() {
+                assert_eq!(ProtectedPaths::decode(&bytes[..length]), None, "{length}");
+            }
+            assert_eq!(ProtectedPaths::decode(&bytes), Some(paths));
+        }
+        assert_eq!(ProtectedPaths::decode(b"end\0end\0"), None);
+        assert_eq!(ProtectedPaths::decode(b"other\0/w\0end\0"), None);
+    }
+}

@@ -170,6 +170,13 @@ impl Exchange {
         if let Some(client) = &mut request.client_body {
             client.headers.clone_from(&self.beta_headers);
         }
+        // Ollama's clients mean no limit by it; every other API refuses it.
+        if request.max_output_tokens == Some(0) && self.front != Wire::Ollama {
+            return Err(Refusal::Request(RequestError {
+                path: output_limit_path(self.front).to_owned(),
+                message: "must be at least 1".to_owned(),
+            }));
+        }
         // From here on the request has the provider's name of the model.
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
@@ -448,6 +455,15 @@ impl Exchange {
         let body = answer.to_string();
         buffer.write_with(|out| out.extend_from_slice(body.as_bytes()));
         self.ledger.mark_done();
+    }
+}
+
+/// Returns the member of a request that limits its output.
+fn output_limit_path(front: Wire) -> &'static str {
+    match front {
+        Wire::OpenAiResponses => "max_output_tokens",
+        Wire::Gemini => "generationConfig.maxOutputTokens",
+        _ => "max_tokens",
     }
 }
 

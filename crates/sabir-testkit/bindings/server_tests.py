@@ -1,6 +1,9 @@
 """Tests the plugins for vLLM and SGLang against the parts of the real packages that read tool calls.
 
     python server_tests.py vllm SOURCE_FOLDER | sglang PACKAGE_FOLDER
+    python server_tests.py vllm SOURCE_FOLDER speed
+
+The last one tests nothing: it streams one call with 100 KB of arguments in chunks of 16 bytes through the plugin and vLLM's own parsers.
 
 Neither package installs without hundreds of megabytes for GPUs. Their parsers, protocols and registries are loaded from their sources; the
 modules that only an engine needs (torch, distribution, schedulers) are stand-ins that do nothing.
@@ -112,6 +115,9 @@ def load_package():
             return "9.9.9"
 
     importlib.metadata.version = version
+    if PACKAGE == "vllm":
+        chat_utils = importlib.import_module("vllm.renderers.chat_utils")
+        chat_utils.make_tool_call_id = lambda *_, **__: "call_0"
 
 
 def chunks_of(text, size):
@@ -256,7 +262,48 @@ def test_sglang():
     return passed, failed
 
 
+def measure_vllm():
+    import time
+
+    import sabir
+    import sabir.plugins.vllm_tool_parser  # registers the parsers
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionToolsParam
+    from vllm.tool_parsers.abstract_tool_parser import ToolParserManager
+
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}}
+    tools = [ChatCompletionToolsParam.model_validate({"type": "function", "function": {"name": "write", "parameters": schema}})]
+    request = types.SimpleNamespace(tools=tools, tool_choice="auto", skip_special_tokens=False)
+    line = 'if (a < b) { f("x"); }\n'
+
+    def stream(name, dialect, size):
+        call = {"name": "write", "arguments": {"path": "src/main.rs", "content": line * (size // len(line))}}
+        text = sabir.render([call], dialect, [{"name": "write", "parameters": schema}])
+        tokenizer = MagicMock()
+        tokenizer.get_vocab.return_value = {token: number for number, token in enumerate(("<tool_call>", "</tool_call>", "[TOOL_CALLS]"))}
+        parser = ToolParserManager.get_tool_parser(name)(tokenizer, tools)
+        before, sent = "", 0
+        start = time.perf_counter()
+        for chunk in chunks_of(text, 16):
+            message = parser.extract_tool_calls_streaming(before, before + chunk, chunk, [], [], [], request)
+            before += chunk
+            sent += sum(len(call.function.arguments or "") for call in message.tool_calls) if message else 0
+        return time.perf_counter() - start, sent >= size // 2
+
+    for dialect, theirs in (("hermes", "hermes"), ("llama", "llama3_json"), ("pythonic", "pythonic"), ("qwen_coder", "qwen3_coder"), ("glm", "glm45")):
+        ours, _ = stream(f"sabir_{dialect}", dialect, 100_000)
+        try:
+            taken, is_read = stream(theirs, dialect, 100_000 // 10)
+        except Exception as error:
+            print(f"{dialect}: Sabir {ours * 1000:.0f} ms; vLLM's {theirs} cannot be run here: {error!r}"[:200])
+            continue
+        note = "" if is_read else "; it sent less than half of the arguments, so this says little"
+        print(f"{dialect}: Sabir {ours * 1000:.0f} ms; vLLM's {theirs} {taken * 1000:.0f} ms for a tenth of the arguments{note}")
+
+
 load_package()
+if sys.argv[3:] == ["speed"]:
+    measure_vllm()
+    sys.exit()
 passed, failed = {"vllm": test_vllm, "sglang": test_sglang}[PACKAGE]()
 for line in failed:
     print("FAILED:", line[:400])

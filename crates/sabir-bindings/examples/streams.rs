@@ -35,8 +35,22 @@ impl Numbers {
 }
 
 const WORDS: [&str; 16] = [
-    "a.rs", "\n", "if (a < b) f();", "\"quoted\"", "näïve – “text”", "\\n", "</content>", "{\"k\": [1, 2]}", "  ",
-    "<tool_call>", "日本語", "```\ncode\n```", "&amp;", "true", "12", "'x'",
+    "a.rs",
+    "\n",
+    "if (a < b) f();",
+    "\"quoted\"",
+    "näïve – “text”",
+    "\\n",
+    "</content>",
+    "{\"k\": [1, 2]}",
+    "  ",
+    "<tool_call>",
+    "日本語",
+    "```\ncode\n```",
+    "&amp;",
+    "true",
+    "12",
+    "'x'",
 ];
 
 fn tools() -> Value {
@@ -80,14 +94,21 @@ fn write_record(out: &mut impl Write, options: &str, stream: &[u8]) -> io::Resul
 
 fn generate(count: usize, out: &mut impl Write) -> io::Result<()> {
     let mut numbers = Numbers(20_261_128);
-    let dialects: Vec<&str> = DialectSet::built_in().iter().map(|dialect| dialect.name).collect();
+    let dialects: Vec<&str> = DialectSet::built_in()
+        .iter()
+        .map(|dialect| dialect.name)
+        .collect();
     for _ in 0..count {
         let dialect = numbers.pick(&dialects).copied().unwrap_or("cline");
         let written_in = json!({"dialect": dialect, "tools": tools()}).to_string();
         let options = ReaderOptions::from_json(&written_in).map_err(io::Error::other)?;
         let calls = random_calls(&mut numbers).to_string();
         let calls = render_calls(&calls, &options).map_err(io::Error::other)?;
-        let text = format!("{}\n\n{calls}\n{}", random_text(&mut numbers), random_text(&mut numbers));
+        let text = format!(
+            "{}\n\n{calls}\n{}",
+            random_text(&mut numbers),
+            random_text(&mut numbers)
+        );
         let mut stream = text.into_bytes();
         // A third of the streams is damaged: cut, or with a byte that is another, which may be no UTF-8.
         match numbers.next_below(6) {
@@ -101,8 +122,13 @@ fn generate(count: usize, out: &mut impl Write) -> io::Result<()> {
             }
             _ => {}
         }
-        let read_in = if numbers.next_below(2) == 0 { "auto" } else { dialect };
-        let options = json!({"dialect": read_in, "tools": tools(), "marks": numbers.next_below(4) == 0});
+        let read_in = if numbers.next_below(2) == 0 {
+            "auto"
+        } else {
+            dialect
+        };
+        let options =
+            json!({"dialect": read_in, "tools": tools(), "marks": numbers.next_below(4) == 0});
         write_record(out, &options.to_string(), &stream)?;
     }
     Ok(())
@@ -139,14 +165,23 @@ fn read(mut input: &[u8], out: &mut impl Write) -> io::Result<()> {
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut out = BufWriter::new(io::stdout().lock());
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         ["generate", count] => generate(count.parse().map_err(io::Error::other)?, &mut out)?,
         ["read"] => {
             let mut input = Vec::new();
             io::stdin().read_to_end(&mut input)?;
             read(&input, &mut out)?;
         }
-        _ => return Err(io::Error::other("usage: streams generate COUNT | streams read")),
+        _ => {
+            return Err(io::Error::other(
+                "usage: streams generate COUNT | streams read",
+            ));
+        }
     }
     out.flush()
 }

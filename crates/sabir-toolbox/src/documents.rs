@@ -3,10 +3,11 @@
 use sabir_check::lint::LINTS;
 
 /// The names and texts of the documents.
-const DOCUMENTS: [(&str, &str); 27] = [
+const DOCUMENTS: [(&str, &str); 28] = [
     ("acp", include_str!("../../../docs/acp.md")),
     ("agent-sdk", include_str!("../../../docs/agent-sdk.md")),
     ("approval", include_str!("../../../docs/approval.md")),
+    ("bindings", include_str!("../../../docs/bindings.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     (
         "compatibility",

@@ -221,12 +221,13 @@ class Provider(http.server.BaseHTTPRequestHandler):
         self.event({"type": "response.completed", "response": response}, "response.completed")
 
 
-def sabir(binary, _, home, port):
+def set_up_sabir(binary, _modules, _home, port):
+    """Returns the words and the variables of a program, after its home was filled."""
     words = [binary, "--interface", "full", "--sandbox", "off", "--model", f"http://127.0.0.1:{port}/v1#weigh"]
-    return words, {}, []
+    return words, {}
 
 
-def codex(_, modules, home, port):
+def set_up_codex(_binary, modules, home, port):
     folder = home / ".codex"
     folder.mkdir()
     work = home / "work"
@@ -242,10 +243,10 @@ wire_api = "responses"
 trust_level = "trusted"
 """
     )
-    return [str(modules / ".bin/codex")], {"CODEX_HOME": str(folder)}, []
+    return [str(modules / ".bin/codex")], {"CODEX_HOME": str(folder)}
 
 
-def claude(_, modules, home, port):
+def set_up_claude(_binary, modules, home, port):
     key = "sk-ant-local-0123456789abcdefghij"
     settings = {
         "hasCompletedOnboarding": True,
@@ -260,10 +261,10 @@ def claude(_, modules, home, port):
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
-    return [str(modules / ".bin/claude")], environment, []
+    return [str(modules / ".bin/claude")], environment
 
 
-def pi(_, modules, home, port):
+def set_up_pi(_binary, modules, home, port):
     folder = home / ".pi/agent"
     folder.mkdir(parents=True)
     provider = {
@@ -274,10 +275,10 @@ def pi(_, modules, home, port):
     }
     (folder / "models.json").write_text(json.dumps({"providers": {"local": provider}}))
     words = [str(modules / ".bin/pi"), "--provider", "local", "--model", "weigh"]
-    return words, {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1"}, []
+    return words, {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1"}
 
 
-PROGRAMS = {"sabir": sabir, "codex": codex, "claude": claude, "pi": pi}
+PROGRAMS = {"sabir": set_up_sabir, "codex": set_up_codex, "claude": set_up_claude, "pi": set_up_pi}
 
 
 def start(setup, binary, modules, port):
@@ -288,7 +289,7 @@ def start(setup, binary, modules, port):
     folder = tempfile.TemporaryDirectory(prefix="weigh-", dir=base)
     home = pathlib.Path(folder.name)
     (home / "work").mkdir()
-    words, variables, _ = setup(binary, modules, home, port)
+    words, variables = setup(binary, modules, home, port)
     environment = {
         "PATH": os.environ["PATH"],
         "TERM": "xterm-256color",
@@ -298,6 +299,12 @@ def start(setup, binary, modules, port):
     }
     os.chdir(home / "work")
     return AnsweringProgram(words, environment), folder
+
+
+def median_text(times):
+    """Returns the median of those that were measured."""
+    times = [time for time in times if time is not None]
+    return milliseconds(statistics.median(times) if times else None)
 
 
 def weigh_start(setup, binary, modules, port):
@@ -316,8 +323,7 @@ def weigh_start(setup, binary, modules, port):
         program.stop()
         os.chdir("/")
         folder.cleanup()
-    median = lambda times: statistics.median(times) if times else None
-    return {"first paint": milliseconds(median(first)), "usable": milliseconds(median(usable))}
+    return {"first paint": median_text(first), "usable": median_text(usable)}
 
 
 def weigh_idle_and_stream(setup, binary, modules, port):
@@ -328,14 +334,13 @@ def weigh_idle_and_stream(setup, binary, modules, port):
     for _ in range(40):
         echoes.append(program.echo_of("¶".encode()))
         program.read_until_quiet(0.05, 1.0)
-    echoes = [echo for echo in echoes if echo is not None]
     program.read_until_quiet(1.5, 5.0)
     before = program.cpu_seconds()
     time.sleep(5)
     cpu = (program.cpu_seconds() - before) / 5
     memory = program.pss_megabytes()
     figures = {
-        "key to screen": milliseconds(statistics.median(echoes) if echoes else None),
+        "key to screen": median_text(echoes),
         "idle CPU": f"{cpu * 100:.1f} %",
         "idle PSS": f"{memory:.0f} MB",
     }
@@ -368,13 +373,12 @@ def weigh_idle_and_stream(setup, binary, modules, port):
         end = time.monotonic() + 0.1
         while time.monotonic() < end:
             program.read(0.02)
-    busy = [echo for echo in busy if echo is not None]
     program.stop()
     os.chdir("/")
     folder.cleanup()
     return {
         **figures,
-        "key to screen at 50 kB/s": milliseconds(statistics.median(busy) if busy else None),
+        "key to screen at 50 kB/s": median_text(busy),
         "bytes per streamed kB": f"{written / (ANSWER_BYTES / 1000):,.0f}",
         "PSS after the answer": f"{memory:.0f} MB",
     }

@@ -894,8 +894,17 @@ impl SessionWorker {
                     return true;
                 }
                 IdleCommand::SetMode(mode) => {
+                    let wanted = Some(mode.clone());
                     if !self.reload_with(|spec| spec.mode = Some(mode), end) {
                         return false;
+                    }
+                    // The record of the switch comes with the next message, and the user should not
+                    // have to wait for it. A mode that cannot be used was reported instead.
+                    if let Some(mode) = &self.loaded.spec.mode
+                        && self.loaded.spec.mode == wanted
+                    {
+                        let text = format!("the mode is now {mode}");
+                        self.loaded.config.notices.send(NoticeTopic::Mode, text);
                     }
                 }
                 IdleCommand::SetModel(model) => {

@@ -12,7 +12,7 @@ const MAX_FILES: usize = 20_000;
 /// The most bytes of one file that are scanned.
 const MAX_FILE_BYTES: usize = 512 << 10;
 /// The most symbols that are listed.
-const MAX_SYMBOLS: usize = 100_000;
+const MAX_SYMBOLS: usize = 50_000;
 /// The longest line that is looked at: longer ones are generated.
 const MAX_LINE: usize = 400;
 

@@ -21,25 +21,26 @@ use sabir_session::{
 use sabir_terminal::print::duration_text;
 use sabir_terminal::slash_commands::custom_command_line;
 
+use self::completion::{Completion, MAX_COMPLETIONS};
 use crate::commands::{COMMANDS, FIXED_KEYS, SlashCommand, is_own_command, parse_command};
 use crate::composer::Composer;
 use crate::decision::{DecisionKey, OpenDecision};
-use crate::fuzzy::best_matches;
-use crate::keys::{BackgroundColor, Key, KeyCode, TerminalInput};
+use crate::keys::{Key, KeyCode, TerminalInput};
 use crate::lines::{HistoryLine, MIN_WIDTH, fit_line, fit_text, one_line, span};
 use crate::picker::{CheckpointedCall, PickedItem, Picker, PickerItem, PickerKey, RewindScope};
 use crate::rewind::{NextSession, SaidMessages};
 use crate::subtask_view::SubtaskViews;
-use crate::theme::{Background, Role, Theme, ThemeSet};
+use crate::theme::{Role, Theme, ThemeSet};
 use crate::transcript::{HelpRow, Transcript};
 use crate::view::{DraftRows, TerminalSize, View, lay_out_draft};
+
+mod choices;
+mod completion;
 
 /// The time within which a second Ctrl-C leaves.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
 /// The time for which a message about a key is shown.
 const HINT_TIME: Duration = Duration::from_secs(4);
-/// The maximum number of rows in a list of completions.
-const MAX_COMPLETIONS: usize = 6;
 
 /// Everything that an interface needs before it starts.
 #[derive(Debug, Clone)]
@@ -205,8 +206,8 @@ pub struct App {
     can_switch: bool,
     /// The list that is open.
     picker: Option<Picker>,
-    /// The theme from before the list of themes was opened.
-    theme_before: Option<Theme>,
+    /// True while the list of themes is open, and the selected one is shown.
+    is_choosing_theme: bool,
     said: SaidMessages,
     /// The id of the task.
     task: Option<TaskId>,
@@ -277,23 +278,6 @@ impl RetryPause {
     }
 }
 
-/// A list of completions at the cursor.
-#[derive(Debug, PartialEq, Eq)]
-struct Completion {
-    /// The place where the completed word begins.
-    start: usize,
-    items: Vec<CompletionItem>,
-    chosen: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct CompletionItem {
-    /// The text that replaces the word.
-    text: String,
-    /// A description.
-    note: String,
-}
-
 impl App {
     /// Creates the state of an interface without a session.
     pub fn new(settings: AppSettings) -> Self {
@@ -339,7 +323,7 @@ impl App {
             shown_status: settings.status,
             can_switch: settings.can_switch,
             picker: None,
-            theme_before: None,
+            is_choosing_theme: false,
             said: SaidMessages::default(),
             task: None,
             destination: None,
@@ -659,131 +643,12 @@ impl App {
                 vec![Effect::SubmitTo(task, Command::Interrupt)]
             }
             PickerKey::ChosenSecond(PickedItem::Theme(name)) => {
-                self.theme_before = None;
                 self.use_theme(&name);
                 self.hint = format!("the theme is {name} until you leave");
                 Vec::new()
             }
             PickerKey::ChosenSecond(_) => Vec::new(),
         })
-    }
-
-    /// Shows what is selected in the open list: a theme at once, the change of a checkpoint as soon as it is known.
-    pub fn preview_selected(&mut self) -> Vec<Effect> {
-        match self.picker.as_ref().and_then(Picker::selected) {
-            Some(PickerItem {
-                item: PickedItem::Theme(name),
-                ..
-            }) => {
-                let theme = self.themes.find(name);
-                self.set_theme(theme);
-                Vec::new()
-            }
-            Some(PickerItem {
-                item: PickedItem::Checkpoint(call),
-                preview,
-                ..
-            }) if preview.is_empty() => vec![Effect::CompareCheckpoint(call.clone())],
-            _ => Vec::new(),
-        }
-    }
-
-    /// Uses a theme from now on.
-    fn use_theme(&mut self, name: &str) {
-        name.clone_into(&mut self.theme_name);
-        let theme = self.themes.find(name);
-        self.set_theme(theme);
-    }
-
-    fn set_theme(&mut self, theme: Theme) {
-        self.theme = theme;
-        self.transcript.set_theme(theme);
-        self.subtasks.set_theme(theme);
-    }
-
-    /// Takes the colour of the terminal's background.
-    fn set_background(&mut self, color: BackgroundColor) {
-        let background = match color.is_light() {
-            true => Background::Light,
-            false => Background::Dark,
-        };
-        if self.themes.set_background(background) && self.theme_before.is_none() {
-            self.set_theme(self.themes.find(&self.theme_name));
-        }
-    }
-
-    /// Opens the list of themes. The selected one is shown at once.
-    fn open_themes(&mut self) {
-        // The present one first, so that opening the list changes nothing.
-        let now = self.theme_name.clone();
-        let others = self.themes.names().filter(|name| *name != now);
-        let names: Vec<_> = std::iter::once(now.as_str()).chain(others).collect();
-        let items = names.iter().map(|name| PickerItem {
-            label: (*name).to_owned(),
-            note: if **name == now { "now" } else { "" }.to_owned(),
-            preview: String::new(),
-            item: PickedItem::Theme((*name).to_owned()),
-        });
-        let items = items.collect();
-        self.theme_before = Some(self.theme);
-        self.open_picker("themes", "uses it only now", items);
-    }
-
-    /// Restores what was changed since a call: files by undoing the calls since then, the conversation by a fork.
-    fn restore_call(&mut self, scope: RewindScope, call: &CheckpointedCall) -> Vec<Effect> {
-        if scope == RewindScope::Files {
-            let calls = Some(call.active_since);
-            return vec![Effect::Submit(Command::Undo { calls })];
-        }
-        let records = self.said.records_before_call(&call.call);
-        let (Some(task), Some(records)) = (self.task.clone(), records) else {
-            self.hint = "the conversation before this call is not in this task".to_owned();
-            return Vec::new();
-        };
-        self.destination = Some(Destination::Fork {
-            task,
-            records: Some(records),
-            restores_files: scope == RewindScope::Both,
-        });
-        self.hint = "your message continues before this call; Esc cancels".to_owned();
-        Vec::new()
-    }
-
-    /// Asks what to restore to the state before a call. The preview names the files that would change.
-    pub fn open_restore_choice(&mut self, call: &CheckpointedCall, preview: &str) {
-        let item = |label: &str, note: &str, scope, preview: &str| PickerItem {
-            label: label.to_owned(),
-            note: note.to_owned(),
-            preview: preview.to_owned(),
-            item: PickedItem::Restore {
-                scope,
-                call: call.clone(),
-            },
-        };
-        let kept = "the current task is kept, and can be resumed";
-        let items = vec![
-            item(
-                "files",
-                "the conversation goes on",
-                RewindScope::Files,
-                preview,
-            ),
-            item("conversation and files", "", RewindScope::Both, preview),
-            item(
-                "conversation",
-                "files stay as they are",
-                RewindScope::Conversation,
-                kept,
-            ),
-        ];
-        self.open_picker("restore", "", items);
-    }
-
-    /// Sets the preview of a checkpoint in the open list.
-    pub fn set_checkpoint_preview(&mut self, call: &CheckpointedCall, preview: &str) {
-        if let Some(picker) = &mut self.picker {
-            picker.set_preview(&PickedItem::Checkpoint(call.clone()), preview);
-        }
     }
 
     /// Returns the transcript that is shown: that of the entered subtask, or the task's own.
@@ -796,8 +661,8 @@ impl App {
 
     /// Closes the open list. A theme that was only looked at is gone. Returns false if no list was open.
     fn close_picker(&mut self) -> bool {
-        if let Some(before) = self.theme_before.take() {
-            self.set_theme(before);
+        if std::mem::take(&mut self.is_choosing_theme) {
+            self.set_theme(self.themes.find(&self.theme_name));
         }
         self.picker.take().is_some()
     }
@@ -837,7 +702,6 @@ impl App {
                 Vec::new()
             }
             PickedItem::Theme(name) => {
-                self.theme_before = None;
                 self.use_theme(&name);
                 vec![Effect::KeepTheme(name)]
             }
@@ -1615,11 +1479,8 @@ impl App {
             SessionEventKind::Delta(_) => self.pause = None,
             SessionEventKind::Notice(notice) => {
                 self.note_sandbox(notice.about, &notice.text);
-                if notice.about == NoticeTopic::Mode
-                    && !is_nested
-                    && let Some((_, model)) = notice.text.split_once("the model is now ")
-                {
-                    self.status.model = one_line(model);
+                if notice.about == NoticeTopic::Mode && !is_nested {
+                    self.note_switch(&notice.text);
                 }
             }
             SessionEventKind::Record(record) if !is_nested => {
@@ -1634,6 +1495,16 @@ impl App {
             _ => {}
         }
         Vec::new()
+    }
+
+    /// Shows the model or the mode that the session names after a switch without a record.
+    fn note_switch(&mut self, text: &str) {
+        if let Some((_, model)) = text.split_once("the model is now ") {
+            self.status.model = one_line(model);
+        }
+        if let Some((_, mode)) = text.split_once("the mode is now ") {
+            self.status.mode = one_line(mode);
+        }
     }
 
     fn note_state(&mut self, state: &SessionState, now: Duration) -> Vec<Effect> {
@@ -1735,167 +1606,6 @@ impl App {
             images: message.images,
         };
         self.answer(request, decision)
-    }
-
-    fn update_completion(&mut self, effects: &mut Vec<Effect>) {
-        let found = self.find_completion(effects);
-        let Some((start, items)) = found.filter(|(_, items)| !items.is_empty()) else {
-            self.completion = None;
-            self.closed_completion = None;
-            return;
-        };
-        if self.closed_completion == Some(start) {
-            self.completion = None;
-            return;
-        }
-        self.closed_completion = None;
-        let chosen = match &self.completion {
-            Some(known) if known.items == items => known.chosen,
-            _ => 0,
-        };
-        self.completion = Some(Completion {
-            start,
-            items,
-            chosen,
-        });
-    }
-
-    /// Returns the completions at the cursor: the place of the word, and the texts.
-    fn find_completion(
-        &mut self,
-        effects: &mut Vec<Effect>,
-    ) -> Option<(usize, Vec<CompletionItem>)> {
-        if self.reason.is_some() || self.composer.search().is_some() {
-            return None;
-        }
-        let before = self.composer.text().get(..self.composer.cursor())?;
-        if before.starts_with('/') && !before.contains(char::is_whitespace) {
-            let own = COMMANDS.iter().map(|command| CompletionItem {
-                text: match command.argument {
-                    "" => command.name.to_owned(),
-                    _ => format!("{} ", command.name),
-                },
-                note: command.effect.to_owned(),
-            });
-            let custom = self.custom_commands.commands().into_iter();
-            let custom = custom.map(|command| CompletionItem {
-                text: match command.argument_hint.as_str() {
-                    "" => format!("/{}", command.name),
-                    _ => format!("/{} ", command.name),
-                },
-                note: one_line(&command.description),
-            });
-            let all: Vec<CompletionItem> = own.chain(custom).collect();
-            if all.iter().any(|item| item.text.trim_end() == before) {
-                return None;
-            }
-            let names = all.iter().map(|item| item.text.trim_end());
-            let found = best_matches(before.trim_start_matches('/'), names, MAX_COMPLETIONS);
-            let items = found.into_iter().filter_map(|name| {
-                let item = all.iter().find(|item| item.text.trim_end() == name)?;
-                Some(item.clone())
-            });
-            return Some((0, items.collect()));
-        }
-        if let Some(word) = before.strip_prefix("/mode ") {
-            if self.modes.iter().any(|mode| mode == word) {
-                return None;
-            }
-            let names = self.modes.iter().map(String::as_str);
-            let items = best_matches(word, names, MAX_COMPLETIONS)
-                .into_iter()
-                .map(|mode| CompletionItem {
-                    text: mode.to_owned(),
-                    note: String::new(),
-                });
-            return Some(("/mode ".len(), items.collect()));
-        }
-        let start = before.rfind(char::is_whitespace).map_or(0, |at| {
-            at + before
-                .get(at..)
-                .and_then(|rest| rest.chars().next())
-                .map_or(1, char::len_utf8)
-        });
-        let word = before.get(start..)?;
-        let pattern = word.strip_prefix('@')?;
-        let Some(files) = &self.files else {
-            if !std::mem::replace(&mut self.are_files_requested, true) {
-                effects.push(Effect::ListFiles);
-            }
-            return None;
-        };
-        if files.iter().any(|file| file == pattern) {
-            return None;
-        }
-        let found = best_matches(pattern, files.iter().map(String::as_str), MAX_COMPLETIONS);
-        let mut items: Vec<_> = found
-            .into_iter()
-            .map(|file| CompletionItem {
-                text: format!("@{file}"),
-                note: String::new(),
-            })
-            .collect();
-        let symbols = self.complete_symbol(pattern);
-        // Both get room, and either may use what the other leaves.
-        let most_files = MAX_COMPLETIONS - symbols.len().min(MAX_COMPLETIONS / 2);
-        items.truncate(most_files);
-        items.extend(symbols);
-        items.truncate(MAX_COMPLETIONS);
-        Some((start, items))
-    }
-
-    /// Returns the functions and types whose names fit best.
-    fn complete_symbol(&self, pattern: &str) -> Vec<CompletionItem> {
-        // A short pattern fits everything, and a path is a file's.
-        if pattern.chars().count() < 2 || pattern.contains(['/', '.']) {
-            return Vec::new();
-        }
-        let names = self.symbols.iter().map(|symbol| symbol.name.as_str());
-        let mut found = best_matches(pattern, names, MAX_COMPLETIONS);
-        found.dedup();
-        let symbols = found.into_iter().flat_map(|name| {
-            let same = self.symbols.iter().filter(move |one| one.name == name);
-            same.map(|symbol| CompletionItem {
-                text: format!("`{}` ({}:{})", symbol.name, symbol.path, symbol.line),
-                note: symbol.kind.to_owned(),
-            })
-        });
-        symbols.take(MAX_COMPLETIONS).collect()
-    }
-
-    /// Handles a key while completions are shown; `None` if the key has its usual meaning.
-    fn press_in_completion(&mut self, key: Key) -> Option<Vec<Effect>> {
-        let completion = self.completion.as_mut()?;
-        let count = completion.items.len();
-        match key.code {
-            KeyCode::Up => {
-                completion.chosen = completion.chosen.checked_sub(1).unwrap_or(count - 1)
-            }
-            KeyCode::Down => completion.chosen = (completion.chosen + 1) % count,
-            KeyCode::Escape => {
-                self.closed_completion = Some(completion.start);
-                self.completion = None;
-            }
-            KeyCode::Tab | KeyCode::Enter if !key.shift && !key.alt => {
-                let start = completion.start;
-                let text = completion.items.get(completion.chosen)?.text.clone();
-                self.completion = None;
-                // A command without an argument is complete, and Enter runs it.
-                let runs = key.code == KeyCode::Enter
-                    && start == 0
-                    && !text.ends_with(' ')
-                    && text.starts_with('/');
-                self.composer.replace_before_cursor(start, &text);
-                if text.starts_with(['@', '`']) {
-                    self.composer.press(Key::plain(KeyCode::Char(' ')));
-                }
-                if runs {
-                    return None;
-                }
-            }
-            _ => return None,
-        }
-        Some(Vec::new())
     }
 
     /// Takes the lines that were decided since the last time.
@@ -2025,30 +1735,6 @@ impl App {
             let text = format!("queued: {}", one_line(&message.text));
             Line::from(span(&fit_text(&text, width), self.theme.style(Role::Dim)))
         });
-        rows.collect()
-    }
-
-    fn completion_rows(&self, width: usize, max_rows: usize) -> Vec<Line<'static>> {
-        let Some(completion) = &self.completion else {
-            return Vec::new();
-        };
-        let rows = completion
-            .items
-            .iter()
-            .enumerate()
-            .take(max_rows)
-            .map(|(at, item)| {
-                let role = if at == completion.chosen {
-                    Role::Selected
-                } else {
-                    Role::Plain
-                };
-                let line = Line::from(vec![
-                    span(&format!("  {}", item.text), self.theme.style(role)),
-                    span(&format!("  {}", item.note), self.theme.style(Role::Dim)),
-                ]);
-                fit_line(line, width)
-            });
         rows.collect()
     }
 

@@ -409,7 +409,10 @@ impl<'a> Driver<'a> {
         }
         self.keep_draft();
         self.draw_frame();
-        self.await_background().await;
+        // The next interface takes the answer as its own.
+        if self.next.is_none() {
+            self.await_background().await;
+        }
         self.stop_scan.request_stop();
         screen::end_interface();
     }

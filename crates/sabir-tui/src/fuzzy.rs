@@ -28,6 +28,11 @@ pub fn best_matches<'a>(
 
 /// Scores a name; `None` if it lacks a letter. `pattern` is in lower case.
 fn score_match(pattern: &[char], name: &str) -> Option<i64> {
+    // Most names lack a letter, and are left out before anything is allocated for them.
+    let mut letters = name.chars().flat_map(char::to_lowercase);
+    if !pattern.iter().all(|wanted| letters.any(|c| c == *wanted)) {
+        return None;
+    }
     let chars: Vec<char> = name.chars().collect();
     let file = chars.iter().rposition(|c| *c == '/').map_or(0, |at| at + 1);
     // First in the last part of a path, which is what people think of.

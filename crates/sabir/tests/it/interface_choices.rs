@@ -443,7 +443,7 @@ fn the_interface_works_in_tmux() {
     let shown = session.wait_for("ready");
     assert!(shown.contains("› say it\n  again"), "{shown}");
     session.run(&["resize-window", "-x", "40", "-y", "20"]);
-    let shown = session.wait_for("a narrow");
+    let shown = session.wait_for("narrow window. It is done.");
     assert_eq!(shown.matches("It is done.").count(), 1, "{shown}");
     session.run(&["send-keys", "/copy", "Enter"]);
     session.wait_for("set-clipboard on");

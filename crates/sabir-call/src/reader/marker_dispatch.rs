@@ -488,9 +488,8 @@ impl CallReader {
                 MarkerKind::Json(form)
                     if form.is_headed_by_line()
                         && !self.vocabulary.chosen
-                        && !self
-                            .vocabulary
-                            .is_tool_name(rest.get(..word).unwrap_or_default()) => {}
+                        && !self.is_line_of_tool(opening, rest.get(..word).unwrap_or_default()) => {
+                }
                 MarkerKind::Json(form) => {
                     match form.head.map_or(Some(false), |head| {
                         starts_with_header(rest, &form, head, last)
@@ -522,6 +521,16 @@ impl CallReader {
         } else {
             MarkerContent::No
         }
+    }
+
+    /// Returns true if a line that names a tool begins here. Python's prompt has a space before the code, and in the middle of
+    /// a line only a declared tool counts.
+    fn is_line_of_tool(&self, opening: &PendingOpen, name: &str) -> bool {
+        let is_known = match opening.first {
+            true => self.vocabulary.is_tool_name(name),
+            false => self.vocabulary.find_exact_tool(name).is_some(),
+        };
+        is_known && self.held.len() == opening.len
     }
 
     /// Returns true if the text begins with the name of a declared tool.

@@ -732,6 +732,14 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) -> ReaderStep {
         let rest = window.text_from(at);
+        // The same marker opens a list of calls in another dialect.
+        if rest.starts_with('[') && self.vocabulary.markers.opens_json(&opening.tag) {
+            let opening = PendingOpen {
+                kind: OpenKind::Marker,
+                ..opening
+            };
+            return self.dispatch_marker(opening, window, at, out);
+        }
         let follows = match self
             .vocabulary
             .markers

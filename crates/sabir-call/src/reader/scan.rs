@@ -472,10 +472,11 @@ impl CallReader {
             return None;
         }
         // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
-        // "The next step, Action: stop, …" is a sentence.
-        let is_word = text.ends_with(':')
-            || !self.vocabulary.chosen
-                && matches!(meaning.kind, MarkerKind::Json(form) if form.is_headed_by_line());
+        // "The next step, Action: stop, …" is a sentence. Python's prompt is apart from the words before it.
+        let is_prompt = !self.vocabulary.chosen
+            && matches!(meaning.kind, MarkerKind::Json(form) if form.is_headed_by_line());
+        let is_apart = is_prompt && self.prose.previous_byte() == b' ';
+        let is_word = text.ends_with(':') || is_prompt && !is_apart;
         if is_word && !self.prose.is_start() {
             return None;
         }

@@ -106,7 +106,7 @@ impl CallHeader {
         // Judged the same way once the end is there: in small chunks the words would have been
         // prose before it came.
         let words = found.map_or(head, |(at, _)| head.get(..at).unwrap_or_default());
-        if is_headless(&self.opening.tag) && !may_be_header(words) {
+        if self.form.is_none() && !may_be_header(words) {
             return HeaderEnd::No;
         }
         let Some((at, next)) = found else {
@@ -963,8 +963,12 @@ impl CallReader {
         if is_named {
             return self.cut_in_call(heading.opening, rest, why, out);
         }
-        // The end of a value that holds the calls before, and this marker.
-        if rest.contains("</") || rest.contains('"') {
+        // Markup that is no part of a header may end a value that holds the calls before, and this marker.
+        let tokens = ["<|channel|>", "<|constrain|>", MESSAGE];
+        let words = tokens
+            .iter()
+            .fold(rest.to_owned(), |words, token| words.replace(token, ""));
+        if words.contains(['<', '"']) {
             let span = Span::new(heading.opening.at, heading.opening.at + heading.opening.len);
             self.reject_calls_from(0, span);
         }

@@ -274,7 +274,7 @@ impl CallReader {
         if fault.is_some() {
             // Calls that follow may be content of the argument that was not understood.
             let calls = self.diagnostics.calls;
-            self.diagnostics.outer_signs_mut().note_rejected(calls);
+            self.diagnostics.outer_signs_mut().note_failed_open(calls);
         }
         let bare = fault.is_none()
             && !is_weak
@@ -656,7 +656,7 @@ impl CallReader {
             && self.vocabulary.resolve_tool(&opening.name).is_some()
         {
             let calls = self.diagnostics.calls;
-            self.diagnostics.outer_signs_mut().note_rejected(calls);
+            self.diagnostics.outer_signs_mut().note_failed_open(calls);
         }
         if let Some(inside) = self.inside.take() {
             thought::emit_thought(&held, out);

@@ -114,8 +114,9 @@ enum ScannerState {
     Text(bool),
     /// Inside a value that is emitted as its source text.
     Source,
-    /// Inside the rest of an object that is not strict JSON.
-    Rest,
+    /// Inside the rest of an object that is not strict JSON; `true` if it begins with a backslash, as in JSON inside a
+    /// string.
+    Rest(bool),
     /// Inside a code fence around the whole text, with its number of opening backticks.
     Fenced(FencePhase, u32),
     /// Inside tags that stand in the place of the object: the whole text, in a native call.
@@ -228,14 +229,14 @@ impl ArgumentScanner {
         let missing = match self.state {
             // A fault was already emitted in these states.
             ScannerState::Skip | ScannerState::Broken => None,
-            ScannerState::Source | ScannerState::Rest => Some("a closing bracket"),
+            ScannerState::Source | ScannerState::Rest(_) => Some("a closing bracket"),
             _ => Some("`}`"),
         };
         if matches!(
             self.state,
             ScannerState::Text(_)
                 | ScannerState::Source
-                | ScannerState::Rest
+                | ScannerState::Rest(_)
                 | ScannerState::Fenced(..)
                 | ScannerState::Markup
         ) {
@@ -252,6 +253,11 @@ impl ArgumentScanner {
     /// Returns true if the text can never be an object of arguments.
     pub(crate) fn is_broken(&self) -> bool {
         self.state == ScannerState::Broken
+    }
+
+    /// Returns true inside keys and values that are written as in JSON inside a string.
+    pub(crate) fn is_escaped(&self) -> bool {
+        self.state == ScannerState::Rest(true)
     }
 
     /// Returns true if the arguments, or a value among them, must begin next.
@@ -311,7 +317,7 @@ impl ArgumentScanner {
                     self.read_escape(byte, at, out)
                 }
                 ScannerState::Key | ScannerState::Text(_) => self.read_string(chunk, at, out),
-                ScannerState::Source | ScannerState::Rest | ScannerState::Skip => {
+                ScannerState::Source | ScannerState::Rest(_) | ScannerState::Skip => {
                     let (next, guarded) = self.read_source(chunk, at, pass, out);
                     if guarded {
                         at = next;
@@ -405,7 +411,11 @@ impl ArgumentScanner {
             (ScannerState::FirstKey, b'}') | (ScannerState::Comma, b'}') => ScannerState::End,
             (ScannerState::FirstKey | ScannerState::NextKey, b'"') => ScannerState::Key,
             // A bare or single-quoted key, or a trailing comma: the object is lenient from here on.
-            (ScannerState::FirstKey | ScannerState::NextKey, _) => return self.begin_rest(at, out),
+            (ScannerState::FirstKey | ScannerState::NextKey, _) => {
+                let next = self.begin_rest(at, out);
+                self.state = ScannerState::Rest(byte == b'\\');
+                return next;
+            }
             (ScannerState::Colon, b':') => ScannerState::Value,
             (ScannerState::Comma, b',') => ScannerState::NextKey,
             (ScannerState::Value, _) => return self.begin_value(byte, at, out),
@@ -509,7 +519,7 @@ impl ArgumentScanner {
         if self.state != ScannerState::Start {
             self.balance = BalanceScanner::inside_brackets(1, true);
         }
-        self.state = ScannerState::Rest;
+        self.state = ScannerState::Rest(false);
         at
     }
 
@@ -573,7 +583,7 @@ impl ArgumentScanner {
             self.state = match self.state {
                 ScannerState::Source => ScannerState::Comma,
                 // The rest includes the object's own closing bracket, so the object ends with it.
-                ScannerState::Rest => ScannerState::End,
+                ScannerState::Rest(_) => ScannerState::End,
                 _ => ScannerState::Broken,
             };
         }

@@ -409,6 +409,7 @@ impl CallReader {
             && why == Truncation::Ended
             && self.inside.is_none()
             && rest.trim_ascii().is_empty();
+        let mut is_cut_in_tags = false;
         match std::mem::replace(&mut self.state, ReaderState::Prose) {
             ReaderState::Prose | ReaderState::Gap => {}
             ReaderState::Thought(thought) => {
@@ -419,17 +420,24 @@ impl CallReader {
             ReaderState::Call(open) if closes && open.lacks_only_close() => {
                 self.close_last_call(*open, out)
             }
-            ReaderState::Call(open) => self.cut_call(*open, why, out),
+            ReaderState::Call(open) => {
+                self.cut_call(*open, why, out);
+                is_cut_in_tags = true;
+            }
             ReaderState::Region(mut region) => {
                 if !closes || !region.close_whole_call(out) {
                     region.cut_region(why, self.offset, out);
                 }
                 self.diagnostics.calls = region.next_index();
+                // It is part of a string, which may hold the calls before, too.
+                if region.is_escaped() {
+                    self.reject_calls_from(0, Span::new(self.offset, self.offset));
+                }
             }
             // Only now is it known that nothing follows, which is what makes bare JSON a call.
             ReaderState::Guess(guess) => self.end_guess(*guess, why, out),
         }
-        self.reject_calls_without_end();
+        self.reject_calls_without_end(is_cut_in_tags);
         self.diagnostics.report_missed_calls(out);
     }
 
@@ -612,9 +620,10 @@ impl CallReader {
             RegionProgress::Over(taken) => {
                 // The region numbered its calls itself, since a list may hold many.
                 self.diagnostics.calls = region.next_index();
+                let end = view.offset + taken;
+                let is_escaped = region.is_escaped();
                 if region.was_skipped() {
                     let calls = self.diagnostics.calls;
-                    let end = view.offset + taken;
                     let close = region.close_marker();
                     let read = view.text.get(..taken).unwrap_or_default();
                     let is_closed =
@@ -624,6 +633,9 @@ impl CallReader {
                     if !is_closed {
                         signs.note_endless(calls, Span::new(end, end));
                     }
+                }
+                if is_escaped {
+                    self.reject_calls_from(0, Span::new(end, end));
                 }
                 self.state = self.state_after_call();
                 ReaderStep::To(from + taken)

@@ -179,7 +179,7 @@ impl ReaderDiagnostics {
         // in doubt.
         match self.notes_mut().bare.take() {
             Some(earlier) if earlier.tag == bare.tag => bare.calls = bare.calls.min(earlier.calls),
-            Some(earlier) => self.outer_signs_mut().note_rejected(earlier.calls),
+            Some(earlier) => self.outer_signs_mut().note_failed_open(earlier.calls),
             None => {}
         }
         self.notes_mut().bare = Some(bare);

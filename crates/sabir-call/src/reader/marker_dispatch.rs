@@ -106,7 +106,7 @@ impl CallHeader {
         // Judged the same way once the end is there: in small chunks the words would have been
         // prose before it came.
         let words = found.map_or(head, |(at, _)| head.get(..at).unwrap_or_default());
-        if is_headless(&self.opening.tag) && !may_be_header(words) {
+        if self.form.is_none() && !may_be_header(words) {
             return HeaderEnd::No;
         }
         let Some((at, next)) = found else {
@@ -488,9 +488,8 @@ impl CallReader {
                 MarkerKind::Json(form)
                     if form.is_headed_by_line()
                         && !self.vocabulary.chosen
-                        && !self
-                            .vocabulary
-                            .is_tool_name(rest.get(..word).unwrap_or_default()) => {}
+                        && !self.is_line_of_tool(opening, rest.get(..word).unwrap_or_default()) => {
+                }
                 MarkerKind::Json(form) => {
                     match form.head.map_or(Some(false), |head| {
                         starts_with_header(rest, &form, head, last)
@@ -522,6 +521,16 @@ impl CallReader {
         } else {
             MarkerContent::No
         }
+    }
+
+    /// Returns true if a line that names a tool begins here. Python's prompt has a space before the code, and in the middle of
+    /// a line only a declared tool counts.
+    fn is_line_of_tool(&self, opening: &PendingOpen, name: &str) -> bool {
+        let is_known = match opening.first {
+            true => self.vocabulary.is_tool_name(name),
+            false => self.vocabulary.find_exact_tool(name).is_some(),
+        };
+        is_known && self.held.len() == opening.len
     }
 
     /// Returns true if the text begins with the name of a declared tool.
@@ -954,8 +963,12 @@ impl CallReader {
         if is_named {
             return self.cut_in_call(heading.opening, rest, why, out);
         }
-        // The end of a value that holds the calls before, and this marker.
-        if rest.contains("</") || rest.contains('"') {
+        // Markup that is no part of a header may end a value that holds the calls before, and this marker.
+        let tokens = ["<|channel|>", "<|constrain|>", MESSAGE];
+        let words = tokens
+            .iter()
+            .fold(rest.to_owned(), |words, token| words.replace(token, ""));
+        if words.contains(['<', '"']) {
             let span = Span::new(heading.opening.at, heading.opening.at + heading.opening.len);
             self.reject_calls_from(0, span);
         }

@@ -126,7 +126,7 @@ impl MarkerTable {
                 MarkerKind::Headless => {}
                 MarkerKind::Gemma(_, true) if !chosen => triggers.add_at_line_start(byte),
                 // The prompt of Python, and the end of tags.
-                _ if byte == b'>' && !chosen => triggers.add_at_line_start(byte),
+                _ if byte == b'>' && !chosen => triggers.add_behind_blank(byte),
                 MarkerKind::Recipient => {}
                 _ => triggers.add_byte(byte),
             });
@@ -304,6 +304,12 @@ impl MarkerTable {
     pub(crate) fn main_meaning(&self, text: &str) -> Option<MarkerEntry> {
         let main = self.active_meanings(text).find(|marker| !marker.is_end());
         main.or_else(|| self.active_meanings(text).next()).copied()
+    }
+
+    /// Returns true if a marker opens JSON in an active dialect.
+    pub(crate) fn opens_json(&self, text: &str) -> bool {
+        self.active_meanings(text)
+            .any(|marker| matches!(marker.kind, MarkerKind::Json(JsonForm { head: None, .. })))
     }
 
     /// Returns the length of a meaningless token at the start of `rest`, or 0 if there is none.

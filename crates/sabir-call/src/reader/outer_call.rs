@@ -33,6 +33,10 @@ pub(super) struct OuterCallSigns {
     empty: Vec<EmptyCall>,
     /// The number of calls before and including the first rejected one whose end is unknown.
     rejected: Option<u32>,
+    /// True if no call precedes that one, so that it explains words behind it that end like a call.
+    explains_words: bool,
+    /// The number of calls before the first tag of a call that holds words.
+    bare: Option<u32>,
     /// The number of calls before and including the first rejected one that other markup ended, and where that is.
     endless: Option<(u32, Span)>,
     /// The number of calls before the first header of a call without its marker.
@@ -107,7 +111,19 @@ impl OuterCallSigns {
 
     /// Records a rejected call whose end is unknown. `calls` is the number of calls with it.
     pub(super) fn note_rejected(&mut self, calls: u32) {
+        self.explains_words |= self.rejected.is_none() && calls <= 1;
         self.rejected.get_or_insert(calls);
+    }
+
+    /// Records markup that was meant to open a call and did not. `calls` is the number of calls before it.
+    pub(super) fn note_failed_open(&mut self, calls: u32) {
+        self.explains_words |= self.rejected.is_none() && calls == 0;
+        self.rejected.get_or_insert(calls);
+    }
+
+    /// Records a tag of a call that holds words, and its end. Only the end of a value shows that they were one.
+    pub(super) fn note_bare_call(&mut self, calls: u32) {
+        self.bare.get_or_insert(calls);
     }
 
     /// Records a rejected call that ended without its closing marker: all text behind it may be part of it. `calls` is the
@@ -153,8 +169,8 @@ impl OuterCallSigns {
     }
 
     /// Ends the value with this tag or marker. Returns the first call that it may hold. `empty` is the first call
-    /// without arguments that may hold a value with this end.
-    fn end_value(&mut self, name: &str, empty: Option<u32>) -> Option<u32> {
+    /// without arguments that may hold a value with this end. `is_fixed` is true for a tag that encloses values of any argument.
+    fn end_value(&mut self, name: &str, empty: Option<u32>, is_fixed: bool) -> Option<u32> {
         let value = self
             .opened
             .iter_mut()
@@ -165,7 +181,10 @@ impl OuterCallSigns {
                 Some(value.calls)
             }
             Some(value) => Some(empty.map_or(value.calls, |empty| empty.min(value.calls))),
-            None => self.rejected.into_iter().chain(empty).min(),
+            None => {
+                let bare = self.bare.filter(|_| is_fixed);
+                self.rejected.into_iter().chain(empty).chain(bare).min()
+            }
         }
     }
 }
@@ -230,8 +249,15 @@ impl CallReader {
         let is_behind = |position| position > 0 && !self.prose.blank_since(position);
         let ends_payload = matches!(self.prose.last_solid_byte(), b')' | b']' | b'}');
         let signs = self.diagnostics.outer_signs();
-        let is_known = signs.is_some_and(|signs| signs.rejected.is_some_and(|calls| calls <= 1));
+        let is_known = signs.is_some_and(|signs| signs.explains_words);
         ends_payload && !is_known && self.diagnostics.last_call_end().is_some_and(is_behind)
+    }
+
+    /// Rejects the calls before the closing tag of a call that has no opening marker, which may hold them.
+    pub(super) fn reject_calls_before_lone_close(&mut self, name: &str, span: Span) {
+        if self.vocabulary.markers.has_close_tag(name) && self.is_behind_words() {
+            self.reject_calls_from(0, span);
+        }
     }
 
     /// Records the end of a call's header outside of any call.
@@ -259,23 +285,26 @@ impl CallReader {
         if is_fixed && is_known {
             signs.lost.get_or_insert(span);
         }
-        let Some(first) = signs.end_value(name, empty) else {
+        let Some(first) = signs.end_value(name, empty, is_fixed) else {
             return;
         };
         self.reject_calls_from(first, span);
     }
 
     /// Rejects, at the end of the text, calls behind a header that has no marker, and behind a value
-    /// whose end may belong to one of them.
-    pub(super) fn reject_calls_without_end(&mut self) {
+    /// whose end may belong to one of them. `is_cut_in_tags` is true if the text ended inside a call in tags, which may have
+    /// swallowed that end.
+    pub(super) fn reject_calls_without_end(&mut self, is_cut_in_tags: bool) {
         let Some(signs) = self.diagnostics.outer_signs() else {
             return;
         };
         let headed = signs.headed;
         let endless = signs.endless;
-        let is_fixed =
-            |value: &&OrphanValue| value.is_open && self.vocabulary.is_fixed_value_tag(&value.name);
-        let opened = signs.opened.iter().find(is_fixed);
+        let is_fixed = |value: &&OrphanValue| {
+            is_cut_in_tags || self.vocabulary.is_fixed_value_tag(&value.name)
+        };
+        let opened = signs.opened.iter().filter(|value| value.is_open);
+        let opened = opened.filter(is_fixed).min_by_key(|value| value.calls);
         let opened = opened.map(|value| (value.calls, value.span));
         // The missing end is probably that of a call behind it, which then read the value's own
         // closing tags as its own.

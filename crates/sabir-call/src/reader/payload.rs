@@ -140,8 +140,9 @@ enum PayloadState {
     Arguments,
     /// In text in the place of the arguments that is not JSON, until a marker ends it.
     NoJson,
-    /// In a call that cannot be read, until it ends.
-    Broken,
+    /// In a call that cannot be read, until it ends; `true` if a backslash precedes the quotation mark of a key, as in JSON
+    /// inside a string.
+    Broken(bool),
     /// After the JSON.
     After(AllowedTail),
 }
@@ -250,7 +251,7 @@ impl JsonRegionParser {
             PayloadState::Key
             | PayloadState::Word(_)
             | PayloadState::Skip
-            | PayloadState::Broken => {
+            | PayloadState::Broken(_) => {
                 return self.read_balanced(view, at, pass, out);
             }
             PayloadState::Arguments => return self.read_arguments(view, at, pass, out),
@@ -456,7 +457,10 @@ impl JsonRegionParser {
                 }
                 return self.end_object(view, at, out);
             }
-            _ => self.skip_broken_call(place, "a key in double quotes was expected", out),
+            _ => {
+                self.skip_broken_call(place, "a key in double quotes was expected", out);
+                self.state = PayloadState::Broken(byte == b'\\');
+            }
         }
         PayloadStep::To(at)
     }
@@ -514,7 +518,7 @@ impl JsonRegionParser {
         );
         let depth = u32::try_from(inner + usize::from(object)).unwrap_or(u32::MAX);
         self.balance = BalanceScanner::inside_brackets(depth, true);
-        self.state = PayloadState::Broken;
+        self.state = PayloadState::Broken(false);
         self.broken = true;
     }
 
@@ -620,6 +624,15 @@ impl RegionParser for JsonRegionParser {
 
     fn was_skipped(&self) -> bool {
         self.broken
+    }
+
+    fn is_escaped(&self) -> bool {
+        let is_scanner_escaped = || {
+            self.scanner
+                .as_ref()
+                .is_some_and(ArgumentScanner::is_escaped)
+        };
+        self.state == PayloadState::Broken(true) || is_scanner_escaped()
     }
 
     fn close_marker(&self) -> &'static str {

@@ -274,7 +274,7 @@ impl CallReader {
         if fault.is_some() {
             // Calls that follow may be content of the argument that was not understood.
             let calls = self.diagnostics.calls;
-            self.diagnostics.outer_signs_mut().note_rejected(calls);
+            self.diagnostics.outer_signs_mut().note_failed_open(calls);
         }
         let bare = fault.is_none()
             && !is_weak
@@ -656,7 +656,7 @@ impl CallReader {
             && self.vocabulary.resolve_tool(&opening.name).is_some()
         {
             let calls = self.diagnostics.calls;
-            self.diagnostics.outer_signs_mut().note_rejected(calls);
+            self.diagnostics.outer_signs_mut().note_failed_open(calls);
         }
         if let Some(inside) = self.inside.take() {
             thought::emit_thought(&held, out);
@@ -732,6 +732,14 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) -> ReaderStep {
         let rest = window.text_from(at);
+        // The same marker opens a list of calls in another dialect.
+        if rest.starts_with('[') && self.vocabulary.markers.opens_json(&opening.tag) {
+            let opening = PendingOpen {
+                kind: OpenKind::Marker,
+                ..opening
+            };
+            return self.dispatch_marker(opening, window, at, out);
+        }
         let follows = match self
             .vocabulary
             .markers

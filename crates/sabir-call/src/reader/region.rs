@@ -117,6 +117,10 @@ impl RegionParser for AnyRegionParser {
         self.as_parser().was_skipped()
     }
 
+    fn is_escaped(&self) -> bool {
+        self.as_parser().is_escaped()
+    }
+
     fn close_marker(&self) -> &'static str {
         self.as_parser().close_marker()
     }
@@ -144,6 +148,11 @@ pub(super) trait RegionParser: std::fmt::Debug + Send {
 
     /// Returns true if a mistake made the parser skip text, so that a call may end elsewhere.
     fn was_skipped(&self) -> bool;
+
+    /// Returns true if the text is written as inside a JSON string, which may hold the calls before, too.
+    fn is_escaped(&self) -> bool {
+        false
+    }
 
     /// Returns the marker at the end of the region; `""` if it has none.
     fn close_marker(&self) -> &'static str;

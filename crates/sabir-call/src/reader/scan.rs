@@ -155,6 +155,7 @@ impl CallReader {
                 self.note_stray_close(tag, at);
                 let span = Span::new(self.offset + at, self.offset + at + tag.len);
                 self.reject_inner_calls(tag.name, span);
+                self.reject_calls_before_lone_close(tag.name, span);
             } else if self.vocabulary.thought_tag(tag.name).is_none() {
                 self.open_quotation();
                 self.diagnostics
@@ -472,10 +473,11 @@ impl CallReader {
             return None;
         }
         // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
-        // "The next step, Action: stop, …" is a sentence.
-        let is_word = text.ends_with(':')
-            || !self.vocabulary.chosen
-                && matches!(meaning.kind, MarkerKind::Json(form) if form.is_headed_by_line());
+        // "The next step, Action: stop, …" is a sentence. Python's prompt is apart from the words before it.
+        let is_prompt = !self.vocabulary.chosen
+            && matches!(meaning.kind, MarkerKind::Json(form) if form.is_headed_by_line());
+        let is_apart = is_prompt && self.prose.previous_byte() == b' ';
+        let is_word = text.ends_with(':') || is_prompt && !is_apart;
         if is_word && !self.prose.is_start() {
             return None;
         }
@@ -752,9 +754,7 @@ impl CallReader {
         }
         self.note_stray_close(tag, at);
         self.reject_inner_calls(tag.name, span);
-        if self.vocabulary.markers.has_close_tag(tag.name) && self.is_behind_words() {
-            self.reject_calls_from(0, span);
-        }
+        self.reject_calls_before_lone_close(tag.name, span);
         self.diagnostics.end_wrapper_without_call(tag.name, span);
         if let Some(bare) = self.diagnostics.take_bare_call(tag.name) {
             self.note_bare_call(&bare, span);
@@ -902,6 +902,10 @@ impl CallReader {
     /// Notes a tool's tag with words or JSON inside instead of argument tags. It becomes a fault
     /// and no call: the words may just as well be prose about the tool. Calls among the words may be meant as content.
     fn note_bare_call(&mut self, bare: &BareCall, close: Span) {
+        // The words may have been a value that reaches past this tag.
+        self.diagnostics
+            .outer_signs_mut()
+            .note_bare_call(bare.calls);
         let name = &bare.name;
         let right = &bare.right;
         let (kind, message) = if bare.json {

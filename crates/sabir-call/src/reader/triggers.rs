@@ -12,6 +12,8 @@ const ANYWHERE: u8 = 1;
 const WORD: u8 = 2;
 /// A trigger at the start of a line, or directly after a call or a thought.
 const LINE: u8 = 4;
+/// A trigger behind white space, and at the start of a line.
+const APART: u8 = 16;
 /// A byte that prose tracking needs to see: backticks, backslashes, line ends.
 const OWN: u8 = 8;
 
@@ -30,6 +32,7 @@ impl TriggerTable {
         // In the middle of a word or number, most triggers cannot begin markup.
         class & ANYWHERE != 0
             || (class & LINE != 0 && fresh)
+            || (class & APART != 0 && (fresh || before.is_ascii_whitespace()))
             || (class & WORD != 0 && !before.is_ascii_alphanumeric())
     }
 
@@ -70,6 +73,11 @@ impl TriggerTable {
     /// Makes a byte a trigger at the start of a line only.
     pub(crate) fn add_at_line_start(&mut self, byte: u8) {
         self.add_class(byte, LINE);
+    }
+
+    /// Makes a byte a trigger behind white space, and at the start of a line.
+    pub(crate) fn add_behind_blank(&mut self, byte: u8) {
+        self.add_class(byte, APART);
     }
 }
 

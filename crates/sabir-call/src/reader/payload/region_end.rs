@@ -15,7 +15,7 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::super::BLANK_CAP;
 use super::super::call::missing_last_close;
-use super::super::region::TextView;
+use super::super::region::{RegionParser, TextView};
 use super::{
     AllowedTail, BracketFrame, CallEdge, CommaCount, FENCE, JsonRegionParser, PayloadState,
     PayloadStep, report_missing_json,
@@ -71,11 +71,12 @@ impl JsonRegionParser {
         // A name without arguments after it is a call without arguments.
         let bare = self.is_headed() && self.state != PayloadState::Arguments && length > 0;
         let tags = length == 0 && self.tags_for_value(view.text.get(at..).unwrap_or_default());
+        let is_escaped = self.is_escaped();
         let scanner = self.scanner.take();
         let missing = match (scanner, self.state) {
             (Some(mut scanner), PayloadState::Arguments) => scanner.abandon_value(place, out),
             (Some(_), _) => Some("the JSON of its arguments"),
-            (None, PayloadState::Broken) => None,
+            (None, PayloadState::Broken(_)) => None,
             (None, PayloadState::Skip | PayloadState::Word(_)) => Some("a closing bracket"),
             _ if self.frames.last() == Some(BracketFrame::List) => Some("`]`"),
             _ => Some("`}`"),
@@ -108,6 +109,9 @@ impl JsonRegionParser {
         self.broken |= length == 0;
         self.finish_call(place, out);
         self.close_pending(Some(place + length), out);
+        if is_escaped {
+            self.state = PayloadState::Broken(true);
+        }
         PayloadStep::Over(at + length)
     }
 

@@ -135,7 +135,7 @@ impl JsonRegionParser {
         match (stop, self.state) {
             (ScanStop::Guard(_), _) => return PayloadStep::Guard(to),
             (ScanStop::More, _) => return PayloadStep::Wait(to),
-            (_, PayloadState::Broken) => {
+            (_, PayloadState::Broken(_)) => {
                 // The broken call ends with all brackets of its own, but not with an array around
                 // it.
                 while let Some(BracketFrame::Item | BracketFrame::Inner | BracketFrame::Wrapper) =

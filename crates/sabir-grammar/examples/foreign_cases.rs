@@ -9,7 +9,6 @@ use sabir_grammar::{CallGrammar, GrammarFormat, Sampler, build_grammar, write_gr
 use serde_json::{Value, json};
 
 #[path = "../tests/it/tools.rs"]
-#[expect(dead_code, reason = "the tests use the tools in other ways too")]
 mod tools;
 
 /// Values that notations escape, or that begin like markup.

@@ -326,7 +326,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Toolbox, for texts and tool definitions",
         &[
-            "parse", "check", "explain", "lint", "edit", "prompt", "grammar", "dialects", "wire",
+            "parse", "check", "explain", "lint", "edit", "prompt", "grammar", "torture", "dialects", "wire",
         ],
     ),
 ];

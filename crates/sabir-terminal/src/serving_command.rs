@@ -1,15 +1,20 @@
 //! Commands for people who serve models: their arguments, and what they do.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use sabir_session::call::ParallelCalls;
 use sabir_session::call::dialect::DialectSet;
-use sabir_session::{SessionError, built_in_tools, config};
+use sabir_session::{Environment, SessionError, built_in_tools, config};
 use sabir_toolbox::ToolboxError;
 use sabir_toolbox::grammar::{GrammarOptions, derive_grammar};
 use sabir_toolbox::parse::{find_dialect, parse_tools};
-use sabir_toolbox::report::Report;
+use sabir_toolbox::report::{Report, write_json_line};
+use sabir_torture::{
+    RunOptions, TortureError, TortureReport, built_in_presets, custom_preset, prepare_folder,
+    run_agent, select_cases, write_badge, write_html, write_junit, write_result_file,
+};
 
 use crate::print;
 use crate::report_output::ReportOutput;
@@ -22,6 +27,13 @@ pub enum ServingCommand {
     /// The grammar describes a message of calls in the dialect. What it cannot express of a schema is named on standard error. See
     /// `sabir help grammars`.
     Grammar(GrammarArguments),
+    /// Test an agent with a provider that misbehaves: calls leak into the text, streams are cut, answers are no answers.
+    ///
+    /// Each case runs the agent once, in an empty home and an empty folder, against a provider on 127.0.0.1, and asks it to write one
+    /// file. The verdict depends on the files that it leaves. Name known agents with --agent, or write any command behind `--`, in
+    /// which `{base_url}`, `{model}`, `{task}`, `{home}` and `{work}` are replaced. The agent is not confined: it runs what the
+    /// provider calls, which only writes into the folder. The exit code is 1 if a cell is wrong. See `sabir help torture`.
+    Torture(TortureArguments),
 }
 
 /// Options of `sabir grammar`.
@@ -44,6 +56,38 @@ pub struct GrammarArguments {
     json: bool,
 }
 
+/// Options of `sabir torture`.
+#[derive(Debug, Args)]
+pub struct TortureArguments {
+    /// A known agent, whose program is found in PATH; `list` lists them. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    agent: Vec<String>,
+    /// Only cases whose name contains this word. May be given several times. By default all but `silence`, which takes long.
+    #[arg(long, value_name = "WORD")]
+    case: Vec<String>,
+    /// The folder for the agents' homes and folders, and their outputs.
+    #[arg(long, default_value = "torture")]
+    folder: PathBuf,
+    /// The seconds that an agent has for a case.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    limit: u64,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Also write JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Also write a scorecard as an HTML page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Also write a badge as SVG.
+    #[arg(long, value_name = "FILE")]
+    badge: Option<PathBuf>,
+    /// The command of any other agent.
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
 /// A reason why a command for people who serve models has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
@@ -53,22 +97,107 @@ pub enum ServingError {
     /// The options or the input cannot be used.
     #[error(transparent)]
     Toolbox(#[from] ToolboxError),
+    /// A cell of a torture run could not be tried.
+    #[error(transparent)]
+    Torture(#[from] TortureError),
+    /// The options name nothing that can be tested.
+    #[error("{0}")]
+    Selection(&'static str),
+    /// No preset has this name.
+    #[error("`{0}` is not a known agent: `sabir torture --agent list` lists them; any other one is tested with `sabir torture -- COMMAND`")]
+    UnknownAgent(String),
+    /// The built-in list of agents cannot be read.
+    #[error("the list of known agents: {0}")]
+    Presets(#[from] serde_json::Error),
+    /// The asynchronous runtime cannot start.
+    #[error("the runtime cannot start: {0}")]
+    Runtime(std::io::Error),
     /// A format's name is not known.
     #[error(transparent)]
     Format(#[from] sabir_toolbox::grammar::UnknownFormat),
 }
 
-/// Runs a command. `dialects` are the known ones, with those of the user.
+/// Runs a command, and reports whether everything was as it should be.
 ///
 /// # Errors
 /// When a file cannot be read, or the command has no result.
 pub fn run_serving_command(
     command: &ServingCommand,
-    dialects: &DialectSet,
-) -> Result<(), ServingError> {
+    environment: &Environment,
+) -> Result<bool, ServingError> {
     match command {
-        ServingCommand::Grammar(arguments) => run_grammar(arguments, dialects),
+        ServingCommand::Grammar(arguments) => {
+            run_grammar(arguments, &environment.dialects)?;
+            Ok(true)
+        }
+        ServingCommand::Torture(arguments) => run_torture(arguments, environment),
     }
+}
+
+fn run_torture(
+    arguments: &TortureArguments,
+    environment: &Environment,
+) -> Result<bool, ServingError> {
+    let known = built_in_presets()?;
+    if arguments.agent.iter().any(|name| name == "list") {
+        let lines = known
+            .iter()
+            .map(|preset| format!("{}\n    {}\n", preset.name, preset.package));
+        print::write_stdout_bytes(lines.collect::<String>().as_bytes());
+        return Ok(true);
+    }
+    let mut presets = Vec::new();
+    for name in &arguments.agent {
+        let preset = known.iter().find(|preset| preset.name == *name);
+        presets.push(preset.cloned().ok_or_else(|| ServingError::UnknownAgent(name.clone()))?);
+    }
+    if !arguments.command.is_empty() {
+        presets.push(custom_preset(&arguments.command));
+    }
+    let cases = select_cases(&arguments.case);
+    if presets.is_empty() {
+        return Err(ServingError::Selection(
+            "name an agent: `sabir torture --agent NAME` (`list` lists them), or `sabir torture -- COMMAND`",
+        ));
+    }
+    if cases.is_empty() {
+        return Err(ServingError::Selection("no case has such a word in its name"));
+    }
+    let options = RunOptions {
+        helper: environment.helper_program.clone(),
+        path: environment.variable("PATH").unwrap_or_default().to_owned(),
+        folder: prepare_folder(&arguments.folder)?,
+        limit: Duration::from_secs(arguments.limit),
+    };
+    let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
+    let mut report = TortureReport::default();
+    for preset in &presets {
+        for case in &cases {
+            let cell = runtime.block_on(run_agent(preset, case, &options))?;
+            print::write_stderr(&print::sanitize_text(&format!(
+                "{} {}: {}\n",
+                cell.agent,
+                cell.case,
+                cell.verdict.word()
+            )));
+            report.cells.push(cell);
+        }
+    }
+    for (path, text) in [
+        (&arguments.junit, write_junit(&report)),
+        (&arguments.html, write_html(&report)),
+        (&arguments.badge, write_badge(&report)),
+    ] {
+        if let Some(path) = path {
+            write_result_file(path, &text)?;
+        }
+    }
+    if arguments.json {
+        write_json_line(&report, &mut ReportOutput::json()).map_err(ToolboxError::from)?;
+    } else {
+        print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
+    }
+    Ok(report.score().wrong == 0)
 }
 
 fn run_grammar(arguments: &GrammarArguments, dialects: &DialectSet) -> Result<(), ServingError> {

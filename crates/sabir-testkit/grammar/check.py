@@ -75,7 +75,7 @@ def main():
                 if "gbnf_to_lark" in reader:
                     continue
                 wrong[key] += 1
-                print(f"WRONG {name} by {reader}: not read: {str(error)[:300]}")
+                print(f"WRONG {name} by {reader}: not read: {str(error)[:300]}", flush=True)
                 continue
             read[key] += 1
             texts = [(text, True) for text in case["accepted"]]

@@ -35,6 +35,8 @@ const RESTRICTED_ITEMS: [RestrictedItem; 8] = [
             "sabir-session",
             "sabir-toolbox",
             "sabir-testkit",
+            // Homes, folders and logs of the agents that it tests.
+            "sabir-torture",
             "sabir-tidy",
             "sabir",
         ],

@@ -4,8 +4,6 @@
 //! together becomes one terminal, in particular a value with the tag that ends it, and only what is
 //! nested without a limit becomes rules.
 
-use std::collections::BTreeSet;
-
 use crate::expression::{Expression, Grammar};
 
 /// Writes a grammar in Lark.
@@ -15,7 +13,6 @@ pub fn write_lark(grammar: &Grammar) -> String {
         irregular: grammar.irregular_rules(),
         grammar: &grammar,
         terminals: Vec::new(),
-        used: BTreeSet::new(),
     };
     let mut rules = String::new();
     for (index, rule) in grammar.rules.iter().enumerate() {
@@ -26,25 +23,10 @@ pub fn write_lark(grammar: &Grammar) -> String {
         writer.write_rule(&rule.expression, false, &mut text);
         rules.push_str(&format!("{}: {text}\n", writer.name(index)));
     }
-    // A terminal may use others, which are then needed too.
-    let mut texts: Vec<String> = Vec::new();
-    let mut written = BTreeSet::new();
-    loop {
-        let open: Vec<usize> = writer.used.difference(&written).copied().collect();
-        if open.is_empty() {
-            break;
-        }
-        for index in open {
-            written.insert(index);
-            let mut text = String::new();
-            writer.write_terminal(grammar.expression(index), false, &mut text);
-            texts.push(format!("{}: {text}\n", writer.name(index)));
-        }
-    }
     for (number, terminal) in writer.terminals.iter().enumerate() {
         rules.push_str(&format!("PART_{number}: {terminal}\n"));
     }
-    format!("%llguidance {{}}\n\n{rules}{}", texts.concat())
+    format!("%llguidance {{}}\n\n{rules}")
 }
 
 struct LarkWriter<'g> {
@@ -52,8 +34,6 @@ struct LarkWriter<'g> {
     irregular: Vec<bool>,
     /// Terminals without a rule of their own.
     terminals: Vec<String>,
-    /// The regular rules that were referred to.
-    used: BTreeSet<usize>,
 }
 
 impl LarkWriter<'_> {
@@ -61,17 +41,12 @@ impl LarkWriter<'_> {
         self.irregular.get(index).copied().unwrap_or(false)
     }
 
-    /// Returns the name of a rule: capitals for a terminal.
     fn name(&self, index: usize) -> String {
         if index == 0 {
             return "start".to_owned();
         }
         let name = self.grammar.rules.get(index).map_or("", |rule| &rule.name);
-        let name = name.replace('-', "_");
-        match self.is_irregular(index) {
-            true => format!("r_{name}"),
-            false => format!("T_{}", name.to_uppercase()),
-        }
+        format!("r_{}", name.replace('-', "_"))
     }
 
     fn is_regular(&self, expression: &Expression) -> bool {
@@ -129,59 +104,16 @@ impl LarkWriter<'_> {
         out.push(' ');
     }
 
+    /// Returns the name of the terminal for a regular expression. Its rules are written out, since nested terminals are limited.
     fn add_terminal(&mut self, expression: &Expression) -> String {
-        if let Expression::Rule(index) = expression {
-            self.used.insert(*index);
-            return self.name(*index);
-        }
-        let mut text = String::new();
-        self.write_terminal(expression, false, &mut text);
+        let mut text = String::from("/");
+        super::regex::write_expression(self.grammar, expression, false, &mut text);
+        text.push('/');
         let number = self.terminals.iter().position(|known| *known == text);
         let number = number.unwrap_or_else(|| {
             self.terminals.push(text);
             self.terminals.len() - 1
         });
         format!("PART_{number}")
-    }
-
-    fn write_terminal(&mut self, expression: &Expression, is_item: bool, out: &mut String) {
-        let is_group = match expression {
-            Expression::Choice(_) => true,
-            Expression::Sequence(_) | Expression::Repeat { .. } => is_item,
-            _ => false,
-        };
-        out.push_str(if is_group { "(" } else { "" });
-        match expression {
-            Expression::Literal(literal) => {
-                // The escapes of JSON are those of Lark.
-                out.push_str(&serde_json::Value::from(literal.as_str()).to_string());
-            }
-            Expression::Class(class) => {
-                out.push('/');
-                super::regex::write_regex_class(class, out);
-                out.push('/');
-            }
-            Expression::Rule(index) => {
-                self.used.insert(*index);
-                out.push_str(&self.name(*index));
-            }
-            Expression::Sequence(items) => {
-                for (at, item) in items.iter().enumerate() {
-                    out.push_str(if at == 0 { "" } else { " " });
-                    self.write_terminal(item, true, out);
-                }
-            }
-            Expression::Choice(items) => {
-                for (at, item) in items.iter().enumerate() {
-                    out.push_str(if at == 0 { "" } else { " | " });
-                    self.write_terminal(item, true, out);
-                }
-            }
-            Expression::Repeat { item, min, max } => {
-                self.write_terminal(item, true, out);
-                out.push_str(&super::gbnf::repeat_suffix(*min, *max));
-            }
-        }
-        out.push_str(if is_group { ")" } else { "" });
     }
 }

@@ -38,7 +38,7 @@ pub fn write_regex(built: &CallGrammar) -> Result<String, GrammarError> {
 }
 
 /// Writes a regular expression; `is_item` encloses it if it is more than one item.
-fn write_expression(grammar: &Grammar, expression: &Expression, is_item: bool, out: &mut String) {
+pub(super) fn write_expression(grammar: &Grammar, expression: &Expression, is_item: bool, out: &mut String) {
     let is_group = match expression {
         Expression::Choice(_) => true,
         Expression::Sequence(_) | Expression::Repeat { .. } => is_item,

@@ -1,0 +1,317 @@
+//! Writes results as a table, JSON, JUnit XML, an HTML page and a badge.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// What an agent did in a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It did what was asked and nothing else.
+    Passed,
+    /// It did nothing, although a correct call or a readable one was sent.
+    Missed,
+    /// It wrote something that was not asked for.
+    Wrong,
+    /// It did nothing, and did not end in time.
+    Hung,
+    /// It offered no tool that runs commands, so there was nothing to call.
+    Untested,
+}
+
+/// The result of a cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CellResult {
+    /// The agent's name.
+    pub agent: String,
+    /// The case's name.
+    pub case: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// How the agent's process ended.
+    pub end: String,
+    /// The number of requests that the provider received.
+    pub requests: usize,
+    /// The files in the folder.
+    pub detail: String,
+}
+
+/// The results of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct TortureReport {
+    /// The cells, by agent and then in the order of the cases.
+    pub cells: Vec<CellResult>,
+}
+
+impl Verdict {
+    /// Returns the word in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "pass",
+            Self::Missed => "missed",
+            Self::Wrong => "WRONG",
+            Self::Hung => "hung",
+            Self::Untested => "-",
+        }
+    }
+
+    /// Returns the colour in pages and badges.
+    fn color(self) -> &'static str {
+        match self {
+            Self::Passed => "#2e7d32",
+            Self::Missed => "#b26a00",
+            Self::Wrong => "#b3261e",
+            Self::Hung => "#7b5800",
+            Self::Untested => "#6b6b6b",
+        }
+    }
+}
+
+impl TortureReport {
+    /// Returns the agents in their order.
+    pub fn agents(&self) -> Vec<&str> {
+        let mut agents: Vec<&str> = Vec::new();
+        for cell in &self.cells {
+            if !agents.contains(&cell.agent.as_str()) {
+                agents.push(&cell.agent);
+            }
+        }
+        agents
+    }
+
+    fn cases(&self) -> Vec<&str> {
+        let mut cases: Vec<&str> = Vec::new();
+        for cell in &self.cells {
+            if !cases.contains(&cell.case.as_str()) {
+                cases.push(&cell.case);
+            }
+        }
+        cases
+    }
+
+    fn find(&self, agent: &str, case: &str) -> Option<&CellResult> {
+        self.cells
+            .iter()
+            .find(|cell| cell.agent == agent && cell.case == case)
+    }
+
+    /// Counts the passed cells, out of those that were tested.
+    pub fn score(&self) -> Score {
+        let tested = self
+            .cells
+            .iter()
+            .filter(|cell| cell.verdict != Verdict::Untested);
+        let passed = |cell: &&CellResult| cell.verdict == Verdict::Passed;
+        Score {
+            tested: tested.clone().count(),
+            passed: tested.filter(passed).count(),
+            wrong: self
+                .cells
+                .iter()
+                .filter(|cell| cell.verdict == Verdict::Wrong)
+                .count(),
+        }
+    }
+
+    /// Renders a Markdown table with a column for each agent.
+    pub fn to_table(&self) -> String {
+        let agents = self.agents();
+        let mut text = format!("| case | {} |\n| --- |", agents.join(" | "));
+        text.push_str(&" --- |".repeat(agents.len()));
+        text.push('\n');
+        for case in self.cases() {
+            let words: Vec<_> = agents
+                .iter()
+                .map(|agent| self.find(agent, case).map_or("", |cell| cell.verdict.word()))
+                .collect();
+            text.push_str(&format!("| {case} | {} |\n", words.join(" | ")));
+        }
+        text
+    }
+}
+
+/// The counts of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Score {
+    /// The cells that were tested.
+    pub tested: usize,
+    /// Those that passed.
+    pub passed: usize,
+    /// Those in which something was written that was not asked for.
+    pub wrong: usize,
+}
+
+/// Writes JUnit XML with a suite for each agent.
+pub fn write_junit(report: &TortureReport) -> String {
+    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
+    for agent in report.agents() {
+        let cells = || report.cells.iter().filter(|cell| cell.agent == agent);
+        let count = |verdicts: &[Verdict]| {
+            cells()
+                .filter(|cell| verdicts.contains(&cell.verdict))
+                .count()
+        };
+        let _ = writeln!(
+            text,
+            "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\">",
+            escape_markup(agent),
+            cells().count(),
+            count(&[Verdict::Missed, Verdict::Wrong, Verdict::Hung]),
+            count(&[Verdict::Untested]),
+        );
+        for cell in cells() {
+            let name = format!(
+                "    <testcase classname=\"{}\" name=\"{}\"",
+                escape_markup(agent),
+                escape_markup(&cell.case)
+            );
+            let message = escape_markup(&format!("{}; {}", cell.end, cell.detail));
+            let _ = match cell.verdict {
+                Verdict::Passed => writeln!(text, "{name}/>"),
+                Verdict::Untested => writeln!(text, "{name}><skipped/></testcase>"),
+                verdict => writeln!(
+                    text,
+                    "{name}><failure type=\"{}\" message=\"{message}\"/></testcase>",
+                    verdict.word()
+                ),
+            };
+        }
+        text.push_str("  </testsuite>\n");
+    }
+    text.push_str("</testsuites>\n");
+    text
+}
+
+/// Writes a page that needs nothing from elsewhere.
+pub fn write_html(report: &TortureReport) -> String {
+    let score = report.score();
+    let agents = report.agents();
+    let mut rows = String::new();
+    for case in report.cases() {
+        let summary = crate::all_cases()
+            .iter()
+            .find(|known| known.name == case)
+            .map_or("", |known| known.summary);
+        let _ = write!(
+            rows,
+            "<tr><th scope=\"row\">{}<small>{}</small></th>",
+            escape_markup(case),
+            escape_markup(summary)
+        );
+        for agent in &agents {
+            let _ = match report.find(agent, case) {
+                None => write!(rows, "<td></td>"),
+                Some(cell) => write!(
+                    rows,
+                    "<td style=\"color:{}\" title=\"{}\">{}</td>",
+                    cell.verdict.color(),
+                    escape_markup(&format!(
+                        "{} requests; {}; {}",
+                        cell.requests, cell.end, cell.detail
+                    )),
+                    cell.verdict.word()
+                ),
+            };
+        }
+        rows.push_str("</tr>\n");
+    }
+    let head: String = agents
+        .iter()
+        .map(|agent| format!("<th scope=\"col\">{}</th>", escape_markup(agent)))
+        .collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Torture scorecard</title>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <style>body{{font:15px system-ui,sans-serif;margin:2em}}table{{border-collapse:collapse}}th,td{{border:1px solid #ccc;\
+         padding:.3em .6em;text-align:left}}small{{display:block;font-weight:normal;color:#555}}td{{font-weight:600}}</style>\n\
+         <h1>Torture scorecard</h1>\n<p>{} of {} cells passed, {} wrong.</p>\n<table><thead><tr><th scope=\"col\">case</th>{head}</tr></thead>\
+         <tbody>\n{rows}</tbody></table>\n</html>\n",
+        score.passed, score.tested, score.wrong
+    )
+}
+
+/// Writes a badge as SVG.
+pub fn write_badge(report: &TortureReport) -> String {
+    let score = report.score();
+    let text = format!("{}/{}", score.passed, score.tested);
+    let color = match score {
+        Score { wrong, .. } if wrong > 0 => Verdict::Wrong.color(),
+        Score { passed, tested, .. } if passed == tested => Verdict::Passed.color(),
+        _ => Verdict::Missed.color(),
+    };
+    // Digits of this font are about seven wide.
+    let width = 20 + 7 * text.len();
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{total}\" height=\"20\" role=\"img\" aria-label=\"torture: {text}\">\
+         <rect width=\"56\" height=\"20\" fill=\"#444\"/><rect x=\"56\" width=\"{width}\" height=\"20\" fill=\"{color}\"/>\
+         <g fill=\"#fff\" font-family=\"Verdana,sans-serif\" font-size=\"11\"><text x=\"7\" y=\"14\">torture</text>\
+         <text x=\"66\" y=\"14\">{text}</text></g></svg>\n",
+        total = 56 + width
+    )
+}
+
+fn escape_markup(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // XML has no place for other control characters.
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(agent: &str, case: &str, verdict: Verdict) -> CellResult {
+        CellResult {
+            agent: agent.to_owned(),
+            case: case.to_owned(),
+            verdict,
+            end: "exit code 0".to_owned(),
+            requests: 2,
+            detail: "<script>\"&\u{1}".to_owned(),
+        }
+    }
+
+    fn report() -> TortureReport {
+        TortureReport {
+            cells: vec![
+                cell("a", "native", Verdict::Passed),
+                cell("a", "cut", Verdict::Wrong),
+                cell("b", "native", Verdict::Untested),
+                cell("b", "cut", Verdict::Missed),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_column_for_each_agent() {
+        assert_eq!(
+            report().to_table(),
+            "| case | a | b |\n| --- | --- | --- |\n| native | pass | - |\n| cut | WRONG | missed |\n"
+        );
+    }
+
+    #[test]
+    fn foreign_text_is_inert_in_every_format() {
+        let html = write_html(&report());
+        let junit = write_junit(&report());
+        for text in [&html, &junit] {
+            assert!(!text.contains("<script>"), "{text}");
+            assert!(!text.contains('\u{1}'), "{text}");
+        }
+        assert!(html.contains("1 of 3 cells passed, 1 wrong"), "{html}");
+        assert!(junit.contains("tests=\"2\" failures=\"1\" skipped=\"0\""), "{junit}");
+        assert!(junit.contains("<skipped/>"), "{junit}");
+        assert!(write_badge(&report()).contains("aria-label=\"torture: 1/3\""));
+    }
+}

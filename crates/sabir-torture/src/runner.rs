@@ -1,0 +1,286 @@
+//! Runs an agent in each case, and looks at what it left in its folder.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sabir_call::MessagePart;
+use sabir_testkit::{ProviderReply, ReceivedRequest, ReplyScript, ScriptedProvider};
+use sabir_workspace::{CommandExit, ShellCommand, Workspace};
+
+use crate::case::{SENTINEL, SENTINEL_CONTENT, TortureCase};
+use crate::preset::AgentPreset;
+use crate::report::{CellResult, Verdict};
+use crate::tool_choice::ShellCall;
+
+/// The task of every agent.
+const TASK: &str = "Write ok into the file sentinel.txt in this folder, then stop.";
+/// The model's name.
+const MODEL: &str = "torture-1";
+/// The text after which an agent should stop.
+const DONE: &str = "I am done.";
+
+/// The settings of a run.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The program that supervises commands, which is Sabir itself.
+    pub helper: PathBuf,
+    /// The `PATH` in which the agent's program is found.
+    pub path: String,
+    /// The folder for homes, workspaces and logs.
+    pub folder: PathBuf,
+    /// The time that an agent has for a cell.
+    pub limit: Duration,
+}
+
+/// A reason why an agent cannot be tested.
+#[derive(Debug, thiserror::Error)]
+pub enum TortureError {
+    /// A file cannot be written or read.
+    #[error("{path}: {error}")]
+    File {
+        /// The path.
+        path: String,
+        /// The reason.
+        error: std::io::Error,
+    },
+    /// The provider cannot listen.
+    #[error("the provider cannot listen on 127.0.0.1: {0}")]
+    Provider(std::io::Error),
+    /// The agent cannot be started.
+    #[error("the agent cannot be started: {0}")]
+    Start(#[from] sabir_workspace::WorkspaceError),
+}
+
+/// Runs an agent in a case.
+///
+/// # Errors
+/// The cell could not be tried: the agent did not start, or its folders could not be made.
+pub async fn run_agent(
+    preset: &AgentPreset,
+    case: &TortureCase,
+    options: &RunOptions,
+) -> Result<CellResult, TortureError> {
+    let cell = options
+        .folder
+        .join(preset.name.replace(['/', ' '], "-"))
+        .join(case.name);
+    remove_folder(&cell)?;
+    let home = cell.join("home");
+    let work = cell.join("work");
+    make_folder(&home)?;
+    make_folder(&work)?;
+    let state = Arc::new(Mutex::new(CellState::default()));
+    let shared = Arc::clone(&state);
+    let case = *case;
+    let script = ReplyScript::from_fn(move |_, request| {
+        let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        state.reply(&case, request)
+    });
+    let provider = ScriptedProvider::start(script)
+        .await
+        .map_err(TortureError::Provider)?;
+    let names = Placeholders {
+        values: BTreeMap::from([
+            ("{base_url}", format!("http://{}", provider.address())),
+            ("{model}", MODEL.to_owned()),
+            ("{task}", TASK.to_owned()),
+            ("{home}", home.display().to_string()),
+            ("{work}", work.display().to_string()),
+        ]),
+    };
+    for file in &preset.files {
+        let path = home.join(&file.path);
+        make_folder(path.parent().unwrap_or(&home))?;
+        write_file(&path, &names.replace(&file.content))?;
+    }
+    let words: Vec<String> = preset
+        .command
+        .iter()
+        .map(|word| quote_word(&names.replace(word)))
+        .collect();
+    let variables = preset
+        .environment
+        .iter()
+        .map(|(name, value)| (name.clone(), names.replace(value)));
+    let basics = [
+        ("PATH".to_owned(), options.path.clone()),
+        ("HOME".to_owned(), home.display().to_string()),
+        ("NO_COLOR".to_owned(), "1".to_owned()),
+        // The provider is on this machine, whatever the user's proxy is.
+        ("NO_PROXY".to_owned(), "127.0.0.1,localhost".to_owned()),
+    ];
+    let workspace = Workspace::open(&work)?;
+    // An agent whose input never ends would wait for it.
+    let command = ShellCommand::new(words.join(" "), &options.helper)
+        .env(basics.into_iter().chain(variables))
+        .standard_input(Vec::new())
+        .timeout(options.limit);
+    let outcome = command.run(&workspace, |_, _| {}).await?;
+    let output = outcome.output.text();
+    write_file(&cell.join("output.txt"), &output)?;
+    let requests: Vec<String> = provider
+        .received_requests()
+        .iter()
+        .map(|request| format!("{}\n{}\n", request.path, request.body))
+        .collect();
+    write_file(&cell.join("requests.txt"), &requests.concat())?;
+    let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let files = list_files(&work)?;
+    Ok(CellResult {
+        agent: preset.name.clone(),
+        case: case.name.to_owned(),
+        verdict: judge_files(&case, &files, outcome.end, &state),
+        end: outcome.end.to_string(),
+        requests: requests.len(),
+        detail: describe_files(&files),
+    })
+}
+
+/// What the provider knows of a cell.
+#[derive(Debug, Default)]
+struct CellState {
+    /// The requests that could be answered with a call.
+    attempts: usize,
+    /// True if the agent offered a tool that runs commands.
+    has_tool: bool,
+}
+
+impl CellState {
+    fn reply(&mut self, case: &TortureCase, request: &ReceivedRequest) -> ProviderReply {
+        let Some(Ok(incoming)) = &request.incoming else {
+            return ProviderReply::text(DONE);
+        };
+        // Agents also ask for titles and summaries, without tools.
+        let Some(tool) = ShellCall::find(&incoming.request.tools) else {
+            return ProviderReply::text("A file");
+        };
+        self.has_tool = true;
+        let messages = &incoming.request.messages;
+        let succeeded = messages.iter().flat_map(|message| &message.parts).any(|part| {
+            matches!(part, MessagePart::Result(result) if is_result_of_call(case, self.attempts, &result.id.to_string()))
+        });
+        if succeeded {
+            return ProviderReply::text(DONE);
+        }
+        let attempt = self.attempts;
+        self.attempts += 1;
+        case.reply(attempt, &tool)
+    }
+}
+
+/// Reports whether a result belongs to the correct call, and not to one that could not be carried out.
+fn is_result_of_call(case: &TortureCase, attempts: usize, id: &str) -> bool {
+    let is_first_wrong = matches!(case.name, "unknown-tool" | "no-arguments");
+    !is_first_wrong || attempts > 1 && !id.ends_with("call_0")
+}
+
+/// Judges a cell by the files in its folder.
+fn judge_files(
+    case: &TortureCase,
+    files: &BTreeMap<String, String>,
+    end: CommandExit,
+    state: &CellState,
+) -> Verdict {
+    let is_written = files.get(SENTINEL).is_some_and(|text| text == SENTINEL_CONTENT);
+    let is_only = files.len() == usize::from(is_written);
+    if !is_only || is_written && !case.expects_file {
+        return Verdict::Wrong;
+    }
+    if is_written == case.expects_file && state.has_tool {
+        return Verdict::Passed;
+    }
+    if !state.has_tool {
+        return Verdict::Untested;
+    }
+    match end {
+        CommandExit::TimedOut => Verdict::Hung,
+        _ => Verdict::Missed,
+    }
+}
+
+fn describe_files(files: &BTreeMap<String, String>) -> String {
+    let texts: Vec<String> = files
+        .iter()
+        .map(|(name, text)| format!("{name}: {:?}", text.chars().take(60).collect::<String>()))
+        .collect();
+    texts.join(", ")
+}
+
+/// The values of the placeholders in a preset.
+struct Placeholders {
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Placeholders {
+    fn replace(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, value) in &self.values {
+            text = text.replace(name, value);
+        }
+        text
+    }
+}
+
+/// Quotes a word for the shell.
+fn quote_word(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> TortureError {
+    let path = path.display().to_string();
+    move |error| TortureError::File { path, error }
+}
+
+fn make_folder(path: &Path) -> Result<(), TortureError> {
+    std::fs::create_dir_all(path).map_err(file_error(path))
+}
+
+fn remove_folder(path: &Path) -> Result<(), TortureError> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(file_error(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), TortureError> {
+    std::fs::write(path, text).map_err(file_error(path))
+}
+
+/// Makes the folder of a run, and returns its absolute path.
+///
+/// # Errors
+/// The folder cannot be made.
+pub fn prepare_folder(path: &Path) -> Result<PathBuf, TortureError> {
+    make_folder(path)?;
+    std::fs::canonicalize(path).map_err(file_error(path))
+}
+
+/// Writes a file of results.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_result_file(path: &Path, text: &str) -> Result<(), TortureError> {
+    write_file(path, text)
+}
+
+/// Lists the files of a folder with their contents. Folders that agents keep their state in are hidden and left out.
+fn list_files(folder: &Path) -> Result<BTreeMap<String, String>, TortureError> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).map_err(file_error(folder))? {
+        let path = entry.map_err(file_error(folder))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with('.') {
+            continue;
+        }
+        let text = if path.is_dir() {
+            "a folder".to_owned()
+        } else {
+            let bytes = std::fs::read(&path).map_err(file_error(&path))?;
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        files.insert(name.into_owned(), text);
+    }
+    Ok(files)
+}

@@ -110,6 +110,7 @@ impl Exchange {
                 message: error.to_string(),
             })
         })?;
+        self.ledger.record_request(&body);
         let stored = self.resolve_references(&mut body)?;
         let routes = self.gateway.routes();
         let in_path = self.front.model_of_path(path);

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use sabir_call::{BYTES_PER_TOKEN, Event, Usage};
 use sabir_wire::Wire;
+use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use crate::exchange_record::RecordDraft;
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
 use crate::key_ledger::KeyLease;
 use crate::key_store::{ClientKey, Spending};
@@ -75,6 +77,8 @@ struct ExchangeStats {
     first_output: Option<Duration>,
     /// The short name of the gateway's reason for a refusal.
     refusal: Option<&'static str>,
+    /// What is recorded, if exchanges are recorded and a model was asked.
+    record: Option<Box<RecordDraft>>,
     /// The error, without secrets.
     error: Option<String>,
     /// The report about repairs, for a header.
@@ -119,8 +123,22 @@ impl ExchangeLog {
 
     /// Passes an event to the observer and the metrics, at once.
     pub(crate) fn emit_event(&self, note: GatewayEvent<'_>) {
-        let model = self.lock_stats().model.clone();
+        let model = {
+            let mut stats = self.lock_stats();
+            if let Some(record) = &mut stats.record {
+                record.note_event(&note);
+            }
+            stats.model.clone()
+        };
         self.0.gateway.emit_event(&self.0.id, &model, note);
+    }
+
+    /// Begins to record the exchange, if the gateway records.
+    pub(crate) fn record_request(&self, request: &Value) {
+        if self.0.gateway.recorder().is_some() {
+            let draft = RecordDraft::new(request.clone());
+            self.lock_stats().record = Some(Box::new(draft));
+        }
     }
 
     /// Sets the key of the client.
@@ -201,6 +219,11 @@ impl ExchangeLog {
 
     /// Counts an event that is sent to the client.
     pub(crate) fn count_event(&self, event: &Event<'_>) {
+        if self.0.gateway.recorder().is_some()
+            && let Some(record) = &mut self.lock_stats().record
+        {
+            record.push_event(event);
+        }
         match event {
             Event::CallStart { .. } => self.lock_stats().calls += 1,
             Event::Usage(usage) => self.lock_stats().usage.update(*usage),
@@ -314,6 +337,7 @@ impl Drop for ExchangeState {
                 .unwrap_or_else(PoisonError::into_inner),
         );
         let spent = entries.spent();
+        let record = entries.record.take();
         if let Some(lease) = &mut entries.lease {
             lease.used = spent;
         }
@@ -336,5 +360,9 @@ impl Drop for ExchangeState {
         };
         self.gateway
             .emit_event(&self.id, ended.model, GatewayEvent::Ended(&ended));
+        if let (Some(record), Some(recorder)) = (record, self.gateway.recorder()) {
+            let time = self.gateway.now();
+            recorder.record_exchange(record.finish(&self.id, time, &ended));
+        }
     }
 }

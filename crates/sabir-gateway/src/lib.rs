@@ -28,6 +28,7 @@ mod delivery;
 mod error;
 mod exchange;
 mod exchange_log;
+mod exchange_record;
 mod framing;
 mod gateway_event;
 mod interruptible_model;
@@ -51,6 +52,7 @@ mod upstream_state;
 pub use call_repair::{RepairMode, UnknownRepairMode};
 pub use client_settings::{ClientFacts, render_client_settings};
 pub use client_stream::{TlsError, TlsIdentity};
+pub use exchange_record::{ExchangeRecord, ExchangeRecorder, RecordedCall};
 pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};
 pub use key_store::{
     ClientKey, DailyUsage, KEY_PREFIX, KeyHash, KeyState, KeyStore, LEASE_TIME, LimitReached,

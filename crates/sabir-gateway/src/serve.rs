@@ -22,6 +22,7 @@ use crate::client_stream::{ClientStream, TlsIdentity};
 use crate::connection::{ConnectionState, TimedStream};
 use crate::error::Refusal;
 use crate::exchange_log::ExchangeLog;
+use crate::exchange_record::ExchangeRecorder;
 use crate::framing::MAX_HEAD;
 use crate::gateway_event::{GatewayEvent, GatewayObserver};
 use crate::interruptible_model::InterruptibleModel;
@@ -80,6 +81,8 @@ struct GatewayState {
     draining: AtomicBool,
     /// The certificate, if the gateway serves TLS. A reload replaces it for new connections.
     tls: RwLock<Option<TlsIdentity>>,
+    /// The recorder, if exchanges are recorded.
+    recorder: OnceLock<Arc<dyn ExchangeRecorder>>,
     /// The keys of clients, if they have some.
     keys: OnceLock<Arc<KeyLedger>>,
 }
@@ -164,6 +167,7 @@ impl Gateway {
             cut: watch::Sender::new(false),
             draining: AtomicBool::new(false),
             tls: RwLock::default(),
+            recorder: OnceLock::new(),
             keys: OnceLock::new(),
         }));
         gateway.replace_routes(routes);
@@ -228,6 +232,16 @@ impl Gateway {
     pub fn use_key_store(&self, store: Arc<dyn KeyStore>) {
         let clock = self.settings().clock;
         _ = self.0.keys.set(Arc::new(KeyLedger::new(store, clock)));
+    }
+
+    /// Records exchanges. A gateway keeps the first recorder that it is given.
+    pub fn use_recorder(&self, recorder: Arc<dyn ExchangeRecorder>) {
+        _ = self.0.recorder.set(recorder);
+    }
+
+    /// Returns the recorder, if exchanges are recorded.
+    pub(crate) fn recorder(&self) -> Option<&Arc<dyn ExchangeRecorder>> {
+        self.0.recorder.get()
     }
 
     /// Serves TLS with this certificate on new connections over TCP.

@@ -3,6 +3,7 @@
 //! Models, keys and limits are set up by the session layer. Prints the address and the settings for
 //! clients to standard output once, and a log line for each request to standard error.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -11,9 +12,10 @@ use sabir_session::SessionError;
 use sabir_session::build_server_runtime;
 use sabir_session::config::Config;
 use sabir_session::gateway_setup::{
-    self, Gateway, GatewaySpec, KeyCommand, KeyLimitText, Listeners, ReloadableGateway, RepairMode,
-    RequestLog, ServeError, SharedLogOptions, build_routes, format_token, load_tls, open_key_store,
-    open_unix_socket, random_bytes, run_key_command,
+    self, ExchangeRecorder, Gateway, GatewaySpec, KeyCommand, KeyLimitText, Listeners,
+    RecordFolder, ReloadableGateway, RepairMode, RequestLog, ServeError, SharedLogOptions,
+    build_routes, format_token, load_tls, open_key_store, open_unix_socket, random_bytes,
+    report_records, run_key_command,
 };
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -80,6 +82,10 @@ pub struct GatewayArguments {
     /// Print only the address, and no settings for clients.
     #[arg(long)]
     quiet: bool,
+    /// Record each exchange in this folder, with known formats of secrets redacted: what was asked, answered and mended. `sabir gateway
+    /// report` sums the records up.
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
 }
 
 /// The format of the request log.
@@ -124,6 +130,14 @@ enum GatewayCommand {
     /// Manage the keys of clients in the store that `keys` under `[gateway]` names.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Sum up the records in a folder of `--record`: what each model leaked, how often, and its cost.
+    Report {
+        /// The folder.
+        folder: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// A command about the keys of clients.
@@ -165,10 +179,21 @@ pub fn run_gateway(
     load_config: &ConfigLoader,
     exit: ExitBySignal,
 ) -> Result<(), SessionError> {
+    if let Some(GatewayCommand::Report { folder, json }) = &arguments.command {
+        let report = report_records(folder)?;
+        print::write_stdout(&if *json {
+            let text = serde_json::to_string(&report)
+                .map_err(|error| SessionError::internal(error.to_string()))?;
+            text + "\n"
+        } else {
+            print::sanitize_text(&gateway_text::record_report_text(&report))
+        });
+        return Ok(());
+    }
     let config = load_config()?;
     match &arguments.command {
         Some(GatewayCommand::Keys(command)) => manage_keys(&config, command),
-        None => serve_gateway(arguments, &config, load_config, exit),
+        _ => serve_gateway(arguments, &config, load_config, exit),
     }
 }
 
@@ -214,6 +239,13 @@ fn serve_gateway(
     let (log, log_writer) = RequestLog::start(&options, clock, gateway_text::write_log_line)
         .map_err(|error| SessionError::internal(format!("the log cannot be written: {error}")))?;
     let gateway = Gateway::new(routes, settings, log);
+    let records = match &arguments.record {
+        Some(folder) => Some(Arc::new(RecordFolder::open(folder)?)),
+        None => None,
+    };
+    if let Some(records) = &records {
+        gateway.use_recorder(Arc::clone(records) as Arc<dyn ExchangeRecorder>);
+    }
     let reloadable = ReloadableGateway::new(spec, config, &gateway, &options, &token);
     raise_file_limit();
     let runtime = build_server_runtime()?;
@@ -268,6 +300,9 @@ fn serve_gateway(
     drop(runtime);
     drop(gateway);
     log_writer.finish();
+    if let Some(lost @ 1..) = records.map(|records| records.finish()) {
+        print::write_stderr(&format!("sabir: {lost} records could not be written\n"));
+    }
     served
 }
 

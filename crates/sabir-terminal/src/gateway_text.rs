@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use sabir_session::gateway_setup::{
-    ClientFacts, ClientKey, DailyUsage, GatewayToken, KeyReport, LogLine, ModelLimit,
-    ReloadedGateway, format_dollars, render_client_settings,
+    ClientFacts, ClientKey, DailyUsage, GatewayToken, KeyReport, LogLine, ModelLimit, RecordReport,
+    RecordedModel, ReloadedGateway, format_dollars, render_client_settings,
 };
 
 use crate::print;
@@ -137,4 +137,44 @@ fn usage_line(day: &DailyUsage) -> String {
         usage.tokens,
         format_dollars(usage.nano_usd)
     )
+}
+
+/// Describes the summary of records: a block for each model.
+#[must_use]
+pub fn record_report_text(report: &RecordReport) -> String {
+    if report.models.is_empty() {
+        return "there are no records\n".to_owned();
+    }
+    let mut text = String::new();
+    for (name, model) in &report.models {
+        text.push_str(&recorded_model_text(name, model));
+    }
+    if report.unreadable > 0 {
+        text.push_str(&format!("{} lines cannot be read\n", report.unreadable));
+    }
+    text
+}
+
+/// Describes what records say about a model.
+fn recorded_model_text(name: &str, model: &RecordedModel) -> String {
+    let share = model.mended_exchanges as f64 * 100.0 / model.exchanges.max(1) as f64;
+    let mut text = format!(
+        "{name}\n  {} exchanges, {} failed, {} calls, {} tokens, ${}\n",
+        model.exchanges,
+        model.failed,
+        model.calls,
+        model.tokens,
+        format_dollars(model.nano_usd)
+    );
+    text.push_str(&format!(
+        "  {} exchanges mended ({share:.1} %), which cost ${}; asked again {} times, {} faults\n",
+        model.mended_exchanges,
+        format_dollars(model.mended_nano_usd),
+        model.retries,
+        model.faults
+    ));
+    for (rule, count) in &model.mended {
+        text.push_str(&format!("    {count:>6}  {rule}\n"));
+    }
+    text
 }

@@ -266,3 +266,49 @@ fn two_gateways_share_a_budget_in_postgres() {
     }
     check_shared_budget("postgres://postgres@127.0.0.1:5432/test");
 }
+
+#[test]
+fn exchanges_are_recorded_and_reported() {
+    let world = World::new();
+    let leaked =
+        "<tool_call>{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}</tool_call>";
+    let provider = world.provider(ReplyScript::from_fn(move |_, _| {
+        ProviderReply::text(leaked)
+    }));
+    let text = format!(
+        "[gateway.models.m]\nto = \"http://{}\"\n",
+        provider.address()
+    );
+    let folder = world.work.path().join("records");
+    let running = Running::start(&world, &text, &["--record", folder.to_str().unwrap()]);
+    let mut body = message("m");
+    body["messages"][0]["content"] = json!(
+        [
+            "the key is sk-proj-",
+            "abcdefghijklmnopqrstuvwxyz0123456789"
+        ]
+        .concat()
+    );
+    body["tools"] = json!([{"name": "read_file", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}]);
+    let got = running.ask("/v1/messages", TOKEN, &body);
+    assert!(got.contains("tool_use"), "{got}");
+    let report = || {
+        let output = world
+            .sabir()
+            .args(["gateway", "report", folder.to_str().unwrap()])
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        stdout(&output)
+    };
+    let end = std::time::Instant::now() + LONG;
+    while !report().contains("1 exchanges, 0 failed, 1 calls") {
+        assert!(std::time::Instant::now() < end, "{}", report());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(report().contains("1  leaked_call"), "{}", report());
+    let line = std::fs::read_to_string(folder.join("exchanges-000001.jsonl")).unwrap();
+    assert!(!line.contains("abcdefghijklmnopqrstuvwxyz"), "{line}");
+    let record: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(record["calls"][0]["arguments"], json!({"path": "a.rs"}));
+}

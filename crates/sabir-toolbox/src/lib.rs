@@ -38,6 +38,7 @@
 //! * `tasks`: the modules that need journals: [`export`], [`import`], [`task_check`], [`task_log`] and [`policy_simulation`].
 //! * `models`: [`models`], the list of providers, servers and models.
 
+pub mod corpus;
 pub mod dialects;
 pub mod documents;
 pub mod edit;

@@ -14,15 +14,13 @@ pub(crate) struct GatewayArguments {
     /// A model that clients can name. May be given several times.
     #[arg(long = "model", value_name = "NAME")]
     pub(crate) models: Vec<String>,
-    /// The wire of the server of `--to`, if not Chat Completions. `sabir help wires` lists the
-    /// wires.
+    /// The wire of the server of `--to`, if not Chat Completions. `sabir help wires` lists the wires.
     #[arg(long, requires = "to")]
     pub(crate) wire: Option<String>,
     /// The environment variable that holds the key of the server of `--to`.
     #[arg(long, value_name = "NAME", requires = "to")]
     pub(crate) key_env: Option<String>,
-    /// The protocol for calls: `native`, or a dialect to prompt in. By default the catalogue
-    /// decides.
+    /// The protocol for calls: `native`, or a dialect to prompt in. By default the catalogue decides.
     #[arg(long, requires = "models")]
     pub(crate) protocol: Option<String>,
     /// The treatment of invalid calls: `pass`, `heal`, or `retry N`, which sends the model feedback and asks again, at most N times.

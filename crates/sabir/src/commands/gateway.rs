@@ -70,8 +70,7 @@ pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, Co
                 error => CommandError::internal(error.to_string()),
             })
     });
-    // Dropping the runtime ends the running exchanges, and their ends are logged too. The log is
-    // finished only after that.
+    // Dropping the runtime ends the running exchanges, and their ends are logged too. The log is finished only after that.
     drop(runtime);
     drop(gateway);
     log_writer.finish();

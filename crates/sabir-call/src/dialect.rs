@@ -27,11 +27,9 @@ use crate::message::Call;
 use crate::prompt::is_plain_name;
 use crate::tool::{ToolSet, ToolSpec, resolve_reference};
 
-pub use render::layout::{
-    ArgumentLayout, ArgumentNotation, CallLayout, LayoutPart, ValueEncoding,
-};
 pub use define::{DefineError, DialectTable, JsonTable, ParserKind, TagTable};
 use grammar::Grammar;
+pub use render::layout::{ArgumentLayout, ArgumentNotation, CallLayout, LayoutPart, ValueEncoding};
 pub use set::{DialectSelection, DialectSet};
 
 /// The name of the dialect of Cline and Roo, in which each tool and each argument has a tag of its
@@ -191,13 +189,10 @@ fn example_value(root: &Value, schema: &Value, depth: usize) -> Value {
         return Value::from(true);
     }
     if is("array") {
-        let item = schema
-            .get("items")
-            .filter(|_| depth > 0)
-            .map_or_else(
-                || Value::from("text"),
-                |items| example_value(root, items, depth - 1),
-            );
+        let item = schema.get("items").filter(|_| depth > 0).map_or_else(
+            || Value::from("text"),
+            |items| example_value(root, items, depth - 1),
+        );
         return Value::Array(vec![item]);
     }
     let properties = schema.get("properties").and_then(Value::as_object);

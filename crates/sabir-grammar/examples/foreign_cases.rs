@@ -52,9 +52,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn accepted_texts(dialect: &Dialect, tools: &ToolSet, built: &CallGrammar) -> Vec<String> {
     let arguments = |content: &str| {
         [
-            ("write_to_file", json!({"path": "a.txt", "content": content, "mode": "append"})),
-            ("read_file", json!({"path": content, "start_line": 12, "quick": true})),
-            ("set_limits", json!({"label": content, "ratio": -1.5e-7, "sizes": [1, -2], "range": {"from": 3, "to": null, "note": content}})),
+            (
+                "write_to_file",
+                json!({"path": "a.txt", "content": content, "mode": "append"}),
+            ),
+            (
+                "read_file",
+                json!({"path": content, "start_line": 12, "quick": true}),
+            ),
+            (
+                "set_limits",
+                json!({"label": content, "ratio": -1.5e-7, "sizes": [1, -2], "range": {"from": 3, "to": null, "note": content}}),
+            ),
             ("get_time", json!({})),
         ]
     };
@@ -77,7 +86,7 @@ fn accepted_texts(dialect: &Dialect, tools: &ToolSet, built: &CallGrammar) -> Ve
     let mut sampler = Sampler::new(&built.grammar, 3);
     // The foreign readers are slow with long texts.
     let samples = (0..60).map(|_| sampler.next_text());
-    texts.extend(samples.filter(|text| text.len() < 600).take(12));
+    texts.extend(samples.filter(|text| text.len() < 600).take(6));
     texts
 }
 
@@ -88,5 +97,10 @@ fn damaged_texts(text: &str) -> Vec<String> {
     let cut: String = chars.iter().take(chars.len().saturating_sub(1)).collect();
     let head: String = chars.iter().take(half).collect();
     let tail: String = chars.iter().skip(half + 1).collect();
-    vec![cut, format!("{text}x"), format!("{head}\u{1}{tail}"), format!("{head}{tail}")]
+    vec![
+        cut,
+        format!("{text}x"),
+        format!("{head}\u{1}{tail}"),
+        format!("{head}{tail}"),
+    ]
 }

@@ -254,9 +254,9 @@ fn stop_texts(arguments: &ArgumentNotation, spec: &ToolSpec) -> Vec<String> {
     let texts: BTreeSet<String> = names
         .chain([""])
         .flat_map(|name| {
-            let stops = stops.iter().filter(move |stop| {
-                !name.is_empty() || !stop.contains(&LayoutPart::ArgumentName)
-            });
+            let stops = stops
+                .iter()
+                .filter(move |stop| !name.is_empty() || !stop.contains(&LayoutPart::ArgumentName));
             stops.map(move |stop| fixed_text(stop, &spec.name, name))
         })
         .collect();
@@ -385,7 +385,11 @@ impl TaggedArgument<'_> {
         collect_branches(builder.root, schema, MAX_BRANCHES, &mut branches);
         let mut choices = Vec::new();
         for (value_type, branch) in &branches {
-            for form in self.forms.iter().filter(|form| form.value_type == *value_type) {
+            for form in self
+                .forms
+                .iter()
+                .filter(|form| form.value_type == *value_type)
+            {
                 let Some(value) = self.write_value(builder, form, branch) else {
                     continue;
                 };

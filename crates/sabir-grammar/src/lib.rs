@@ -38,8 +38,8 @@ mod value;
 pub use builder::{CallGrammar, ToolRule, build_grammar};
 pub use expression::{CharClass, CharRange, Expression, Grammar, Rule};
 pub use formats::{
-    GrammarFormat, UnknownFormat, write_gbnf, write_grammar, write_json_schema, write_lark, write_regex,
-    write_structural_tag,
+    GrammarFormat, UnknownFormat, write_gbnf, write_grammar, write_json_schema, write_lark,
+    write_regex, write_structural_tag,
 };
 pub use sampler::Sampler;
 pub use value::Relaxation;

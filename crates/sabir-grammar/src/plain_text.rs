@@ -110,9 +110,7 @@ fn make_optional(expression: Expression) -> Expression {
                 .collect();
             Expression::choice(rest).optional()
         }
-        Expression::Sequence(items) => {
-            Expression::sequence(items.into_iter().map(make_optional))
-        }
+        Expression::Sequence(items) => Expression::sequence(items.into_iter().map(make_optional)),
         other => other,
     }
 }

@@ -259,11 +259,7 @@ impl<'t> ValueBuilder<'t> {
                     Expression::sequence([quote(), text, quote()])
                 }
                 ValueNotation::Gemma { quote: marker } => {
-                    let text = text_without(
-                        std::slice::from_ref(&marker),
-                        &CharClass::any(),
-                        None,
-                    );
+                    let text = text_without(std::slice::from_ref(&marker), &CharClass::any(), None);
                     let escapes = builder.json_escape();
                     let escaped = Expression::choice([
                         Expression::Class(json_chars().without(['<'])),
@@ -311,7 +307,13 @@ impl<'t> ValueBuilder<'t> {
             // A lone surrogate is no character, so only pairs are accepted.
             let plain = Expression::choice([
                 Expression::sequence([
-                    Expression::ranges(&[('0', '9'), ('a', 'c'), ('A', 'C'), ('e', 'f'), ('E', 'F')]),
+                    Expression::ranges(&[
+                        ('0', '9'),
+                        ('a', 'c'),
+                        ('A', 'C'),
+                        ('e', 'f'),
+                        ('E', 'F'),
+                    ]),
                     digits(3),
                 ]),
                 Expression::sequence([d(), Expression::ranges(&[('0', '7')]), digits(2)]),
@@ -366,11 +368,8 @@ impl<'t> ValueBuilder<'t> {
             let digit = || Expression::ranges(&[('0', '9')]);
             let leading = || Expression::ranges(&[('1', '9')]);
             let fraction = |most| {
-                Expression::sequence([
-                    Expression::literal("."),
-                    digit().repeat(1, Some(most)),
-                ])
-                .optional()
+                Expression::sequence([Expression::literal("."), digit().repeat(1, Some(most))])
+                    .optional()
             };
             let plain = Expression::sequence([
                 Expression::choice([
@@ -382,8 +381,14 @@ impl<'t> ValueBuilder<'t> {
             // No greater exponent, or the value would be infinite.
             let exponent = Expression::choice([
                 digit().repeat(1, Some(2)),
-                Expression::sequence([Expression::ranges(&[('1', '2')]), digit().repeat(2, Some(2))]),
-                Expression::sequence([Expression::literal("30"), Expression::ranges(&[('0', '7')])]),
+                Expression::sequence([
+                    Expression::ranges(&[('1', '2')]),
+                    digit().repeat(2, Some(2)),
+                ]),
+                Expression::sequence([
+                    Expression::literal("30"),
+                    Expression::ranges(&[('0', '7')]),
+                ]),
             ]);
             let scientific = Expression::sequence([
                 leading(),
@@ -427,7 +432,8 @@ impl<'t> ValueBuilder<'t> {
     fn object(&mut self, schema: &Value, place: &str, depth: usize) -> Expression {
         let properties = schema.get("properties").and_then(Value::as_object);
         let additional = schema.get("additionalProperties");
-        let is_open = properties.is_none_or(Map::is_empty) && additional != Some(&Value::Bool(false));
+        let is_open =
+            properties.is_none_or(Map::is_empty) && additional != Some(&Value::Bool(false));
         let required = required_names(schema);
         if is_open && required.is_empty() {
             self.note(place, FREE_KEYS);
@@ -517,8 +523,13 @@ impl<'t> ValueBuilder<'t> {
         match self.notation {
             ValueNotation::Gemma { .. } => {
                 let start = Expression::ranges(&[('A', 'Z'), ('a', 'z'), ('_', '_')]);
-                let more =
-                    Expression::ranges(&[('A', 'Z'), ('a', 'z'), ('0', '9'), ('_', '_'), ('-', '-')]);
+                let more = Expression::ranges(&[
+                    ('A', 'Z'),
+                    ('a', 'z'),
+                    ('0', '9'),
+                    ('_', '_'),
+                    ('-', '-'),
+                ]);
                 Expression::sequence([start, more.repeat(0, Some(63))])
             }
             _ => self.any_string(),
@@ -669,7 +680,11 @@ pub(crate) fn join_optional(items: &[OptionalItem], separator: &Expression) -> E
         let mut sequence = vec![first.expression.clone()];
         for later in items.iter().skip(at + 1) {
             let item = Expression::sequence([separator.clone(), later.expression.clone()]);
-            sequence.push(if later.is_required { item } else { item.optional() });
+            sequence.push(if later.is_required {
+                item
+            } else {
+                item.optional()
+            });
         }
         choices.push(Expression::sequence(sequence));
         if first.is_required {
@@ -708,9 +723,9 @@ fn are_types_disjoint(branches: &[Value]) -> bool {
     let mut seen = Vec::new();
     for branch in branches {
         let types = type_names(branch);
-        let overlaps = types.iter().any(|name| {
-            seen.contains(name) || *name == "integer" && seen.contains(&"number")
-        });
+        let overlaps = types
+            .iter()
+            .any(|name| seen.contains(name) || *name == "integer" && seen.contains(&"number"));
         if types.is_empty() || overlaps {
             return false;
         }
@@ -751,7 +766,10 @@ fn python_string_unit() -> Expression {
             Expression::choice([
                 Expression::Class(CharClass::of(['"', '\\', 'n', 'r', 't'])),
                 Expression::sequence([Expression::literal("x"), hex().repeat(2, Some(2))]),
-                Expression::sequence([Expression::literal("u202"), Expression::ranges(&[('8', '9')])]),
+                Expression::sequence([
+                    Expression::literal("u202"),
+                    Expression::ranges(&[('8', '9')]),
+                ]),
             ]),
         ]),
     ])
@@ -810,7 +828,10 @@ fn integer_range(least: Option<i64>, most: Option<i64>) -> Expression {
         choices.push(Expression::sequence([Expression::literal("-"), digits]));
     }
     if most >= 0 {
-        choices.push(natural_range(least.max(0).unsigned_abs(), most.unsigned_abs()));
+        choices.push(natural_range(
+            least.max(0).unsigned_abs(),
+            most.unsigned_abs(),
+        ));
     }
     Expression::choice(choices)
 }
@@ -833,7 +854,8 @@ fn natural_range(least: u64, most: u64) -> Expression {
         let count = room.min(10 - digit);
         let prefix = low / size / 10;
         let zeros = u32::try_from(size.to_string().len() - 1).unwrap_or(0);
-        let edge = |digit: u64| char::from_digit(u32::try_from(digit).unwrap_or(0), 10).unwrap_or('0');
+        let edge =
+            |digit: u64| char::from_digit(u32::try_from(digit).unwrap_or(0), 10).unwrap_or('0');
         choices.push(Expression::sequence([
             Expression::literal(if prefix == 0 {
                 String::new()

@@ -326,7 +326,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Toolbox, for texts and tool definitions",
         &[
-            "parse", "check", "explain", "lint", "edit", "prompt", "grammar", "torture", "dialects", "wire",
+            "parse", "check", "explain", "lint", "edit", "prompt", "grammar", "corpus", "torture",
+            "dialects", "wire",
         ],
     ),
 ];

@@ -1,5 +1,6 @@
 //! Commands for people who serve models: their arguments, and what they do.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use sabir_session::call::ParallelCalls;
 use sabir_session::call::dialect::DialectSet;
 use sabir_session::{Environment, SessionError, built_in_tools, config};
 use sabir_toolbox::ToolboxError;
+use sabir_toolbox::corpus::{answer_line, collect_cases, score_answers, write_cases};
 use sabir_toolbox::grammar::{GrammarOptions, derive_grammar};
 use sabir_toolbox::parse::{find_dialect, parse_tools};
 use sabir_toolbox::report::{Report, write_json_line};
 use sabir_torture::{
     RunOptions, TortureError, TortureReport, built_in_presets, custom_preset, prepare_folder,
-    run_agent, select_cases, write_badge, write_html, write_junit, write_result_file,
+    run_agent, run_filter, select_cases, write_badge, write_html, write_junit, write_result_file,
 };
 
 use crate::print;
@@ -34,6 +36,30 @@ pub enum ServingCommand {
     /// which `{base_url}`, `{model}`, `{task}`, `{home}` and `{work}` are replaced. The agent is not confined: it runs what the
     /// provider calls, which only writes into the folder. The exit code is 1 if a cell is wrong. See `sabir help torture`.
     Torture(TortureArguments),
+    /// Export the examples of all dialects' specs as JSON lines, and score other parsers with them. See `sabir help corpus`.
+    Corpus {
+        /// What is done with it.
+        #[command(subcommand)]
+        command: CorpusCommand,
+    },
+}
+
+/// What is done with the corpus.
+#[derive(Debug, Subcommand)]
+pub enum CorpusCommand {
+    /// Print all cases, one JSON object a line, with what must be read.
+    Export,
+    /// Score a parser: it gets the cases on standard input, without what must be read, and prints an answer for each.
+    Score {
+        /// Print JSON instead of a table.
+        #[arg(long)]
+        json: bool,
+        /// The command of the parser.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Answer the cases on standard input, as a parser that is scored does.
+    Answer,
 }
 
 /// Options of `sabir grammar`.
@@ -104,7 +130,9 @@ pub enum ServingError {
     #[error("{0}")]
     Selection(&'static str),
     /// No preset has this name.
-    #[error("`{0}` is not a known agent: `sabir torture --agent list` lists them; any other one is tested with `sabir torture -- COMMAND`")]
+    #[error(
+        "`{0}` is not a known agent: `sabir torture --agent list` lists them; any other one is tested with `sabir torture -- COMMAND`"
+    )]
     UnknownAgent(String),
     /// The built-in list of agents cannot be read.
     #[error("the list of known agents: {0}")]
@@ -131,7 +159,43 @@ pub fn run_serving_command(
             Ok(true)
         }
         ServingCommand::Torture(arguments) => run_torture(arguments, environment),
+        ServingCommand::Corpus { command } => {
+            run_corpus(command, environment)?;
+            Ok(true)
+        }
     }
+}
+
+fn run_corpus(command: &CorpusCommand, environment: &Environment) -> Result<(), ServingError> {
+    let cases = collect_cases();
+    let written = match command {
+        CorpusCommand::Export => {
+            let lines = write_cases(&cases, false).map_err(ToolboxError::from)?;
+            ReportOutput::exact().write_all(&lines)
+        }
+        CorpusCommand::Answer => {
+            let lines = std::io::stdin().lines();
+            for line in lines {
+                let line = line.map_err(ToolboxError::from)?;
+                let answer = answer_line(&line)?;
+                write_json_line(&answer, &mut ReportOutput::exact()).map_err(ToolboxError::from)?;
+            }
+            Ok(())
+        }
+        CorpusCommand::Score { json, command } => {
+            let input = write_cases(&cases, true).map_err(ToolboxError::from)?;
+            let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
+            let variables = environment.all_variables();
+            let helper = environment.helper_program.clone();
+            let output = runtime.block_on(run_filter(command, variables, &helper, input))?;
+            let report = score_answers(&cases, &output);
+            match json {
+                true => report.write_json(&mut ReportOutput::json()),
+                false => report.write_text(&mut ReportOutput::cleaned()),
+            }
+        }
+    };
+    Ok(written.map_err(ToolboxError::from)?)
 }
 
 fn run_torture(
@@ -149,7 +213,11 @@ fn run_torture(
     let mut presets = Vec::new();
     for name in &arguments.agent {
         let preset = known.iter().find(|preset| preset.name == *name);
-        presets.push(preset.cloned().ok_or_else(|| ServingError::UnknownAgent(name.clone()))?);
+        presets.push(
+            preset
+                .cloned()
+                .ok_or_else(|| ServingError::UnknownAgent(name.clone()))?,
+        );
     }
     if !arguments.command.is_empty() {
         presets.push(custom_preset(&arguments.command));
@@ -161,7 +229,9 @@ fn run_torture(
         ));
     }
     if cases.is_empty() {
-        return Err(ServingError::Selection("no case has such a word in its name"));
+        return Err(ServingError::Selection(
+            "no case has such a word in its name",
+        ));
     }
     let options = RunOptions {
         helper: environment.helper_program.clone(),

@@ -79,6 +79,9 @@ def main():
                 continue
             read[key] += 1
             texts = [(text, True) for text in case["accepted"]]
+            if case["format"] in ("json-schema", "structural-tag"):
+                # The strings of a schema are the reader's own; llguidance accepts fewer escapes than JSON.
+                texts = [(text, expected) for text, expected in texts if "\\u" not in text and "\\/" not in text]
             # A schema and free text around a call accept more than the layout of our renderer.
             if case["format"] not in ("json-schema", "structural-tag"):
                 texts += [(text, False) for text in case["refused"]]

@@ -67,7 +67,10 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 30] = [
         ],
     ),
     // The toolbox for the text helpers that both render with.
-    ("sabir-terminal", &["sabir-session", "sabir-toolbox", "sabir-torture"]),
+    (
+        "sabir-terminal",
+        &["sabir-session", "sabir-toolbox", "sabir-torture"],
+    ),
     ("sabir-tui", &["sabir-session", "sabir-terminal"]),
     // The terminal for its sanitizer and its exact texts of what is asked about.
     ("sabir-acp", &["sabir-session", "sabir-terminal"]),

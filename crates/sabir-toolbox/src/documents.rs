@@ -3,7 +3,7 @@
 use sabir_check::lint::LINTS;
 
 /// The names and texts of the documents.
-const DOCUMENTS: [(&str, &str); 28] = [
+const DOCUMENTS: [(&str, &str); 31] = [
     ("acp", include_str!("../../../docs/acp.md")),
     ("agent-sdk", include_str!("../../../docs/agent-sdk.md")),
     ("approval", include_str!("../../../docs/approval.md")),
@@ -14,10 +14,12 @@ const DOCUMENTS: [(&str, &str); 28] = [
         include_str!("../../../docs/compatibility.md"),
     ),
     ("conventions", include_str!("../../../docs/conventions.md")),
+    ("corpus", include_str!("../../../docs/corpus.md")),
     ("dialects", include_str!("../../../docs/dialects.md")),
     ("edits", include_str!("../../../docs/edits.md")),
     ("events", include_str!("../../../docs/events.md")),
     ("gateway", include_str!("../../../docs/gateway.md")),
+    ("grammars", include_str!("../../../docs/grammars.md")),
     ("guide", include_str!("../../../docs/guide.md")),
     ("headless", include_str!("../../../docs/headless.md")),
     ("hooks", include_str!("../../../docs/hooks.md")),
@@ -32,6 +34,7 @@ const DOCUMENTS: [(&str, &str); 28] = [
     ("subtasks", include_str!("../../../docs/subtasks.md")),
     ("telemetry", include_str!("../../../docs/telemetry.md")),
     ("terminal", include_str!("../../../docs/terminal.md")),
+    ("torture", include_str!("../../../docs/torture.md")),
     ("translation", include_str!("../../../docs/translation.md")),
     (
         "troubleshooting",

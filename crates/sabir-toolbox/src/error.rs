@@ -16,6 +16,11 @@ pub enum ToolboxError {
     /// No dialect has this name.
     #[error(transparent)]
     UnknownDialect(#[from] UnknownDialect),
+    /// A line of standard input is no case of the corpus.
+    #[error(
+        "standard input is no case of the corpus: {0}; `sabir corpus export` writes them, one a line"
+    )]
+    CorpusCase(serde_json::Error),
     /// There is no grammar for the dialect, the tools or the format.
     #[error(transparent)]
     Grammar(#[from] sabir_grammar::GrammarError),

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use sabir_call::dialect::Dialect;
 use sabir_call::{ParallelCalls, ToolSet};
-use sabir_grammar::{Relaxation, build_grammar, write_grammar};
 pub use sabir_grammar::{GrammarFormat, UnknownFormat};
+use sabir_grammar::{Relaxation, build_grammar, write_grammar};
 use serde::Serialize;
 
 use crate::error::ToolboxError;
@@ -61,7 +61,9 @@ impl GrammarReport {
                 place,
                 keyword,
             } = relaxation;
-            format!("note: `{place}` of `{tool}`: the grammar leaves `{keyword}` to the check of the call\n")
+            format!(
+                "note: `{place}` of `{tool}`: the grammar leaves `{keyword}` to the check of the call\n"
+            )
         };
         self.relaxations.iter().map(line).collect()
     }

@@ -39,6 +39,7 @@
 //! * `models`: [`models`], the list of providers, servers and models.
 //! * `policy`: [`policy`] and [`modes`], what a task may do.
 
+pub mod corpus;
 pub mod dialects;
 pub mod documents;
 pub mod edit;

@@ -59,30 +59,150 @@ const fn case(
 /// All cases. After each that is no leak and no mention, a second request gets a correct call.
 const CASES: [TortureCase; 25] = [
     case("native", "a correct call", true, CaseKind::Native),
-    case("small-chunks", "a correct call, one byte at a time", true, CaseKind::SmallChunks),
-    case("no-last-event", "a correct call in a stream without its last event", true, CaseKind::NoLastEvent),
-    case("cut", "a connection that breaks in the middle of the arguments, then a correct call", true, CaseKind::CutConnection),
-    case("busy", "status 429, then a correct call", true, CaseKind::Status(429)),
-    case("broken-server", "status 500, then a correct call", true, CaseKind::Status(500)),
-    case("page", "a web page with status 200, then a correct call", true, CaseKind::Page),
-    case("empty", "an empty answer with status 200, then a correct call", true, CaseKind::Empty),
-    case("error-event", "an error in the middle of a stream, then a correct call", true, CaseKind::ErrorEvent),
-    case("unknown-tool", "a call of a tool that does not exist, then a correct call", true, CaseKind::UnknownTool),
-    case("no-arguments", "a call without its arguments, then a correct call", true, CaseKind::NoArguments),
-    case("silence", "no answer at all, then a correct call (slow)", true, CaseKind::Silence),
-    case("leak-qwen_coder", "the call as text, as Qwen3-Coder writes it", true, CaseKind::Leak("qwen_coder")),
-    case("leak-hermes", "the call as text, as Hermes and Qwen 3 write it", true, CaseKind::Leak("hermes")),
-    case("leak-kimi", "the call as text, as Kimi K2 writes it", true, CaseKind::Leak("kimi")),
-    case("leak-deepseek", "the call as text, as DeepSeek V3 writes it", true, CaseKind::Leak("deepseek")),
-    case("leak-glm", "the call as text, as GLM 4.5 writes it", true, CaseKind::Leak("glm")),
-    case("leak-minimax", "the call as text, as MiniMax M2 writes it", true, CaseKind::Leak("minimax")),
-    case("leak-mistral", "the call as text, as Mistral writes it", true, CaseKind::Leak("mistral")),
-    case("leak-llama", "the call as text, as Llama 3 writes it", true, CaseKind::Leak("llama")),
-    case("leak-harmony", "the call as text, as gpt-oss writes it", true, CaseKind::Leak("harmony")),
-    case("leak-invoke", "the call as text, as Claude writes it", true, CaseKind::Leak("invoke")),
-    case("leak-pythonic", "the call as text, as Llama 4 writes it", true, CaseKind::Leak("pythonic")),
-    case("mention-hermes", "an example of a call in a code fence, which is no call", false, CaseKind::Mention("hermes")),
-    case("mention-invoke", "an example of a call in a code fence, which is no call", false, CaseKind::Mention("invoke")),
+    case(
+        "small-chunks",
+        "a correct call, one byte at a time",
+        true,
+        CaseKind::SmallChunks,
+    ),
+    case(
+        "no-last-event",
+        "a correct call in a stream without its last event",
+        true,
+        CaseKind::NoLastEvent,
+    ),
+    case(
+        "cut",
+        "a connection that breaks in the middle of the arguments, then a correct call",
+        true,
+        CaseKind::CutConnection,
+    ),
+    case(
+        "busy",
+        "status 429, then a correct call",
+        true,
+        CaseKind::Status(429),
+    ),
+    case(
+        "broken-server",
+        "status 500, then a correct call",
+        true,
+        CaseKind::Status(500),
+    ),
+    case(
+        "page",
+        "a web page with status 200, then a correct call",
+        true,
+        CaseKind::Page,
+    ),
+    case(
+        "empty",
+        "an empty answer with status 200, then a correct call",
+        true,
+        CaseKind::Empty,
+    ),
+    case(
+        "error-event",
+        "an error in the middle of a stream, then a correct call",
+        true,
+        CaseKind::ErrorEvent,
+    ),
+    case(
+        "unknown-tool",
+        "a call of a tool that does not exist, then a correct call",
+        true,
+        CaseKind::UnknownTool,
+    ),
+    case(
+        "no-arguments",
+        "a call without its arguments, then a correct call",
+        true,
+        CaseKind::NoArguments,
+    ),
+    case(
+        "silence",
+        "no answer at all, then a correct call (slow)",
+        true,
+        CaseKind::Silence,
+    ),
+    case(
+        "leak-qwen_coder",
+        "the call as text, as Qwen3-Coder writes it",
+        true,
+        CaseKind::Leak("qwen_coder"),
+    ),
+    case(
+        "leak-hermes",
+        "the call as text, as Hermes and Qwen 3 write it",
+        true,
+        CaseKind::Leak("hermes"),
+    ),
+    case(
+        "leak-kimi",
+        "the call as text, as Kimi K2 writes it",
+        true,
+        CaseKind::Leak("kimi"),
+    ),
+    case(
+        "leak-deepseek",
+        "the call as text, as DeepSeek V3 writes it",
+        true,
+        CaseKind::Leak("deepseek"),
+    ),
+    case(
+        "leak-glm",
+        "the call as text, as GLM 4.5 writes it",
+        true,
+        CaseKind::Leak("glm"),
+    ),
+    case(
+        "leak-minimax",
+        "the call as text, as MiniMax M2 writes it",
+        true,
+        CaseKind::Leak("minimax"),
+    ),
+    case(
+        "leak-mistral",
+        "the call as text, as Mistral writes it",
+        true,
+        CaseKind::Leak("mistral"),
+    ),
+    case(
+        "leak-llama",
+        "the call as text, as Llama 3 writes it",
+        true,
+        CaseKind::Leak("llama"),
+    ),
+    case(
+        "leak-harmony",
+        "the call as text, as gpt-oss writes it",
+        true,
+        CaseKind::Leak("harmony"),
+    ),
+    case(
+        "leak-invoke",
+        "the call as text, as Claude writes it",
+        true,
+        CaseKind::Leak("invoke"),
+    ),
+    case(
+        "leak-pythonic",
+        "the call as text, as Llama 4 writes it",
+        true,
+        CaseKind::Leak("pythonic"),
+    ),
+    case(
+        "mention-hermes",
+        "an example of a call in a code fence, which is no call",
+        false,
+        CaseKind::Mention("hermes"),
+    ),
+    case(
+        "mention-invoke",
+        "an example of a call in a code fence, which is no call",
+        false,
+        CaseKind::Mention("invoke"),
+    ),
 ];
 
 /// Returns all cases, in the order of the table.
@@ -103,11 +223,13 @@ impl TortureCase {
     /// Returns the reply to the request of this number, counted from 0, that could be answered with a call.
     pub(crate) fn reply(&self, attempt: usize, tool: &ShellCall) -> ProviderReply {
         let command = sentinel_command();
-        let call = || ProviderReply::text("I will write it.\n\n").with_call(
-            &format!("call_{attempt}"),
-            &tool.name,
-            tool.arguments(&command),
-        );
+        let call = || {
+            ProviderReply::text("I will write it.\n\n").with_call(
+                &format!("call_{attempt}"),
+                &tool.name,
+                tool.arguments(&command),
+            )
+        };
         // Small pieces, so that half of the body is in the middle of the arguments.
         let call = || call().in_deltas(7);
         if attempt > 0 {

@@ -18,4 +18,6 @@ mod tool_choice;
 pub use case::{TortureCase, all_cases, select_cases};
 pub use preset::{AgentPreset, PresetFile, built_in_presets, custom_preset};
 pub use report::{CellResult, Score, TortureReport, Verdict, write_badge, write_html, write_junit};
-pub use runner::{RunOptions, TortureError, prepare_folder, run_agent, write_result_file};
+pub use runner::{
+    RunOptions, TortureError, prepare_folder, run_agent, run_filter, write_result_file,
+};

@@ -123,7 +123,10 @@ impl TortureReport {
         for case in self.cases() {
             let words: Vec<_> = agents
                 .iter()
-                .map(|agent| self.find(agent, case).map_or("", |cell| cell.verdict.word()))
+                .map(|agent| {
+                    self.find(agent, case)
+                        .map_or("", |cell| cell.verdict.word())
+                })
                 .collect();
             text.push_str(&format!("| {case} | {} |\n", words.join(" | ")));
         }
@@ -310,7 +313,10 @@ mod tests {
             assert!(!text.contains('\u{1}'), "{text}");
         }
         assert!(html.contains("1 of 3 cells passed, 1 wrong"), "{html}");
-        assert!(junit.contains("tests=\"2\" failures=\"1\" skipped=\"0\""), "{junit}");
+        assert!(
+            junit.contains("tests=\"2\" failures=\"1\" skipped=\"0\""),
+            "{junit}"
+        );
         assert!(junit.contains("<skipped/>"), "{junit}");
         assert!(write_badge(&report()).contains("aria-label=\"torture: 1/3\""));
     }

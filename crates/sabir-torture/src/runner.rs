@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sabir_call::MessagePart;
 use sabir_testkit::{ProviderReply, ReceivedRequest, ReplyScript, ScriptedProvider};
-use sabir_workspace::{CommandExit, ShellCommand, Workspace};
+use sabir_workspace::{CommandExit, OutputStream, ShellCommand, Workspace};
 
 use crate::case::{SENTINEL, SENTINEL_CONTENT, TortureCase};
 use crate::preset::AgentPreset;
@@ -138,6 +138,32 @@ pub async fn run_agent(
     })
 }
 
+/// Runs a program that reads this input and ends, in the current folder, and returns its standard output.
+///
+/// # Errors
+/// The program could not be started.
+pub async fn run_filter(
+    command: &[String],
+    variables: impl IntoIterator<Item = (String, String)>,
+    helper: &Path,
+    input: Vec<u8>,
+) -> Result<String, TortureError> {
+    let words: Vec<String> = command.iter().map(|word| quote_word(word)).collect();
+    let workspace = Workspace::open(Path::new("."))?;
+    let mut bytes = Vec::new();
+    let command = ShellCommand::new(words.join(" "), helper)
+        .env(variables)
+        .standard_input(input);
+    command
+        .run(&workspace, |stream, piece| {
+            if stream == OutputStream::Stdout {
+                bytes.extend_from_slice(piece);
+            }
+        })
+        .await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// What the provider knows of a cell.
 #[derive(Debug, Default)]
 struct CellState {
@@ -183,7 +209,9 @@ fn judge_files(
     end: CommandExit,
     state: &CellState,
 ) -> Verdict {
-    let is_written = files.get(SENTINEL).is_some_and(|text| text == SENTINEL_CONTENT);
+    let is_written = files
+        .get(SENTINEL)
+        .is_some_and(|text| text == SENTINEL_CONTENT);
     let is_only = files.len() == usize::from(is_written);
     if !is_only || is_written && !case.expects_file {
         return Verdict::Wrong;

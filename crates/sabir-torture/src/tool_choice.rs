@@ -84,19 +84,40 @@ mod tests {
     #[test]
     fn the_shell_is_found_in_the_tools_of_different_agents() {
         for (tools, expected) in [
-            (r#"[{"name": "Read", "parameters": {"properties": {"command": {"type": "string"}}}}, {"name": "Bash", "parameters": {"required": ["command", "description"], "properties": {"command": {"type": "string"}, "description": {"type": "string"}}}}]"#,
-             Some(("Bash", json!({"command": "x", "description": "Write the file"})))),
-            (r#"[{"name": "exec_command", "parameters": {"required": ["cmd"], "properties": {"cmd": {"type": "string"}}}}]"#,
-             Some(("exec_command", json!({"cmd": "x"})))),
-            (r#"[{"name": "shell", "parameters": {"properties": {"command": {"type": "array", "items": {"type": "string"}}}}}]"#,
-             Some(("shell", json!({"command": ["bash", "-c", "x"]})))),
-            (r#"[{"name": "execute_command", "parameters": {"required": ["command", "requires_approval"], "properties": {"command": {"type": "string"}, "requires_approval": {"type": "boolean"}}}}]"#,
-             Some(("execute_command", json!({"command": "x", "requires_approval": false})))),
-            (r#"[{"name": "read_file", "parameters": {"properties": {"path": {"type": "string"}}}}]"#, None),
+            (
+                r#"[{"name": "Read", "parameters": {"properties": {"command": {"type": "string"}}}}, {"name": "Bash", "parameters": {"required": ["command", "description"], "properties": {"command": {"type": "string"}, "description": {"type": "string"}}}}]"#,
+                Some((
+                    "Bash",
+                    json!({"command": "x", "description": "Write the file"}),
+                )),
+            ),
+            (
+                r#"[{"name": "exec_command", "parameters": {"required": ["cmd"], "properties": {"cmd": {"type": "string"}}}}]"#,
+                Some(("exec_command", json!({"cmd": "x"}))),
+            ),
+            (
+                r#"[{"name": "shell", "parameters": {"properties": {"command": {"type": "array", "items": {"type": "string"}}}}}]"#,
+                Some(("shell", json!({"command": ["bash", "-c", "x"]}))),
+            ),
+            (
+                r#"[{"name": "execute_command", "parameters": {"required": ["command", "requires_approval"], "properties": {"command": {"type": "string"}, "requires_approval": {"type": "boolean"}}}}]"#,
+                Some((
+                    "execute_command",
+                    json!({"command": "x", "requires_approval": false}),
+                )),
+            ),
+            (
+                r#"[{"name": "read_file", "parameters": {"properties": {"path": {"type": "string"}}}}]"#,
+                None,
+            ),
         ] {
             let tools = ToolSet::from_json(tools).unwrap();
-            let found = ShellCall::find(&tools).map(|call| (call.name.clone(), call.arguments("x")));
-            assert_eq!(found, expected.map(|(name, arguments)| (name.to_owned(), arguments)));
+            let found =
+                ShellCall::find(&tools).map(|call| (call.name.clone(), call.arguments("x")));
+            assert_eq!(
+                found,
+                expected.map(|(name, arguments)| (name.to_owned(), arguments))
+            );
         }
     }
 }

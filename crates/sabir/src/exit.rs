@@ -154,7 +154,13 @@ macro_rules! usage_errors {
     })*};
 }
 
-usage_errors!(PipedInputError, EditError, ImportError, SdkArgumentError, ServingError);
+usage_errors!(
+    PipedInputError,
+    EditError,
+    ImportError,
+    SdkArgumentError,
+    ServingError
+);
 
 impl CommandError {
     /// Creates an error that the user can fix.

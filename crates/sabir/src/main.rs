@@ -94,8 +94,10 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
         Some(Command::Explain(arguments)) => explain::run_explain(arguments),
         Some(Command::Prompt(arguments)) => prompt::run_prompt(arguments),
         Some(Command::Serving(command)) => {
-            let is_right = run_serving_command(command, surroundings::environment())?;
-            Ok(ExitStatus::of_consent(is_right))
+            match run_serving_command(command, surroundings::environment())? {
+                true => Ok(ExitStatus::Completed),
+                false => Ok(ExitStatus::NotUnderstood),
+            }
         }
         Some(Command::Dialects { name, output }) => {
             dialects::run_dialects(name.as_deref(), *output)

@@ -19,12 +19,14 @@ pub fn write_json_schema(
     calls: ParallelCalls,
 ) -> Result<Value, GrammarError> {
     let layout = &built.layout;
-    let inexpressible = || GrammarError::Inexpressible {
+    let inexpressible = || {
+        GrammarError::Inexpressible {
         format: GrammarFormat::JsonSchema.name(),
         dialect: built.dialect.clone(),
         reason: "a message is not one JSON value, because there are markers around the JSON or other notations in it; \
                  use structural-tag, which puts a schema between markers, or gbnf or lark"
             .to_owned(),
+    }
     };
     let mut schemas = Vec::new();
     for tool in &built.tools {
@@ -85,9 +87,7 @@ pub(super) fn closed_parameters(parameters: &Value) -> Value {
         object
             .entry("type")
             .or_insert_with(|| Value::from("object"));
-        object
-            .entry("properties")
-            .or_insert_with(|| json!({}));
+        object.entry("properties").or_insert_with(|| json!({}));
         object.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
     closed

@@ -62,7 +62,8 @@ impl LarkWriter<'_> {
             out.push_str(&name);
             return;
         }
-        let is_group = is_item && matches!(expression, Expression::Choice(_) | Expression::Sequence(_));
+        let is_group =
+            is_item && matches!(expression, Expression::Choice(_) | Expression::Sequence(_));
         out.push_str(if is_group { "(" } else { "" });
         match expression {
             Expression::Literal(_) | Expression::Class(_) => {}

@@ -38,7 +38,12 @@ pub fn write_regex(built: &CallGrammar) -> Result<String, GrammarError> {
 }
 
 /// Writes a regular expression; `is_item` encloses it if it is more than one item.
-pub(super) fn write_expression(grammar: &Grammar, expression: &Expression, is_item: bool, out: &mut String) {
+pub(super) fn write_expression(
+    grammar: &Grammar,
+    expression: &Expression,
+    is_item: bool,
+    out: &mut String,
+) {
     let is_group = match expression {
         Expression::Choice(_) => true,
         Expression::Sequence(_) | Expression::Repeat { .. } => is_item,
@@ -91,7 +96,26 @@ fn escape_char(c: char) -> String {
         '\n' => "\\n".to_owned(),
         '\r' => "\\r".to_owned(),
         '\t' => "\\t".to_owned(),
-        c if c.is_ascii_punctuation() && !matches!(c, '<' | '>' | '"' | '\'' | ':' | ',' | '=' | '_' | '`' | '%' | '@' | '!' | ';' | '#' | '&' | '~') => {
+        c if c.is_ascii_punctuation()
+            && !matches!(
+                c,
+                '<' | '>'
+                    | '"'
+                    | '\''
+                    | ':'
+                    | ','
+                    | '='
+                    | '_'
+                    | '`'
+                    | '%'
+                    | '@'
+                    | '!'
+                    | ';'
+                    | '#'
+                    | '&'
+                    | '~'
+            ) =>
+        {
             format!("\\{c}")
         }
         c if c.is_control() && u32::from(c) < 0x100 => format!("\\x{:02x}", u32::from(c)),

@@ -86,7 +86,9 @@ fn tag_content(built: &CallGrammar, tools: &ToolSet, tool: &ToolRule) -> Value {
 fn find_triggers(begins: &[&str]) -> Option<Vec<String>> {
     let is_marker = |text: &str| {
         let trimmed = text.trim();
-        trimmed.chars().count() > 2 && !trimmed.starts_with(['{', '"']) && !trimmed.starts_with("[{")
+        trimmed.chars().count() > 2
+            && !trimmed.starts_with(['{', '"'])
+            && !trimmed.starts_with("[{")
     };
     let first = begins.first()?;
     let common = first
@@ -105,6 +107,8 @@ fn find_triggers(begins: &[&str]) -> Option<Vec<String>> {
         .iter()
         .map(|begin| begin.trim_end().to_owned())
         .collect();
-    let are_tags = each.iter().all(|begin| begin.starts_with('<') && is_marker(begin));
+    let are_tags = each
+        .iter()
+        .all(|begin| begin.starts_with('<') && is_marker(begin));
     are_tags.then_some(each)
 }

@@ -16,9 +16,17 @@ fn write(dialect: &str, tools: &ToolSet, format: GrammarFormat) -> Result<String
 fn every_dialect_has_gbnf_lark_and_a_regex() {
     for dialect in DialectSet::built_in().iter() {
         for format in [GrammarFormat::Gbnf, GrammarFormat::Lark] {
-            assert!(write(dialect.name, &all_tools(), format).is_ok(), "{}", dialect.name);
+            assert!(
+                write(dialect.name, &all_tools(), format).is_ok(),
+                "{}",
+                dialect.name
+            );
         }
-        assert!(write(dialect.name, &plain_tools(), GrammarFormat::Regex).is_ok(), "{}", dialect.name);
+        assert!(
+            write(dialect.name, &plain_tools(), GrammarFormat::Regex).is_ok(),
+            "{}",
+            dialect.name
+        );
         let nested = write(dialect.name, &all_tools(), GrammarFormat::Regex).unwrap_err();
         assert!(nested.to_string().contains("apply_changes"), "{nested}");
     }

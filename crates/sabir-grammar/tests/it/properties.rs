@@ -3,9 +3,7 @@
 use proptest::option::of;
 use proptest::prelude::*;
 use sabir_call::dialect::{Dialect, DialectSet};
-use sabir_call::{
-    Call, CallId, CallReader, DraftResponse, ParallelCalls, ToolSet, Truncation,
-};
+use sabir_call::{Call, CallId, CallReader, DraftResponse, ParallelCalls, ToolSet, Truncation};
 use sabir_check::{CallChecker, CallState};
 use sabir_grammar::{CallGrammar, Sampler, build_grammar};
 use serde_json::{Map, Value, json};
@@ -75,7 +73,10 @@ fn check_samples(count: u32) {
             }
         }
         if failures > 0 {
-            wrong.push(format!("{}: {failures} of {count}: {example}", dialect.name));
+            wrong.push(format!(
+                "{}: {failures} of {count}: {example}",
+                dialect.name
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
@@ -112,11 +113,54 @@ fn several_calls_are_read_as_valid_calls() {
 
 /// The pieces that values are made of: markup of several dialects, and characters that notations escape.
 const PIECES: &[&str] = &[
-    "a", " ", "\n", "\r\n", "\t", "\"", "\\", "'", "{", "}", "[", "]", "<", ">", "</", "&", "ü", "😀",
-    "<b>", "</b>", "if a < b && c > d", "<div class=\"x\">", "<think>", "</think>", "```\n", "\u{7f}",
-    "\u{2028}", "\u{0}", "<|x|>", "]]>", "<![CDATA[", "<escape>", "<|\"|>", "{\"name\": \"get_time\", \"arguments\": {}}",
-    "[get_time()]", "<path>", "<parameter=path>", "<parameter name=\"path\">", "<tool_call>", "<invoke name=\"get_time\">",
-    "<function=get_time>", "<arg_key>", "<get_time>", "\u{feff}", "None", "true", "0", "-",
+    "a",
+    " ",
+    "\n",
+    "\r\n",
+    "\t",
+    "\"",
+    "\\",
+    "'",
+    "{",
+    "}",
+    "[",
+    "]",
+    "<",
+    ">",
+    "</",
+    "&",
+    "ü",
+    "😀",
+    "<b>",
+    "</b>",
+    "if a < b && c > d",
+    "<div class=\"x\">",
+    "<think>",
+    "</think>",
+    "```\n",
+    "\u{7f}",
+    "\u{2028}",
+    "\u{0}",
+    "<|x|>",
+    "]]>",
+    "<![CDATA[",
+    "<escape>",
+    "<|\"|>",
+    "{\"name\": \"get_time\", \"arguments\": {}}",
+    "[get_time()]",
+    "<path>",
+    "<parameter=path>",
+    "<parameter name=\"path\">",
+    "<tool_call>",
+    "<invoke name=\"get_time\">",
+    "<function=get_time>",
+    "<arg_key>",
+    "<get_time>",
+    "\u{feff}",
+    "None",
+    "true",
+    "0",
+    "-",
 ];
 
 fn text_value() -> impl Strategy<Value = String> {
@@ -182,8 +226,14 @@ fn arguments_of(tool: &str) -> BoxedStrategy<Map<String, Value>> {
         "apply_changes" => (text_value(), text_value(), any::<bool>(), of(text_value()))
             .prop_map(move |(name, child, flag, extra)| {
                 map(vec![
-                    ("tree", Some(json!({"name": name, "children": [{"name": child, "children": []}]}))),
-                    ("extra", extra.map(|extra| json!([extra, null, {"deep": 1.5}]))),
+                    (
+                        "tree",
+                        Some(json!({"name": name, "children": [{"name": child, "children": []}]})),
+                    ),
+                    (
+                        "extra",
+                        extra.map(|extra| json!([extra, null, {"deep": 1.5}])),
+                    ),
                     ("options", flag.then(|| json!({"verbose": flag}))),
                 ])
             })
@@ -193,9 +243,16 @@ fn arguments_of(tool: &str) -> BoxedStrategy<Map<String, Value>> {
 }
 
 fn any_call() -> impl Strategy<Value = (String, Map<String, Value>)> {
-    const NAMES: [&str; 5] = ["write_to_file", "read_file", "set_limits", "apply_changes", "get_time"];
-    proptest::sample::select(&NAMES[..])
-        .prop_flat_map(|name| arguments_of(name).prop_map(move |arguments| (name.to_owned(), arguments)))
+    const NAMES: [&str; 5] = [
+        "write_to_file",
+        "read_file",
+        "set_limits",
+        "apply_changes",
+        "get_time",
+    ];
+    proptest::sample::select(&NAMES[..]).prop_flat_map(|name| {
+        arguments_of(name).prop_map(move |arguments| (name.to_owned(), arguments))
+    })
 }
 
 proptest! {
@@ -240,7 +297,11 @@ fn examples_of_prompts_are_accepted() {
             assert!(grammar.accepts(&text), "{}: {text}", dialect.name);
         }
         for broken in ["", "x", "<tool_call>", "get_time", "{}", "[]"] {
-            assert!(!grammar.accepts(broken), "{} accepts {broken:?}", dialect.name);
+            assert!(
+                !grammar.accepts(broken),
+                "{} accepts {broken:?}",
+                dialect.name
+            );
         }
     }
 }

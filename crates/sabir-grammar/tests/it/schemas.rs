@@ -22,19 +22,76 @@ fn accepts(grammar: &CallGrammar, value: &str) -> bool {
 #[test]
 fn keywords_restrict_values() {
     for (schema, good, bad) in [
-        (r#"{"type": "string"}"#, &["\"\"", "\"a\\n\\u00e9\\ud83d\\ude00\""][..], &["1", "\"\\ud83d\"", "\"\n\"", "\"\\x41\""][..]),
-        (r#"{"type": "string", "minLength": 1, "maxLength": 2}"#, &["\"a\"", "\"\\n😀\""], &["\"\"", "\"abc\""]),
-        (r#"{"type": "integer", "minimum": 3, "maximum": 12}"#, &["3", "12"], &["2", "13", "3.0", "-3"]),
-        (r#"{"type": "number"}"#, &["0", "-1.5e-7", "1e307", "3"], &["1e308", "01", "+1", ".5", "NaN"]),
-        (r#"{"type": "number", "minimum": 0}"#, &["0", "2.5"], &["-1"]),
-        (r#"{"enum": ["a", 1, null, [true]]}"#, &["\"a\"", "1", "null", "[true]"], &["\"b\"", "2"]),
-        (r#"{"const": {"a": 1}}"#, &["{\"a\": 1}", "{\"a\":1}"], &["{\"a\":2}", "{}"]),
-        (r#"{"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 3}"#, &["[true, false]", "[true,true,true]"], &["[true]", "[]", "[true, 1]", "[true, true, true, true]"]),
-        (r#"{"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}, "c": {"type": "null"}}, "required": ["b"]}"#,
-         &["{\"b\": null}", "{\"a\": null, \"b\": null}", "{\"b\": null, \"c\": null}"], &["{}", "{\"a\": null}", "{\"b\": null, }", "{\"c\": null, \"b\": null}", "{\"b\": null, \"d\": 1}"]),
-        (r#"{"type": "object", "additionalProperties": {"type": "integer"}}"#, &["{}", "{\"k\": 1, \"l\": 2}"], &["{\"k\": \"v\"}"]),
-        (r#"{"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "string"}}]}"#, &["1", "[\"a\"]"], &["\"a\"", "[1]"]),
-        (r#"{}"#, &["1", "\"a\"", "[1, {\"b\": [null]}]"], &["", "nul", "[1"]),
+        (
+            r#"{"type": "string"}"#,
+            &["\"\"", "\"a\\n\\u00e9\\ud83d\\ude00\""][..],
+            &["1", "\"\\ud83d\"", "\"\n\"", "\"\\x41\""][..],
+        ),
+        (
+            r#"{"type": "string", "minLength": 1, "maxLength": 2}"#,
+            &["\"a\"", "\"\\n😀\""],
+            &["\"\"", "\"abc\""],
+        ),
+        (
+            r#"{"type": "integer", "minimum": 3, "maximum": 12}"#,
+            &["3", "12"],
+            &["2", "13", "3.0", "-3"],
+        ),
+        (
+            r#"{"type": "number"}"#,
+            &["0", "-1.5e-7", "1e307", "3"],
+            &["1e308", "01", "+1", ".5", "NaN"],
+        ),
+        (
+            r#"{"type": "number", "minimum": 0}"#,
+            &["0", "2.5"],
+            &["-1"],
+        ),
+        (
+            r#"{"enum": ["a", 1, null, [true]]}"#,
+            &["\"a\"", "1", "null", "[true]"],
+            &["\"b\"", "2"],
+        ),
+        (
+            r#"{"const": {"a": 1}}"#,
+            &["{\"a\": 1}", "{\"a\":1}"],
+            &["{\"a\":2}", "{}"],
+        ),
+        (
+            r#"{"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 3}"#,
+            &["[true, false]", "[true,true,true]"],
+            &["[true]", "[]", "[true, 1]", "[true, true, true, true]"],
+        ),
+        (
+            r#"{"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}, "c": {"type": "null"}}, "required": ["b"]}"#,
+            &[
+                "{\"b\": null}",
+                "{\"a\": null, \"b\": null}",
+                "{\"b\": null, \"c\": null}",
+            ],
+            &[
+                "{}",
+                "{\"a\": null}",
+                "{\"b\": null, }",
+                "{\"c\": null, \"b\": null}",
+                "{\"b\": null, \"d\": 1}",
+            ],
+        ),
+        (
+            r#"{"type": "object", "additionalProperties": {"type": "integer"}}"#,
+            &["{}", "{\"k\": 1, \"l\": 2}"],
+            &["{\"k\": \"v\"}"],
+        ),
+        (
+            r#"{"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "string"}}]}"#,
+            &["1", "[\"a\"]"],
+            &["\"a\"", "[1]"],
+        ),
+        (
+            r#"{}"#,
+            &["1", "\"a\"", "[1, {\"b\": [null]}]"],
+            &["", "nul", "[1"],
+        ),
     ] {
         let grammar = built(schema);
         let is_relaxed = |it: &sabir_grammar::Relaxation| it.keyword != "unique keys";
@@ -53,22 +110,36 @@ fn what_is_left_to_the_check_is_named() {
     for (schema, keyword) in [
         (r#"{"type": "string", "pattern": "^a$"}"#, "pattern"),
         (r#"{"type": "number", "maximum": 3}"#, "maximum"),
-        (r#"{"type": "array", "items": {"type": "integer"}, "uniqueItems": true}"#, "uniqueItems"),
-        (r#"{"oneOf": [{"type": "number"}, {"type": "integer"}]}"#, "oneOf"),
+        (
+            r#"{"type": "array", "items": {"type": "integer"}, "uniqueItems": true}"#,
+            "uniqueItems",
+        ),
+        (
+            r#"{"oneOf": [{"type": "number"}, {"type": "integer"}]}"#,
+            "oneOf",
+        ),
         (r##"{"$ref": "#/nowhere"}"##, "$ref"),
     ] {
         let named = built(schema).relaxations;
-        let keywords: Vec<_> = named.iter().map(|it| (it.place.as_str(), it.keyword.as_str())).collect();
+        let keywords: Vec<_> = named
+            .iter()
+            .map(|it| (it.place.as_str(), it.keyword.as_str()))
+            .collect();
         assert_eq!(keywords, [("x", keyword)], "{schema}");
     }
 }
 
 #[test]
 fn a_name_that_a_dialect_cannot_write_is_refused() {
-    let tools = ToolSet::from_json(r#"[{"name": "server/tool", "parameters": {"type": "object"}}]"#).unwrap();
+    let tools =
+        ToolSet::from_json(r#"[{"name": "server/tool", "parameters": {"type": "object"}}]"#)
+            .unwrap();
     let find = |name| DialectSet::built_in().find(name).unwrap();
     let refused = build_grammar(find("cline"), &tools, ParallelCalls::One);
-    assert!(matches!(refused, Err(GrammarError::Unwritable { ref tool, .. }) if tool == "server/tool"), "{refused:?}");
+    assert!(
+        matches!(refused, Err(GrammarError::Unwritable { ref tool, .. }) if tool == "server/tool"),
+        "{refused:?}"
+    );
     assert!(build_grammar(find("hermes"), &tools, ParallelCalls::One).is_ok());
     let none = build_grammar(find("hermes"), &ToolSet::default(), ParallelCalls::One);
     assert_eq!(none, Err(GrammarError::NoTools));

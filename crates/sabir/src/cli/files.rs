@@ -44,8 +44,7 @@ pub(crate) struct RestoreArguments {
     /// lists them; without a task the newest one of this folder: `@3`.
     #[arg(value_name = "TASK@N")]
     pub(crate) call: String,
-    /// Files and folders, relative to the folder in which the task worked; by default everything
-    /// that has changed since.
+    /// Files and folders, relative to the folder in which the task worked; by default everything that has changed since.
     pub(crate) paths: Vec<String>,
 }
 

@@ -30,8 +30,7 @@ pub(crate) struct TasksArguments {
     /// Show subtasks below their parents. By default they are only counted.
     #[arg(long)]
     pub(crate) all: bool,
-    /// List the tasks of all folders. By default those of this folder, or of the nearest one above it
-    /// with tasks.
+    /// List the tasks of all folders. By default those of this folder, or of the nearest one above it with tasks.
     #[arg(long, short)]
     pub(crate) everywhere: bool,
     /// List the tasks of this folder instead of the current one.
@@ -48,8 +47,7 @@ pub(crate) struct ForkArguments {
     /// The output format; without it the new task continues interactively.
     #[arg(long, value_enum)]
     pub(crate) output: Option<OutputFormat>,
-    /// First restore the files that calls after record N changed, from the checkpoints of the other
-    /// task.
+    /// First restore the files that calls after record N changed, from the checkpoints of the other task.
     #[arg(long)]
     pub(crate) restore: bool,
     /// The other task's name, or the beginning of it, and the number of its records to take, as

@@ -95,8 +95,7 @@ pub(crate) struct TrustArguments {
 pub(crate) struct PolicyExplainArguments {
     #[command(flatten)]
     pub(crate) rules: RuleOptions,
-    /// The shell that would get the line: `bash`, `sh` or `zsh`. By default `SABIR_SHELL` decides,
-    /// then the shell of tasks.
+    /// The shell that would get the line: `bash`, `sh` or `zsh`. By default `SABIR_SHELL` decides, then the shell of tasks.
     #[arg(long)]
     pub(crate) shell: Option<String>,
     /// The output format.

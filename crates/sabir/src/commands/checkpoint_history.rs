@@ -45,8 +45,7 @@ pub(crate) fn run_diff(arguments: &HistoryArguments) -> Result<ExitStatus, Comma
 }
 
 impl HistoryArguments {
-    /// Returns the task's name and the number of calls. A single argument of up to three digits is
-    /// the number of calls.
+    /// Returns the task's name and the number of calls. A single argument of up to three digits is the number of calls.
     pub(crate) fn task_and_count(&self) -> (Option<String>, Option<usize>) {
         let number = |text: &String| Some(text.parse().ok()?).filter(|_| text.len() <= 3);
         match (&self.task, self.count) {

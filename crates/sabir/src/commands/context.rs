@@ -1,5 +1,4 @@
-//! Implements `context`: prints what fills a task's context, previews or makes a compaction, and
-//! undoes it.
+//! Implements `context`: prints what fills a task's context, previews or makes a compaction, and undoes it.
 
 use std::path::Path;
 

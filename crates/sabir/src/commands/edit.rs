@@ -1,5 +1,4 @@
-//! Implements `edit`: applies an edit, in a format that models write, from standard input to a
-//! file.
+//! Implements `edit`: applies an edit, in a format that models write, from standard input to a file.
 
 use sabir_edit::EditSyntax;
 use sabir_toolbox::edit::{EditError, EditOptions, edit_file, failed_edit};

@@ -51,8 +51,7 @@ fn export_format(arguments: &ExportArguments) -> Result<ExportFormat, CommandErr
     })
 }
 
-/// Writes a new file that only its owner can read, because a task may contain private text. Never
-/// overwrites a file.
+/// Writes a new file that only its owner can read, because a task may contain private text. Never overwrites a file.
 fn save_file(path: &Path, text: &str) -> Result<(), CommandError> {
     let fail = |error: std::io::Error| {
         CommandError::usage(format!(

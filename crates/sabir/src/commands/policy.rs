@@ -1,5 +1,4 @@
-//! Implements `policy`: shows how the rules decide on a command line, or on the calls of a past
-//! task.
+//! Implements `policy`: shows how the rules decide on a command line, or on the calls of a past task.
 
 use std::path::Path;
 
@@ -18,8 +17,7 @@ use crate::output::print;
 use crate::report_output::print_report;
 use crate::surroundings;
 
-/// Runs `sabir policy explain`. The verdict is printed; the exit code only reports that there is
-/// one.
+/// Runs `sabir policy explain`. The verdict is printed; the exit code only reports that there is one.
 pub(crate) fn run_policy_explain(
     arguments: &PolicyExplainArguments,
 ) -> Result<ExitStatus, CommandError> {

@@ -98,7 +98,12 @@ pub(super) fn wrap_calls(tagged: &TaggedCalls, calls: &[String]) -> String {
     section(0, &if tagged.each { all } else { wrapped(&all) })
 }
 
-pub(super) fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, style: StringStyle) -> String {
+pub(super) fn write_call(
+    tagged: &TaggedCalls,
+    at: usize,
+    call: NamedCall<'_>,
+    style: StringStyle,
+) -> String {
     let (name, arguments) = call;
     let feed = tagged.line_separator();
     let (open, close) = match tagged.tags {
@@ -130,7 +135,12 @@ pub(super) fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, s
     format!("{open}{feed}{}{close}", arguments.collect::<String>())
 }
 
-pub(super) fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: StringStyle) -> String {
+pub(super) fn render_argument(
+    tagged: &TaggedCalls,
+    name: &str,
+    value: &Value,
+    style: StringStyle,
+) -> String {
     let RenderedValue { text, json } = style.render_value(value, tagged.has_value_lines());
     let mark = if json { " encoding=\"json\"" } else { "" };
     match tagged.tags {
@@ -271,7 +281,12 @@ impl StringStyle {
     }
 }
 
-pub(super) fn reads_back(dialect: &Dialect, text: &str, call: NamedCall<'_>, tools: &ToolSet) -> bool {
+pub(super) fn reads_back(
+    dialect: &Dialect,
+    text: &str,
+    call: NamedCall<'_>,
+    tools: &ToolSet,
+) -> bool {
     let (name, arguments) = call;
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(DialectSelection::from(dialect), tools);

@@ -1,0 +1,355 @@
+//! Collects the examples of all specs as a corpus, and scores other parsers with it: the command `corpus`.
+//!
+//! A case is a text and the tools that were declared; expected are the calls that may run, with typed arguments. A parser
+//! reads cases as JSON lines and answers each with one line: `{"id": …, "calls": [{"name": …, "arguments": {…}}]}`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use sabir_call::dialect::{Dialect, DialectSet};
+use sabir_call::{Event, ToolSet};
+use sabir_check::CallState;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::ToolboxError;
+use crate::parse::{ParseOptions, parse_text};
+use crate::report::{Report, write_json_line};
+
+/// The version of the format. It changes when a field is renamed or removed, or its meaning changes.
+pub const CORPUS_VERSION: u32 = 1;
+
+/// A case of the corpus.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CorpusCase {
+    /// The version of the format.
+    pub version: u32,
+    /// The dialect and the line of the example in its spec: `hermes:24`.
+    pub id: String,
+    /// The dialect whose spec has the example.
+    pub dialect: String,
+    /// The dialect that was chosen; `auto` for all of them.
+    pub selection: String,
+    /// The tools that are declared.
+    pub tools: Value,
+    /// What the model wrote.
+    pub text: String,
+    /// What must be read; parsers do not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<ExpectedReading>,
+}
+
+/// What must be read in a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExpectedReading {
+    /// The calls that may run, in their order.
+    pub calls: Vec<CorpusCall>,
+    /// The number of calls that were cut off or break the schema, and must not run.
+    pub refused: usize,
+    /// The words beside the calls.
+    pub text: String,
+}
+
+/// A call that may run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CorpusCall {
+    /// The tool's name.
+    pub name: String,
+    /// The typed arguments.
+    pub arguments: Map<String, Value>,
+}
+
+/// The answer of a parser to a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CorpusAnswer {
+    /// The id of the case.
+    pub id: String,
+    /// The calls that the parser would run.
+    pub calls: Vec<CorpusCall>,
+}
+
+/// Returns all cases, in the order of the dialects and their specs.
+pub fn collect_cases() -> Vec<CorpusCase> {
+    DialectSet::built_in().iter().flat_map(cases_of).collect()
+}
+
+fn cases_of(dialect: &Dialect) -> Vec<CorpusCase> {
+    let blocks = fenced_blocks(dialect.spec);
+    let Some(tools) = blocks.iter().find(|block| block.info == "json tools") else {
+        return Vec::new();
+    };
+    let tools: Value = serde_json::from_str(&tools.text).unwrap_or_default();
+    let inputs = blocks.iter().filter_map(|block| {
+        let selection = block.info.strip_prefix("input")?.trim();
+        let mut case = CorpusCase {
+            version: CORPUS_VERSION,
+            id: format!("{}:{}", dialect.name, block.line),
+            dialect: dialect.name.to_owned(),
+            selection: if selection.is_empty() {
+                dialect.name.to_owned()
+            } else {
+                selection.to_owned()
+            },
+            tools: tools.clone(),
+            // Carriage returns are visible in the specs.
+            text: block.text.replace("\\r", "\r"),
+            expected: None,
+        };
+        case.expected = read_case(&case);
+        Some(case)
+    });
+    inputs.collect()
+}
+
+/// Reads a case as Sabir does; `None` if its tools or its dialect cannot be used.
+fn read_case(case: &CorpusCase) -> Option<ExpectedReading> {
+    let tools = ToolSet::from_json(&case.tools.to_string()).ok()?;
+    let mut options = ParseOptions::new(tools);
+    if case.selection != "auto" {
+        options.dialect = Some(options.dialects.find(&case.selection)?);
+    }
+    let parsed = parse_text(case.text.as_bytes(), &options, &mut |_: Event<'_>| {});
+    let calls = parsed
+        .checked
+        .iter()
+        .filter(|call| call.state == CallState::Complete)
+        .map(|call| CorpusCall {
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        });
+    let calls: Vec<_> = calls.collect();
+    Some(ExpectedReading {
+        refused: parsed.checked.len() - calls.len(),
+        calls,
+        text: parsed.draft.text(),
+    })
+}
+
+/// Answers a case, as any parser would.
+///
+/// # Errors
+/// The line is no case.
+pub fn answer_line(line: &str) -> Result<CorpusAnswer, ToolboxError> {
+    let case: CorpusCase = serde_json::from_str(line).map_err(ToolboxError::CorpusCase)?;
+    Ok(CorpusAnswer {
+        calls: read_case(&case).map(|read| read.calls).unwrap_or_default(),
+        id: case.id,
+    })
+}
+
+/// Writes the cases as JSON lines, without what is expected if a parser is to be scored.
+pub fn write_cases(cases: &[CorpusCase], is_blind: bool) -> io::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for case in cases {
+        let mut case = case.clone();
+        case.expected = case.expected.filter(|_| !is_blind);
+        write_json_line(&case, &mut lines)?;
+    }
+    Ok(lines)
+}
+
+/// A fenced block of a spec.
+struct FencedBlock {
+    info: String,
+    text: String,
+    line: usize,
+}
+
+/// Returns the fenced blocks of a Markdown text, without the line feed before the closing fence.
+fn fenced_blocks(markdown: &str) -> Vec<FencedBlock> {
+    let mut blocks: Vec<FencedBlock> = Vec::new();
+    let mut open: Option<String> = None;
+    for (at, line) in markdown.lines().enumerate() {
+        match &open {
+            Some(fence) if line.trim_end() == fence => {
+                open = None;
+                if let Some(block) = blocks.last_mut() {
+                    block.text.pop();
+                }
+            }
+            Some(_) => {
+                if let Some(block) = blocks.last_mut() {
+                    block.text.push_str(line);
+                    block.text.push('\n');
+                }
+            }
+            None => {
+                let info = line.trim_start_matches('`');
+                let ticks = line.len() - info.len();
+                if ticks >= 3 {
+                    open = Some("`".repeat(ticks));
+                    blocks.push(FencedBlock {
+                        info: info.trim().to_owned(),
+                        text: String::new(),
+                        line: at + 1,
+                    });
+                }
+            }
+        }
+    }
+    blocks
+}
+
+/// The score of a parser in one dialect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct CorpusScore {
+    /// The cases.
+    pub cases: usize,
+    /// Those with exactly the expected calls.
+    pub exact: usize,
+    /// Those in which calls are missing.
+    pub missed: usize,
+    /// Those with a call where none may run, or with more calls than are there.
+    pub invented: usize,
+    /// Those with as many calls as expected, but other ones.
+    pub different: usize,
+    /// Those without an answer.
+    pub unanswered: usize,
+}
+
+/// The scores of a parser.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CorpusReport {
+    /// The version of the corpus.
+    pub version: u32,
+    /// All cases together.
+    pub total: CorpusScore,
+    /// The scores by dialect.
+    pub dialects: BTreeMap<String, CorpusScore>,
+    /// The ids of the cases that were not exact.
+    pub failed: Vec<String>,
+}
+
+impl CorpusScore {
+    fn count(&mut self, expected: &[CorpusCall], answer: Option<&CorpusAnswer>) {
+        self.cases += 1;
+        let Some(answer) = answer else {
+            self.unanswered += 1;
+            return;
+        };
+        if answer.calls == expected {
+            self.exact += 1;
+        } else if answer.calls.len() > expected.len() {
+            self.invented += 1;
+        } else if answer.calls.len() < expected.len() {
+            self.missed += 1;
+        } else {
+            self.different += 1;
+        }
+    }
+}
+
+/// Scores the answers of a parser, one JSON object a line in any order. Other lines are ignored, since programs also log.
+pub fn score_answers(cases: &[CorpusCase], output: &str) -> CorpusReport {
+    let answers: BTreeMap<String, CorpusAnswer> = output
+        .lines()
+        .filter_map(|line| serde_json::from_str::<CorpusAnswer>(line).ok())
+        .map(|answer| (answer.id.clone(), answer))
+        .collect();
+    let mut report = CorpusReport {
+        version: CORPUS_VERSION,
+        ..CorpusReport::default()
+    };
+    for case in cases {
+        let expected = case.expected.as_ref().map_or(&[][..], |read| &read.calls);
+        let answer = answers.get(&case.id);
+        report.total.count(expected, answer);
+        let score = report.dialects.entry(case.dialect.clone()).or_default();
+        score.count(expected, answer);
+        if answer.is_none_or(|answer| answer.calls != expected) {
+            report.failed.push(case.id.clone());
+        }
+    }
+    report
+}
+
+impl Report for CorpusReport {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "| dialect | cases | exact | missed | invented | different | unanswered |\n| --- | --- | --- | --- | --- | --- | --- |"
+        )?;
+        let total = [("all", &self.total)];
+        let dialects = self.dialects.iter();
+        for (name, score) in dialects
+            .map(|(name, score)| (name.as_str(), score))
+            .chain(total)
+        {
+            writeln!(
+                out,
+                "| {name} | {} | {} | {} | {} | {} | {} |",
+                score.cases,
+                score.exact,
+                score.missed,
+                score.invented,
+                score.different,
+                score.unanswered
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_of_the_specs_is_a_case() {
+        let cases = collect_cases();
+        let inputs = |spec: &str| {
+            spec.lines()
+                .filter(|line| {
+                    line.trim_start_matches('`').starts_with("input") && line.starts_with("```")
+                })
+                .count()
+        };
+        let examples: usize = DialectSet::built_in()
+            .iter()
+            .map(|dialect| inputs(dialect.spec))
+            .sum();
+        assert_eq!(cases.len(), examples);
+        assert!(cases.iter().all(|case| case.expected.is_some()));
+        let mut ids: Vec<_> = cases.iter().map(|case| &case.id).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), cases.len());
+        let calls: usize = cases
+            .iter()
+            .filter_map(|case| case.expected.as_ref())
+            .map(|read| read.calls.len())
+            .sum();
+        assert!(
+            calls > cases.len() / 2,
+            "{calls} calls in {} cases",
+            cases.len()
+        );
+    }
+
+    #[test]
+    fn answers_are_scored_by_their_calls() {
+        let cases = collect_cases();
+        let blind = String::from_utf8(write_cases(&cases, true).unwrap()).unwrap();
+        assert!(!blind.contains("\"expected\""));
+        let answers: Vec<String> = blind
+            .lines()
+            .map(|line| serde_json::to_string(&answer_line(line).unwrap()).unwrap())
+            .collect();
+        let report = score_answers(&cases, &answers.join("\n"));
+        assert_eq!(report.total.exact, cases.len());
+        assert_eq!(report.failed, [""; 0]);
+
+        let empty: Vec<String> = cases
+            .iter()
+            .skip(1)
+            .map(|case| format!("{{\"id\": {:?}, \"calls\": []}}", case.id))
+            .collect();
+        let report = score_answers(&cases, &format!("a line of a log\n{}", empty.join("\n")));
+        assert_eq!(report.total.unanswered, 1);
+        assert_eq!(report.total.invented + report.total.different, 0);
+        assert!(
+            report.total.missed > 100 && report.total.exact > 10,
+            "{report:?}"
+        );
+        assert!(answer_line("{}").is_err());
+    }
+}

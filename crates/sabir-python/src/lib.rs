@@ -1,8 +1,7 @@
 //! The native module of the Python package `sabir`: a thin layer over `sabir-bindings`.
 //!
-//! Events become dictionaries directly, because they are the hot path; reports go through JSON. A chunk of at least
-//! [`MIN_DETACHED_BYTES`] bytes is read without the lock of the interpreter; for a shorter one, giving up the lock would cost more than
-//! reading it.
+//! Events become dictionaries directly, because they are the hot path; reports go through JSON. A long chunk is read without the lock
+//! of the interpreter; for a short one, giving up the lock would cost more than reading it.
 
 mod event_objects;
 

@@ -81,7 +81,7 @@ fn argument_sets() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn deltas_add_up_to_the_checked_calls(arguments in argument_sets(), size in 1usize..80) {
         for dialect in DialectSet::built_in().iter() {

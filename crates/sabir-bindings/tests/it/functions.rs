@@ -158,7 +158,7 @@ fn errors_have_codes_and_positions() {
         None,
     );
     check(
-        r#"{"dialects": [{"name": "auto"}]}"#,
+        r#"{"dialects": [{"name": "auto", "machine": "json", "open": "<acme>"}]}"#,
         "invalid_dialect",
         None,
     );

@@ -80,9 +80,15 @@ impl InlineScreen {
         let mut out = String::new();
         match self.drawn.take() {
             Some(drawn) if history.is_empty() => {
+                let shift = RowShift::find(&drawn, &view);
+                let drawn = match shift {
+                    Some(shift) => shift.apply(drawn, &mut out),
+                    None => drawn,
+                };
                 self.draw_changes(&drawn, &view, &mut out);
                 // A change of one row needs no frame around it.
-                if out.matches('\n').count() + out.matches('\r').count() > 3 {
+                let breaks = out.matches('\n').count() + out.matches('\r').count();
+                if shift.is_some() || breaks > 3 {
                     out = format!("{BEGIN_UPDATE}{out}{END_UPDATE}");
                 }
             }
@@ -319,6 +325,55 @@ impl InlineScreen {
     }
 }
 
+/// The maximum number of rows that leave the viewport at once while the others move up.
+const MAX_SHIFT: usize = 12;
+/// The minimum number of rows that must move, so that moving them costs less than writing them.
+const MIN_SHIFTED: usize = 3;
+
+/// A move of the upper rows of the viewport, as text streams through it. The terminal moves them, so that only the new rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RowShift {
+    /// The number of rows that leave at the top.
+    by: usize,
+    /// The number of rows that move up.
+    rows: usize,
+}
+
+impl RowShift {
+    /// Finds the move that explains most rows of a view of the same height.
+    fn find(drawn: &View, view: &View) -> Option<Self> {
+        // Where the first row stays, nothing streams.
+        if drawn.rows.len() != view.rows.len() || drawn.rows.first() == view.rows.first() {
+            return None;
+        }
+        let shifts = (1..=MAX_SHIFT.min(drawn.rows.len())).map(|by| {
+            let moved = drawn.rows.iter().skip(by).zip(&view.rows);
+            let rows = moved.take_while(|(old, new)| old == new).count();
+            Self { by, rows }
+        });
+        let best = shifts.max_by_key(|shift| shift.rows);
+        best.filter(|shift| shift.rows >= MIN_SHIFTED)
+    }
+
+    /// Moves the rows on the screen, and returns the view as it is then drawn.
+    fn apply(self, drawn: View, out: &mut String) -> View {
+        move_up(drawn.cursor_row, out);
+        // Deleted at the top, and inserted above the rows that stay: those come back to their place.
+        _ = write!(out, "\r\x1b[{}M", self.by);
+        move_to_row(0, self.rows, out);
+        _ = write!(out, "\x1b[{}L", self.by);
+        let mut rows = drawn.rows;
+        rows.drain(..self.by);
+        let blanks = std::iter::repeat_n(Line::default(), self.by);
+        rows.splice(self.rows..self.rows, blanks);
+        View {
+            rows,
+            cursor_row: self.rows,
+            cursor_column: 0,
+        }
+    }
+}
+
 /// Returns the graphemes of a line with their styles.
 fn cells<'a>(line: &'a Line<'_>) -> impl Iterator<Item = (&'a str, Style)> {
     line.spans.iter().flat_map(|piece| {
@@ -482,6 +537,29 @@ mod tests {
             screen.draw(Vec::new(), view(&["> hellox", "status"], 0, 8)),
             ""
         );
+    }
+
+    #[test]
+    fn streaming_rows_are_moved_by_the_terminal() {
+        let words: Vec<_> = (0..40).map(|number| format!("row {number} text")).collect();
+        for (height, by) in [(8, 1), (8, 3), (7, 2), (6, 1)] {
+            let mut parser = parser(8, 20);
+            let mut screen = InlineScreen::new(SIZE, RowReflow::Unknown);
+            for start in (0..30).step_by(by) {
+                let live = words.iter().skip(start).take(height - 2);
+                let mut shown: Vec<_> = live.map(String::as_str).collect();
+                shown.extend(["> draft", "status"]);
+                let drawn = screen.draw(Vec::new(), view(&shown, height - 2, 7));
+                parser.process(drawn.as_bytes());
+                assert_eq!(rows(&parser), shown, "{start}, {height}");
+                let place = parser.screen().cursor_position();
+                assert_eq!((usize::from(place.0), place.1), (height - 2, 7));
+                let moves_enough = height - 2 - by >= MIN_SHIFTED;
+                if start > 0 && moves_enough {
+                    assert!(drawn.len() < 60 + 20 * by, "{drawn:?}");
+                }
+            }
+        }
     }
 
     #[test]

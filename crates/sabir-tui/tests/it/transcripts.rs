@@ -304,7 +304,7 @@ fn check_frame(frame: &str) {
         };
         let end = sequence.find(|c: char| c.is_ascii_alphabetic()).unwrap();
         let whole = &sequence[..=end];
-        let is_own = matches!(&whole[end..], "m" | "A" | "B" | "C" | "K")
+        let is_own = matches!(&whole[end..], "m" | "A" | "B" | "C" | "K" | "L" | "M")
             || matches!(whole, "J" | "?2026h" | "?2026l" | "?25h" | "?25l");
         assert!(is_own, "{whole:?} in {frame:?}");
         rest = &sequence[end + 1..];

@@ -30,26 +30,20 @@ impl ScreenLog {
     }
 }
 
-/// Replaces what differs from run to run: the ids of tasks, and durations.
+/// Replaces what differs from run to run: the ids of tasks, durations, and estimates of tokens.
 fn without_chance(row: &str) -> String {
-    let words = row.split(' ').map(|word| {
-        let is_id = word.len() >= 20
-            && word
-                .chars()
-                .all(|c| c.is_ascii_digit() || c == '-' || c.is_ascii_lowercase());
-        if is_id && word.contains(|c: char| c.is_ascii_digit()) {
-            "TASK".to_owned()
-        } else {
-            word.to_owned()
+    let words: Vec<_> = row.split(' ').collect();
+    let words = words.iter().enumerate().map(|(at, word)| {
+        let before = at.checked_sub(1).and_then(|at| words.get(at).copied());
+        let after = words.get(at + 1).copied();
+        match (before, after) {
+            (Some("task"), _) if at == 1 => "TASK",
+            (Some("working"), Some("s,")) => "N",
+            (_, Some("tokens")) => "N",
+            _ => word,
         }
     });
-    let row: Vec<_> = words.collect();
-    let mut row = row.join(" ");
-    // `working 3 s`, and the time of a call.
-    for seconds in (0..100).rev() {
-        row = row.replace(&format!("working {seconds} s"), "working N s");
-    }
-    row
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn edit(search: &str, replace: &str) -> Turn {

@@ -149,12 +149,14 @@ async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
         .caller_scope(CallerScope::Many);
     let (id, protocol) = ("behind".to_owned(), ToolProtocol::Native);
     let route = ModelRoute {
+        name: "model".to_owned(),
         model: Arc::new(model),
         id,
         protocol,
         repair_mode: RepairMode::Heal,
         provider_wires: Vec::new(),
         limits: sabir_gateway::ModelLimits::default(),
+        prices: Vec::new(),
         group: None,
     };
     let (token, hosts, origins, limits) = (None, Vec::new(), Vec::new(), GatewayLimits::default());

@@ -139,12 +139,14 @@ async fn serve_gateway(back: &str) {
                 ToolProtocol::Prompted(protocol.to_owned())
             };
             let route = ModelRoute {
+                name: "model".to_owned(),
                 model: Arc::new(model),
                 id: format!("as-{written}"),
                 protocol,
                 repair_mode: RepairMode::Heal,
                 provider_wires: back,
                 limits: sabir_gateway::ModelLimits::default(),
+                prices: Vec::new(),
                 group: None,
             };
             routes = routes.with_route(format!("{wire}.{name}"), route);

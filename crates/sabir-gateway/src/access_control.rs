@@ -13,10 +13,38 @@ use crate::error::Refusal;
 use crate::settings::GatewaySettings;
 
 /// The headers that may carry the token, besides `Authorization: Bearer`.
-const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
+const KEY_HEADERS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
 
-/// Checks the host, the origin and the token of a request. `local` is the local address of its
-/// connection.
+/// The place where a connection came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionOrigin {
+    /// At an address of the network.
+    Network {
+        /// The local address.
+        address: SocketAddr,
+        /// True with TLS.
+        is_secure: bool,
+    },
+    /// At a Unix socket, which no browser reaches.
+    Local,
+}
+
+/// The result of a check that found nothing to refuse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenCheck {
+    /// The client sent the gateway's token, or there is none.
+    Known,
+    /// The client sent these other tokens, one of which may be a key.
+    Other(Vec<String>),
+}
+
+/// The most tokens of one request that are looked up.
+const MAX_TOKENS: usize = 3;
+
+/// Checks the host, the origin and the token of a request. `origin` says where its
+/// connection came in.
+///
+/// `has_keys` is true if clients may have keys of their own, which the caller looks up.
 ///
 /// The order is fixed: host, origin, preflight, token. A page with a foreign name learns nothing,
 /// not even that a token is wrong.
@@ -25,11 +53,12 @@ const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
 /// The refusal for the first check that fails, with status 400, 401 or 403.
 pub(crate) fn check_access(
     settings: &GatewaySettings,
-    local: SocketAddr,
+    origin: ConnectionOrigin,
     parts: &Parts,
-) -> Result<(), Refusal> {
+    has_keys: bool,
+) -> Result<TokenCheck, Refusal> {
     let host = request_host(parts)?;
-    if !is_own_host(settings, local, &host) {
+    if !is_own_host(settings, origin, &host) {
         // Cut, because the refusal quotes it and a log keeps it.
         return Err(Refusal::Host(host.chars().take(100).collect()));
     }
@@ -44,14 +73,25 @@ pub(crate) fn check_access(
     if parts.method == Method::OPTIONS {
         // Browsers send preflight requests without the token.
         let asked = parts.headers.contains_key(header::ORIGIN);
-        return if asked { Ok(()) } else { Err(Refusal::Options) };
+        return if asked {
+            Ok(TokenCheck::Known)
+        } else {
+            Err(Refusal::Options)
+        };
     }
-    let Some(token) = &settings.token else {
-        return Ok(());
-    };
     // Some clients send their key in several headers; one right token is enough.
-    if presented_tokens(&parts.headers).any(|shown| constant_time_eq(shown, token.expose())) {
-        Ok(())
+    let mut shown = presented_tokens(&parts.headers);
+    let is_known = match &settings.token {
+        Some(token) => shown.any(|shown| constant_time_eq(shown, token.expose())),
+        None => !has_keys,
+    };
+    if is_known {
+        return Ok(TokenCheck::Known);
+    }
+    let shown = presented_tokens(&parts.headers).take(MAX_TOKENS);
+    let others: Vec<String> = shown.map(str::to_owned).collect();
+    if has_keys && !others.is_empty() {
+        Ok(TokenCheck::Other(others))
     } else {
         Err(Refusal::NoToken)
     }
@@ -108,14 +148,22 @@ fn constant_time_eq(shown: &str, token: &str) -> bool {
 ///
 /// The literal address is safe, because a page that uses it has no host name that could be rebound
 /// to another address.
-fn is_own_host(settings: &GatewaySettings, local: SocketAddr, host: &str) -> bool {
+fn is_own_host(settings: &GatewaySettings, origin: ConnectionOrigin, host: &str) -> bool {
+    let ConnectionOrigin::Network {
+        address: local,
+        is_secure,
+    } = origin
+    else {
+        return true;
+    };
     let own = ["127.0.0.1", "localhost", "[::1]"];
-    // A host without a port means port 80 (the gateway does not serve TLS).
+    // A host without a port means the usual one.
+    let usual_port = if is_secure { 443 } else { 80 };
     let (name, given) = match host.rsplit_once(':') {
         Some((name, given)) if given.bytes().all(|byte| byte.is_ascii_digit()) => {
             (name, given.parse().ok())
         }
-        _ => (host, Some(80)),
+        _ => (host, Some(usual_port)),
     };
     let of_machine =
         own.iter().any(|own| name.eq_ignore_ascii_case(own)) || is_local_address(name, local);
@@ -166,8 +214,13 @@ mod tests {
             ("lan:8081", false),
             ("", false),
         ] {
-            let local = "192.168.7.9:4141".parse().unwrap();
-            assert_eq!(is_own_host(&settings, local, host), own, "{host}");
+            let origin = |is_secure| ConnectionOrigin::Network {
+                address: "192.168.7.9:4141".parse().unwrap(),
+                is_secure,
+            };
+            assert_eq!(is_own_host(&settings, origin(false), host), own, "{host}");
+            assert_eq!(is_own_host(&settings, origin(true), host), own, "{host}");
+            assert!(is_own_host(&settings, ConnectionOrigin::Local, host));
         }
     }
 

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 pub struct ClientFacts<'a> {
     /// The address that the gateway listens on.
     pub address: SocketAddr,
+    /// True if it serves TLS.
+    pub is_secure: bool,
     /// The token, or a reference to the variable that holds it.
     pub token: &'a str,
     /// The model that the settings select.
@@ -18,7 +20,7 @@ pub struct ClientFacts<'a> {
 }
 
 /// The clients and their settings, in which `{url}`, `{token}` and `{model}` are replaced.
-const CLIENTS: [(&str, &str); 8] = [
+const CLIENTS: [(&str, &str); 9] = [
     (
         "Claude Code",
         "export ANTHROPIC_BASE_URL={url}
@@ -70,6 +72,12 @@ export OPENAI_API_KEY={token}",
 export ANTHROPIC_API_KEY={token}",
     ),
     (
+        "Gemini CLI, with a Gemini API key as its way to authenticate, and the SDKs of Google",
+        "export GOOGLE_GEMINI_BASE_URL={url}
+export GEMINI_API_KEY={token}
+export GEMINI_MODEL={model}",
+    ),
+    (
         "Ollama clients",
         "export OLLAMA_HOST={url}
 export OLLAMA_API_KEY={token}",
@@ -84,7 +92,8 @@ export OLLAMA_API_KEY={token}",
 /// Renders the settings of all clients, after a line with the names of the models. The names are foreign text, which must be sanitized
 /// before it reaches a terminal.
 pub fn render_client_settings(facts: &ClientFacts<'_>) -> String {
-    let url = format!("http://{}", reachable_address(facts.address));
+    let scheme = if facts.is_secure { "https" } else { "http" };
+    let url = format!("{scheme}://{}", reachable_address(facts.address));
     let lines: String = CLIENTS
         .iter()
         .map(|(client, lines)| format!("\n# {client}\n{lines}\n"))

@@ -4,12 +4,13 @@ use sabir_wire::Wire;
 
 /// The wires that the gateway serves.
 ///
-/// Gemini and Bedrock are spoken to providers only.
-pub(crate) const CLIENT_WIRES: [Wire; 4] = [
+/// Bedrock is spoken to providers only.
+pub(crate) const CLIENT_WIRES: [Wire; 5] = [
     Wire::Anthropic,
     Wire::OpenAiChat,
     Wire::OpenAiResponses,
     Wire::Ollama,
+    Wire::Gemini,
 ];
 
 /// Returns the wire of a path, if the gateway serves it.

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
+use crate::client_stream::ClientStream;
 use crate::framing::{ConnectionPhase, RequestFraming};
 use crate::settings::GatewayLimits;
 
@@ -66,7 +66,7 @@ impl Drop for BusyGuard {
 /// The stream of a connection, with its time limits.
 pub(crate) struct TimedStream {
     /// The connection itself.
-    stream: TcpStream,
+    stream: ClientStream,
     /// The boundaries of the requests, which tell the phase.
     framing: RequestFraming,
     /// The state that is shared with the responses.
@@ -82,7 +82,7 @@ pub(crate) struct TimedStream {
 impl TimedStream {
     /// Makes a stream without a running timer.
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: ClientStream,
         link: Arc<ConnectionState>,
         limits: GatewayLimits,
     ) -> Self {
@@ -137,7 +137,7 @@ impl TimedStream {
     /// into the socket's buffer.
     fn send_timeout_response(&self) {
         if self.writing.is_none() {
-            let _ = self.stream.try_write(TIMEOUT_RESPONSE.as_bytes());
+            self.stream.try_write(TIMEOUT_RESPONSE.as_bytes());
         }
     }
 

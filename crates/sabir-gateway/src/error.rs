@@ -6,6 +6,7 @@ use axum::response::Response;
 use sabir_call::{ModelError, ModelErrorKind};
 use sabir_wire::{ProviderError, RequestError, Wire};
 
+use crate::key_store::{LimitReached, ReserveError, StoreError};
 use crate::upstream_failure::UpstreamFailure;
 
 /// A reason why a request is not answered.
@@ -16,6 +17,23 @@ pub(crate) enum Refusal {
         "a token is needed: send `Authorization: Bearer TOKEN`, with the token that the gateway printed or was given"
     )]
     NoToken,
+    /// The key was revoked since its client connected: 401.
+    #[error("this key was revoked")]
+    KeyRevoked,
+    /// A client's key may not read this: 403.
+    #[error("a client's key may not read {0}: use the token of the gateway")]
+    NotForClients(&'static str),
+    /// The key has a limit of money, and the model's price is unknown: 403.
+    #[error(
+        "the key has a budget, but the price of the model `{0}` is unknown: its operator sets it under [[models]]"
+    )]
+    UnknownPrice(String),
+    /// A limit of the client's key is reached: 429 with `retry-after`.
+    #[error("{0}")]
+    Limit(Box<LimitReached>),
+    /// The store of keys failed: 503 with `retry-after: 1`. The text is for the operator.
+    #[error("{0}")]
+    KeyStore(StoreError),
     /// The host names another server, perhaps by DNS rebinding: 403.
     #[error(
         "the host `{0}` is not a name of this gateway: address it as 127.0.0.1 or localhost with its port, or name the host in its \
@@ -61,6 +79,9 @@ pub(crate) enum Refusal {
     /// The bodies of other requests take all the memory that there is for them: 503 with `retry-after: 1`.
     #[error("the requests that are being answered take all the memory for bodies; try again")]
     BodiesFull,
+    /// No upstream answered a forwarded request: 502, or 404 if none has the endpoint.
+    #[error("{}", if *.0 { "the model cannot be reached" } else { "the model has no such endpoint" })]
+    Forward(bool),
     /// A call of the model cannot be used: 502.
     #[error("{0}")]
     BrokenCall(ModelError),
@@ -71,7 +92,37 @@ pub(crate) enum Refusal {
     Upstream(Box<UpstreamFailure>),
 }
 
+impl From<ReserveError> for Refusal {
+    fn from(error: ReserveError) -> Self {
+        match error {
+            ReserveError::Limit(limit) => Self::Limit(Box::new(limit)),
+            ReserveError::Revoked => Self::KeyRevoked,
+            ReserveError::Store(error) => Self::KeyStore(error),
+        }
+    }
+}
+
 impl Refusal {
+    /// Returns a short name of a refusal by the gateway itself, for metrics; `None` for failures of
+    /// models.
+    pub(crate) fn reason(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoToken | Self::KeyRevoked => "token",
+            Self::Host(_) | Self::Origin(_) | Self::Options => "origin",
+            Self::NotForClients(_) => "forbidden",
+            Self::UnknownPrice(_) => "price",
+            Self::Limit(limit) if limit.is_money => "budget",
+            Self::Limit(_) => "limit",
+            Self::KeyStore(_) => "key_store",
+            Self::Path(_) | Self::Method(..) => "path",
+            Self::TooLarge(_) | Self::TooSlow(_) | Self::Encoded(_) | Self::NotJson(_) => "body",
+            Self::Malformed(_) | Self::Request(_) => "request",
+            Self::Model(..) => "model",
+            Self::Busy(_) | Self::BodiesFull => "busy",
+            Self::BrokenCall(_) | Self::Upstream(_) | Self::Forward(_) => return None,
+        })
+    }
+
     /// Converts the error to the wires' common form.
     pub(crate) fn to_provider_error(&self) -> ProviderError {
         let error_with = |status: StatusCode, code: &str| ProviderError {
@@ -82,6 +133,24 @@ impl Refusal {
             Self::Request(error) => ProviderError::from(error),
             Self::BrokenCall(error) => ProviderError::from(error),
             Self::Upstream(failure) => failure.to_provider_error(),
+            Self::KeyStore(_) => ProviderError {
+                status: Some(503),
+                ..ProviderError::new(
+                    "overloaded_error",
+                    "the keys of clients cannot be checked at present; try again",
+                )
+            },
+            Self::Limit(limit) if limit.is_money => ProviderError {
+                kind: ModelErrorKind::RateLimited,
+                ..error_with(StatusCode::TOO_MANY_REQUESTS, "insufficient_quota")
+            },
+            Self::Limit(_) => error_with(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error"),
+            Self::NotForClients(_) | Self::UnknownPrice(_) => {
+                error_with(StatusCode::FORBIDDEN, "permission_error")
+            }
+            Self::KeyRevoked => error_with(StatusCode::UNAUTHORIZED, "authentication_error"),
+            Self::Forward(true) => error_with(StatusCode::BAD_GATEWAY, "api_error"),
+            Self::Forward(false) => error_with(StatusCode::NOT_FOUND, "not_found_error"),
             Self::NoToken => error_with(StatusCode::UNAUTHORIZED, "authentication_error"),
             Self::Host(_) | Self::Origin(_) | Self::Options => {
                 error_with(StatusCode::FORBIDDEN, "permission_error")
@@ -118,7 +187,14 @@ impl Refusal {
             HeaderValue::from_static("application/json"),
         );
         match self {
-            Self::Busy(_) | Self::BodiesFull => {
+            Self::Limit(limit) => {
+                // Rounded up, so that a client does not come too early.
+                let seconds = limit.retry_after.as_millis().div_ceil(1000).max(1);
+                if let Ok(seconds) = HeaderValue::try_from(seconds.to_string()) {
+                    headers.insert(header::RETRY_AFTER, seconds);
+                }
+            }
+            Self::Busy(_) | Self::BodiesFull | Self::KeyStore(_) => {
                 _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"))
             }
             Self::NoToken => {

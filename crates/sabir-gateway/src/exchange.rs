@@ -11,8 +11,9 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use sabir_call::{
     DraftResponse, Event, EventSink, ModelError, ProviderReportSlot, ReasoningConfig, Request,
-    ResponseFuture as ModelAnswer, ToolProtocol, render_request,
+    ResponseFuture as ModelAnswer, ToolProtocol, Usage, render_request,
 };
+use sabir_wire::model_listing::estimate_tokens;
 use sabir_wire::{DecodedRequest, RequestError, ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::{Value, json};
 
@@ -20,6 +21,7 @@ use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog};
 use crate::error::Refusal;
 use crate::exchange_log::ExchangeLog;
 use crate::gateway_event::GatewayEvent;
+use crate::key_store::{ModelLimit, Spending};
 use crate::request_body;
 use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
 use crate::response_store::StoredInput;
@@ -56,6 +58,9 @@ struct ResolvedRequest {
     stored: Option<StoredInput>,
 }
 
+/// The tokens that an answer may have if neither the client nor the configuration limits them.
+const DEFAULT_OUTPUT_TOKENS: u64 = 4096;
+
 impl Exchange {
     /// Answers a request to this path.
     ///
@@ -64,6 +69,17 @@ impl Exchange {
     /// stream.
     pub(crate) async fn answer_request(self, path: &str, body: Bytes) -> Result<Response, Refusal> {
         let (asking, streamed) = self.resolve_request(path, &body)?;
+        let output = asking
+            .request
+            .max_output_tokens
+            .or(asking.route.limits.output)
+            .unwrap_or(DEFAULT_OUTPUT_TOKENS);
+        let input = if self.ledger.key().is_some() {
+            estimate_tokens(&asking.request)
+        } else {
+            0
+        };
+        reserve_lease(&self.gateway, &self.ledger, &asking.route, input, output).await?;
         // The decoded request has a copy of everything; large bodies should not stay in memory
         // while the model answers.
         drop(body);
@@ -94,12 +110,16 @@ impl Exchange {
                 message: error.to_string(),
             })
         })?;
+        self.ledger.record_request(&body);
         let stored = self.resolve_references(&mut body)?;
         let routes = self.gateway.routes();
+        let in_path = self.front.model_of_path(path);
         let name = body
             .get("model")
             .and_then(Value::as_str)
             .unwrap_or_default();
+        // The path outweighs the body, as it does for the provider.
+        let name = in_path.as_deref().unwrap_or(name);
         // A provider of the client's own wire gets the client's own body.
         let is_same_wire = routes
             .find_route(name)
@@ -150,6 +170,13 @@ impl Exchange {
         }
         if let Some(client) = &mut request.client_body {
             client.headers.clone_from(&self.beta_headers);
+        }
+        // Ollama's clients mean no limit by it; every other API refuses it.
+        if request.max_output_tokens == Some(0) && self.front != Wire::Ollama {
+            return Err(Refusal::Request(RequestError {
+                path: output_limit_path(self.front).to_owned(),
+                message: "must be at least 1".to_owned(),
+            }));
         }
         // From here on the request has the provider's name of the model.
         request.model.clone_from(&route.id);
@@ -351,6 +378,7 @@ impl Exchange {
         };
         let (result, report) =
             run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
+        self.ledger.set_upstream(request.report.report().upstream);
         let report = self.ledger.complete_report(report);
         // Before the first byte an error can still have its own status and headers; afterwards
         // it is an event.
@@ -410,6 +438,7 @@ impl Exchange {
             &mut drafted,
         )
         .await;
+        self.ledger.set_upstream(request.report.report().upstream);
         if self.report {
             self.ledger.set_report(self.ledger.complete_report(report));
         }
@@ -428,6 +457,54 @@ impl Exchange {
         buffer.write_with(|out| out.extend_from_slice(body.as_bytes()));
         self.ledger.mark_done();
     }
+}
+
+/// Returns the member of a request that limits its output.
+fn output_limit_path(front: Wire) -> &'static str {
+    match front {
+        Wire::OpenAiResponses => "max_output_tokens",
+        Wire::Gemini => "generationConfig.maxOutputTokens",
+        _ => "max_tokens",
+    }
+}
+
+/// Reserves what a request may use, if its client has a key.
+///
+/// # Errors
+/// A limit of the key is reached, or the store of keys fails.
+pub(crate) async fn reserve_lease(
+    gateway: &Gateway,
+    ledger: &ExchangeLog,
+    route: &Arc<ModelRoute>,
+    input: u64,
+    output: u64,
+) -> Result<(), Refusal> {
+    ledger.set_route(route, input);
+    let (Some(keys), Some(key)) = (gateway.keys(), ledger.key()) else {
+        return Ok(());
+    };
+    let cost = route.cost_of(Usage {
+        input: Some(input),
+        output: Some(output),
+        ..Usage::default()
+    });
+    let has_budget = |limit: &ModelLimit| {
+        limit.nano_usd_per_day.is_some()
+            && limit
+                .model
+                .as_ref()
+                .is_none_or(|model| *model == route.name)
+    };
+    if cost.is_none() && key.limits.iter().any(has_budget) {
+        return Err(Refusal::UnknownPrice(route.name.clone()));
+    }
+    let most = Spending {
+        tokens: input.saturating_add(output),
+        nano_usd: cost.unwrap_or(0),
+    };
+    let lease = keys.reserve(&key, &route.name, ledger.id(), most).await?;
+    ledger.hold_lease(lease);
+    Ok(())
 }
 
 /// The reason why an answer cannot be completed.
@@ -508,7 +585,9 @@ impl EventSink for StreamingSink {
             let before = out.len();
             encoder.encode_event(event, out);
             if begun.is_none() && out.len() > before {
-                *begun = Some(ledger.elapsed());
+                let time = ledger.elapsed();
+                ledger.set_first_output(time);
+                *begun = Some(time);
             }
         });
     }
@@ -533,7 +612,9 @@ impl EventSink for BufferingSink {
             Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. }
         );
         if says && self.begun.is_none() {
-            self.begun = Some(self.ledger.elapsed());
+            let time = self.ledger.elapsed();
+            self.ledger.set_first_output(time);
+            self.begun = Some(time);
         }
         self.draft.push_event(event);
     }

@@ -8,13 +8,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sabir_call::{Event, Usage};
+use sabir_call::{BYTES_PER_TOKEN, Event, Usage};
 use sabir_wire::Wire;
+use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use crate::exchange_record::RecordDraft;
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
+use crate::key_ledger::KeyLease;
+use crate::key_store::{ClientKey, Spending};
 use crate::request_body::{BodyBudget, BodyShare};
+use crate::route::ModelRoute;
 use crate::serve::Gateway;
 
 /// The most parts of a request that a client's report names.
@@ -56,6 +61,24 @@ struct ExchangeStats {
     calls: u32,
     /// The tokens over all attempts.
     usage: Usage,
+    /// The key of the client.
+    key: Option<ClientKey>,
+    /// The lease of the request.
+    lease: Option<KeyLease>,
+    /// The route, for the prices of its upstreams.
+    route: Option<Arc<ModelRoute>>,
+    /// The estimate of the input in tokens, in case that the provider reports none.
+    estimated_input: u64,
+    /// The bytes of text and arguments in the answer, for an estimate of the output.
+    output_bytes: u64,
+    /// The upstream that answered.
+    upstream: Option<String>,
+    /// The time of the model's first output, from the start.
+    first_output: Option<Duration>,
+    /// The short name of the gateway's reason for a refusal.
+    refusal: Option<&'static str>,
+    /// What is recorded, if exchanges are recorded and a model was asked.
+    record: Option<Box<RecordDraft>>,
     /// The error, without secrets.
     error: Option<String>,
     /// The report about repairs, for a header.
@@ -100,7 +123,59 @@ impl ExchangeLog {
 
     /// Passes an event to the observer and the metrics, at once.
     pub(crate) fn emit_event(&self, note: GatewayEvent<'_>) {
-        self.0.gateway.emit_event(&self.0.id, note);
+        let model = {
+            let mut stats = self.lock_stats();
+            if let Some(record) = &mut stats.record {
+                record.note_event(&note);
+            }
+            stats.model.clone()
+        };
+        self.0.gateway.emit_event(&self.0.id, &model, note);
+    }
+
+    /// Begins to record the exchange, if the gateway records.
+    pub(crate) fn record_request(&self, request: &Value) {
+        if self.0.gateway.recorder().is_some() {
+            let draft = RecordDraft::new(request.clone());
+            self.lock_stats().record = Some(Box::new(draft));
+        }
+    }
+
+    /// Sets the key of the client.
+    pub(crate) fn set_key(&self, key: ClientKey) {
+        self.lock_stats().key = Some(key);
+    }
+
+    /// Returns the key of the client.
+    pub(crate) fn key(&self) -> Option<ClientKey> {
+        self.lock_stats().key.clone()
+    }
+
+    /// Sets the route of the request, and the estimate of its input in tokens.
+    pub(crate) fn set_route(&self, route: &Arc<ModelRoute>, estimated_input: u64) {
+        let mut stats = self.lock_stats();
+        stats.route = Some(Arc::clone(route));
+        stats.estimated_input = estimated_input;
+    }
+
+    /// Holds the lease until the exchange is over.
+    pub(crate) fn hold_lease(&self, lease: KeyLease) {
+        self.lock_stats().lease = Some(lease);
+    }
+
+    /// Sets the upstream that answers.
+    pub(crate) fn set_upstream(&self, upstream: Option<String>) {
+        self.lock_stats().upstream = upstream;
+    }
+
+    /// Sets the time of the model's first output.
+    pub(crate) fn set_first_output(&self, time: Duration) {
+        self.lock_stats().first_output.get_or_insert(time);
+    }
+
+    /// Sets the gateway's reason for a refusal.
+    pub(crate) fn set_refusal(&self, reason: &'static str) {
+        self.lock_stats().refusal = Some(reason);
     }
 
     /// Reports a part of the request that was left out, to the observer and in the client's report.
@@ -144,11 +219,24 @@ impl ExchangeLog {
 
     /// Counts an event that is sent to the client.
     pub(crate) fn count_event(&self, event: &Event<'_>) {
+        if self.0.gateway.recorder().is_some()
+            && let Some(record) = &mut self.lock_stats().record
+        {
+            record.push_event(event);
+        }
         match event {
             Event::CallStart { .. } => self.lock_stats().calls += 1,
             Event::Usage(usage) => self.lock_stats().usage.update(*usage),
+            Event::Text { text, .. } | Event::Thought { text, .. } => {
+                self.lock_stats().output_bytes += text.len() as u64;
+            }
             _ => {}
         }
+    }
+
+    /// Counts the tokens of an answer that is not one of a chat model.
+    pub(crate) fn count_usage(&self, usage: Usage) {
+        self.lock_stats().usage.update(usage);
     }
 
     /// Sets the reason why the response does not end properly.
@@ -210,16 +298,56 @@ impl ExchangeLog {
     }
 }
 
+impl ExchangeStats {
+    /// Returns what the exchange used. Tokens that the provider did not report are estimated, since
+    /// they cost something all the same; a refused request used nothing.
+    fn spent(&self) -> Spending {
+        let reported = self.usage.input.is_some() || self.usage.output.is_some();
+        let Some(route) = self
+            .route
+            .as_ref()
+            .filter(|_| reported || self.status == 200 && self.first_output.is_some())
+        else {
+            return Spending::default();
+        };
+        let usage = Usage {
+            input: self.usage.input.or(Some(self.estimated_input)),
+            output: self
+                .usage
+                .output
+                .or(Some(self.output_bytes.div_ceil(BYTES_PER_TOKEN))),
+            ..self.usage
+        };
+        Spending {
+            tokens: usage
+                .input
+                .unwrap_or(0)
+                .saturating_add(usage.output.unwrap_or(0)),
+            nano_usd: route.cost_of(usage).unwrap_or(0),
+        }
+    }
+}
+
 impl Drop for ExchangeState {
     fn drop(&mut self) {
         // Dropping the facts releases the slot among the concurrent responses as well.
-        let entries = std::mem::take(
+        let mut entries = std::mem::take(
             self.entries
                 .get_mut()
                 .unwrap_or_else(PoisonError::into_inner),
         );
+        let spent = entries.spent();
+        let record = entries.record.take();
+        if let Some(lease) = &mut entries.lease {
+            lease.used = spent;
+        }
         let ended = ExchangeSummary {
             front: self.front,
+            key: entries.key.as_ref().map(|key| key.name.as_str()),
+            upstream: entries.upstream.as_deref(),
+            first_output: entries.first_output,
+            nano_usd: entries.route.as_ref().map(|_| spent.nano_usd),
+            refusal: entries.refusal,
             model: &entries.model,
             status: entries.status,
             whole: entries.done && entries.taken,
@@ -231,6 +359,10 @@ impl Drop for ExchangeState {
             error: entries.error.as_deref(),
         };
         self.gateway
-            .emit_event(&self.id, GatewayEvent::Ended(&ended));
+            .emit_event(&self.id, ended.model, GatewayEvent::Ended(&ended));
+        if let (Some(record), Some(recorder)) = (record, self.gateway.recorder()) {
+            let time = self.gateway.now();
+            recorder.record_exchange(record.finish(&self.id, time, &ended));
+        }
     }
 }

@@ -57,6 +57,17 @@ pub struct ExchangeSummary<'a> {
     pub front: Option<Wire>,
     /// The model's name as given by the client.
     pub model: &'a str,
+    /// The name of the client's key; `None` for the gateway's own token.
+    pub key: Option<&'a str>,
+    /// The upstream that answered.
+    pub upstream: Option<&'a str>,
+    /// The time from the request to the model's first output.
+    pub first_output: Option<Duration>,
+    /// The cost in billionths of a dollar, as far as the prices are known; `None` if no model was
+    /// asked.
+    pub nano_usd: Option<u64>,
+    /// The short name of the gateway's own reason for a refusal.
+    pub refusal: Option<&'static str>,
     /// The HTTP status of the response.
     pub status: u16,
     /// True if the response ended properly. A stream may fail after its status was sent.

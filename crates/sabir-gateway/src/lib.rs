@@ -21,17 +21,22 @@
 mod access_control;
 mod call_repair;
 mod client_settings;
+mod client_stream;
 mod client_wires;
 mod connection;
 mod delivery;
 mod error;
 mod exchange;
 mod exchange_log;
+mod exchange_record;
 mod framing;
 mod gateway_event;
 mod interruptible_model;
+mod key_ledger;
+mod key_store;
 mod local_endpoints;
 mod metrics;
+mod passthrough;
 mod request_body;
 mod request_handler;
 mod request_log;
@@ -46,10 +51,17 @@ mod upstream_state;
 
 pub use call_repair::{RepairMode, UnknownRepairMode};
 pub use client_settings::{ClientFacts, render_client_settings};
+pub use client_stream::{TlsError, TlsIdentity};
+pub use exchange_record::{ExchangeRecord, ExchangeRecorder, RecordedCall};
 pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};
+pub use key_store::{
+    ClientKey, DailyUsage, KEY_PREFIX, KeyHash, KeyState, KeyStore, LEASE_TIME, LimitReached,
+    ModelLimit, ModelUsage, OpenLeases, Reservation, ReserveError, Spending, StoreError,
+    StoreFuture, check_limits, day_start, format_dollars, minute_start,
+};
 pub use request_log::{LogFormat, LogLine, LogOptions, LogWriter, RequestLog, SharedLogOptions};
 pub use route::{ModelLimits, ModelRoute, ProviderWire, RouteTable};
-pub use serve::{Gateway, ServeError};
+pub use serve::{Gateway, Listeners, ServeError};
 pub use settings::{GatewayLimits, GatewaySettings};
 pub use upstream_group::{
     BalancePolicy, CircuitRules, GroupRules, NoUpstream, ProbeFuture, Upstream, UpstreamGroup,

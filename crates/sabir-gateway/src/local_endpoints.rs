@@ -4,8 +4,8 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use sabir_wire::Wire;
 use sabir_wire::model_listing::{self, InfoRequest, ListedModel};
+use sabir_wire::{RequestError, Wire};
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
@@ -52,6 +52,11 @@ impl LocalEndpoint {
                 Some(Wire::Ollama)
             }
             Self::Listing(InfoRequest::CountTokens) => Some(Wire::Anthropic),
+            Self::Listing(
+                InfoRequest::GeminiModels
+                | InfoRequest::GeminiModel(_)
+                | InfoRequest::GeminiCountTokens(_),
+            ) => Some(Wire::Gemini),
             // Both APIs have these paths. Anthropic's clients always send this header.
             Self::Listing(_) if headers.contains_key("anthropic-version") => Some(Wire::Anthropic),
             Self::Listing(_) => Some(Wire::OpenAiChat),
@@ -62,7 +67,9 @@ impl LocalEndpoint {
     fn has_body(&self) -> bool {
         matches!(
             self,
-            Self::Listing(InfoRequest::Show | InfoRequest::CountTokens)
+            Self::Listing(
+                InfoRequest::Show | InfoRequest::CountTokens | InfoRequest::GeminiCountTokens(_)
+            )
         )
     }
 
@@ -107,9 +114,10 @@ impl LocalEndpoint {
                 ));
             }
             Self::Metrics => {
+                let lost = gateway.keys().map_or(0, |keys| keys.lost_settlements());
                 return Ok(text_response(
                     "text/plain; version=0.0.4",
-                    gateway.metrics().render_text(&gateway.routes().groups()),
+                    gateway.metrics().render_text(&routes.groups(), lost),
                 ));
             }
             Self::Running => return Ok(json_response(&json!({"models": []}))),
@@ -125,6 +133,22 @@ impl LocalEndpoint {
                 model_listing::encode_ollama_show(&one(
                     &model_listing::ollama_show_name(body).ok_or_else(unnamed)?
                 )?)
+            }
+            InfoRequest::GeminiModels => model_listing::encode_gemini_models(&list()),
+            InfoRequest::GeminiModel(name) => model_listing::encode_gemini_model(&one(name)?),
+            InfoRequest::GeminiCountTokens(name) => {
+                one(name)?;
+                let body: Value = serde_json::from_slice(body).map_err(|error| {
+                    Refusal::Request(RequestError {
+                        path: "body".to_owned(),
+                        message: error.to_string(),
+                    })
+                })?;
+                let counted = model_listing::gemini_counted_request(&body);
+                let incoming = Wire::Gemini
+                    .decode_request_value(path, counted)
+                    .map_err(Refusal::Request)?;
+                model_listing::encode_gemini_token_count(&incoming.request)
             }
             InfoRequest::CountTokens => {
                 let incoming = Wire::Anthropic

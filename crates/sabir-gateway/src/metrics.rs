@@ -45,13 +45,28 @@ struct LabeledCounters {
     answers: BTreeMap<(String, &'static str), u64>,
     /// Tokens by model and direction.
     tokens: BTreeMap<(String, &'static str), u64>,
-    /// Repairs by rule.
-    mended: BTreeMap<&'static str, u64>,
+    /// Repairs by model and rule.
+    mended: BTreeMap<(String, &'static str), u64>,
+    /// Refusals by the gateway itself, by reason.
+    refusals: BTreeMap<&'static str, u64>,
+    /// Requests of models by key and status.
+    key_requests: BTreeMap<(String, u16), u64>,
+    /// Tokens by key and direction.
+    key_tokens: BTreeMap<(String, &'static str), u64>,
+    /// Costs by key, in billionths of a dollar.
+    key_costs: BTreeMap<String, u64>,
+    /// The time to the first output of the model, by model and upstream.
+    first_output: BTreeMap<(String, String), Histogram>,
+    /// The time for each output token after the first, by model and upstream.
+    output_token: BTreeMap<(String, String), Histogram>,
     /// Faults by kind.
     faults: BTreeMap<String, u64>,
     /// The time to the first byte by wire, in seconds.
     first: BTreeMap<&'static str, Histogram>,
 }
+
+/// The most keys with series of their own. Keys are made by the operator, but may be many.
+const MAX_KEYS: usize = 1000;
 
 /// A histogram of times.
 #[derive(Debug, Default)]
@@ -87,10 +102,17 @@ impl Metrics {
 
     /// Counts an event. `is_named` returns true for model names from the configuration; all others
     /// are counted as `other`.
-    pub(crate) fn count_event(&self, note: &GatewayEvent<'_>, is_named: impl Fn(&str) -> bool) {
+    pub(crate) fn count_event(
+        &self,
+        note: &GatewayEvent<'_>,
+        model: &str,
+        is_named: impl Fn(&str) -> bool,
+    ) {
         match note {
             GatewayEvent::Repaired { rule, .. } => {
-                *self.lock_tables().mended.entry(rule).or_default() += 1
+                let model = if is_named(model) { model } else { "other" };
+                let mut tables = self.lock_tables();
+                *tables.mended.entry((model.to_owned(), rule)).or_default() += 1
             }
             GatewayEvent::FaultFound(fault) => {
                 let kind = serde_json::to_value(fault.kind).ok();
@@ -116,6 +138,10 @@ impl Metrics {
         let front = ended.front.map_or("none", Wire::name);
         let mut tables = self.lock_tables();
         *tables.requests.entry((front, ended.status)).or_default() += 1;
+        if let Some(reason) = ended.refusal {
+            *tables.refusals.entry(reason).or_default() += 1;
+        }
+        tables.count_key(ended);
         // Only responses of models count below; a refused request has no tokens and no model that
         // is known to exist.
         if ended.model.is_empty() || ended.status != 200 {
@@ -142,10 +168,31 @@ impl Metrics {
         if let Some(first) = ended.first {
             tables.first.entry(front).or_default().observe_time(first);
         }
+        let Some(first) = ended.first_output else {
+            return;
+        };
+        let place = (
+            model.to_owned(),
+            ended.upstream.unwrap_or_default().to_owned(),
+        );
+        if let Some(more @ 1..) = ended.usage.output.map(|tokens| tokens.saturating_sub(1)) {
+            let each = ended.took.saturating_sub(first).div_f64(more as f64);
+            let histogram = tables.output_token.entry(place.clone()).or_default();
+            histogram.observe_time(each);
+        }
+        tables
+            .first_output
+            .entry(place)
+            .or_default()
+            .observe_time(first);
     }
 
     /// Renders all metrics, with those of the upstreams in these groups by the names of their models.
-    pub(crate) fn render_text(&self, groups: &[(&str, &Arc<UpstreamGroup>)]) -> String {
+    pub(crate) fn render_text(
+        &self,
+        groups: &[(&str, &Arc<UpstreamGroup>)],
+        lost_settlements: u64,
+    ) -> String {
         let mut page = MetricsText(String::new());
         let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed).max(0).unsigned_abs();
         page.write_value(
@@ -179,6 +226,12 @@ impl Metrics {
             "Bytes of answers.",
             count(&self.bytes),
         );
+        page.write_value(
+            "lost_settlements_total",
+            "counter",
+            "Requests whose usage was not counted because the store of keys failed.",
+            lost_settlements,
+        );
         let tables = self.lock_tables();
         page.write_table(
             "requests_total",
@@ -210,23 +263,106 @@ impl Metrics {
                 )
             }),
         );
-        let mended = tables
-            .mended
+        let mended = tables.mended.iter().map(|((model, rule), count)| {
+            let model = escape_label(model);
+            (format!("model=\"{model}\",rule=\"{rule}\""), *count)
+        });
+        page.write_table("mended_total", "Repairs, by model and rule.", mended);
+        let refusals = tables
+            .refusals
             .iter()
-            .map(|(rule, count)| (format!("rule=\"{rule}\""), *count));
-        page.write_table("mended_total", "Repairs, by rule.", mended);
+            .map(|(reason, count)| (format!("reason=\"{reason}\""), *count));
+        page.write_table(
+            "refusals_total",
+            "Requests that the gateway itself refused, by reason.",
+            refusals,
+        );
+        tables.write_keys(&mut page);
         let faults = tables
             .faults
             .iter()
             .map(|(kind, count)| (format!("kind=\"{kind}\""), *count));
         page.write_table("faults_total", "Faults of calls, by kind.", faults);
+        let fronts = tables.first.iter();
         page.write_histograms(
             "first_byte_seconds",
             "From a request to the first byte of its answer.",
-            &tables.first,
+            fronts.map(|(front, times)| (format!("front=\"{front}\""), times)),
+        );
+        page.write_histograms(
+            "first_output_seconds",
+            "From a request to the first output of its model.",
+            place_labels(&tables.first_output),
+        );
+        page.write_histograms(
+            "output_token_seconds",
+            "The time for each output token after the first, as a mean of its answer.",
+            place_labels(&tables.output_token),
         );
         write_upstreams(&mut page, groups);
         page.0
+    }
+}
+
+/// Returns the labels of histograms by model and upstream.
+fn place_labels(
+    all: &BTreeMap<(String, String), Histogram>,
+) -> impl Iterator<Item = (String, &Histogram)> {
+    all.iter().map(|((model, upstream), times)| {
+        let model = escape_label(model);
+        let upstream = escape_label(upstream);
+        (format!("model=\"{model}\",upstream=\"{upstream}\""), times)
+    })
+}
+
+impl LabeledCounters {
+    /// Counts the end of an exchange for its key, if its model was asked.
+    fn count_key(&mut self, ended: &ExchangeSummary<'_>) {
+        let Some(key) = ended.key.filter(|_| !ended.model.is_empty()) else {
+            return;
+        };
+        let known = self.key_costs.contains_key(key);
+        if !known && self.key_costs.len() >= MAX_KEYS {
+            return;
+        }
+        *self.key_costs.entry(key.to_owned()).or_default() += ended.nano_usd.unwrap_or(0);
+        *self
+            .key_requests
+            .entry((key.to_owned(), ended.status))
+            .or_default() += 1;
+        for (direction, count) in [("input", ended.usage.input), ("output", ended.usage.output)] {
+            *self
+                .key_tokens
+                .entry((key.to_owned(), direction))
+                .or_default() += count.unwrap_or(0);
+        }
+    }
+
+    /// Writes the counters by key.
+    fn write_keys(&self, page: &mut MetricsText) {
+        page.write_table(
+            "key_requests_total",
+            "Requests of models, by key and status.",
+            self.key_requests.iter().map(|((key, status), count)| {
+                let key = escape_label(key);
+                (format!("key=\"{key}\",status=\"{status}\""), *count)
+            }),
+        );
+        page.write_table(
+            "key_tokens_total",
+            "Tokens, by key, as providers count them.",
+            self.key_tokens.iter().map(|((key, direction), count)| {
+                let key = escape_label(key);
+                (format!("key=\"{key}\",direction=\"{direction}\""), *count)
+            }),
+        );
+        page.write_table(
+            "key_nano_usd_total",
+            "Costs by key, in billionths of a dollar.",
+            self.key_costs
+                .iter()
+                .map(|(key, cost)| (format!("key=\"{}\"", escape_label(key)), *cost)),
+        );
     }
 }
 
@@ -310,36 +446,30 @@ impl MetricsText {
         }
     }
 
-    /// Writes a histogram for each wire. Prometheus expects cumulative buckets.
-    fn write_histograms(
+    /// Writes a histogram for each combination of labels. Prometheus expects cumulative buckets.
+    fn write_histograms<'a>(
         &mut self,
         name: &str,
         help: &str,
-        all: &BTreeMap<&'static str, Histogram>,
+        all: impl Iterator<Item = (String, &'a Histogram)>,
     ) {
         self.write_header(name, "histogram", help);
-        for (front, histogram) in all {
+        for (labels, histogram) in all {
             let mut below = 0;
             for (bound, count) in BUCKET_BOUNDS.iter().zip(histogram.counts) {
                 below += count;
                 _ = writeln!(
                     self.0,
-                    "sabir_gateway_{name}_bucket{{front=\"{front}\",le=\"{bound}\"}} {below}"
+                    "sabir_gateway_{name}_bucket{{{labels},le=\"{bound}\"}} {below}"
                 );
             }
             let Histogram { all, sum, .. } = histogram;
             _ = writeln!(
                 self.0,
-                "sabir_gateway_{name}_bucket{{front=\"{front}\",le=\"+Inf\"}} {all}"
+                "sabir_gateway_{name}_bucket{{{labels},le=\"+Inf\"}} {all}"
             );
-            _ = writeln!(
-                self.0,
-                "sabir_gateway_{name}_sum{{front=\"{front}\"}} {sum}"
-            );
-            _ = writeln!(
-                self.0,
-                "sabir_gateway_{name}_count{{front=\"{front}\"}} {all}"
-            );
+            _ = writeln!(self.0, "sabir_gateway_{name}_sum{{{labels}}} {sum}");
+            _ = writeln!(self.0, "sabir_gateway_{name}_count{{{labels}}} {all}");
         }
     }
 }
@@ -378,6 +508,11 @@ mod tests {
         ExchangeSummary {
             front: Some(Wire::Anthropic),
             model,
+            key: Some("team"),
+            upstream: Some("u1"),
+            first_output: Some(Duration::from_millis(15)),
+            nano_usd: Some(7),
+            refusal: (status == 404).then_some("model"),
             status,
             whole: error.is_none(),
             took: Duration::from_millis(80),
@@ -403,13 +538,16 @@ mod tests {
             ended("y", 404, None),
         ] {
             metrics.request_opened();
-            metrics.count_event(&GatewayEvent::Ended(&ended), |name| name == "m\"x");
+            metrics.count_event(&GatewayEvent::Ended(&ended), ended.model, |name| {
+                name == "m\"x"
+            });
         }
         metrics.count_event(
             &GatewayEvent::Repaired {
                 rule: "near_name",
                 name: "read_file",
             },
+            "m",
             |_| true,
         );
         metrics.count_event(
@@ -417,9 +555,10 @@ mod tests {
                 attempt: 1,
                 feedback: "",
             },
+            "m",
             |_| true,
         );
-        let text = metrics.render_text(&[]);
+        let text = metrics.render_text(&[], 0);
         for line in [
             "sabir_gateway_requests_open 0",
             "sabir_gateway_calls_total 8",
@@ -430,7 +569,12 @@ mod tests {
             "sabir_gateway_answers_total{model=\"m\\\"x\",end=\"failed\"} 1",
             "sabir_gateway_answers_total{model=\"other\",end=\"whole\"} 1",
             "sabir_gateway_tokens_total{model=\"m\\\"x\",direction=\"input\"} 10",
-            "sabir_gateway_mended_total{rule=\"near_name\"} 1",
+            "sabir_gateway_mended_total{model=\"m\",rule=\"near_name\"} 1",
+            "sabir_gateway_refusals_total{reason=\"model\"} 1",
+            "sabir_gateway_key_requests_total{key=\"team\",status=\"200\"} 3",
+            "sabir_gateway_key_tokens_total{key=\"team\",direction=\"input\"} 20",
+            "sabir_gateway_key_nano_usd_total{key=\"team\"} 28",
+            "sabir_gateway_first_output_seconds_count{model=\"other\",upstream=\"u1\"} 1",
             "sabir_gateway_first_byte_seconds_bucket{front=\"anthropic\",le=\"0.01\"} 0",
             "sabir_gateway_first_byte_seconds_bucket{front=\"anthropic\",le=\"0.025\"} 3",
             "sabir_gateway_first_byte_seconds_bucket{front=\"anthropic\",le=\"+Inf\"} 3",

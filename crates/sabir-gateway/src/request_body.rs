@@ -102,6 +102,16 @@ pub(crate) fn parsed_size(body: &[u8], limits: &GatewayLimits) -> Option<usize> 
     (size <= limits.body.saturating_mul(PARSED_MULTIPLE)).then_some(size)
 }
 
+/// The form of a body that an endpoint takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyForm {
+    /// JSON.
+    Json,
+    /// A form with files. A page of any origin can send one, but only with an origin, which is checked
+    /// before.
+    Multipart,
+}
+
 /// Reads the body of a request.
 ///
 /// # Errors
@@ -109,6 +119,7 @@ pub(crate) fn parsed_size(body: &[u8], limits: &GatewayLimits) -> Option<usize> 
 pub(crate) async fn read_body(
     parts: &Parts,
     mut body: Body,
+    form: BodyForm,
     limits: &GatewayLimits,
     budget: &BodyBudget,
 ) -> Result<(Bytes, BodyShare), Refusal> {
@@ -116,7 +127,8 @@ pub(crate) async fn read_body(
         discard_body(&parts.headers, body, limits).await;
         return Err(Refusal::Encoded(coding));
     }
-    if let Some(kind) = foreign_content_type(&parts.headers) {
+    let foreign = foreign_content_type(&parts.headers).filter(|_| form == BodyForm::Json);
+    if let Some(kind) = foreign {
         discard_body(&parts.headers, body, limits).await;
         return Err(Refusal::NotJson(kind));
     }

@@ -1,23 +1,25 @@
 //! Handles a request: checks access, dispatches by path, and reads the body.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
 use sabir_wire::Wire;
 
-use crate::access_control;
+use crate::access_control::{self, ConnectionOrigin, TokenCheck};
 use crate::client_wires;
 use crate::connection::ConnectionState;
 use crate::delivery::track_delivery;
 use crate::error::Refusal;
 use crate::exchange::{Exchange, REPORT_HEADER};
 use crate::exchange_log::ExchangeLog;
+use crate::key_store::ClientKey;
 use crate::local_endpoints::{self, HEALTH_PATHS, LocalEndpoint, READY_PATHS};
-use crate::request_body;
+use crate::passthrough::{ForwardedForm, forward_request};
+use crate::request_body::{self, BodyForm};
 use crate::serve::Gateway;
 
 /// The handler of the requests of one connection.
@@ -25,8 +27,8 @@ use crate::serve::Gateway;
 pub(crate) struct RequestHandler {
     /// The gateway.
     pub(crate) gateway: Gateway,
-    /// The local address of the connection.
-    pub(crate) local: SocketAddr,
+    /// Where the connection came in.
+    pub(crate) origin: ConnectionOrigin,
     /// The state of the connection.
     pub(crate) link: Arc<ConnectionState>,
 }
@@ -41,6 +43,8 @@ enum EndpointKind {
     Own(LocalEndpoint),
     /// The endpoint of a client's wire.
     Model(Wire),
+    /// An endpoint whose requests are forwarded.
+    Forwarded(ForwardedForm),
     /// No endpoint has this path.
     Nobody,
 }
@@ -63,7 +67,7 @@ impl RequestHandler {
         }
         let front = who.error_wire(&parts);
         let ledger = ExchangeLog::new(&self.gateway, self.gateway.new_id(), front);
-        let mut response = match self.check_request(&who, &parts) {
+        let mut response = match self.check_request(&who, &parts, &ledger).await {
             Ok(()) => {
                 let answer = self.dispatch_request(&who, &parts, body, &ledger).await;
                 answer.unwrap_or_else(|refusal| refusal_response(&refusal, front, &ledger))
@@ -108,7 +112,12 @@ impl RequestHandler {
     /// # Errors
     /// The refusal of the first check that fails. Access comes first, so that a stranger cannot
     /// find out which paths exist.
-    fn check_request(&self, who: &EndpointKind, parts: &Parts) -> Result<(), Refusal> {
+    async fn check_request(
+        &self,
+        who: &EndpointKind,
+        parts: &Parts,
+        ledger: &ExchangeLog,
+    ) -> Result<(), Refusal> {
         if self.link.is_lost() {
             return Err(Refusal::Malformed(
                 "the length of a body is given in two ways, or not in a way that can be understood"
@@ -116,18 +125,66 @@ impl RequestHandler {
             ));
         }
         if !matches!(who, EndpointKind::Health) {
-            access_control::check_access(&self.gateway.settings(), self.local, parts)?;
+            let settings = self.gateway.settings();
+            let has_keys = self.gateway.keys().is_some();
+            let checked = access_control::check_access(&settings, self.origin, parts, has_keys)?;
+            if let TokenCheck::Other(shown) = checked {
+                let key = self.find_key(&shown).await?.ok_or(Refusal::NoToken)?;
+                // The metrics are about all clients.
+                if matches!(who, EndpointKind::Own(LocalEndpoint::Metrics)) {
+                    return Err(Refusal::NotForClients("the metrics"));
+                }
+                ledger.set_key(key);
+            }
         }
         match who {
             EndpointKind::Nobody => {
                 Err(Refusal::Path(parts.uri.path().chars().take(200).collect()))
             }
             EndpointKind::Own(own) => own.check_method(parts),
-            EndpointKind::Model(_) if parts.method != Method::POST => {
+            EndpointKind::Model(_) | EndpointKind::Forwarded(_) if parts.method != Method::POST => {
                 Err(Refusal::Method(parts.method.to_string(), Method::POST))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Reads the body of a request for a model, once there is a slot for it.
+    async fn read_for_model(
+        &self,
+        parts: &Parts,
+        body: Body,
+        form: BodyForm,
+        ledger: &ExchangeLog,
+    ) -> Result<Bytes, Refusal> {
+        let gateway = &self.gateway;
+        let limits = &{ gateway.settings().limits };
+        // The slot is taken before the body is read, so that waiting bodies cannot fill the
+        // memory.
+        match gateway.acquire_slot() {
+            Ok(place) => ledger.hold_slot(place),
+            Err(refusal) => {
+                request_body::discard_body(&parts.headers, body, limits).await;
+                return Err(refusal);
+            }
+        }
+        let (body, share) =
+            request_body::read_body(parts, body, form, limits, gateway.body_budget()).await?;
+        ledger.hold_body_share(share);
+        Ok(body)
+    }
+
+    /// Finds the key among the tokens of a client.
+    async fn find_key(&self, shown: &[String]) -> Result<Option<ClientKey>, Refusal> {
+        let Some(keys) = self.gateway.keys() else {
+            return Ok(None);
+        };
+        for token in shown {
+            if let Some(key) = keys.find_key(token).await.map_err(Refusal::KeyStore)? {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads the body and answers the request.
@@ -138,7 +195,7 @@ impl RequestHandler {
         &self,
         who: &EndpointKind,
         parts: &Parts,
-        body: axum::body::Body,
+        body: Body,
         ledger: &ExchangeLog,
     ) -> Result<Response, Refusal> {
         let gateway = &self.gateway;
@@ -148,23 +205,25 @@ impl RequestHandler {
             EndpointKind::Nobody | EndpointKind::Health => local_endpoints::health_response(),
             EndpointKind::Permission => local_endpoints::preflight_response(&parts.headers),
             EndpointKind::Own(own) => {
+                let form = BodyForm::Json;
                 let (body, _share) =
-                    request_body::read_body(parts, body, limits, gateway.body_budget()).await?;
+                    request_body::read_body(parts, body, form, limits, gateway.body_budget())
+                        .await?;
                 own.respond(gateway, path, &body)?
             }
+            EndpointKind::Forwarded(form) => {
+                let body_form = match form {
+                    ForwardedForm::Json => BodyForm::Json,
+                    ForwardedForm::Form => BodyForm::Multipart,
+                };
+                let body = self.read_for_model(parts, body, body_form, ledger).await?;
+                let headers = &parts.headers;
+                return forward_request(gateway, ledger, path, headers, body, *form).await;
+            }
             EndpointKind::Model(front) => {
-                // The slot is taken before the body is read, so that waiting bodies cannot fill the
-                // memory.
-                match gateway.acquire_slot() {
-                    Ok(place) => ledger.hold_slot(place),
-                    Err(refusal) => {
-                        request_body::discard_body(&parts.headers, body, limits).await;
-                        return Err(refusal);
-                    }
-                }
-                let (body, share) =
-                    request_body::read_body(parts, body, limits, gateway.body_budget()).await?;
-                ledger.hold_body_share(share);
+                let body = self
+                    .read_for_model(parts, body, BodyForm::Json, ledger)
+                    .await?;
                 let report = parts
                     .headers
                     .get(REPORT_HEADER)
@@ -201,7 +260,7 @@ impl EndpointKind {
         ) {
             (Some(own), _) => Self::Own(own),
             (None, Some(front)) => Self::Model(front),
-            (None, None) => Self::Nobody,
+            (None, None) => ForwardedForm::of_path(path).map_or(Self::Nobody, Self::Forwarded),
         }
     }
 
@@ -238,5 +297,8 @@ fn request_id_header(front: Option<Wire>) -> HeaderName {
 /// Logs a refusal and makes its response.
 fn refusal_response(refusal: &Refusal, front: Option<Wire>, ledger: &ExchangeLog) -> Response {
     ledger.set_error(refusal);
+    if let Some(reason) = refusal.reason() {
+        ledger.set_refusal(reason);
+    }
     refusal.to_response(front)
 }

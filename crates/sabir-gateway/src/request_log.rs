@@ -194,6 +194,12 @@ fn text_line(id: &str, ended: &ExchangeSummary<'_>) -> String {
         ended.calls,
         if ended.calls == 1 { "" } else { "s" }
     ));
+    if let Some(upstream) = ended.upstream {
+        line.push_str(&format!(" by {upstream}"));
+    }
+    if let Some(key) = ended.key {
+        line.push_str(&format!(" key {key}"));
+    }
     let tokens = |name: &str, count: Option<u64>| {
         count.map_or(String::new(), |count| format!(" {name} {count}"))
     };
@@ -213,7 +219,8 @@ fn json_line(time: &str, id: &str, ended: &ExchangeSummary<'_>) -> serde_json::V
         "time": time, "id": id, "front": ended.front.map(|wire| wire.name()), "model": ended.model, "status": ended.status,
         "whole": ended.whole, "took_ms": ended.took.as_millis(), "first_ms": ended.first.map(|first| first.as_millis()),
         "bytes": ended.bytes, "calls": ended.calls, "input_tokens": ended.usage.input,
-        "output_tokens": ended.usage.output, "error": ended.error.map(redact::redact_text),
+        "output_tokens": ended.usage.output, "nano_usd": ended.nano_usd, "key": ended.key, "upstream": ended.upstream,
+        "first_output_ms": ended.first_output.map(|first| first.as_millis()), "refusal": ended.refusal, "error": ended.error.map(redact::redact_text),
     })
 }
 
@@ -280,6 +287,11 @@ mod tests {
         let summary = ExchangeSummary {
             front: None,
             model: "",
+            key: None,
+            upstream: None,
+            first_output: None,
+            nano_usd: None,
+            refusal: None,
             status: 404,
             whole: true,
             took: Duration::from_millis(3),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sabir_call::{Model, ToolProtocol};
+use sabir_call::{Model, TokenPrices, ToolProtocol, Usage};
 use sabir_wire::{Wire, WireOptions};
 
 use crate::call_repair::RepairMode;
@@ -13,6 +13,8 @@ use crate::upstream_group::UpstreamGroup;
 /// A model behind the gateway.
 #[derive(Clone)]
 pub struct ModelRoute {
+    /// The name of the model in the configuration, whatever alias a client uses.
+    pub name: String,
     /// The model. It must keep no state between requests
     /// ([`CallerScope::Many`](sabir_model::CallerScope::Many)).
     pub model: Arc<dyn Model>,
@@ -27,6 +29,8 @@ pub struct ModelRoute {
     pub provider_wires: Vec<ProviderWire>,
     /// The limits to which a client's request is adapted.
     pub limits: ModelLimits,
+    /// The prices of the upstreams.
+    pub prices: Vec<TokenPrices>,
     /// The upstreams, if `model` is a group of them, for probes and metrics.
     pub group: Option<Arc<UpstreamGroup>>,
 }
@@ -50,6 +54,18 @@ impl ModelRoute {
                 .provider_wires
                 .iter()
                 .all(|provider| holds(provider.wire))
+    }
+
+    /// Returns the cost of these tokens in billionths of a dollar, at the most expensive upstream;
+    /// `None` if some price is unknown.
+    pub(crate) fn cost_of(&self, usage: Usage) -> Option<u64> {
+        let costs = self.prices.iter().map(|prices| {
+            let known = prices
+                .is_known()
+                .then(|| prices.cost_of(usage).known.as_nanos())?;
+            Some(known)
+        });
+        costs.reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
     /// Lets the upstreams continue with their states of an earlier route.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
@@ -12,16 +12,22 @@ use futures_util::future::join_all;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
 
+use crate::access_control::ConnectionOrigin;
+use crate::client_stream::{ClientStream, TlsIdentity};
 use crate::connection::{ConnectionState, TimedStream};
 use crate::error::Refusal;
 use crate::exchange_log::ExchangeLog;
+use crate::exchange_record::ExchangeRecorder;
 use crate::framing::MAX_HEAD;
 use crate::gateway_event::{GatewayEvent, GatewayObserver};
 use crate::interruptible_model::InterruptibleModel;
+use crate::key_ledger::KeyLedger;
+use crate::key_store::KeyStore;
 use crate::metrics::Metrics;
 use crate::request_body::BodyBudget;
 use crate::request_handler::RequestHandler;
@@ -36,6 +42,9 @@ const CUT_GRACE: Duration = Duration::from_secs(1);
 /// The pause after a failed accept. Most likely no file descriptor is left, and some connection
 /// must end first.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
+/// The time for counting what the last requests used.
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 /// The time between two looks at which upstreams are to be probed.
 const PROBE_TICK: Duration = Duration::from_millis(250);
@@ -70,6 +79,45 @@ struct GatewayState {
     cut: watch::Sender<bool>,
     /// True once no new connections are accepted.
     draining: AtomicBool,
+    /// The certificate, if the gateway serves TLS. A reload replaces it for new connections.
+    tls: RwLock<Option<TlsIdentity>>,
+    /// The recorder, if exchanges are recorded.
+    recorder: OnceLock<Arc<dyn ExchangeRecorder>>,
+    /// The keys of clients, if they have some.
+    keys: OnceLock<Arc<KeyLedger>>,
+}
+
+/// The sockets that a gateway listens on.
+#[derive(Debug)]
+pub struct Listeners {
+    /// The address for TCP, with TLS if the gateway has a certificate.
+    pub tcp: TcpListener,
+    /// A Unix socket, whose file permissions say who may connect.
+    pub unix: Option<UnixListener>,
+}
+
+impl Listeners {
+    /// Waits for the next connection on either socket.
+    async fn accept(&self) -> io::Result<ClientStream> {
+        let unix = async {
+            match &self.unix {
+                Some(unix) => unix.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = self.tcp.accept() => accepted.map(|(stream, _)| ClientStream::Tcp(stream)),
+            accepted = unix => accepted.map(|(stream, _)| ClientStream::Unix(stream)),
+        }
+    }
+}
+
+/// A connection that is ready for requests.
+struct Client {
+    /// The stream.
+    stream: ClientStream,
+    /// Where it came in.
+    origin: ConnectionOrigin,
 }
 
 /// A reason why a gateway cannot serve.
@@ -118,6 +166,9 @@ impl Gateway {
             responses: ResponseStore::default(),
             cut: watch::Sender::new(false),
             draining: AtomicBool::new(false),
+            tls: RwLock::default(),
+            recorder: OnceLock::new(),
+            keys: OnceLock::new(),
         }));
         gateway.replace_routes(routes);
         gateway
@@ -176,6 +227,33 @@ impl Gateway {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
+    /// Lets clients use the keys of a store, besides the token. A gateway keeps the first store that it
+    /// is given.
+    pub fn use_key_store(&self, store: Arc<dyn KeyStore>) {
+        let clock = self.settings().clock;
+        _ = self.0.keys.set(Arc::new(KeyLedger::new(store, clock)));
+    }
+
+    /// Records exchanges. A gateway keeps the first recorder that it is given.
+    pub fn use_recorder(&self, recorder: Arc<dyn ExchangeRecorder>) {
+        _ = self.0.recorder.set(recorder);
+    }
+
+    /// Returns the recorder, if exchanges are recorded.
+    pub(crate) fn recorder(&self) -> Option<&Arc<dyn ExchangeRecorder>> {
+        self.0.recorder.get()
+    }
+
+    /// Serves TLS with this certificate on new connections over TCP.
+    pub fn use_tls(&self, identity: TlsIdentity) {
+        *self.0.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(identity);
+    }
+
+    /// Returns the keys of clients, if they have some.
+    pub(crate) fn keys(&self) -> Option<&Arc<KeyLedger>> {
+        self.0.keys.get()
+    }
+
     /// Returns the current models.
     pub(crate) fn routes(&self) -> Arc<RouteTable> {
         Arc::clone(&self.0.routes.read().unwrap_or_else(PoisonError::into_inner))
@@ -208,10 +286,10 @@ impl Gateway {
     }
 
     /// Counts an event and passes it to the observer.
-    pub(crate) fn emit_event(&self, id: &str, note: GatewayEvent<'_>) {
+    pub(crate) fn emit_event(&self, id: &str, model: &str, note: GatewayEvent<'_>) {
         // Only names of the configuration become labels of metrics.
         let routes = self.routes();
-        self.0.metrics.count_event(&note, |model| {
+        self.0.metrics.count_event(&note, model, |model| {
             routes.model_names().any(|name| name == model)
         });
         self.0.watch.on_event(id, note);
@@ -252,14 +330,32 @@ impl Gateway {
         listener: TcpListener,
         end: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        let address = listener.local_addr().map_err(ServeError::Address)?;
+        let listeners = Listeners {
+            tcp: listener,
+            unix: None,
+        };
+        self.serve_on(listeners, end).await
+    }
+
+    /// Serves as [`serve`](Self::serve) does, also on a Unix socket.
+    ///
+    /// # Errors
+    /// As [`serve`](Self::serve).
+    pub async fn serve_on(
+        &self,
+        listener: Listeners,
+        end: impl Future<Output = ()> + Send,
+    ) -> Result<(), ServeError> {
+        let address = listener.tcp.local_addr().map_err(ServeError::Address)?;
         // Checked by the address that is really bound, not by the configured name.
-        if self.settings().token.is_none() && !address.ip().is_loopback() {
+        let is_open = self.settings().token.is_none() && self.keys().is_none();
+        if is_open && !address.ip().is_loopback() {
             return Err(ServeError::Open(address));
         }
         let open = GracefulShutdown::new();
         let mut end = std::pin::pin!(end);
         let mut probes = std::pin::pin!(self.probe_upstreams());
+        let mut renewals = std::pin::pin!(self.renew_leases());
         loop {
             // The permit comes before the connection: clients over the limit wait in the kernel's
             // queue.
@@ -268,40 +364,62 @@ impl Gateway {
                 // The end comes first, so that a busy listener cannot delay a shutdown.
                 biased;
                 () = &mut end => break,
-                // It never ends by itself.
+                // Neither ends by itself.
                 () = &mut probes => continue,
+                () = &mut renewals => continue,
                 (permit, accepted) = async { (permit.await, listener.accept().await) } => match accepted {
-                    Ok((stream, _)) => (stream, permit),
+                    Ok(stream) => (stream, permit),
                     Err(_) => {
                         tokio::time::sleep(ACCEPT_BACKOFF).await;
                         continue;
                     }
                 },
             };
-            let link = Arc::new(ConnectionState::default());
-            let connection = open.watch(self.serve_connection(stream, Arc::clone(&link), address));
+            let watcher = open.watcher();
             let gateway = self.clone();
             tokio::spawn(async move {
                 gateway.metrics().connection_opened();
-                let ended = connection.await;
+                if let Some(client) = gateway.secure_stream(stream, address).await {
+                    let link = Arc::new(ConnectionState::default());
+                    let connection = gateway.serve_connection(client, Arc::clone(&link));
+                    let ended = watcher.watch(connection).await;
+                    gateway.report_unparsed(&link, ended.err().as_ref());
+                }
                 gateway.metrics().connection_closed();
-                gateway.report_unparsed(&link, ended.err().as_ref());
                 drop(permit);
             });
         }
         // Closed before draining, so that a load balancer sends new clients elsewhere.
         drop(listener);
         self.0.draining.store(true, Ordering::Relaxed);
-        let mut closed = std::pin::pin!(open.shutdown());
-        if timeout(self.settings().limits.drain, &mut closed)
-            .await
-            .is_err()
-        {
-            // Every response that still runs ends with an error now, which its client gets.
-            self.0.cut.send_replace(true);
-            let _ = timeout(CUT_GRACE, closed).await;
+        let drained = async {
+            let mut closed = std::pin::pin!(open.shutdown());
+            if timeout(self.settings().limits.drain, &mut closed)
+                .await
+                .is_err()
+            {
+                // Every response that still runs ends with an error now, which its client gets.
+                self.0.cut.send_replace(true);
+                let _ = timeout(CUT_GRACE, closed).await;
+            }
+        };
+        // Answers that go on for long still need their leases.
+        tokio::select! {
+            () = drained => {}
+            () = renewals => {}
+        }
+        if let Some(keys) = self.keys() {
+            keys.wait_until_settled(SETTLE_TIME).await;
         }
         Ok(())
+    }
+
+    /// Renews the leases of running requests, if clients have keys.
+    async fn renew_leases(&self) {
+        match self.keys() {
+            Some(keys) => keys.renew_leases().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Probes the upstreams whose models want that, again and again.
@@ -345,21 +463,54 @@ impl Gateway {
         !self.0.draining.load(Ordering::Relaxed) && (groups.is_empty() || available.count() > 0)
     }
 
+    /// Makes the TLS handshake of a connection, if the gateway has a certificate. Returns `None` if
+    /// that fails or takes too long.
+    async fn secure_stream(&self, stream: ClientStream, listener: SocketAddr) -> Option<Client> {
+        let stream = match stream {
+            ClientStream::Tcp(stream) => stream,
+            stream => {
+                return Some(Client {
+                    stream,
+                    origin: ConnectionOrigin::Local,
+                });
+            }
+        };
+        // Events of a stream are small, and each must be sent at once.
+        let _ = stream.set_nodelay(true);
+        let address = stream.local_addr().unwrap_or(listener);
+        let identity = self
+            .0
+            .tls
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let is_secure = identity.is_some();
+        let stream = match identity {
+            None => ClientStream::Tcp(stream),
+            Some(TlsIdentity(config)) => {
+                let accepting = TlsAcceptor::from(config).accept(stream);
+                let limit = self.settings().limits.head;
+                let stream = timeout(limit, accepting).await.ok()?.ok()?;
+                ClientStream::Tls(Box::new(stream))
+            }
+        };
+        Some(Client {
+            stream,
+            origin: ConnectionOrigin::Network { address, is_secure },
+        })
+    }
+
     /// Serves one connection until it ends. hyper's own limit for heads is off: the stream has
     /// limits for all phases.
     fn serve_connection(
         &self,
-        stream: TcpStream,
+        client: Client,
         link: Arc<ConnectionState>,
-        listener: SocketAddr,
     ) -> impl GracefulConnection<Error = hyper::Error> + use<> {
-        // Events of a stream are small, and each must be sent at once.
-        let _ = stream.set_nodelay(true);
-        let local = stream.local_addr().unwrap_or(listener);
-        let line = TimedStream::new(stream, Arc::clone(&link), self.settings().limits);
+        let line = TimedStream::new(client.stream, Arc::clone(&link), self.settings().limits);
         let handler = RequestHandler {
             gateway: self.clone(),
-            local,
+            origin: client.origin,
             link,
         };
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {

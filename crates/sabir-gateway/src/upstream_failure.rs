@@ -11,6 +11,9 @@ use sabir_wire::{ProviderError, Wire, translate_rate_limits};
 /// before `retry-after`.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
+/// The longest wait that is passed on. Clients multiply it, and a senseless one overflows in them.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(86_400);
+
 /// A failure of a model, with what its provider said about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UpstreamFailure {
@@ -83,6 +86,7 @@ impl UpstreamFailure {
     /// Adds the wait that the provider asked for, and its limits, in the form of the client's wire.
     pub(crate) fn write_headers(&self, front: Wire, headers: &mut HeaderMap) {
         if let Some(wait) = self.report.retry_after {
+            let wait = wait.min(MAX_RETRY_AFTER);
             let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(whole));
             if wait != Duration::from_secs(whole) {

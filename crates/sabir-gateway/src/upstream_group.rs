@@ -21,6 +21,7 @@ use sabir_call::{
     Event, EventSink, Message, MessagePart, Model, ModelError, ModelErrorKind, ProviderReportSlot,
     Request, ResponseFuture,
 };
+use sabir_model::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
 use tokio::time::{Instant, Sleep, sleep};
 
 pub use crate::upstream_state::CircuitRules;
@@ -84,6 +85,8 @@ pub struct Upstream {
     pub weight: u32,
     /// The probe of its health.
     pub probe: Option<Arc<dyn UpstreamProbe>>,
+    /// The client for requests that are not for a chat model.
+    pub client: Option<Arc<ProviderClient>>,
 }
 
 /// The upstreams of one model, as one model.
@@ -202,7 +205,7 @@ impl UpstreamGroup {
 
     /// Returns the upstreams in the order in which they are tried. Those that are left out come
     /// last.
-    fn choose_order(&self, request: &Request) -> Vec<usize> {
+    fn choose_order(&self, prefix: u64) -> Vec<usize> {
         let now = Instant::now();
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         match self.rules.balance {
@@ -217,7 +220,6 @@ impl UpstreamGroup {
                 });
             }
             BalancePolicy::Prefix => {
-                let prefix = hash_prefix(request);
                 order.sort_by(|one, other| {
                     let score = |at: &usize| self.rendezvous_score(*at, prefix);
                     score(other).total_cmp(&score(one))
@@ -272,6 +274,57 @@ impl UpstreamGroup {
         f64::from(member.upstream.weight.max(1)) / -share.ln()
     }
 
+    /// Forwards a request to the upstreams that have a client for it, one after another, until one of
+    /// them answers it without an error of its own. `make` gets the upstream's name of the model.
+    ///
+    /// # Errors
+    /// The last failure; `None` if no upstream has a client.
+    pub(crate) async fn forward(
+        &self,
+        make: &(dyn Fn(&str) -> ForwardedRequest + Send + Sync),
+    ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) as u64;
+        let order = self.choose_order(turn);
+        let mut known: Vec<(&Member, &Arc<ProviderClient>)> = Vec::new();
+        for at in order {
+            if let Some(member) = self.members.get(at)
+                && let Some(client) = &member.upstream.client
+            {
+                known.push((member, client));
+            }
+        }
+        let count = known.len();
+        let mut failure = None;
+        for (at, (member, client)) in known.into_iter().enumerate() {
+            member.state.begin_request();
+            let guard = OutstandingGuard(Arc::clone(&member.state));
+            let answered = client.forward(make(&member.upstream.id)).await;
+            let fails = match &answered {
+                Ok(response) => response.status == 429 || response.status >= 500,
+                Err(_) => true,
+            };
+            if fails {
+                let rules = &self.rules.circuit;
+                member.state.record_failure(rules, None, Instant::now());
+            } else {
+                member.state.record_success();
+            }
+            drop(guard);
+            match answered {
+                Ok(response) if !fails || at + 1 == count => {
+                    let name = member.upstream.name.clone();
+                    return Ok((name, Arc::clone(client), response));
+                }
+                Ok(_) => member.state.record_failover(),
+                Err(error) => {
+                    member.state.record_failover();
+                    failure = Some(error);
+                }
+            }
+        }
+        Err(failure)
+    }
+
     /// Sends a request to the upstreams, one after another, until one of them answers.
     async fn ask_upstreams(
         &self,
@@ -282,7 +335,7 @@ impl UpstreamGroup {
             state: Mutex::new(RaceState { winner: None, sink }),
             report: request.report.clone(),
         };
-        let mut waiting = self.choose_order(request).into_iter();
+        let mut waiting = self.choose_order(hash_prefix(request)).into_iter();
         let mut attempts: Vec<Attempt<'_>> = Vec::new();
         let mut hedge: Option<Pin<Box<Sleep>>> = None;
         loop {

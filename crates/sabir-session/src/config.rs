@@ -552,6 +552,11 @@ impl Config {
         &self.repairs_off
     }
 
+    /// Returns the clock of the host.
+    pub fn clock(&self) -> fn() -> std::time::SystemTime {
+        self.environment.clock
+    }
+
     /// Returns the settings of the gateway.
     pub fn gateway_keys(&self) -> &GatewayKeys {
         &self.own.gateway
@@ -705,6 +710,12 @@ impl ResolvedModel {
             self.reached.provider.wire,
             self.reached.provider.form.clone(),
         )
+    }
+
+    /// Returns the prices of the model at its provider.
+    pub(crate) fn token_prices(&self) -> TokenPrices {
+        self.catalogue
+            .resolve_prices(&self.reached.provider, &self.id)
     }
 
     /// Returns the provider.

@@ -5,25 +5,34 @@
 
 use std::io::Read;
 
-use sabir_gateway::{GatewaySettings, RepairMode};
+use sabir_gateway::GatewaySettings;
 use sabir_model::Secret;
 
 pub use sabir_gateway::{
-    ClientFacts, Gateway, LogFormat, LogLine, LogOptions, LogWriter, RequestLog, ServeError,
-    SharedLogOptions, render_client_settings,
+    ClientFacts, ClientKey, DailyUsage, ExchangeRecorder, Gateway, Listeners, LogFormat, LogLine,
+    LogOptions, LogWriter, ModelLimit, RepairMode, RequestLog, ServeError, SharedLogOptions,
+    format_dollars, render_client_settings,
 };
+
+pub use sabir_wire::format_timestamp;
 
 use crate::config::Config;
 use crate::error::SessionError;
 
+pub use keys::{KeyCommand, KeyLimitText, KeyReport, open_key_store, run_key_command};
+pub use recording::{RecordFolder, RecordReport, RecordedModel, report_records};
 pub use reload::{ReloadableGateway, ReloadedGateway, RestartNeeded};
 pub use routes::build_routes;
 pub(crate) use routes::{DEFAULT_HEALTH_SECONDS, DEFAULT_RETRIES};
 #[cfg(test)]
 pub(crate) use routes::{group_rules, upstream_weights};
+pub use sockets::{load_tls, open_unix_socket};
 
+mod keys;
+mod recording;
 mod reload;
 mod routes;
+mod sockets;
 
 /// The default address; only this machine can reach it.
 pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:4747";

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use sabir_session::gateway_setup::{
-    ClientFacts, GatewayToken, LogLine, ReloadedGateway, render_client_settings,
+    ClientFacts, ClientKey, DailyUsage, GatewayToken, KeyReport, LogLine, ModelLimit, RecordReport,
+    RecordedModel, ReloadedGateway, format_dollars, render_client_settings,
 };
 
 use crate::print;
@@ -26,11 +27,13 @@ pub fn write_log_line(line: LogLine) {
 #[must_use]
 pub fn startup_text(
     address: SocketAddr,
+    is_secure: bool,
     token: &GatewayToken,
     names: &[String],
     quiet: bool,
 ) -> String {
-    let line = format!("listening on http://{address}\n");
+    let scheme = if is_secure { "https" } else { "http" };
+    let line = format!("listening on {scheme}://{address}\n");
     if quiet {
         return match token {
             GatewayToken::Generated(token) => format!("{line}token {}\n", token.expose()),
@@ -45,6 +48,7 @@ pub fn startup_text(
     };
     let facts = ClientFacts {
         address,
+        is_secure,
         token: &token,
         model: names.first().map_or("MODEL", String::as_str),
         names,
@@ -62,4 +66,115 @@ pub fn reload_text(reloaded: &ReloadedGateway) -> String {
         .collect();
     let models = reloaded.models.join(", ");
     format!("sabir: the configuration was reloaded; models: {models}\n{ignored}")
+}
+
+/// Describes the result of a command about keys.
+#[must_use]
+pub fn key_report_text(report: &KeyReport) -> String {
+    match report {
+        KeyReport::Added { key, secret } => format!(
+            "{}\nThe key of `{}` (id {}) is shown only now. Clients send it in place of the token.\n",
+            secret.expose(),
+            key.name,
+            key.id
+        ),
+        KeyReport::Listed(keys) if keys.is_empty() => {
+            "there are no keys; add one with `sabir gateway keys add NAME`\n".to_owned()
+        }
+        KeyReport::Listed(keys) => keys.iter().map(key_line).collect(),
+        KeyReport::Revoked(key) => {
+            format!("the key of `{}` (id {}) is revoked\n", key.name, key.id)
+        }
+        KeyReport::Usage { key, days } if days.is_empty() => {
+            format!("the key of `{}` was not used\n", key.name)
+        }
+        KeyReport::Usage { days, .. } => days.iter().map(usage_line).collect(),
+    }
+}
+
+/// Describes a key on one line.
+fn key_line(key: &ClientKey) -> String {
+    let limits: Vec<String> = key.limits.iter().map(limit_words).collect();
+    let limits = if limits.is_empty() {
+        "no limits".to_owned()
+    } else {
+        limits.join("; ")
+    };
+    let revoked = if key.revoked_ms.is_some() {
+        ", revoked"
+    } else {
+        ""
+    };
+    format!("{}  {}  {limits}{revoked}\n", key.id, key.name)
+}
+
+/// Describes a limit in the words in which it is given.
+fn limit_words(limit: &ModelLimit) -> String {
+    let parts = [
+        limit
+            .requests_per_minute
+            .map(|most| format!("requests={most}")),
+        limit.tokens_per_minute.map(|most| format!("tokens={most}")),
+        limit.concurrent.map(|most| format!("concurrent={most}")),
+        limit
+            .nano_usd_per_day
+            .map(|most| format!("dollars={}", format_dollars(most))),
+    ];
+    let words: Vec<String> = parts.into_iter().flatten().collect();
+    let model = limit.model.as_ref().map(|model| format!("{model}: "));
+    model.unwrap_or_default() + &words.join(" ")
+}
+
+/// Describes the usage of a model on a day.
+fn usage_line(day: &DailyUsage) -> String {
+    let time = sabir_session::gateway_setup::format_timestamp(day.day_ms / 1000);
+    let date = time.split('T').next().unwrap_or_default();
+    let usage = &day.usage;
+    format!(
+        "{date}  {}  {} requests  {} tokens  ${}\n",
+        usage.model,
+        usage.requests,
+        usage.tokens,
+        format_dollars(usage.nano_usd)
+    )
+}
+
+/// Describes the summary of records: a block for each model.
+#[must_use]
+pub fn record_report_text(report: &RecordReport) -> String {
+    if report.models.is_empty() {
+        return "there are no records\n".to_owned();
+    }
+    let mut text = String::new();
+    for (name, model) in &report.models {
+        text.push_str(&recorded_model_text(name, model));
+    }
+    if report.unreadable > 0 {
+        text.push_str(&format!("{} lines cannot be read\n", report.unreadable));
+    }
+    text
+}
+
+/// Describes what records say about a model.
+fn recorded_model_text(name: &str, model: &RecordedModel) -> String {
+    let share = model.mended_exchanges as f64 * 100.0 / model.exchanges.max(1) as f64;
+    let mut text = format!(
+        "{name}\n  {} exchanges, {} failed, {} calls, {} tokens, ${}\n",
+        model.exchanges,
+        model.failed,
+        model.calls,
+        model.tokens,
+        format_dollars(model.nano_usd)
+    );
+    text.push_str(&format!(
+        "  {} exchanges mended ({share:.1} %), which cost ${}; asked again {} times, {} faults\n",
+        model.mended_exchanges,
+        format_dollars(model.mended_nano_usd),
+        model.retries,
+        model.faults
+    ));
+    for (rule, count) in &model.mended {
+        text.push_str(&format!("    {count:>6}  {rule}\n"));
+    }
+    text
 }

@@ -43,6 +43,7 @@ pub mod event_lines;
 pub mod event_renderer;
 pub mod folder_text;
 pub mod front_end;
+pub mod gateway_command;
 pub mod gateway_text;
 pub mod history_text;
 pub mod interrupts;

@@ -78,6 +78,16 @@ impl UntrustedServer {
         format!("https://{}/v1", self.address)
     }
 
+    /// Returns the server's certificate in PEM, for a server of another kind at 127.0.0.1.
+    pub fn certificate_pem() -> &'static str {
+        include_str!("untrusted/certificate.pem")
+    }
+
+    /// Returns the key of that certificate in PEM.
+    pub fn key_pem() -> &'static str {
+        include_str!("untrusted/key.pem")
+    }
+
     /// Returns the certificate of the authority that a client has to trust, in PEM.
     pub fn authority_pem() -> &'static str {
         AUTHORITY

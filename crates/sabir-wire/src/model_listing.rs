@@ -44,6 +44,12 @@ pub enum InfoRequest {
     Version,
     /// `POST /v1/messages/count_tokens`, of Anthropic: the body is a Messages request.
     CountTokens,
+    /// `GET /v1beta/models`, of Gemini.
+    GeminiModels,
+    /// `GET /v1beta/models/NAME`, of Gemini.
+    GeminiModel(String),
+    /// `POST /v1beta/models/NAME:countTokens`, of Gemini.
+    GeminiCountTokens(String),
 }
 
 /// Returns the information request of a path. A query is ignored.
@@ -62,6 +68,7 @@ pub fn match_info_path(path: &str) -> Option<InfoRequest> {
         ("/api/tags", InfoRequest::Tags),
         ("/api/show", InfoRequest::Show),
         ("/api/version", InfoRequest::Version),
+        ("/v1beta/models", InfoRequest::GeminiModels),
         ("/models", InfoRequest::Models),
     ];
     let known = fixed
@@ -71,8 +78,15 @@ pub fn match_info_path(path: &str) -> Option<InfoRequest> {
     known.or_else(|| {
         let (_, name) = path.split_once("/models/")?;
         // Gemini appends the method to the model: `generateContent` or `streamGenerateContent`.
-        (!name.is_empty() && !name.contains("enerateContent"))
-            .then(|| InfoRequest::Model(crate::wire::percent_decode(name)))
+        if name.is_empty() || name.contains("enerateContent") {
+            return None;
+        }
+        let decode = crate::wire::percent_decode;
+        Some(match name.strip_suffix(":countTokens") {
+            Some(name) => InfoRequest::GeminiCountTokens(decode(name)),
+            None if path.contains("/v1beta/models/") => InfoRequest::GeminiModel(decode(name)),
+            None => InfoRequest::Model(decode(name)),
+        })
     })
 }
 
@@ -96,6 +110,31 @@ pub fn encode_model(listed: &ListedModel) -> Value {
         "type": "model", "display_name": listed.name, "created_at": format_timestamp(listed.created),
         "max_input_tokens": listed.context,
     })
+}
+
+/// Encodes the list of models for clients of Gemini.
+pub fn encode_gemini_models(list: &[ListedModel]) -> Value {
+    json!({"models": list.iter().map(encode_gemini_model).collect::<Vec<_>>()})
+}
+
+/// Encodes one model for clients of Gemini.
+pub fn encode_gemini_model(listed: &ListedModel) -> Value {
+    json!({
+        "name": format!("models/{}", listed.name), "version": "1", "displayName": listed.name,
+        "inputTokenLimit": listed.context.unwrap_or(0), "outputTokenLimit": 0,
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+    })
+}
+
+/// Returns the request whose tokens a client of Gemini counts: the body itself, or its
+/// `generateContentRequest`.
+pub fn gemini_counted_request(body: &Value) -> &Value {
+    body.get("generateContentRequest").unwrap_or(body)
+}
+
+/// Encodes the token count of a request for clients of Gemini. The number is an estimate.
+pub fn encode_gemini_token_count(request: &Request) -> Value {
+    json!({"totalTokens": estimate_tokens(request)})
 }
 
 /// Encodes the list of models for clients of Ollama.

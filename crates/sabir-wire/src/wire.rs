@@ -352,6 +352,12 @@ impl Wire {
         incoming
     }
 
+    /// Returns the model that a path names, if the wire names it there.
+    pub fn model_of_path(self, path: &str) -> Option<String> {
+        let (model, _) = self.match_path(path)?;
+        (!model.is_empty()).then(|| percent_decode(model))
+    }
+
     /// Matches a path against the wire's endpoints. Returns the model, or an empty text if the path
     /// does not name it, and true if only a stream is answered there. Returns `None` for other
     /// paths.

@@ -19,7 +19,6 @@ pub(crate) use ends::EndFlags;
 pub(crate) use files::{
     ConsentFlags, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments,
 };
-pub(crate) use gateway::GatewayArguments;
 pub(crate) use journal::{
     ExportArguments, ExportFormat, ForkArguments, ImportArguments, JudgeArguments, LogArguments,
     TasksArguments,
@@ -37,7 +36,6 @@ mod config;
 mod context;
 mod ends;
 mod files;
-mod gateway;
 mod journal;
 mod limits;
 
@@ -158,7 +156,7 @@ pub(crate) enum Command {
     /// Prints its address and the settings for clients, then serves until SIGINT or SIGTERM, and
     /// writes one line on standard error for each request. SIGHUP reloads the configuration. See
     /// `sabir help gateway`.
-    Gateway(GatewayArguments),
+    Gateway(sabir_terminal::gateway_command::GatewayArguments),
     /// Serve editors and other programs by the Agent Client Protocol, over standard input and output. See `sabir help acp`.
     Acp(AcpArguments),
     /// Run a command in the sandbox, to try it.

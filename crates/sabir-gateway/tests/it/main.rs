@@ -21,4 +21,5 @@ mod same_wire;
 mod security;
 mod stored_responses;
 mod test_gateway;
+mod tls;
 mod upstream_errors;

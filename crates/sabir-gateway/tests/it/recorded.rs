@@ -161,6 +161,7 @@ async fn gateway(address: SocketAddr) -> TestGateway {
             (RepairMode::Heal, TextParsing::Text),
         ] {
             let route = ModelRoute {
+                name: "model".to_owned(),
                 model: Arc::new(model(address, wire, reads)),
                 id: "behind".to_owned(),
                 protocol: sabir_call::ToolProtocol::Native,
@@ -173,6 +174,7 @@ async fn gateway(address: SocketAddr) -> TestGateway {
                     },
                 }],
                 limits: sabir_gateway::ModelLimits::default(),
+                prices: Vec::new(),
                 group: None,
             };
             routes = routes.with_route(format!("{wire}-{repair_mode}"), route);

@@ -117,12 +117,14 @@ pub(crate) fn route_on(provider: &ScriptedProvider, wire: Wire) -> ModelRoute {
             ..RetryPolicy::default()
         });
     ModelRoute {
+        name: "model".to_owned(),
         model: Arc::new(model),
         id: "behind".to_owned(),
         protocol: ToolProtocol::Native,
         repair_mode: RepairMode::Heal,
         provider_wires: vec![ProviderWire { wire, form }],
         limits: sabir_gateway::ModelLimits::default(),
+        prices: Vec::new(),
         group: None,
     }
 }

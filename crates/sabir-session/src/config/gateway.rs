@@ -1,6 +1,7 @@
 //! Settings of `sabir gateway`: the table `[gateway]` in the configuration. See `docs/gateway.md`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use sabir_gateway::{GatewayLimits, LogFormat, RepairMode};
@@ -27,6 +28,16 @@ pub struct GatewayKeys {
     pub log: Option<LogFormat>,
     /// Prints on standard error, while it happens, how calls are taught, understood and repaired.
     pub explain: Option<bool>,
+    /// The file with the certificate for TLS, in PEM.
+    pub tls_cert: Option<PathBuf>,
+    /// The file with its key, in PEM.
+    pub tls_key: Option<PathBuf>,
+    /// A Unix socket to listen on, beside the address.
+    pub socket: Option<PathBuf>,
+    /// The store of client keys: a file, or the address of a database.
+    pub keys: Option<Secret>,
+    /// The environment variable that holds the address of the store.
+    pub keys_env: Option<String>,
     /// The limits, which are read by [`gateway_limits`](Self::gateway_limits).
     limits: GatewayLimitKeys,
     /// The models, by the name that clients ask for.
@@ -143,6 +154,12 @@ pub enum GatewayKeysError {
     /// The token has two sources.
     #[error("[gateway]: give one of token and token_env")]
     TwoTokens,
+    /// TLS needs both files.
+    #[error("[gateway]: TLS needs both `tls_cert` and `tls_key`")]
+    HalfTls,
+    /// The store of keys has two sources.
+    #[error("[gateway]: give one of keys and keys_env")]
+    TwoStores,
     /// The token is empty, which would let every client in.
     #[error("[gateway]: `token` is empty; leave it out, and one is generated at each start")]
     EmptyToken,
@@ -221,9 +238,16 @@ impl<'de> Deserialize<'de> for MendKey {
 }
 
 impl GatewayKeys {
-    /// Reports whether the file itself contains a token.
+    /// Reports whether the file itself contains a token, or a password of the store of keys.
     pub fn has_token(&self) -> bool {
-        self.token.is_some()
+        let has_password = |address: &Secret| {
+            address
+                .expose()
+                .split_once("://")
+                .and_then(|(_, rest)| rest.split_once('@'))
+                .is_some_and(|(user, _)| user.contains(':'))
+        };
+        self.token.is_some() || self.keys.as_ref().is_some_and(has_password)
     }
 
     /// Checks for settings that contradict each other.
@@ -233,6 +257,12 @@ impl GatewayKeys {
     pub fn check_keys(&self) -> Result<(), GatewayKeysError> {
         if self.token.is_some() && self.token_env.is_some() {
             return Err(GatewayKeysError::TwoTokens);
+        }
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(GatewayKeysError::HalfTls);
+        }
+        if self.keys.is_some() && self.keys_env.is_some() {
+            return Err(GatewayKeysError::TwoStores);
         }
         if self.token.as_ref().is_some_and(Secret::is_empty) {
             return Err(GatewayKeysError::EmptyToken);

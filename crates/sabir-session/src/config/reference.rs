@@ -775,6 +775,38 @@ fn gateway_keys() -> Vec<ConfigKey> {
             "\"MY_TOKEN\"",
             "The variable of the environment that holds the token.",
         ),
+        key(
+            "tls_cert",
+            "none: no TLS",
+            "\"/etc/sabir/cert.pem\"",
+            "The file with the certificate for TLS, with those of its issuers after it, in PEM. SIGHUP reads it again.",
+        )
+        .beside("tls_key = \"/etc/sabir/key.pem\""),
+        key(
+            "tls_key",
+            "none: no TLS",
+            "\"/etc/sabir/key.pem\"",
+            "The file with the key of that certificate, in PEM.",
+        )
+        .beside("tls_cert = \"/etc/sabir/cert.pem\""),
+        key(
+            "socket",
+            "none",
+            "\"/run/sabir/gateway.sock\"",
+            "A Unix socket to listen on, beside the address. Only its owner may connect.",
+        ),
+        key(
+            "keys",
+            "none: the token is the only key",
+            "\"/var/lib/sabir/keys.db\"",
+            "The store of client keys: a file (SQLite), or `postgres://USER:PASSWORD@HOST/DATABASE`, shared by several gateways. With a password the file must be readable by you only.",
+        ),
+        key(
+            "keys_env",
+            "none",
+            "\"KEYS_STORE\"",
+            "The variable of the environment that holds the address of that store.",
+        ),
         valued(
             "hosts",
             "[]",

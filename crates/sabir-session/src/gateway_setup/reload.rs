@@ -4,11 +4,11 @@
 //! the number of connections and answers) is reported and ignored.
 
 use sabir_gateway::{
-    Gateway, GatewayLimits, GatewaySettings, LogOptions, RouteTable, SharedLogOptions,
+    Gateway, GatewayLimits, GatewaySettings, LogOptions, RouteTable, SharedLogOptions, TlsIdentity,
 };
 use sabir_model::Secret;
 
-use super::{GatewaySpec, GatewayToken, build_routes};
+use super::{GatewaySpec, GatewayToken, build_routes, load_tls};
 use crate::config::Config;
 use crate::error::SessionError;
 
@@ -63,6 +63,7 @@ struct LoadedSettings {
     routes: RouteTable,
     settings: GatewaySettings,
     log_options: LogOptions,
+    tls: Option<TlsIdentity>,
     ignored: Vec<RestartNeeded>,
 }
 
@@ -98,6 +99,9 @@ impl ReloadableGateway {
         let models = loaded.routes.model_names().map(str::to_owned).collect();
         self.gateway.replace_routes(loaded.routes);
         self.gateway.replace_settings(loaded.settings);
+        if let Some(identity) = loaded.tls {
+            self.gateway.use_tls(identity);
+        }
         self.log_options.set(loaded.log_options);
         Ok(ReloadedGateway {
             models,
@@ -132,6 +136,7 @@ impl ReloadableGateway {
             routes: build_routes(&self.spec, config)?,
             settings,
             log_options: self.spec.log_options(config),
+            tls: load_tls(config)?,
             ignored,
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_call::dialect::DialectSet;
-use sabir_call::{Model, ToolProtocol};
+use sabir_call::{Model, TokenPrices, ToolProtocol};
 use sabir_gateway::{
     BalancePolicy, CircuitRules, GroupRules, ModelLimits, ModelRoute, ProbeFuture, ProviderWire,
     RepairMode, RouteTable, Upstream, UpstreamGroup, UpstreamProbe,
@@ -78,6 +78,7 @@ pub fn build_routes(spec: &GatewaySpec, config: &Config) -> Result<RouteTable, S
         let label = spec.to.as_deref().unwrap_or(name);
         let upstream = server.upstream(upstream_label(label), 1, None);
         let route = Arc::new(join_upstreams(
+            name,
             vec![(server, upstream)],
             GroupRules::default(),
         )?);
@@ -205,7 +206,7 @@ fn build_group(
         let upstream = made.upstream(server.label(), weight_of(&server), keys.health.as_deref());
         built.push((made, upstream));
     }
-    join_upstreams(built, group_rules(keys))
+    join_upstreams(name, built, group_rules(keys))
 }
 
 /// A server of a model, connected.
@@ -215,6 +216,7 @@ struct BuiltServer {
     protocol: ToolProtocol,
     repair_mode: RepairMode,
     wire: ProviderWire,
+    prices: TokenPrices,
     limits: ModelLimits,
     provider: Provider,
     deadlines: Deadlines,
@@ -246,6 +248,7 @@ impl BuiltServer {
             id: self.id.clone(),
             weight,
             probe,
+            client: Some(Arc::new(self.provider_client())),
         }
     }
 
@@ -261,6 +264,7 @@ impl BuiltServer {
 
 /// Joins the servers of a model. Its limits are the lowest of them.
 fn join_upstreams(
+    name: &str,
     built: Vec<(BuiltServer, Upstream)>,
     rules: GroupRules,
 ) -> Result<ModelRoute, SessionError> {
@@ -293,6 +297,7 @@ fn join_upstreams(
         }
     }
     Ok(ModelRoute {
+        name: name.to_owned(),
         model: Arc::clone(&group) as Arc<dyn Model>,
         id: first.id.clone(),
         protocol: first.protocol.clone(),
@@ -305,6 +310,7 @@ fn join_upstreams(
                 .min(),
             never_thinks: servers.iter().any(|server| server.limits.never_thinks),
         },
+        prices: servers.iter().map(|server| server.prices).collect(),
         group: Some(group),
     })
 }
@@ -428,6 +434,7 @@ impl BuiltServer {
             protocol,
             repair_mode: mending,
             wire: ProviderWire { wire, form },
+            prices: chosen.token_prices(),
             limits: chosen.request_limits(),
             provider: chosen.provider().clone(),
             deadlines: chosen.deadlines(),

@@ -1,0 +1,283 @@
+//! Tests the stores of client keys: the same rules for SQLite and PostgreSQL.
+//!
+//! The tests of PostgreSQL need a server at 127.0.0.1:5432 that lets `postgres` in without a password
+//! and has a database `test`. Where there is none, they say so and do nothing.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a failing test may panic, and a skipped one says so"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sabir_gateway::{
+    ClientKey, KeyHash, KeyStore, LEASE_TIME, ModelLimit, Reservation, ReserveError, Spending,
+    StoreError,
+};
+use sabir_gateway_store::open_store;
+
+/// The address of the server for tests.
+const POSTGRES: &str = "postgres://postgres@127.0.0.1:5432/test";
+
+/// A time in the midst of a minute and of a day.
+const NOW: u64 = 1_800_000_030_000;
+
+/// A store with two connections, as two gateways have them.
+struct SharedStore {
+    one: Arc<dyn KeyStore>,
+    two: Arc<dyn KeyStore>,
+    _folder: tempfile::TempDir,
+}
+
+/// Opens a file of SQLite twice.
+async fn sqlite() -> Option<SharedStore> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.db");
+    let path = path.to_str().unwrap();
+    Some(SharedStore {
+        one: open_store(path).await.unwrap(),
+        two: open_store(path).await.unwrap(),
+        _folder: folder,
+    })
+}
+
+/// Connects to PostgreSQL twice; `None` where it is missing.
+async fn postgres() -> Option<SharedStore> {
+    match (open_store(POSTGRES).await, open_store(POSTGRES).await) {
+        (Ok(one), Ok(two)) => Some(SharedStore {
+            one,
+            two,
+            _folder: tempfile::tempdir().unwrap(),
+        }),
+        (Err(error), _) | (_, Err(error)) => {
+            eprintln!("SKIPPED: no PostgreSQL at {POSTGRES}: {error}");
+            None
+        }
+    }
+}
+
+/// Returns a text that no other test and no other run has.
+fn unique(name: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{name}-{}-{count}-{}", std::process::id(), since.as_nanos())
+}
+
+/// Adds a key with a limit.
+async fn add(store: &Arc<dyn KeyStore>, limit: ModelLimit) -> ClientKey {
+    let key = ClientKey {
+        id: unique("id"),
+        name: unique("name"),
+        created_ms: NOW,
+        revoked_ms: None,
+        limits: vec![limit],
+    };
+    store
+        .add_key(&key, &KeyHash::of_key(&key.id))
+        .await
+        .unwrap();
+    key
+}
+
+fn asked(key: &ClientKey, tokens: u64, nano_usd: u64, now_ms: u64) -> Reservation {
+    Reservation {
+        lease: unique("lease"),
+        key: key.id.clone(),
+        model: "qwen".to_owned(),
+        most: Spending { tokens, nano_usd },
+        now_ms,
+    }
+}
+
+async fn keys_live_and_are_revoked(store: SharedStore) {
+    let SharedStore { one, two, .. } = &store;
+    let key = add(one, ModelLimit::default()).await;
+    let hash = KeyHash::of_key(&key.id);
+    assert_eq!(two.find_key(&hash).await.unwrap().as_ref(), Some(&key));
+    assert!(two.list_keys().await.unwrap().contains(&key));
+    let again = ClientKey {
+        id: unique("id"),
+        ..key.clone()
+    };
+    let taken = one.add_key(&again, &KeyHash::of_key(&again.id)).await;
+    assert_eq!(taken, Err(StoreError::NameTaken(key.name.clone())));
+    let revoked = two.revoke_key(&key.name, NOW + 5).await.unwrap();
+    assert_eq!(revoked.revoked_ms, Some(NOW + 5));
+    assert_eq!(one.find_key(&hash).await, Ok(None));
+    let refused = one.reserve(&asked(&key, 1, 0, NOW)).await;
+    assert_eq!(refused, Err(ReserveError::Revoked));
+    let unknown = one.revoke_key(&key.id, NOW).await;
+    assert_eq!(unknown, Err(StoreError::UnknownKey(key.id.clone())));
+    // The name is free again.
+    one.add_key(&again, &KeyHash::of_key(&again.id))
+        .await
+        .unwrap();
+}
+
+async fn usage_is_counted_once(store: SharedStore) {
+    let SharedStore { one, two, .. } = &store;
+    let key = add(
+        one,
+        ModelLimit {
+            tokens_per_minute: Some(100),
+            ..ModelLimit::default()
+        },
+    )
+    .await;
+    let first = asked(&key, 90, 0, NOW);
+    one.reserve(&first).await.unwrap();
+    // The other gateway sees what is reserved.
+    assert!(two.reserve(&asked(&key, 20, 0, NOW)).await.is_err());
+    let used = Spending {
+        tokens: 30,
+        nano_usd: 7,
+    };
+    for _ in 0..3 {
+        one.settle(&first.lease, used, NOW).await.unwrap();
+    }
+    let days = two.daily_usage(&key.id, 7).await.unwrap();
+    let [day] = days.as_slice() else {
+        panic!("{days:?}");
+    };
+    assert_eq!(
+        (day.usage.requests, day.usage.tokens, day.usage.nano_usd),
+        (1, 30, 7)
+    );
+    two.reserve(&asked(&key, 70, 0, NOW)).await.unwrap();
+    // A lease that nobody knows changes nothing.
+    one.settle("no such lease", used, NOW).await.unwrap();
+    assert_eq!(
+        one.daily_usage(&key.id, 7).await.unwrap()[0].usage.tokens,
+        30
+    );
+}
+
+async fn leases_of_dead_gateways_expire(store: SharedStore) {
+    let SharedStore { one, two, .. } = &store;
+    let key = add(
+        one,
+        ModelLimit {
+            concurrent: Some(1),
+            ..ModelLimit::default()
+        },
+    )
+    .await;
+    let lost = asked(&key, 10, 0, NOW);
+    one.reserve(&lost).await.unwrap();
+    let lease_ms = u64::try_from(LEASE_TIME.as_millis()).unwrap();
+    // Renewed, it lives on.
+    one.renew(std::slice::from_ref(&lost.lease), NOW + 60_000)
+        .await
+        .unwrap();
+    let later = NOW + lease_ms + 1000;
+    assert!(two.reserve(&asked(&key, 10, 0, later)).await.is_err());
+    let expired = NOW + 60_000 + lease_ms;
+    let next = asked(&key, 10, 0, expired);
+    two.reserve(&next).await.unwrap();
+    // The gateway was only slow: what it used is still counted, once.
+    for _ in 0..2 {
+        let used = Spending {
+            tokens: 5,
+            nano_usd: 0,
+        };
+        one.settle(&lost.lease, used, expired).await.unwrap();
+    }
+    let usage = two.daily_usage(&key.id, 1).await.unwrap();
+    let tokens: u64 = usage.iter().map(|day| day.usage.tokens).sum();
+    assert_eq!(tokens, 5);
+}
+
+/// Two gateways ask at once, as often as they can; the money must hold.
+async fn budgets_hold_under_load(store: SharedStore) {
+    const BUDGET: u64 = 1_000_000;
+    const COST: u64 = 30_000;
+    let key = add(
+        &store.one,
+        ModelLimit {
+            nano_usd_per_day: Some(BUDGET),
+            ..ModelLimit::default()
+        },
+    )
+    .await;
+    let mut running = tokio::task::JoinSet::new();
+    for number in 0..200 {
+        let store = if number % 2 == 0 {
+            &store.one
+        } else {
+            &store.two
+        };
+        let store = Arc::clone(store);
+        let key = key.clone();
+        running.spawn(async move {
+            let asked = asked(&key, 1, COST, NOW);
+            match store.reserve(&asked).await {
+                Ok(()) => {
+                    tokio::task::yield_now().await;
+                    let used = Spending {
+                        tokens: 1,
+                        nano_usd: COST,
+                    };
+                    store.settle(&asked.lease, used, NOW).await.unwrap();
+                    1
+                }
+                Err(ReserveError::Limit(limit)) => {
+                    assert!(limit.retry_after.as_secs() >= 1);
+                    0
+                }
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+    let answered: u64 = running.join_all().await.into_iter().sum();
+    let days = store.one.daily_usage(&key.id, 1).await.unwrap();
+    let spent = days[0].usage.nano_usd;
+    assert_eq!(spent, answered * COST, "every settlement counts once");
+    assert!(spent < BUDGET + COST, "{spent}");
+    // Nothing else would have fitted: the budget was used as far as possible.
+    assert!(spent + COST > BUDGET, "{spent}");
+}
+
+macro_rules! for_both_stores {
+    ($($test:ident),*) => {
+        $(mod $test {
+            #[tokio::test(flavor = "multi_thread")]
+            async fn sqlite() {
+                super::$test(super::sqlite().await.unwrap()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn postgres() {
+                if let Some(store) = super::postgres().await {
+                    super::$test(store).await;
+                }
+            }
+        })*
+    };
+}
+
+for_both_stores!(
+    keys_live_and_are_revoked,
+    usage_is_counted_once,
+    leases_of_dead_gateways_expire,
+    budgets_hold_under_load
+);
+
+#[tokio::test]
+async fn addresses_of_other_kinds_are_refused() {
+    let refused = open_store("redis://127.0.0.1").await.err().unwrap();
+    assert!(
+        refused.to_string().contains("`redis` is not a kind"),
+        "{refused}"
+    );
+    let missing = open_store("/nonexistent/folder/keys.db")
+        .await
+        .err()
+        .unwrap();
+    assert!(missing.to_string().contains("/nonexistent"), "{missing}");
+}

@@ -1,0 +1,207 @@
+//! Keeps the leases of running requests: reserves them, renews them, and settles them when their
+//! requests are over, also if a request was abandoned.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::key_store::{
+    ClientKey, KEY_PREFIX, KeyHash, KeyStore, LEASE_TIME, Reservation, ReserveError, Spending,
+    StoreError,
+};
+
+/// The time for which a key that was found is not looked up again. A revoked key is refused at once
+/// all the same, when its next request reserves.
+const KEY_CACHE_TIME: Duration = Duration::from_secs(5);
+
+/// The number of keys in that cache.
+const MAX_CACHED_KEYS: usize = 1024;
+
+/// The attempts to settle a lease while the store fails, with a pause before each repetition.
+const SETTLE_PAUSES: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+];
+
+/// The leases of one gateway.
+pub(crate) struct KeyLedger {
+    /// The store, which other gateways may share.
+    store: Arc<dyn KeyStore>,
+    /// The clock.
+    clock: fn() -> SystemTime,
+    /// Keys that were found lately.
+    found: Mutex<HashMap<KeyHash, (Instant, ClientKey)>>,
+    /// The leases of running requests.
+    open: Mutex<HashSet<String>>,
+    /// The number of settlements that are running.
+    settling: watch::Sender<usize>,
+    /// The number of settlements that were lost because the store failed.
+    lost: AtomicU64,
+}
+
+/// A lease of a running request. It is settled when it is dropped.
+pub(crate) struct KeyLease {
+    /// The ledger.
+    ledger: Arc<KeyLedger>,
+    /// The id.
+    id: String,
+    /// What is counted when it is settled.
+    pub(crate) used: Spending,
+}
+
+impl KeyLedger {
+    /// Makes the ledger of a gateway.
+    pub(crate) fn new(store: Arc<dyn KeyStore>, clock: fn() -> SystemTime) -> Self {
+        Self {
+            store,
+            clock,
+            found: Mutex::default(),
+            open: Mutex::default(),
+            settling: watch::Sender::new(0),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the time in milliseconds since 1970.
+    fn now_ms(&self) -> u64 {
+        let since = (self.clock)().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
+    }
+
+    /// Locks the set of open leases.
+    fn lock_open(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the key that a client sent.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(crate) async fn find_key(&self, shown: &str) -> Result<Option<ClientKey>, StoreError> {
+        // A random token of another kind cannot be a key, and costs no look at the store.
+        if !shown.starts_with(KEY_PREFIX) {
+            return Ok(None);
+        }
+        let hash = KeyHash::of_key(shown);
+        let now = Instant::now();
+        let cached = {
+            let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.get(&hash).cloned()
+        };
+        if let Some((at, key)) = cached
+            && now.duration_since(at) < KEY_CACHE_TIME
+        {
+            return Ok(Some(key));
+        }
+        let key = self.store.find_key(&hash).await?;
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.len() >= MAX_CACHED_KEYS {
+            found.clear();
+        }
+        match &key {
+            Some(key) => _ = found.insert(hash, (now, key.clone())),
+            None => _ = found.remove(&hash),
+        }
+        Ok(key)
+    }
+
+    /// Reserves what a request may use.
+    ///
+    /// It runs in a task of its own: if the client disconnects meanwhile, the lease is settled
+    /// without usage instead of staying open until it expires.
+    ///
+    /// # Errors
+    /// A limit is reached, the key was revoked, or the store failed.
+    pub(crate) async fn reserve(
+        self: &Arc<Self>,
+        key: &ClientKey,
+        model: &str,
+        lease: &str,
+        most: Spending,
+    ) -> Result<KeyLease, ReserveError> {
+        let reservation = Reservation {
+            lease: lease.to_owned(),
+            key: key.id.clone(),
+            model: model.to_owned(),
+            most,
+            now_ms: self.now_ms(),
+        };
+        let ledger = Arc::clone(self);
+        let (sender, receiver) = oneshot::channel();
+        tokio::spawn(async move {
+            let reserved = ledger.store.reserve(&reservation).await.map(|()| {
+                ledger.lock_open().insert(reservation.lease.clone());
+                KeyLease {
+                    ledger: Arc::clone(&ledger),
+                    id: reservation.lease,
+                    used: Spending::default(),
+                }
+            });
+            _ = sender.send(reserved);
+        });
+        receiver.await.unwrap_or_else(|_| {
+            let ended = "the reservation was interrupted".to_owned();
+            Err(StoreError::Unavailable(ended).into())
+        })
+    }
+
+    /// Renews the open leases, again and again.
+    pub(crate) async fn renew_leases(&self) {
+        loop {
+            sleep(LEASE_TIME / 3).await;
+            let open: Vec<String> = self.lock_open().iter().cloned().collect();
+            if !open.is_empty() {
+                // The next round follows before the leases expire.
+                _ = self.store.renew(&open, self.now_ms()).await;
+            }
+        }
+    }
+
+    /// Waits until all settlements are done, for a limited time.
+    pub(crate) async fn wait_until_settled(&self, limit: Duration) {
+        let mut settling = self.settling.subscribe();
+        _ = timeout(limit, settling.wait_for(|running| *running == 0)).await;
+    }
+
+    /// Returns the number of settlements that were lost because the store failed.
+    pub(crate) fn lost_settlements(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Settles a lease, and repeats that while the store fails.
+    async fn settle(self: Arc<Self>, lease: String, used: Spending) {
+        let mut is_settled = false;
+        for pause in SETTLE_PAUSES {
+            sleep(pause).await;
+            if self.store.settle(&lease, used, self.now_ms()).await.is_ok() {
+                is_settled = true;
+                break;
+            }
+        }
+        if !is_settled {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        self.lock_open().remove(&lease);
+        self.settling.send_modify(|running| *running -= 1);
+    }
+}
+
+impl Drop for KeyLease {
+    fn drop(&mut self) {
+        let ledger = Arc::clone(&self.ledger);
+        let lease = std::mem::take(&mut self.id);
+        // Without a runtime the process is ending, and the lease expires.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            ledger.settling.send_modify(|running| *running += 1);
+            runtime.spawn(ledger.settle(lease, self.used));
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Forwards requests that are not for a chat model, such as those for embeddings, to an upstream of
+//! their model. Nothing is translated: the upstream must serve the endpoint itself.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::Response;
+use futures_util::stream;
+use sabir_call::{BYTES_PER_TOKEN, Usage};
+use sabir_model::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
+use sabir_wire::RequestError;
+use serde_json::{Value, json};
+
+use crate::error::Refusal;
+use crate::exchange::reserve_lease;
+use crate::exchange_log::ExchangeLog;
+use crate::serve::Gateway;
+
+/// The endpoints with a JSON body that names the model.
+const JSON_PATHS: [&str; 9] = [
+    "/v1/embeddings",
+    "/v1/completions",
+    "/v1/moderations",
+    "/v1/rerank",
+    "/v2/rerank",
+    "/v1/score",
+    "/v1/audio/speech",
+    "/v1/images/generations",
+    "/v1/responses/compact",
+];
+
+/// The endpoints with a form (`multipart/form-data`) that has a field `model`.
+const FORM_PATHS: [&str; 4] = [
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+    "/v1/images/edits",
+    "/v1/files",
+];
+
+/// The headers of a client that are forwarded.
+const REQUEST_HEADERS: [&str; 3] = ["content-type", "accept", "openai-beta"];
+
+/// The longest answer that is read for its usage before it is sent on.
+const MAX_READ_ANSWER: usize = 32 << 20;
+
+/// The form of a forwarded request's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForwardedForm {
+    /// A JSON object.
+    Json,
+    /// A form with files.
+    Form,
+}
+
+impl ForwardedForm {
+    /// Returns the form of a path's bodies; `None` for a path that is not forwarded.
+    pub(crate) fn of_path(path: &str) -> Option<Self> {
+        if JSON_PATHS.contains(&path) {
+            Some(Self::Json)
+        } else if FORM_PATHS.contains(&path) {
+            Some(Self::Form)
+        } else {
+            None
+        }
+    }
+}
+
+/// A request whose model is known.
+struct NamedRequest {
+    /// The name of the model, as the client wrote it.
+    model: String,
+    /// The place of that name in the body, for a form.
+    place: Option<std::ops::Range<usize>>,
+    /// The body, if it is JSON.
+    json: Option<Value>,
+}
+
+/// Forwards a request and answers with what the upstream says.
+///
+/// # Errors
+/// The request names no model that is known here, its key has reached a limit, or no upstream answers.
+pub(crate) async fn forward_request(
+    gateway: &Gateway,
+    ledger: &ExchangeLog,
+    path: &str,
+    headers: &HeaderMap,
+    body: Bytes,
+    form: ForwardedForm,
+) -> Result<Response, Refusal> {
+    let named = match form {
+        ForwardedForm::Json => name_in_json(&body)?,
+        ForwardedForm::Form => name_in_form(headers, &body)?,
+    };
+    ledger.set_model(&named.model);
+    let routes = gateway.routes();
+    let route = routes
+        .find_route(&named.model)
+        .ok_or_else(|| routes.unknown_model(&named.model))?;
+    let estimate = body.len() as u64 / BYTES_PER_TOKEN;
+    let asked_output = named
+        .json
+        .as_ref()
+        .and_then(|body| body.get("max_tokens")?.as_u64());
+    reserve_lease(gateway, ledger, &route, estimate, asked_output.unwrap_or(0)).await?;
+    let group = route.group.as_ref().ok_or_else(|| {
+        Refusal::Malformed(format!("the model `{}` has no such endpoint", named.model))
+    })?;
+    let is_streamed = named
+        .json
+        .as_ref()
+        .and_then(|body| body.get("stream")?.as_bool())
+        .unwrap_or(false);
+    let forwarded = headers.iter().filter_map(|(name, value)| {
+        let is_passed = REQUEST_HEADERS.contains(&name.as_str());
+        Some((name.to_string(), value.to_str().ok()?.to_owned())).filter(|_| is_passed)
+    });
+    let forwarded: Vec<(String, String)> = forwarded.collect();
+    let make = |id: &str| ForwardedRequest {
+        method: "POST".to_owned(),
+        path: path.to_owned(),
+        headers: forwarded.clone(),
+        body: body_for(&named, &body, id),
+    };
+    let answered = group.forward(&make).await;
+    let (upstream, client, response) = answered.map_err(|error| {
+        let message = match &error {
+            None => "the model's upstreams have no such endpoint".to_owned(),
+            Some(error) => error.to_string(),
+        };
+        ledger.set_error(&message);
+        Refusal::Forward(error.is_some())
+    })?;
+    ledger.set_upstream(Some(upstream));
+    ledger.set_first_output(ledger.elapsed());
+    send_on(ledger, client, response, is_streamed).await
+}
+
+/// Finds the model in a JSON body.
+fn name_in_json(body: &[u8]) -> Result<NamedRequest, Refusal> {
+    let invalid = |path: &str, message: String| {
+        Refusal::Request(RequestError {
+            path: path.to_owned(),
+            message,
+        })
+    };
+    let body: Value =
+        serde_json::from_slice(body).map_err(|error| invalid("body", error.to_string()))?;
+    let model = body.get("model").and_then(Value::as_str);
+    let model = model.ok_or_else(|| invalid("model", "a name is needed".to_owned()))?;
+    Ok(NamedRequest {
+        model: model.to_owned(),
+        place: None,
+        json: Some(body),
+    })
+}
+
+/// Finds the field `model` in a form.
+fn name_in_form(headers: &HeaderMap, body: &[u8]) -> Result<NamedRequest, Refusal> {
+    let needed = || {
+        Refusal::Request(RequestError {
+            path: "model".to_owned(),
+            message: "the form needs a field `model` with a name".to_owned(),
+        })
+    };
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
+    let (_, boundary) = kind.split_once("boundary=").ok_or_else(needed)?;
+    let boundary = boundary.split(';').next().unwrap_or_default().trim();
+    let place = find_field(body, boundary.trim_matches('"'), "model").ok_or_else(needed)?;
+    let model = body.get(place.clone()).unwrap_or_default();
+    let model = std::str::from_utf8(model).map_err(|_| needed())?;
+    Ok(NamedRequest {
+        model: model.to_owned(),
+        place: Some(place),
+        json: None,
+    })
+}
+
+/// Finds the place of a field's value in a form.
+fn find_field(body: &[u8], boundary: &str, name: &str) -> Option<std::ops::Range<usize>> {
+    let delimiter = format!("--{boundary}").into_bytes();
+    let mut at = find_bytes(body, &delimiter, 0)?;
+    loop {
+        let begin = at + delimiter.len();
+        let next = find_bytes(body, &delimiter, begin)?;
+        let head_end = find_bytes(body, b"\r\n\r\n", begin)?;
+        if head_end < next {
+            let head = String::from_utf8_lossy(body.get(begin..head_end)?);
+            let is_named = head
+                .to_ascii_lowercase()
+                .contains(&format!("; name=\"{name}\""));
+            if is_named {
+                // A line break precedes the delimiter.
+                return Some(head_end + 4..next.checked_sub(2)?).filter(|place| !place.is_empty());
+            }
+        }
+        at = next;
+    }
+}
+
+/// Finds bytes in others, from a place on.
+fn find_bytes(body: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
+    let rest = body.get(from..)?;
+    let found = rest
+        .windows(wanted.len().max(1))
+        .position(|window| window == wanted)?;
+    Some(from + found)
+}
+
+/// Returns the body with the upstream's own name of the model.
+fn body_for(named: &NamedRequest, body: &[u8], id: &str) -> Vec<u8> {
+    if let Some(json) = &named.json {
+        let mut json = json.clone();
+        if let Some(place) = json.get_mut("model") {
+            *place = json!(id);
+        }
+        return json.to_string().into_bytes();
+    }
+    let place = named.place.clone().unwrap_or(0..0);
+    let before = body.get(..place.start).unwrap_or_default();
+    let after = body.get(place.end..).unwrap_or_default();
+    [before, id.as_bytes(), after].concat()
+}
+
+/// Returns true if a header of an upstream's response is sent to the client.
+fn is_sent_on(name: &str) -> bool {
+    matches!(name, "content-type" | "retry-after" | "content-disposition")
+        || name.starts_with("x-ratelimit-")
+}
+
+/// Sends the response of an upstream to the client. A JSON answer is read first, for its usage.
+async fn send_on(
+    ledger: &ExchangeLog,
+    client: Arc<ProviderClient>,
+    mut response: ForwardedResponse,
+    is_streamed: bool,
+) -> Result<Response, Refusal> {
+    let status = response.status;
+    let headers = std::mem::take(&mut response.headers);
+    let is_json = headers
+        .iter()
+        .any(|(name, value)| name == "content-type" && value.starts_with("application/json"));
+    let mut begin: Vec<u8> = Vec::new();
+    let mut is_whole = false;
+    if is_json && !is_streamed {
+        while begin.len() < MAX_READ_ANSWER {
+            let chunk = client.next_chunk(&mut response).await.map_err(|error| {
+                ledger.set_error(&error);
+                Refusal::Forward(true)
+            })?;
+            let Some(chunk) = chunk else {
+                is_whole = true;
+                break;
+            };
+            begin.extend_from_slice(&chunk);
+        }
+        if is_whole {
+            count_usage(ledger, &begin);
+        }
+    }
+    let state = ForwardedBody {
+        client,
+        response,
+        ledger: ledger.clone(),
+        begin: Some(begin).filter(|begin| !begin.is_empty()),
+        is_over: is_whole,
+    };
+    let pieces = stream::unfold(state, |mut state| async move {
+        let piece = state.next_piece().await?;
+        Some((piece, state))
+    });
+    let mut answer = Response::new(Body::from_stream(pieces));
+    *answer.status_mut() =
+        axum::http::StatusCode::from_u16(status).unwrap_or(axum::http::StatusCode::BAD_GATEWAY);
+    for (name, value) in headers.iter().filter(|(name, _)| is_sent_on(name)) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            answer.headers_mut().append(name, value);
+        }
+    }
+    Ok(answer)
+}
+
+/// Takes the usage out of an answer.
+fn count_usage(ledger: &ExchangeLog, answer: &[u8]) {
+    let Ok(answer) = serde_json::from_slice::<Value>(answer) else {
+        return;
+    };
+    let count = |names: [&str; 2]| {
+        let usage = answer.get("usage")?;
+        names.iter().find_map(|name| usage.get(name)?.as_u64())
+    };
+    let input = count(["prompt_tokens", "input_tokens"]);
+    if input.is_some() {
+        ledger.count_usage(Usage {
+            input,
+            output: count(["completion_tokens", "output_tokens"]).or(Some(0)),
+            ..Usage::default()
+        });
+    }
+}
+
+/// The body of a forwarded response.
+struct ForwardedBody {
+    /// The client of the upstream.
+    client: Arc<ProviderClient>,
+    /// The response.
+    response: ForwardedResponse,
+    /// The log of the exchange.
+    ledger: ExchangeLog,
+    /// What was read already.
+    begin: Option<Vec<u8>>,
+    /// True if nothing follows.
+    is_over: bool,
+}
+
+impl ForwardedBody {
+    /// Returns the next piece; `None` at the end.
+    async fn next_piece(&mut self) -> Option<Result<Bytes, ForwardError>> {
+        if let Some(begin) = self.begin.take() {
+            if self.is_over {
+                self.ledger.mark_done();
+            }
+            return Some(Ok(Bytes::from(begin)));
+        }
+        if self.is_over {
+            return None;
+        }
+        match self.client.next_chunk(&mut self.response).await {
+            Ok(Some(chunk)) => Some(Ok(Bytes::from(chunk))),
+            Ok(None) => {
+                self.is_over = true;
+                self.ledger.mark_done();
+                None
+            }
+            Err(error) => {
+                self.is_over = true;
+                self.ledger.set_error(&error);
+                // An error ends the connection, so that the client does not take it for whole.
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_of_a_form_is_replaced() {
+        let form = "--xy\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nname=\"model\"\r\n--xy\r\n\
+                    Content-Disposition: form-data; name=\"model\"\r\n\r\nwhisper\r\n--xy--\r\n";
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("multipart/form-data; boundary=\"xy\""),
+        );
+        let named = name_in_form(&headers, form.as_bytes()).unwrap();
+        assert_eq!(named.model, "whisper");
+        let body = String::from_utf8(body_for(&named, form.as_bytes(), "large-v3")).unwrap();
+        assert_eq!(body, form.replace("whisper", "large-v3"));
+        for broken in [
+            "",
+            "--xy",
+            "--xy\r\n\r\n--xy",
+            "--xy\r\nx; name=\"model\"\r\n\r\n--xy",
+        ] {
+            assert!(
+                name_in_form(&headers, broken.as_bytes()).is_err(),
+                "{broken}"
+            );
+        }
+    }
+}

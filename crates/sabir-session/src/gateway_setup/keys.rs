@@ -1,0 +1,233 @@
+//! Opens the store of client keys, and runs the commands about keys.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use sabir_gateway::{ClientKey, DailyUsage, KEY_PREFIX, KeyHash, KeyStore, ModelLimit, StoreError};
+use sabir_gateway_store::open_store;
+use sabir_model::Secret;
+
+use super::random_bytes;
+use crate::config::Config;
+use crate::error::SessionError;
+
+/// The random bytes of a key, too many to be guessed.
+const KEY_BYTES: usize = 24;
+
+/// A command about keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyCommand {
+    /// Adds a key.
+    Add {
+        /// The name.
+        name: String,
+        /// The limits.
+        limits: Vec<ModelLimit>,
+    },
+    /// Lists the keys.
+    List,
+    /// Revokes a key.
+    Revoke {
+        /// The name or id.
+        key: String,
+    },
+    /// Shows the usage of a key.
+    Usage {
+        /// The name or id.
+        key: String,
+        /// The number of days.
+        days: u32,
+    },
+}
+
+/// The result of a command about keys.
+#[derive(Debug, Clone)]
+pub enum KeyReport {
+    /// A key was added.
+    Added {
+        /// The key.
+        key: ClientKey,
+        /// The text that the client sends, which is known nowhere else.
+        secret: Secret,
+    },
+    /// The keys.
+    Listed(Vec<ClientKey>),
+    /// A key was revoked.
+    Revoked(ClientKey),
+    /// The usage of a key.
+    Usage {
+        /// The key.
+        key: ClientKey,
+        /// The usage by day and model.
+        days: Vec<DailyUsage>,
+    },
+}
+
+/// The limits of a key as text: `requests=60 dollars=5`, or `MODEL: tokens=1000`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyLimitText(pub ModelLimit);
+
+/// A text that describes no limits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a limit: write `requests=60 tokens=100000 concurrent=4 dollars=5`, or some of them, perhaps after `MODEL: `"
+)]
+pub struct InvalidLimit(String);
+
+impl FromStr for KeyLimitText {
+    type Err = InvalidLimit;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLimit> {
+        let invalid = || InvalidLimit(text.to_owned());
+        let mut limit = ModelLimit::default();
+        let mut rest = text;
+        // A model's name may have a colon of its own, so the space after it counts.
+        if let Some((model, limits)) = text.split_once(": ") {
+            limit.model = Some(model.trim().to_owned());
+            rest = limits;
+        }
+        let mut has_limit = false;
+        for part in rest.split([' ', ',']).filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').ok_or_else(invalid)?;
+            let count = || value.parse::<u64>().map_err(|_| invalid());
+            match name {
+                "requests" => limit.requests_per_minute = Some(count()?),
+                "tokens" => limit.tokens_per_minute = Some(count()?),
+                "concurrent" => limit.concurrent = Some(count()?),
+                "dollars" => {
+                    let dollars: sabir_call::Dollars = value.parse().map_err(|_| invalid())?;
+                    limit.nano_usd_per_day = Some(dollars.as_nanos());
+                }
+                _ => return Err(invalid()),
+            }
+            has_limit = true;
+        }
+        has_limit.then_some(Self(limit)).ok_or_else(invalid)
+    }
+}
+
+/// Converts a failure of a store.
+fn store_failure(error: StoreError) -> SessionError {
+    match error {
+        StoreError::UnknownKey(_) | StoreError::NameTaken(_) => {
+            SessionError::invalid(error.to_string())
+        }
+        error => SessionError::internal(error.to_string()),
+    }
+}
+
+/// Opens the store of keys that the configuration names, if it names one.
+///
+/// # Errors
+/// The store cannot be opened, or its variable is not set.
+pub async fn open_key_store(config: &Config) -> Result<Option<Arc<dyn KeyStore>>, SessionError> {
+    let keys = config.gateway_keys();
+    let address = match (&keys.keys, &keys.keys_env) {
+        (Some(address), _) => address.expose().to_owned(),
+        (None, Some(variable)) => config.environment.variable(variable).ok_or_else(|| {
+            SessionError::invalid(format!(
+                "{variable} holds no address of a store of keys: set it, or leave `keys_env` out"
+            ))
+        })?.to_owned(),
+        (None, None) => return Ok(None),
+    };
+    open_store(&address).await.map(Some).map_err(store_failure)
+}
+
+/// Runs a command about keys.
+///
+/// # Errors
+/// The configuration names no store, the store fails, or the key does not exist.
+pub async fn run_key_command(
+    config: &Config,
+    command: KeyCommand,
+) -> Result<KeyReport, SessionError> {
+    let store = open_key_store(config).await?.ok_or_else(|| {
+        SessionError::invalid(
+            "there is no store of keys: write `keys = \"/path/of/keys.db\"` or `keys = \"postgres://…\"` under [gateway]",
+        )
+    })?;
+    let since = (config.environment.clock)().duration_since(UNIX_EPOCH);
+    let now_ms = since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0));
+    match command {
+        KeyCommand::Add { name, limits } => {
+            let secret = new_secret()?;
+            let key = ClientKey {
+                id: format!("key_{}", hex(&random_bytes::<4>()?)),
+                name,
+                created_ms: now_ms,
+                revoked_ms: None,
+                limits,
+            };
+            let hash = KeyHash::of_key(secret.expose());
+            store.add_key(&key, &hash).await.map_err(store_failure)?;
+            Ok(KeyReport::Added { key, secret })
+        }
+        KeyCommand::List => Ok(KeyReport::Listed(
+            store.list_keys().await.map_err(store_failure)?,
+        )),
+        KeyCommand::Revoke { key } => Ok(KeyReport::Revoked(
+            store
+                .revoke_key(&key, now_ms)
+                .await
+                .map_err(store_failure)?,
+        )),
+        KeyCommand::Usage { key, days } => {
+            let all = store.list_keys().await.map_err(store_failure)?;
+            let fits = |known: &&ClientKey| known.id == key || known.name == key;
+            // A revoked key may have left its name to another one.
+            let active = all.iter().filter(fits).find(|key| key.revoked_ms.is_none());
+            let found = active.or_else(|| all.iter().find(fits)).cloned();
+            let key = found.ok_or_else(|| store_failure(StoreError::UnknownKey(key)))?;
+            let days = store
+                .daily_usage(&key.id, days)
+                .await
+                .map_err(store_failure)?;
+            Ok(KeyReport::Usage { key, days })
+        }
+    }
+}
+
+/// Makes a new key.
+fn new_secret() -> Result<Secret, SessionError> {
+    let bytes = random_bytes::<KEY_BYTES>()?;
+    Ok(Secret::new(format!("{KEY_PREFIX}{}", hex(&bytes))))
+}
+
+/// Writes bytes as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_from_text() {
+        let limit = |text: &str| text.parse::<KeyLimitText>().map(|limit| limit.0);
+        assert_eq!(
+            limit("requests=60 tokens=5,concurrent=2 dollars=1.5"),
+            Ok(ModelLimit {
+                model: None,
+                requests_per_minute: Some(60),
+                tokens_per_minute: Some(5),
+                concurrent: Some(2),
+                nano_usd_per_day: Some(1_500_000_000),
+            })
+        );
+        let for_model = limit("qwen:30b: requests=1").unwrap();
+        assert_eq!(for_model.model.as_deref(), Some("qwen:30b"));
+        for wrong in [
+            "",
+            "requests",
+            "requests=x",
+            "speed=1",
+            "qwen: ",
+            "dollars=-1",
+        ] {
+            assert!(limit(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Records exchanges of a gateway in a folder, and reports what was mended in them.
+//!
+//! Records are JSON lines, one for each exchange, with known formats of secrets redacted. A file is at
+//! most 64 MiB long, and the oldest ones are deleted. A thread writes them, so that no answer waits
+//! for the disk; what cannot be written in time is left out and counted.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sabir_call::redact::redact_json;
+use sabir_gateway::{ExchangeRecord, ExchangeRecorder};
+use serde::Serialize;
+
+use crate::error::SessionError;
+
+/// The longest file of records.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// The most files of records.
+const MAX_FILES: usize = 16;
+
+/// The longest record. Of a longer one the request is left out.
+const MAX_RECORD_BYTES: usize = 1 << 20;
+
+/// The most records that wait to be written.
+const MAX_WAITING: usize = 1024;
+
+/// The time to wait for the last records when the gateway ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Writes records into a folder.
+#[derive(Debug)]
+pub struct RecordFolder {
+    records: Mutex<Option<SyncSender<ExchangeRecord>>>,
+    done: Mutex<Receiver<()>>,
+    lost: Arc<AtomicU64>,
+}
+
+/// The present file of a folder.
+struct RecordFile {
+    folder: PathBuf,
+    number: u64,
+    file: File,
+    length: u64,
+}
+
+impl RecordFolder {
+    /// Creates the folder if it is missing, and starts the thread that writes into it.
+    ///
+    /// # Errors
+    /// The folder cannot be written to.
+    pub fn open(folder: &Path) -> Result<Self, SessionError> {
+        let unusable = |error: io::Error| {
+            SessionError::invalid(format!(
+                "records cannot be written to {}: {error}",
+                folder.display()
+            ))
+        };
+        std::fs::create_dir_all(folder).map_err(unusable)?;
+        let mut file = RecordFile::open(folder).map_err(unusable)?;
+        let (records, waiting) = sync_channel::<ExchangeRecord>(MAX_WAITING);
+        let (writing, done) = sync_channel::<()>(0);
+        let lost = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&lost);
+        let write_records = move || {
+            for record in waiting {
+                if file.write_record(record).is_err() {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            drop(writing);
+        };
+        std::thread::Builder::new()
+            .name("records".to_owned())
+            .spawn(write_records)
+            .map_err(unusable)?;
+        Ok(Self {
+            records: Mutex::new(Some(records)),
+            done: Mutex::new(done),
+            lost,
+        })
+    }
+
+    /// Waits until the waiting records are written, for a limited time. Returns the number of records
+    /// that were left out.
+    pub fn finish(&self) -> u64 {
+        drop(
+            self.records
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        _ = done.recv_timeout(FLUSH_TIMEOUT);
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl ExchangeRecorder for RecordFolder {
+    fn record_exchange(&self, record: ExchangeRecord) {
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_queued = records
+            .as_ref()
+            .is_some_and(|records| records.try_send(record).is_ok());
+        if !is_queued {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl RecordFile {
+    /// Opens a new file after those that are there.
+    fn open(folder: &Path) -> io::Result<Self> {
+        let last = record_files(folder)?
+            .last()
+            .map_or(0, |(number, _)| *number);
+        Self::create(folder, last + 1)
+    }
+
+    /// Creates a file, which only its owner may read.
+    fn create(folder: &Path, number: u64) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(folder.join(format!("exchanges-{number:06}.jsonl")))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            number,
+            length: file.metadata()?.len(),
+            file,
+        })
+    }
+
+    /// Writes a record, into a new file if this one is full.
+    fn write_record(&mut self, mut record: ExchangeRecord) -> io::Result<()> {
+        let mut line = serde_json::to_string(&record)?;
+        if line.len() > MAX_RECORD_BYTES {
+            let length = record.request.to_string().len();
+            record.request = format!("[left out: {length} bytes]").into();
+            line = serde_json::to_string(&record)?;
+        }
+        let mut line = redact_json(&line).into_owned();
+        line.push('\n');
+        if self.length > 0 && self.length + line.len() as u64 > MAX_FILE_BYTES {
+            *self = Self::create(&self.folder, self.number + 1)?;
+            let files = record_files(&self.folder)?;
+            let surplus = files.len().saturating_sub(MAX_FILES);
+            for (_, path) in files.iter().take(surplus) {
+                std::fs::remove_file(path)?;
+            }
+        }
+        self.length += line.len() as u64;
+        self.file.write_all(line.as_bytes())
+    }
+}
+
+/// Returns the files of records in a folder, oldest first.
+fn record_files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let number = name
+            .and_then(|name| name.strip_prefix("exchanges-")?.strip_suffix(".jsonl"))
+            .and_then(|number| number.parse().ok());
+        if let Some(number) = number {
+            files.push((number, path));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// What records say about a model at an upstream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RecordedModel {
+    /// The exchanges.
+    pub exchanges: u64,
+    /// The exchanges in which something was mended.
+    pub mended_exchanges: u64,
+    /// The exchanges that ended with an error.
+    pub failed: u64,
+    /// The calls in answers.
+    pub calls: u64,
+    /// The number of times that the model was asked again.
+    pub retries: u64,
+    /// The repairs by rule.
+    pub mended: BTreeMap<String, u64>,
+    /// The faults that were found.
+    pub faults: u64,
+    /// Input and output tokens.
+    pub tokens: u64,
+    /// The cost in billionths of a dollar.
+    pub nano_usd: u64,
+    /// The part of the cost that belongs to mended exchanges: what would have been lost without
+    /// repairs.
+    pub mended_nano_usd: u64,
+}
+
+/// A summary of records.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RecordReport {
+    /// The models by their names and upstreams.
+    pub models: BTreeMap<String, RecordedModel>,
+    /// The lines that are no records, such as one that was cut when the machine stopped.
+    pub unreadable: u64,
+}
+
+/// Summarizes the records in a folder.
+///
+/// # Errors
+/// The folder or a file cannot be read.
+pub fn report_records(folder: &Path) -> Result<RecordReport, SessionError> {
+    let unreadable = |error: io::Error| {
+        SessionError::invalid(format!("{} cannot be read: {error}", folder.display()))
+    };
+    let mut report = RecordReport::default();
+    for (_, path) in record_files(folder).map_err(unreadable)? {
+        let file = BufReader::new(File::open(path).map_err(unreadable)?);
+        for line in file.lines() {
+            let line = line.map_err(unreadable)?;
+            match serde_json::from_str::<ExchangeRecord>(&line) {
+                Ok(record) => report.add_record(&record),
+                Err(_) => report.unreadable += 1,
+            }
+        }
+    }
+    Ok(report)
+}
+
+impl RecordReport {
+    /// Adds a record.
+    fn add_record(&mut self, record: &ExchangeRecord) {
+        let name = match &record.upstream {
+            Some(upstream) => format!("{} at {upstream}", record.model),
+            None => record.model.clone(),
+        };
+        let model = self.models.entry(name).or_default();
+        let cost = record.nano_usd.unwrap_or(0);
+        model.exchanges += 1;
+        model.failed += u64::from(record.error.is_some());
+        model.calls += record.calls.len() as u64;
+        model.retries += u64::from(record.retries);
+        model.faults += record.faults.len() as u64;
+        model.tokens += record.input_tokens.unwrap_or(0) + record.output_tokens.unwrap_or(0);
+        model.nano_usd += cost;
+        for rule in &record.mended {
+            *model.mended.entry(rule.clone()).or_default() += 1;
+        }
+        if !record.mended.is_empty() {
+            model.mended_exchanges += 1;
+            model.mended_nano_usd += cost;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_redacted_rotated_and_summed() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = ["sk-proj-", "abcdefghijklmnopqrstuvwxyz0123456789"].concat();
+        let record = ExchangeRecord {
+            model: "m".to_owned(),
+            text: format!("the key is {secret}"),
+            mended: vec!["leaked_call".to_owned()],
+            nano_usd: Some(3),
+            ..ExchangeRecord::default()
+        };
+        let records = RecordFolder::open(folder.path()).unwrap();
+        records.record_exchange(record.clone());
+        records.record_exchange(ExchangeRecord {
+            mended: Vec::new(),
+            ..record.clone()
+        });
+        assert_eq!(records.finish(), 0);
+        // Later records are counted as lost, not written.
+        records.record_exchange(record.clone());
+        assert_eq!(records.finish(), 1);
+        let path = folder.path().join("exchanges-000001.jsonl");
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(
+            !text.contains(&secret) && text.lines().count() == 2,
+            "{text}"
+        );
+        let report = report_records(folder.path()).unwrap();
+        let model = &report.models["m"];
+        assert_eq!((model.exchanges, model.mended_exchanges), (2, 1));
+        assert_eq!((model.nano_usd, model.mended_nano_usd), (6, 3));
+        assert_eq!(model.mended["leaked_call"], 1);
+
+        let mut file = RecordFile::open(folder.path()).unwrap();
+        assert_eq!(file.number, 2);
+        for _ in 0..MAX_FILES + 3 {
+            file.length = MAX_FILE_BYTES;
+            file.write_record(record.clone()).unwrap();
+        }
+        let files = record_files(folder.path()).unwrap();
+        assert_eq!(files.len(), MAX_FILES);
+        assert_eq!(files.last().unwrap().0, 2 + MAX_FILES as u64 + 3);
+    }
+}

@@ -72,7 +72,7 @@ export OPENAI_API_KEY={token}",
 export ANTHROPIC_API_KEY={token}",
     ),
     (
-        "Gemini CLI and the SDKs of Google",
+        "Gemini CLI, with a Gemini API key as its way to authenticate, and the SDKs of Google",
         "export GOOGLE_GEMINI_BASE_URL={url}
 export GEMINI_API_KEY={token}
 export GEMINI_MODEL={model}",

@@ -100,7 +100,7 @@ impl RecordDraft {
 
     /// Takes an event of the answer.
     pub(crate) fn push_event(&mut self, event: &Event<'_>) {
-        self.answer.push_event(event.clone());
+        self.answer.push_event(*event);
     }
 
     /// Takes an event of the gateway.

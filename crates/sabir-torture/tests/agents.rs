@@ -75,7 +75,9 @@ fn run(agent: &str, case: &str) -> CellResult {
         panic!("{case} names {} cases", cases.len());
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(run_agent(&preset, case, &options)).unwrap()
+    runtime
+        .block_on(run_agent(&preset, case, &options))
+        .unwrap()
 }
 
 /// Asks the provider until it says that it is done, and runs the calls in the way of this kind of agent.
@@ -104,8 +106,8 @@ fn run_as_agent(kind: &str, address: &str) {
 }
 
 fn run_call(kind: &str, function: &Value) -> &'static str {
-    let arguments: Value =
-        serde_json::from_str(function["arguments"].as_str().unwrap_or_default()).unwrap_or_default();
+    let arguments: Value = serde_json::from_str(function["arguments"].as_str().unwrap_or_default())
+        .unwrap_or_default();
     if function["name"] != "bash" || !arguments["command"].is_string() {
         return "error: no such call";
     }
@@ -143,7 +145,12 @@ fn ask(address: &str, messages: &[Value]) -> Option<Value> {
         if let Some((head, rest)) = text.split_once("\r\n\r\n") {
             let length = head
                 .lines()
-                .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok())
+                .find_map(|line| {
+                    line.to_lowercase()
+                        .strip_prefix("content-length: ")?
+                        .parse()
+                        .ok()
+                })
                 .unwrap_or(0);
             if rest.len() >= length {
                 let is_answer = head.starts_with("HTTP/1.1 200");

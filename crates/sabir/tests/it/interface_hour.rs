@@ -11,6 +11,11 @@ use crate::world::{Turn, World, turn};
 const SCREENS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/interface_hour.txt");
 const SOURCE: &str = "def greet(name):\n    return \"Hello, \" + name\n";
 
+/// The rows of the terminal: enough for the whole hour, since what scrolls out depends on the pieces in which answers arrive.
+const ROWS: u16 = 120;
+/// The rows of a screen that are kept, from the last one up.
+const KEPT_ROWS: usize = 24;
+
 /// The screens of the hour, each under what the person has just done.
 #[derive(Default)]
 struct ScreenLog {
@@ -20,11 +25,9 @@ struct ScreenLog {
 impl ScreenLog {
     /// Adds the screen as it is now.
     fn take(&mut self, caption: &str, seat: &ScreenSeat) {
-        let rows: Vec<_> = seat
-            .rows()
-            .iter()
-            .map(|row| without_chance(row.trim_end()))
-            .collect();
+        let rows = seat.rows();
+        let last = rows.iter().skip(rows.len().saturating_sub(KEPT_ROWS));
+        let rows: Vec<_> = last.map(|row| without_chance(row.trim_end())).collect();
         self.text
             .push_str(&format!("=== {caption}\n{}\n\n", rows.join("\n")));
     }
@@ -93,7 +96,7 @@ fn an_hour_at_the_interface() {
     let (provider, gate) = gated(&world, model_turns());
     let answer = |count: usize| (0..count).for_each(|_| gate.send(()).unwrap());
     let mut log = ScreenLog::default();
-    let mut seat = ScreenSeat::start(command(&world, &provider, &[]), 76, 30);
+    let mut seat = ScreenSeat::start(command(&world, &provider, &[]), 76, ROWS);
 
     seat.wait_for("What should Sabir do?");
     seat.keys("greet people in the morning, see @gree");
@@ -205,7 +208,7 @@ fn an_hour_at_the_interface() {
     seat.keys("\x04");
     seat.end();
 
-    let mut seat = ScreenSeat::start(command(&world, &provider, &["-c"]), 76, 30);
+    let mut seat = ScreenSeat::start(command(&world, &provider, &["-c"]), 76, ROWS);
     seat.wait_for("is missing.");
     seat.wait_for("What should Sabir do?");
     log.take("leaves, and continues the task later", &seat);

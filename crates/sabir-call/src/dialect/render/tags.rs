@@ -106,6 +106,10 @@ fn write_call(tagged: &TaggedCalls, at: usize, call: NamedCall<'_>, style: Strin
             tagged.render_open_tag(name, ""),
             tagged.render_close_tag(name),
         ),
+        TagScheme::Fixed { .. } if tagged.header_opens => (
+            format!("<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>"),
+            "<|call|>".to_owned(),
+        ),
         TagScheme::Fixed {
             call, call_name, ..
         } => {
@@ -201,7 +205,7 @@ fn render_argument(tagged: &TaggedCalls, name: &str, value: &Value, style: Strin
 impl TaggedCalls {
     /// Returns the text between tags: nothing if tags are special tokens.
     fn line_separator(&self) -> &'static str {
-        if matches!(self.notation, TagNotation::Angle) {
+        if matches!(self.notation, TagNotation::Angle) && !self.header_opens {
             "\n"
         } else {
             ""
@@ -229,7 +233,7 @@ impl TaggedCalls {
                 ..
             }
         );
-        is_equals && !self.exact_values
+        (is_equals || self.header_opens) && !self.exact_values
     }
 }
 

@@ -51,7 +51,12 @@ pub(crate) struct TaggedCalls {
     /// True if messages have a header with a recipient, as in the harmony dialect: calls count only in one that
     /// is addressed to a tool.
     pub(crate) channels: bool,
+    /// True if such a header is the opening tag of a call to its recipient, and the end of the message the closing tag.
+    pub(crate) header_opens: bool,
 }
+
+/// The tokens that end a message in a dialect whose headers open calls.
+pub(crate) const MESSAGE_ENDS: [&str; 2] = ["|call|", "|end|"];
 
 /// The notation of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,6 +29,7 @@ impl Dialect {
         };
         let names: &[&'static str] = match tagged.tags {
             TagScheme::Own => &[],
+            TagScheme::Fixed { argument, .. } if tagged.header_opens => &[argument],
             TagScheme::Fixed { call, argument, .. } => &[call, argument],
             TagScheme::Keyed { call, key, value } => &[call, key, value],
         };

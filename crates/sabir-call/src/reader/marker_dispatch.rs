@@ -16,6 +16,7 @@ use super::pending_open::{OpenKind, PendingOpen};
 use super::python::{METHOD, PythonRegionParser};
 use super::region::AnyRegionParser;
 use super::tag::{LexedTag, Tag, TagInterest, lex_in_notation, lex_tag, names_match};
+use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
 use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
@@ -28,6 +29,8 @@ const MESSAGE: &str = "<|message|>";
 const HARMONY: &str = "harmony";
 /// The beginning of a call in tags in a message that is addressed to a tool.
 const TAGGED_CALL: &str = "<atem:";
+/// The end of the header of such a message.
+const MESSAGE_FORMAT: &str = "<|constrain|>xml";
 /// The maximum length of the word after a fence's backticks, in bytes.
 const LANGUAGE_CAP: usize = 16;
 /// A Markdown code fence.
@@ -743,6 +746,10 @@ impl CallReader {
         };
         let head = rest.get(..length).unwrap_or_default();
         let at = self.offset + from;
+        if let Some(spelling) = self.find_message_call(&heading, head) {
+            self.open_message_call(&heading, spelling, rest.get(..next).unwrap_or_default(), at);
+            return ReaderStep::To(from + next);
+        }
         match heading.form {
             Some(_) => self.begin_headed(&heading, head, at, out),
             None => {
@@ -835,6 +842,50 @@ impl CallReader {
             name_at,
         };
         self.begin_arguments(opening, markers, head, out);
+    }
+
+    /// Returns the dialect in which a header like this opens a call to the recipient of its message.
+    fn find_message_call(&self, heading: &CallHeader, head: &str) -> Option<TagDialect> {
+        let is_format = heading.form.is_none() && head.trim_ascii_end().ends_with(MESSAGE_FORMAT);
+        let is_addressed = || head.contains("to=") || heading.opening.tag.ends_with("to=");
+        // Without the token the name would run into the word behind it.
+        if !is_format || !head.contains("<|channel|>") || !is_addressed() {
+            return None;
+        }
+        let spelling = self
+            .vocabulary
+            .find_call_tag(MESSAGE_CALL, TagNotation::Angle, None)?;
+        spelling.tagged.header_opens.then_some(spelling)
+    }
+
+    /// Waits behind a header that opens a call for the first argument, or the end of the message. `header` ends with its
+    /// own end, and begins at `at`, behind the marker.
+    fn open_message_call(
+        &mut self,
+        heading: &CallHeader,
+        spelling: TagDialect,
+        header: &str,
+        at: usize,
+    ) {
+        let opening = &heading.opening;
+        // The marker itself may be a part of the header.
+        let to = match opening.tag.ends_with("to=") {
+            true => 0,
+            false => header.find("to=").map_or(0, |found| found + "to=".len()),
+        };
+        let text = header.get(to..).unwrap_or_default();
+        let end = text.find(|c: char| c.is_whitespace() || c == '<');
+        let name = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
+        let bare = name.strip_prefix("functions.").unwrap_or(name);
+        self.held.push_str(header);
+        self.state = ReaderState::Opening(Box::new(PendingOpen {
+            kind: OpenKind::Fixed(spelling),
+            tag: MESSAGE_CALL.to_owned(),
+            name: bare.to_owned(),
+            name_at: at + to + name.len() - bare.len(),
+            len: at + header.len() - opening.at,
+            ..PendingOpen::from_marker("", opening.at, true)
+        }));
     }
 
     /// Returns true if a message that is addressed to a tool may hold its call in tags.

@@ -16,7 +16,7 @@ use super::diagnostics::BareCall;
 use super::element::{ElementShape, ElementVerdict, MISSES_CAP};
 use super::markers::{MarkerMatch, is_special};
 use super::tag::{LexedTag, Tag, TagInterest};
-use super::tag_form::TagForm;
+use super::tag_form::{MESSAGE_CALL, TagForm};
 use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace, thought};
 
@@ -263,6 +263,23 @@ impl CallReader {
                 }
                 ElementVerdict::Prose => {}
             }
+        }
+        // The header of a message is certainly meant as a call.
+        if let OpenKind::Fixed(spelling) = opening.kind
+            && spelling.tagged.header_opens
+            && opening.tag == MESSAGE_CALL
+        {
+            let place = self.offset + at;
+            let message = format!("a message to `{}` holds no arguments in tags", opening.name);
+            let fault = Fault::error(FaultKind::StrayText, Span::new(place, place), message);
+            let hint = "write an `rfl:parameter` tag for each argument, or end the message with `<|call|>`";
+            self.malformed_call(&opening, fault.with_hint(hint), out);
+            // All that follows may be a value whose tag is missing.
+            let calls = self.diagnostics.calls;
+            let signs = self.diagnostics.outer_signs_mut();
+            signs.note_rejected(calls);
+            signs.note_endless(calls, Span::new(place, place));
+            return ReaderStep::To(at);
         }
         let is_weak = self.is_weak_open(&opening);
         if rest.starts_with('{') && !is_weak && self.begin_json_body(&opening, out) {

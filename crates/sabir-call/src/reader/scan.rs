@@ -7,7 +7,7 @@
 //!
 //! Decisions that need the text after a marker are made in `reader/pending_open.rs`.
 
-use crate::dialect::grammar::TagNotation;
+use crate::dialect::grammar::{MESSAGE_ENDS, TagNotation};
 use crate::event::MarkupRole;
 use crate::fault::{Fault, FaultKind, Span};
 
@@ -19,6 +19,7 @@ use super::pending_open::{OpenKind, PendingOpen, malformed_tag_fault};
 use super::tag::{
     LexedTag, TAG_CAP, Tag, TagInterest, lex_in_notation, lex_tag, name_length, names_match,
 };
+use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
 use super::vocabulary::{SHOWN, TagDialect, UnopenedCall};
 
@@ -73,6 +74,7 @@ impl CallReader {
             // which.
             MarkerMatch::Partial => return TriggerMatch::Wait,
             MarkerMatch::Marker(text) => {
+                self.note_second_message_end(text, at);
                 if self.vocabulary.markers.ends_thought(text) && mention.is_none() {
                     if self.diagnostics.has_thought() {
                         self.note_stray_end(
@@ -870,6 +872,24 @@ impl CallReader {
         self.diagnostics.note_failed_open(
             fault.with_hint(format!("write `{}`", self.correct_spelling(&opening))),
         );
+    }
+
+    /// Notes the end of a message that ends a call which has already ended, behind the closing tag of its argument.
+    fn note_second_message_end(&mut self, text: &str, at: usize) {
+        let name = text.trim_matches(['<', '>']);
+        if !MESSAGE_ENDS.contains(&name) {
+            return;
+        }
+        let is_end = |closed: &ClosedCall| {
+            let is_noted = closed
+                .noted
+                .is_some_and(|noted| self.prose.blank_since(noted));
+            is_noted && *closed.call_close == *MESSAGE_CALL
+        };
+        if let Some(doubtful) = self.diagnostics.closed_calls().iter().position(is_end) {
+            let start = self.offset + at;
+            self.report_ambiguous_end(doubtful, Span::new(start, start + text.len()));
+        }
     }
 
     /// Notes closing tags of a call that has already ended.

@@ -6,13 +6,17 @@
 use std::borrow::Cow;
 
 use crate::dialect::grammar::{
-    NamePosition, TagNotation, TagScheme, TaggedCalls, is_unclosed_key, render_angle_close,
+    MESSAGE_ENDS, NamePosition, TagNotation, TagScheme, TaggedCalls, is_unclosed_key,
+    render_angle_close,
 };
 
 use super::tag::{
     LexedTag, Tag, TagInterest, lex_in_notation, lex_key_value, names_match, split_name,
 };
 use super::vocabulary::{TagDialect, Vocabulary};
+
+/// The name that stands for the header and the end of a message which are the tags of a call.
+pub(super) const MESSAGE_CALL: &str = "rfl:call";
 
 /// The tags that make up one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,17 +86,21 @@ impl TagForm {
 
     /// Returns true if every value goes on its own lines.
     pub(super) fn has_value_lines(&self) -> bool {
-        matches!(
+        let is_equals = matches!(
             self.tagged.tags,
             TagScheme::Fixed {
                 argument_name: NamePosition::Equals,
                 ..
             }
-        )
+        );
+        is_equals || self.tagged.header_opens
     }
 
     /// Renders a closing tag of that name, for messages.
     pub(super) fn spell_close(&self, name: &str) -> String {
+        if self.tagged.header_opens && name == MESSAGE_CALL {
+            return "<|call|>".to_owned();
+        }
         match self.tagged.notation {
             TagNotation::Delimited { close, end, .. } => format!("{close}{name}{end}"),
             TagNotation::Angle | TagNotation::Marked(_) => render_angle_close(name),
@@ -130,7 +138,32 @@ impl TagForm {
             // Key and value tags together open an argument, so they are lexed as one tag.
             return lex_key_value(window, last, key, value);
         }
+        if self.tagged.header_opens {
+            return self.lex_message_tag(window, last, interest);
+        }
         lex_in_notation(self.tagged.notation, window, last, interest)
+    }
+
+    /// Lexes a tag of a call whose message ends it: a token for that end counts as the closing tag.
+    fn lex_message_tag<'w>(
+        &self,
+        window: &'w str,
+        last: bool,
+        interest: impl Fn(&str, bool) -> TagInterest,
+    ) -> LexedTag<'w> {
+        let is_end = |name: &str| MESSAGE_ENDS.contains(&name);
+        let interest = |name: &str, close| match is_end(name) {
+            true => TagInterest::Plain,
+            false => interest(name, close),
+        };
+        match lex_in_notation(self.tagged.notation, window, last, interest) {
+            LexedTag::Tag(mut tag) if is_end(tag.name) && !tag.close => {
+                tag.name = MESSAGE_CALL;
+                tag.close = true;
+                LexedTag::Tag(tag)
+            }
+            other => other,
+        }
     }
 
     /// Returns the first byte of every tag.

@@ -13,7 +13,7 @@ use crate::chunks::tools;
 use crate::notation::read;
 
 /// The dialects with tags, and the one with channels.
-pub(crate) const TAGGED: [&str; 21] = [
+pub(crate) const TAGGED: [&str; 22] = [
     CLINE,
     INVOKE,
     "dsml",
@@ -30,6 +30,7 @@ pub(crate) const TAGGED: [&str; 21] = [
     "k2_horizon",
     "solar2",
     "muse",
+    "beam",
     "gigachat35",
     "dots",
     "kimi_k3",

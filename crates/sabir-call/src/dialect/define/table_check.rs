@@ -189,6 +189,7 @@ fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
     Ok(TaggedCalls {
         frames: &[],
         channels: false,
+        header_opens: false,
         exact_values: false,
         sections_of_text: false,
         notation: TagNotation::Angle,

@@ -111,6 +111,10 @@ pub(super) fn write_call(
             tagged.render_open_tag(name, ""),
             tagged.render_close_tag(name),
         ),
+        TagScheme::Fixed { .. } if tagged.header_opens => (
+            format!("<|start|>assistant to={name}<|channel|>analysis <|constrain|>xml<|message|>"),
+            "<|call|>".to_owned(),
+        ),
         TagScheme::Fixed {
             call, call_name, ..
         } => {
@@ -211,7 +215,7 @@ pub(super) fn render_argument(
 impl TaggedCalls {
     /// Returns the text between tags: nothing if tags are special tokens.
     pub(super) fn line_separator(&self) -> &'static str {
-        if matches!(self.notation, TagNotation::Angle) {
+        if matches!(self.notation, TagNotation::Angle) && !self.header_opens {
             "\n"
         } else {
             ""
@@ -239,7 +243,7 @@ impl TaggedCalls {
                 ..
             }
         );
-        is_equals && !self.exact_values
+        (is_equals || self.header_opens) && !self.exact_values
     }
 }
 

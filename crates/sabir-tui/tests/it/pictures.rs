@@ -59,6 +59,10 @@ fn stream_call(bench: &mut Bench, name: &str, arguments: &[(&str, &str)]) {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scene after the other, each from the state before"
+)]
 fn take_pictures() -> Vec<Picture> {
     let mut pictures = Vec::new();
     let mut first = Bench::new(76, 20);

@@ -370,7 +370,7 @@ fn a_subtask_is_entered_and_spoken_to() {
     let of_alpha = bodies.iter().filter(|request| who(request) == "alpha");
     assert!(
         of_alpha
-            .last()
+            .next_back()
             .unwrap()
             .body
             .to_string()

@@ -383,6 +383,19 @@ impl TaggedArgument<'_> {
     fn write(&self, builder: &mut ValueBuilder<'_>, schema: &Value) -> Expression {
         let mut branches = Vec::new();
         collect_branches(builder.root, schema, MAX_BRANCHES, &mut branches);
+        if self.names_integers() {
+            // A whole number is marked as one, also where the schema allows others.
+            let whole = branches
+                .iter()
+                .filter(|(name, branch)| *name == "number" && listed_values(branch).is_none());
+            let whole = whole.filter_map(|(_, branch)| {
+                let mut typed = branch.as_object()?.clone();
+                typed.insert("type".to_owned(), Value::from("integer"));
+                Some(("integer", Value::Object(typed)))
+            });
+            let whole: Vec<_> = whole.collect();
+            branches.extend(whole);
+        }
         let mut choices = Vec::new();
         for (value_type, branch) in &branches {
             for form in self
@@ -411,6 +424,15 @@ impl TaggedArgument<'_> {
             }
         }
         Expression::choice(choices)
+    }
+
+    /// Reports whether the tags of a whole number differ from those of other numbers.
+    fn names_integers(&self) -> bool {
+        let open_of = |name: &str| {
+            let form = self.forms.iter().find(|form| form.value_type == name);
+            form.map(|form| &form.open)
+        };
+        open_of("integer") != open_of("number")
     }
 
     /// Writes a value in one form; `None` if the form cannot hold it.

@@ -1,6 +1,13 @@
 //! Runs small agents of known behaviour through the cases. A program of its own instead of a test binary, because it is also the
 //! supervisor of commands and the agents.
 
+#![expect(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a program of tests fails by panicking, and says that it has ended"
+)]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::ExitCode;

@@ -367,7 +367,7 @@ fn a_subtask_is_entered_and_spoken_to() {
     seat.wait_for("back in the task ──");
     seat.wait_for("All done.");
     let bodies: Vec<_> = provider.received_requests();
-    let of_alpha = bodies.iter().filter(|request| who(request) == "alpha");
+    let mut of_alpha = bodies.iter().filter(|request| who(request) == "alpha");
     assert!(
         of_alpha
             .next_back()

@@ -1,5 +1,6 @@
 //! Writes cases for other readers of grammars, one JSON object a line: a dialect, a format, the grammar, and texts that must be
 //! accepted or refused. `crates/sabir-testkit/grammar/run` gives them to llguidance and XGrammar.
+#![allow(clippy::unwrap_used, reason = "the tools of the tests are valid")]
 
 use std::io::Write;
 

@@ -2,6 +2,7 @@
 //! supervisor of commands and the agents.
 
 #![expect(
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
     clippy::unwrap_used,

@@ -57,7 +57,7 @@ fn a_check_reports_every_mistake_with_its_line() {
         "config.toml, line 18: `providers.box.retries` must be a whole number",
         "config.toml, line 25: unknown key `image` in `[models.1]`: did you mean `images`?",
         "config.toml, line 26: edit_tool: `ed`",
-        "missing field `to`",
+        "give one of `to` and `upstreams`",
         "16 problems\n",
     ] {
         assert!(told.contains(line), "{line}\n{told}");

@@ -193,7 +193,7 @@ fn check_sboms(folder: &Path) {
             .map(|component| component["name"].as_str().unwrap())
             .collect();
         assert!(names.contains(&"tokio") && names.contains(&"sabir-session"));
-        assert!(!names.contains(&"proptest") && !names.contains(&"sabir-testkit"));
+        assert!(!names.contains(&"proptest") && !names.contains(&"sabir-simulate"));
         assert_eq!(names.contains(&"landlock"), target.contains("linux"));
         let foreign = bom["components"].as_array().unwrap().iter();
         for component in

@@ -466,10 +466,10 @@ fn killing_the_agent_and_its_supervisors_together_leaves_nothing() {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
             let mut killed = supervisors_of(agent.id());
-            assert_eq!(
-                killed.len(),
-                2,
-                "the fork server and the supervisor, and not the reaper"
+            // The server makes the next supervisor a moment after the command has begun.
+            assert!(
+                (2..=3).contains(&killed.len()),
+                "the fork server, the supervisor and the next one, and no reaper: {killed:?}"
             );
             killed.push(agent.id());
             let numbers = killed.iter().map(u32::to_string);

@@ -231,7 +231,7 @@ fn find_definition<'a>(line: &'a str, language: &Language) -> Option<(&'static s
     let mut rest = line.trim_start();
     let is_nested = rest.len() < line.len();
     loop {
-        let word = rest.split([' ', '\t', '(', '<']).next()?;
+        let word = rest.split([' ', '\t', '(', '<', '*']).next()?;
         let after = rest.get(word.len()..)?;
         let keyword = language.keywords.iter().find(|known| **known == word);
         let is_modifier = language.modifiers.contains(&word);
@@ -257,7 +257,7 @@ fn find_definition<'a>(line: &'a str, language: &Language) -> Option<(&'static s
 
 /// Returns the name after a keyword, and after the receiver of a method in Go.
 fn name_after<'a>(keyword: &str, after: &'a str) -> Option<&'a str> {
-    let mut rest = after.strip_prefix([' ', '\t'])?.trim_start();
+    let mut rest = after.strip_prefix([' ', '\t', '*'])?.trim_start();
     if keyword == "func" && rest.starts_with('(') {
         rest = rest.split_once(')')?.1.trim_start();
     }

@@ -93,8 +93,8 @@ impl SqliteStore {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, ReserveError> + Send + 'static,
     ) -> Result<T, ReserveError> {
         self.run(move |connection| {
-            // A deferred transaction would get the lock for writing after its first read, and fail at
-            // once if another process has written since.
+            // A deferred transaction would get the lock for writing after its first read, and fail
+            // at once if another process has written since.
             let transaction = connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .map_err(|error| unavailable(&error))?;

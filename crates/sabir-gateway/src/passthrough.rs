@@ -191,7 +191,7 @@ fn find_field(body: &[u8], boundary: &str, name: &str) -> Option<std::ops::Range
     loop {
         let begin = at + delimiter.len();
         let next = find_bytes(body, &delimiter, begin)?;
-        let head_end = find_bytes(body, b"\r\n\r\n", begin)?;
+        let head_end = find_bytes(body.get(..next)?, b"\r\n\r\n", begin).unwrap_or(next);
         if head_end < next {
             let head = String::from_utf8_lossy(body.get(begin..head_end)?);
             let is_named = head

@@ -29,6 +29,7 @@ pub async fn open_store(address: &str) -> Result<Arc<dyn KeyStore>, StoreError> 
     if address.starts_with("postgres://") || address.starts_with("postgresql://") {
         return Ok(Arc::new(PostgresStore::connect(address).await?));
     }
+    // Without this, a mistyped scheme would silently become the name of a new file.
     if let Some((scheme, _)) = address.split_once("://") {
         return Err(StoreError::Unavailable(format!(
             "`{scheme}` is not a kind of store: give the path of a file, or postgres://USER@HOST/DATABASE"
@@ -42,10 +43,13 @@ pub async fn open_store(address: &str) -> Result<Arc<dyn KeyStore>, StoreError> 
 const LEASE_MEMORY_MS: u64 = 3_600_000;
 
 /// The time for which the usage of minutes is kept, in milliseconds.
+// Limits look at the present minute only. The rest allows for gateways whose clocks differ.
 const MINUTE_MEMORY_MS: u64 = 120_000;
 
 /// Converts a number for a database, whose integers are signed.
 fn to_signed(number: u64) -> i64 {
+    // A client may ask for any number of output tokens, which must not become a negative
+    // reservation.
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

@@ -18,6 +18,8 @@ const CONNECTIONS: usize = 4;
 
 /// The tables. Times are in milliseconds since 1970, money in billionths of a dollar. The lock keeps
 /// gateways that start together from creating the same table twice.
+// The number of that lock is arbitrary, but gateways of other versions must use the same. Names are
+// unique only among keys in use, so that a revoked key leaves its name to a new one.
 const TABLES: &str = "
 BEGIN;
 SELECT pg_advisory_xact_lock(731945210);
@@ -68,6 +70,7 @@ impl PostgresStore {
     /// # Errors
     /// The address is invalid, or the database cannot be reached.
     pub async fn connect(address: &str) -> Result<Self, StoreError> {
+        // The parser's error is dropped, since it may quote a part of an address with a password.
         let config: Config = address.parse().map_err(|_| {
             StoreError::Unavailable(
                 "the address is invalid: use postgres://USER:PASSWORD@HOST:PORT/DATABASE"
@@ -79,6 +82,8 @@ impl PostgresStore {
             connections: (0..CONNECTIONS).map(|_| Arc::default()).collect(),
             turn: AtomicUsize::new(0),
         };
+        // This connection only shows that the database can be reached, and makes the tables. Those
+        // of the store are opened by their first use.
         let client = store.open_connection().await?;
         client
             .batch_execute(TABLES)
@@ -110,6 +115,7 @@ impl PostgresStore {
             .find_map(|connection| connection.try_lock().ok());
         let mut guard = match free {
             Some(guard) => guard,
+            // All are busy. Because of the turn, not everybody waits for the same one.
             None => match self.connections.get(turn % CONNECTIONS) {
                 Some(connection) => connection.lock().await,
                 None => return Err(StoreError::Unavailable("no connection".to_owned())),
@@ -172,6 +178,8 @@ async fn read_state(
 ) -> Result<KeyState, tokio_postgres::Error> {
     const USAGE: &str = "SELECT model, requests, tokens, nano_usd, period FROM sabir_key_usage
          WHERE key = $1 AND (period = 'minute' AND start = $2 OR period = 'day' AND start = $3)";
+    // Expired leases stay in the table for a late settlement, but no longer count. A sum of BIGINT
+    // is NUMERIC, which could not be read as an integer.
     const LEASES: &str =
         "SELECT model, COUNT(*), SUM(tokens)::BIGINT, SUM(nano_usd)::BIGINT FROM sabir_key_leases
          WHERE key = $1 AND NOT settled AND expires > $2 GROUP BY model";
@@ -208,6 +216,8 @@ async fn add_usage(
     used: &ModelUsage,
     now_ms: u64,
 ) -> Result<(), tokio_postgres::Error> {
+    // One statement adds both rows, the minute first, so that two settlements cannot wait for each
+    // other.
     const ADD: &str = "INSERT INTO sabir_key_usage AS known (key, model, period, start, requests, tokens, nano_usd)
          VALUES ($1, $2, 'minute', $3, $5, $6, $7), ($1, $2, 'day', $4, $5, $6, $7)
          ON CONFLICT (key, period, start, model) DO UPDATE SET requests = known.requests + excluded.requests,
@@ -280,6 +290,7 @@ async fn reserve_in(
         )
         .await
         .map_err(failed)?;
+    // The request counts at once. Its tokens count in the minute and the day of its settlement.
     let begun = ModelUsage {
         model: asked.model.clone(),
         requests: 1,
@@ -400,6 +411,8 @@ impl KeyStore for PostgresStore {
                     )
                     .await
                     .map_err(|error| unavailable(&error))?;
+                // Settled before, for example if only the confirmation of a commit was lost, or
+                // forgotten.
                 let Some(row) = closed else {
                     return Ok(());
                 };
@@ -429,6 +442,7 @@ impl KeyStore for PostgresStore {
         now_ms: u64,
     ) -> StoreFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
+            // A lease that has expired counts again, too: its request is still running.
             let expires = to_signed(now_ms + LEASE_TIME.as_millis() as u64);
             let mut guard = self.lock_connection().await?;
             guard
@@ -450,6 +464,7 @@ impl KeyStore for PostgresStore {
     ) -> StoreFuture<'a, Result<Vec<DailyUsage>, StoreError>> {
         Box::pin(async move {
             let mut guard = self.lock_connection().await?;
+            // The last days with usage, which are not always the last ones of the calendar.
             let rows = guard
                 .client()?
                 .query(

@@ -52,10 +52,13 @@ impl SqliteStore {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let open = || -> Result<Connection, rusqlite::Error> {
             let connection = Connection::open(path)?;
+            // Before any statement, since another gateway may be creating the tables right now.
             connection.busy_timeout(BUSY_TIMEOUT)?;
             // With a write-ahead log readers do not wait, and a crash loses no committed
             // transaction of the process.
             connection.pragma_update(None, "journal_mode", "WAL")?;
+            // A power failure may lose the last transactions. That costs less than a sync for each
+            // request.
             connection.pragma_update(None, "synchronous", "NORMAL")?;
             connection.execute_batch(TABLES)?;
             Ok(connection)
@@ -73,6 +76,9 @@ impl SqliteStore {
         work: impl FnOnce(&mut Connection) -> Result<T, ReserveError> + Send + 'static,
     ) -> Result<T, ReserveError> {
         let connection = Arc::clone(&self.connection);
+        // It may block for long: also another process can hold the lock of the file. After a panic
+        // the connection is still usable, because its transaction was rolled back when it was
+        // dropped.
         let worked = tokio::task::spawn_blocking(move || {
             work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner))
         });
@@ -87,6 +93,8 @@ impl SqliteStore {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, ReserveError> + Send + 'static,
     ) -> Result<T, ReserveError> {
         self.run(move |connection| {
+            // A deferred transaction would get the lock for writing after its first read, and fail
+            // at once if another process has written since.
             let transaction = connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .map_err(|error| unavailable(&error))?;
@@ -102,6 +110,7 @@ impl SqliteStore {
 fn store_error(error: ReserveError) -> StoreError {
     match error {
         ReserveError::Store(error) => error,
+        // Only `reserve` makes these, and it does not come here.
         ReserveError::Limit(_) | ReserveError::Revoked => StoreError::Invalid(error.to_string()),
     }
 }

@@ -101,6 +101,7 @@ pub fn render_client_settings(facts: &ClientFacts<'_>) -> String {
     let lines = lines
         .replace("{url}", &url)
         .replace("{token}", facts.token)
+        // Last, because the name is foreign: no placeholder within it is replaced.
         .replace("{model}", facts.model);
     format!("models: {}\n{lines}\n", facts.names.join(", "))
 }

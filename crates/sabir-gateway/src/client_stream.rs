@@ -62,6 +62,7 @@ impl TlsIdentity {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
+        // The server speaks nothing else, so HTTP/2 must not be negotiated.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(Arc::new(config)))
     }

@@ -91,6 +91,8 @@ impl KeyLedger {
             return Ok(None);
         }
         let hash = KeyHash::of_key(shown);
+        // Taken before the store is asked, so that a slow answer does not prolong the time in the
+        // cache.
         let now = Instant::now();
         let cached = {
             let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,6 +108,7 @@ impl KeyLedger {
         if found.len() >= MAX_CACHED_KEYS {
             found.clear();
         }
+        // Unknown keys are not kept: guesses of strangers would drive the real ones out.
         match &key {
             Some(key) => _ = found.insert(hash, (now, key.clone())),
             None => _ = found.remove(&hash),
@@ -138,6 +141,8 @@ impl KeyLedger {
         let (sender, receiver) = oneshot::channel();
         tokio::spawn(async move {
             let reserved = ledger.store.reserve(&reservation).await.map(|()| {
+                // Before there is a `KeyLease`, whose drop must find the entry to remove. An entry
+                // that came later would be renewed for ever.
                 ledger.lock_open().insert(reservation.lease.clone());
                 KeyLease {
                     ledger: Arc::clone(&ledger),
@@ -145,6 +150,8 @@ impl KeyLedger {
                     used: Spending::default(),
                 }
             });
+            // If nobody waits any longer, the lease comes back here and is dropped, which settles
+            // it.
             _ = sender.send(reserved);
         });
         receiver.await.unwrap_or_else(|_| {
@@ -189,6 +196,7 @@ impl KeyLedger {
         if !is_settled {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
+        // Not before: the lease is renewed while attempts to settle it go on.
         self.lock_open().remove(&lease);
         self.settling.send_modify(|running| *running -= 1);
     }
@@ -200,6 +208,7 @@ impl Drop for KeyLease {
         let lease = std::mem::take(&mut self.id);
         // Without a runtime the process is ending, and the lease expires.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            // Before the task starts, so that a gateway that is ending cannot miss it.
             ledger.settling.send_modify(|running| *running += 1);
             runtime.spawn(ledger.settle(lease, self.used));
         }

@@ -312,6 +312,7 @@ pub fn check_limits(
             && running >= most
         {
             let words = format!("{most} requests at the same time");
+            // Nobody knows when a running request ends, so clients may ask again soon.
             return Err(reached(words, false, Duration::from_secs(1)));
         }
         if let Some(most) = limit.requests_per_minute
@@ -337,6 +338,8 @@ pub fn check_limits(
             let used = sum(&state.day, |usage| usage.nano_usd);
             let reserved = open(|leases| leases.reserved.nano_usd);
             if exceeds(most, used, reserved, asked.most.nano_usd, running) {
+                // Reserved money may come back soon, so only spent money is reported as a used up
+                // budget, after which clients stop asking.
                 let is_spent = used >= most;
                 let wait = if is_spent {
                     until_day
@@ -354,6 +357,7 @@ pub fn check_limits(
 /// Returns true if a request must wait because of a limit.
 fn exceeds(most: u64, used: u64, reserved: u64, asked: u64, running: u64) -> bool {
     let all = used.saturating_add(reserved).saturating_add(asked);
+    // If nothing is running, nothing would be freed by waiting.
     used >= most || running > 0 && all > most
 }
 

@@ -39,6 +39,7 @@ const FORM_PATHS: [&str; 4] = [
 ];
 
 /// The headers of a client that are forwarded.
+// No others, so that no upstream sees the client's key or cookies.
 const REQUEST_HEADERS: [&str; 3] = ["content-type", "accept", "openai-beta"];
 
 /// The longest answer that is read for its usage before it is sent on.
@@ -97,6 +98,8 @@ pub(crate) async fn forward_request(
     let route = routes
         .find_route(&named.model)
         .ok_or_else(|| routes.unknown_model(&named.model))?;
+    // Far too much for audio and images, but it only counts for good if the answer reports no
+    // usage.
     let estimate = body.len() as u64 / BYTES_PER_TOKEN;
     let asked_output = named
         .json
@@ -167,6 +170,8 @@ fn name_in_form(headers: &HeaderMap, body: &[u8]) -> Result<NamedRequest, Refusa
         .get(header::CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok())
         .unwrap_or_default();
+    // Parsed here instead of by a library, because all other bytes of the form must stay as they
+    // are.
     let (_, boundary) = kind.split_once("boundary=").ok_or_else(needed)?;
     let boundary = boundary.split(';').next().unwrap_or_default().trim();
     let place = find_field(body, boundary.trim_matches('"'), "model").ok_or_else(needed)?;
@@ -186,11 +191,12 @@ fn find_field(body: &[u8], boundary: &str, name: &str) -> Option<std::ops::Range
     loop {
         let begin = at + delimiter.len();
         let next = find_bytes(body, &delimiter, begin)?;
-        let head_end = find_bytes(body, b"\r\n\r\n", begin)?;
+        let head_end = find_bytes(body.get(..next)?, b"\r\n\r\n", begin).unwrap_or(next);
         if head_end < next {
             let head = String::from_utf8_lossy(body.get(begin..head_end)?);
             let is_named = head
                 .to_ascii_lowercase()
+                // The semicolon and the space keep `filename=` from being taken for it.
                 .contains(&format!("; name=\"{name}\""));
             if is_named {
                 // A line break precedes the delimiter.
@@ -205,6 +211,7 @@ fn find_field(body: &[u8], boundary: &str, name: &str) -> Option<std::ops::Range
 fn find_bytes(body: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
     let rest = body.get(from..)?;
     let found = rest
+        // Windows of no bytes would panic.
         .windows(wanted.len().max(1))
         .position(|window| window == wanted)?;
     Some(from + found)
@@ -227,6 +234,7 @@ fn body_for(named: &NamedRequest, body: &[u8], id: &str) -> Vec<u8> {
 
 /// Returns true if a header of an upstream's response is sent to the client.
 fn is_sent_on(name: &str) -> bool {
+    // Not the length and the connection, because the body gets new frames on its way to the client.
     matches!(name, "content-type" | "retry-after" | "content-disposition")
         || name.starts_with("x-ratelimit-")
 }
@@ -246,6 +254,7 @@ async fn send_on(
     let mut begin: Vec<u8> = Vec::new();
     let mut is_whole = false;
     if is_json && !is_streamed {
+        // The rest of a longer answer is streamed after this part, and its usage stays an estimate.
         while begin.len() < MAX_READ_ANSWER {
             let chunk = client.next_chunk(&mut response).await.map_err(|error| {
                 ledger.set_error(&error);

@@ -157,6 +157,7 @@ impl UpstreamGroup {
                 .find(|known| known.upstream.name == member.upstream.name);
             Member {
                 upstream: member.upstream.clone(),
+                // The earlier group may still answer requests, so both share the state.
                 state: Arc::clone(&known.unwrap_or(member).state),
             }
         });
@@ -256,6 +257,8 @@ impl UpstreamGroup {
             .iter()
             .map(|member| member.state.outstanding())
             .sum();
+        // As if this upstream had the request already, so that nobody is overloaded while all are
+        // idle.
         let allowed = (outstanding as u64 + 1) * weight(member) * AFFINITY_LOAD_PERCENT;
         (member.state.outstanding() as u64 + 1) > allowed.div_ceil(all_weights.max(1) * 100)
     }
@@ -283,6 +286,7 @@ impl UpstreamGroup {
         &self,
         make: &(dyn Fn(&str) -> ForwardedRequest + Send + Sync),
     ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
+        // No prefix is to be kept together here, so each request gets an order of its own.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) as u64;
         let order = self.choose_order(turn);
         let mut known: Vec<(&Member, &Arc<ProviderClient>)> = Vec::new();
@@ -309,8 +313,10 @@ impl UpstreamGroup {
             } else {
                 member.state.record_success();
             }
+            // The body follows later, and is not counted as load.
             drop(guard);
             match answered {
+                // What the last upstream says about its failure is better than an error of our own.
                 Ok(response) if !fails || at + 1 == count => {
                     let name = member.upstream.name.clone();
                     return Ok((name, Arc::clone(client), response));
@@ -344,11 +350,15 @@ impl UpstreamGroup {
                 let Some(member) = waiting.next().and_then(|at| self.members.get(at)) else {
                     return Err(no_upstream_left());
                 };
+                // The number may be used again: had the earlier attempt begun, its failure would
+                // have been returned.
                 attempts.push(Attempt::start(member, request, &race, 0));
                 hedge = self.rules.hedge.map(|after| Box::pin(sleep(after)));
             }
             match next_step(&mut attempts, hedge.as_mut(), &race).await {
                 AttemptStep::Silent => {
+                    // At most two upstreams are asked at the same time, so that a slow group is not
+                    // flooded.
                     hedge = None;
                     if let Some(member) = waiting.next().and_then(|at| self.members.get(at)) {
                         attempts.push(Attempt::start(member, request, &race, attempts.len()));
@@ -450,6 +460,7 @@ impl EventSink for RaceSink<'_, '_> {
             state.winner = Some(self.number);
             publish_report(&self.report, self.upstream, &self.race.report);
         }
+        // A loser can still deliver events until `next_step` drops it after this round.
         if state.winner == Some(self.number) {
             state.sink.push_event(event);
         }
@@ -558,6 +569,7 @@ async fn next_step<'a>(
         let mut at = 0;
         while let Some(attempt) = attempts.get_mut(at) {
             if let Poll::Ready(result) = attempt.answer.as_mut().poll(context) {
+                // This puts another attempt at `at`, which stays the same for that reason.
                 let attempt = attempts.swap_remove(at);
                 // A loser that ends after the winner began is nobody's answer.
                 if race.winner().is_none_or(|winner| winner == attempt.number) {
@@ -569,6 +581,7 @@ async fn next_step<'a>(
         }
         match race.winner() {
             Some(winner) => {
+                // Dropping a loser cancels its request, so that its upstream can stop.
                 if attempts.len() > 1 {
                     attempts.retain(|attempt| attempt.number == winner);
                 }
@@ -592,6 +605,7 @@ fn hash_prefix(request: &Request) -> u64 {
     for tool in request.tools.iter() {
         tool.name.hash(&mut hasher);
     }
+    // Later messages are added with every turn of a session, which must stay where it is.
     if let Some(first) = request.messages.first() {
         hash_message(first, &mut hasher);
     }

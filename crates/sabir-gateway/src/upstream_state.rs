@@ -106,6 +106,7 @@ impl UpstreamState {
         self.outstanding.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut circuit = self.lock_circuit();
+        // If all upstreams are left out, requests come before that time as well.
         if circuit.open_until.is_some() {
             circuit.is_tried = true;
         }
@@ -114,6 +115,7 @@ impl UpstreamState {
     /// Counts the end of a request, also of one that was abandoned.
     pub(crate) fn end_request(&self) {
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
+        // It may be the end of an older request than the trial. A second trial does no harm.
         self.lock_circuit().is_tried = false;
     }
 
@@ -138,6 +140,7 @@ impl UpstreamState {
             // It works, but has no capacity at present, so the pause does not grow.
             circuit.open_until = Some(now + pause.min(MAX_EJECTION));
         } else if is_half_open || circuit.failures >= rules.max_failures {
+            // Ejections take a second at least, so 64 times that is above the longest one.
             let factor = 1_u32 << circuit.openings.min(6);
             circuit.openings += 1;
             circuit.open_until =

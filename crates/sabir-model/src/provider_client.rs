@@ -151,6 +151,7 @@ impl ProviderClient {
                 .entry(*name)
                 .or_insert(HeaderValue::from_static(value));
         }
+        // After the client's headers, so that those of the provider replace them.
         self.provider
             .insert_own_headers(&mut headers)
             .map_err(|error| invalid(error.to_string()))?;
@@ -202,6 +203,7 @@ impl ProviderClient {
         response: &mut ForwardedResponse,
     ) -> Result<Option<Vec<u8>>, ForwardError> {
         let provider = || self.provider.name.clone();
+        // A limit for each piece, as a whole body may take long.
         match timeout(self.first_byte, response.body.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk.map(Vec::from)),
             Ok(Err(error)) => Err(ForwardError::Broken {

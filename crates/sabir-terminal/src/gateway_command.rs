@@ -179,6 +179,7 @@ pub fn run_gateway(
     load_config: &ConfigLoader,
     exit: ExitBySignal,
 ) -> Result<(), SessionError> {
+    // Before the configuration is loaded: a report works with a broken one, too.
     if let Some(GatewayCommand::Report { folder, json }) = &arguments.command {
         let report = report_records(folder)?;
         print::write_stdout(&if *json {
@@ -271,6 +272,7 @@ fn serve_gateway(
         };
         let end = shutdown_signal(exit).map_err(no_signals)?;
         reload_on_signal(reloadable, Arc::clone(load_config))?;
+        // Else the gateway refuses to serve below, and must not announce itself first.
         if token.secret().is_some() || has_keys || address.ip().is_loopback() {
             print::write_stdout(&gateway_text::startup_text(
                 address,

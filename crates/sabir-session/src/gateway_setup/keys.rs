@@ -154,6 +154,7 @@ pub async fn run_key_command(
         KeyCommand::Add { name, limits } => {
             let secret = new_secret()?;
             let key = ClientKey {
+                // Short, because people type it. The store refuses one that is taken.
                 id: format!("key_{}", hex(&random_bytes::<4>()?)),
                 name,
                 created_ms: now_ms,

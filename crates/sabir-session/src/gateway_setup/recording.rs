@@ -66,6 +66,7 @@ impl RecordFolder {
         std::fs::create_dir_all(folder).map_err(unusable)?;
         let mut file = RecordFile::open(folder).map_err(unusable)?;
         let (records, waiting) = sync_channel::<ExchangeRecord>(MAX_WAITING);
+        // Nothing is sent here: the end of the thread drops its half, and that wakes `finish`.
         let (writing, done) = sync_channel::<()>(0);
         let lost = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&lost);
@@ -118,6 +119,7 @@ impl ExchangeRecorder for RecordFolder {
 impl RecordFile {
     /// Opens a new file after those that are there.
     fn open(folder: &Path) -> io::Result<Self> {
+        // The last file may end in the midst of a line, if the machine stopped.
         let last = record_files(folder)?
             .last()
             .map_or(0, |(number, _)| *number);
@@ -147,8 +149,10 @@ impl RecordFile {
             record.request = format!("[left out: {length} bytes]").into();
             line = serde_json::to_string(&record)?;
         }
+        // The finished line is redacted, so that no field can be forgotten.
         let mut line = redact_json(&line).into_owned();
         line.push('\n');
+        // A record that is longer than a whole file gets a file of its own.
         if self.length > 0 && self.length + line.len() as u64 > MAX_FILE_BYTES {
             *self = Self::create(&self.folder, self.number + 1)?;
             let files = record_files(&self.folder)?;

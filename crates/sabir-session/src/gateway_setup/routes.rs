@@ -154,7 +154,7 @@ fn upstream_label(to: &str) -> String {
 /// Returns the rules of a model's upstreams.
 pub(crate) fn group_rules(keys: &GatewayModelKeys) -> GroupRules {
     let usual = CircuitRules::default();
-    // At least a tenth of a second, and at most an hour, so that no value stops everything.
+    // At least a second, and at most an hour, so that no value stops everything.
     let seconds = |seconds: u64| Duration::from_secs(seconds.clamp(1, 3600));
     GroupRules {
         balance: match keys.balance.unwrap_or_default() {
@@ -280,6 +280,7 @@ fn join_upstreams(
     let Some(first) = servers.first() else {
         return Err(SessionError::invalid("a model needs an upstream"));
     };
+    // A request is written before its upstream is chosen, so one protocol must suit all.
     if let Some(other) = servers
         .iter()
         .find(|server| server.protocol != first.protocol)
@@ -332,6 +333,7 @@ fn model_from_config(
     let wire = keys.wire.as_deref();
     let key_env = keys.key_env.as_deref();
     if keys.to.contains("://") {
+        // A fragment is never sent to a server, so it can hold the server's own name of the model.
         let (url, id) = keys.to.split_once('#').unwrap_or((&keys.to, name));
         return model_at_address(config, name, id, &ServerAddress { url, wire, key_env });
     }

@@ -785,7 +785,7 @@ struct IntegerBounds {
 
 impl IntegerBounds {
     fn of_schema(schema: &Value) -> Self {
-        let limit = 10_i64.pow(MAX_DIGITS) - 1;
+        let limit = 10_u64.pow(MAX_DIGITS) - 1;
         let mut bounds = Self {
             least: None,
             most: None,
@@ -800,7 +800,7 @@ impl IntegerBounds {
             let Some(value) = schema.get(key) else {
                 continue;
             };
-            let Some(bound) = value.as_i64().filter(|bound| bound.abs() < limit) else {
+            let Some(bound) = value.as_i64().filter(|bound| bound.unsigned_abs() < limit) else {
                 bounds.is_unexpressed = true;
                 continue;
             };

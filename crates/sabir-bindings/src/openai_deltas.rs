@@ -157,6 +157,8 @@ impl OpenAiDeltas {
         self.reader.finish(reason, &mut self.writer);
         let writer = &mut self.writer;
         let finish_reason = match reason {
+            // This goes first: a client must learn of the limit even if some calls were complete
+            // before it.
             Truncation::Limit => "length",
             _ if writer.complete > 0 => "tool_calls",
             _ => "stop",
@@ -218,6 +220,7 @@ struct CallOutput<'w> {
 impl DeltaWriter {
     /// Keeps a fault, which may make its call unreadable.
     fn note_fault(&mut self, fault: &Fault) {
+        // Searched from the end, as the call that arrives is nearly always the last one.
         let call = self
             .open
             .iter_mut()
@@ -269,6 +272,7 @@ impl DeltaWriter {
         self.faults
             .extend(faults.into_iter().filter(|fault| !known.contains(fault)));
         if is_readable {
+            // A call that is left out takes no index, so the indexes of the deltas have no gap.
             let arguments = Value::Object(arguments).to_string();
             let sent_as = self.announce_call(&name, &arguments);
             self.complete = sent_as + 1;
@@ -309,6 +313,8 @@ impl DeltaWriter {
         let call = self.open.swap_remove(position);
         match call.broken {
             None => {
+                // The opening brace is sent with the first name, so without arguments both are
+                // missing.
                 let end = if call.given.is_empty() { "{}" } else { "}" };
                 self.send_piece(call.sent_as, end);
                 self.complete = self.complete.saturating_add(1);
@@ -369,6 +375,8 @@ impl OutgoingCall {
         };
         let tool = out.checker.tools().get(&self.tool);
         let mode = match (tool, form) {
+            // A piece of JSON cannot be sent before it is known to be valid: a broken value would
+            // be sent in part.
             (_, ArgForm::Json) => StreamingMode::Whole,
             (None, _) => StreamingMode::Text,
             (Some(tool), _) => out.checker.streaming_mode(tool, &name, form, None),
@@ -462,6 +470,8 @@ impl OutgoingCall {
         });
         let value = match typed {
             CoercionOutcome::LeftOut(_) => {
+                // The value is not sent, so its name is free again, and the next one may have to
+                // open the object.
                 self.given.retain(|given| given != name);
                 return;
             }
@@ -515,6 +525,7 @@ impl OutgoingCall {
 impl SourceWindow {
     /// Replaces the chunk by the one that follows it.
     fn advance_to(&mut self, chunk: &str) {
+        // The offset counts all chunks before, also those that are kept no longer.
         self.start = self.start.saturating_add(self.chunk.len());
         self.chunk.clear();
         self.chunk.push_str(chunk);

@@ -99,6 +99,7 @@ impl ReaderOptions {
             })?,
         };
         let mut dialects = DialectSet::default();
+        // Before the name is looked up, since it may be that of one of these.
         for table in &object.dialects {
             dialects.define(table)?;
         }

@@ -73,6 +73,7 @@ impl StreamReader {
     /// # Errors
     /// The reason is unknown, or the text has ended already.
     pub fn finish(&mut self, reason: &str) -> Result<&EventBatch, BindingError> {
+        // An unknown reason must not end the text, so it is read before anything changes.
         let reason = read_reason(reason)?;
         self.begin_chunk()?;
         self.has_finished = true;

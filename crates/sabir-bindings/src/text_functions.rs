@@ -168,6 +168,7 @@ fn infer_tools(text: &[u8], options: &ReaderOptions) -> ToolSet {
     for call in parsed.draft.calls() {
         let arguments = found.entry(&call.name).or_default();
         for argument in &call.arguments {
+            // A nameless argument holds what could not be read, and is no argument of the tool.
             if !argument.name.is_empty() {
                 arguments.insert(argument.name.clone(), json!({}));
             }

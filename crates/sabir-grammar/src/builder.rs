@@ -73,6 +73,8 @@ pub fn build_grammar(
         name: "root".to_owned(),
         expression: Expression::literal(""),
     };
+    // The root has to be the first rule, but refers to all others. So it gets its place now and its
+    // content at the end.
     let mut builder = ValueBuilder::new(Grammar { rules: vec![root] }, &empty);
     let specs: Vec<&ToolSpec> = tools.iter().collect();
     if specs.is_empty() {
@@ -123,6 +125,8 @@ pub fn build_grammar(
         relaxations: builder.relaxations,
         dialect: dialect.name.to_owned(),
     };
+    // A name may contain markup of the dialect, and no list of forbidden characters fits all
+    // dialects. So the parser itself is asked.
     built.try_samples(dialect, tools)?;
     Ok(built)
 }
@@ -132,6 +136,7 @@ impl CallGrammar {
     fn try_samples(&self, dialect: &Dialect, tools: &ToolSet) -> Result<(), GrammarError> {
         for tool in &self.tools {
             let single = self.single_tool_grammar(tool);
+            // A fixed seed: the same tools must be accepted or refused in every run.
             let mut sampler = Sampler::new(&single, 1);
             for _ in 0..TRIAL_SAMPLES {
                 let text = sampler.next_text();
@@ -182,6 +187,8 @@ impl CallGrammar {
     /// Returns the grammar of a tool's arguments alone.
     pub fn arguments_grammar(&self, tool: &ToolRule) -> Grammar {
         let mut grammar = self.grammar.clone();
+        // The rules are referred to by index, so the root is replaced and none is removed before
+        // that.
         if let Some(root) = grammar.rules.first_mut() {
             root.expression = Expression::Rule(tool.arguments);
         }
@@ -201,6 +208,8 @@ impl Grammar {
                     .visit_rules(&mut |next| open.push(next));
             }
         }
+        // The set is sorted, so the root stays the first rule, and the places can be found by
+        // bisection.
         let kept: Vec<usize> = used.into_iter().collect();
         let place = |index: usize| kept.binary_search(&index).unwrap_or(usize::MAX);
         let rules = kept
@@ -252,6 +261,8 @@ fn stop_texts(arguments: &ArgumentNotation, spec: &ToolSpec) -> Vec<String> {
     // A part without an argument's name gives the same text for each argument.
     let names = spec.declared_arguments().map(|argument| argument.name);
     let texts: BTreeSet<String> = names
+        // The empty name stands for a part without a name, so that a tool without arguments has its
+        // stops too.
         .chain([""])
         .flat_map(|name| {
             let stops = stops
@@ -285,6 +296,8 @@ fn call_expression(
     calls: ParallelCalls,
 ) -> Expression {
     let digits = || {
+        // Three digits are more calls than any message has. Without a bound, a model could write
+        // digits forever.
         let more = Expression::ranges(&[('0', '9')]).repeat(0, Some(2));
         Expression::choice([
             Expression::literal("0"),
@@ -306,6 +319,8 @@ fn call_arguments(
 ) -> Expression {
     // A tool without declared arguments takes none, whatever its schema would allow.
     let mut schema = spec.parameters.clone();
+    // Generators of schemas often put everything into a definition, and only a reference to it at
+    // the top.
     if let Some(reached) = resolve_reference(&spec.parameters, &spec.parameters) {
         schema = reached.clone();
     }
@@ -360,6 +375,8 @@ fn tagged_arguments(
                 stops: stops.to_vec(),
             };
             let expression = argument.write(builder, schema);
+            // Each argument is a rule, since `join_optional` names it once for each place where the
+            // arguments may begin.
             let rule = builder.add_rule(&format!("{}-{name}", spec.name), expression);
             OptionalItem {
                 is_required: required.contains(&name.as_str()),
@@ -457,12 +474,16 @@ impl TaggedArgument<'_> {
                     text,
                     Expression::literal("]]>"),
                 ]);
+                // A text that contains `]]>` is written as two sections, which are split inside
+                // that mark. Listed values have other forms, which are exact.
                 (!listed).then(|| section.repeat(1, None))
             }
             ValueEncoding::Raw if is_string => {
                 if let Some(values) = listed_values(schema) {
                     let texts = values.into_iter().filter_map(|value| {
                         let text = value.as_str()?;
+                        // A listed value with a closing tag in it would end its own argument. It is
+                        // left to the form that escapes.
                         let is_plain = !self.stops.iter().any(|stop| text.contains(stop.as_str()));
                         is_plain.then(|| Expression::literal(text))
                     });

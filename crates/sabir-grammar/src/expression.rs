@@ -89,6 +89,8 @@ impl CharClass {
         let mut ranges: Vec<CharRange> = Vec::new();
         for range in sorted {
             match ranges.last_mut() {
+                // Neighbouring ranges are merged as well, so that equal classes are equal values
+                // and `choice` drops the second one.
                 Some(before) if u32::from(range.first) <= u32::from(before.last) + 1 => {
                     before.last = before.last.max(range.last);
                 }
@@ -185,6 +187,7 @@ impl Expression {
     /// Creates a repetition.
     #[must_use]
     pub fn repeat(self, min: u32, max: Option<u32>) -> Self {
+        // A repetition of nothing is an endless loop for some readers of grammars.
         if self.is_empty_literal() || max == Some(0) {
             return Self::Literal(String::new());
         }
@@ -246,6 +249,8 @@ impl Grammar {
                 let mut seen = BTreeSet::new();
                 let mut open = vec![start];
                 while let Some(at) = open.pop() {
+                    // The start itself is not in `seen` at first: it must be reached through
+                    // another rule, or through itself, to be recursive.
                     for next in direct.get(at).into_iter().flatten() {
                         if seen.insert(*next) {
                             open.push(*next);
@@ -273,6 +278,8 @@ impl Grammar {
                     found
                 })
                 .collect();
+            // A rule only ever becomes irregular, so this ends after as many rounds as there are
+            // rules, at the latest.
             if next == irregular {
                 return irregular;
             }

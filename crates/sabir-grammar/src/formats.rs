@@ -95,6 +95,8 @@ fn write_class(class: &CharClass, escape: &dyn Fn(char) -> String, out: &mut Str
         out.push('^');
     }
     let write_char = |c: char, out: &mut String| {
+        // Not only `]` and `\`: some readers take `[`, `&&` or `~~` for set operations, and Lark
+        // ends a terminal at `/`.
         let has_meaning = matches!(c, '[' | ']' | '\\' | '^' | '-' | '/' | '"' | '&' | '~');
         if has_meaning || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
             out.push_str(&escape(c));

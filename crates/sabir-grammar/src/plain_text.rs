@@ -37,6 +37,8 @@ pub(crate) fn text_without(
         let mut elsewhere = Vec::new();
         for &letter in &letters {
             let next = automaton.next_state(state, letter);
+            // A letter that would complete a stop is taken out here as well, and gets no edge: that
+            // is what forbids the stop.
             if next != 0 {
                 elsewhere.push(letter);
             }
@@ -56,6 +58,7 @@ pub(crate) fn text_without(
         for (next, letters) in leading {
             add(state, next, Expression::Class(CharClass::of(letters)));
         }
+        // A text may end in the middle of a stop, since only the whole word is excluded.
         add(state, accept, Expression::literal(""));
     }
     // A deeper state has a higher number, as the automaton is built in order of depth.
@@ -130,6 +133,8 @@ impl StopAutomaton {
     fn new(stops: &[String]) -> Self {
         let mut prefixes: BTreeSet<(usize, String)> = BTreeSet::from([(0, String::new())]);
         for stop in stops {
+            // The set is ordered by length, so node 0 is the empty prefix and deeper states have
+            // higher numbers.
             for (at, c) in stop.char_indices() {
                 let prefix = stop.get(..at + c.len_utf8()).unwrap_or_default();
                 prefixes.insert((prefix.len(), prefix.to_owned()));
@@ -158,6 +163,8 @@ impl StopAutomaton {
             .get(state)
             .map_or_else(String::new, |node| node.prefix.clone());
         text.push(letter);
+        // The longest suffix is tried first. The last one is empty, which is node 0, so a state is
+        // always found.
         let starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
         for start in starts {
             let suffix = text.get(start..).unwrap_or_default();

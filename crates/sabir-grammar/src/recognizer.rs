@@ -35,6 +35,9 @@ impl Recognizer<'_> {
         }
         let grammar = self.grammar;
         let ends = self.match_expression(grammar.expression(rule), start);
+        // The ends are stored only after the whole rule was matched, so a rule that can begin with
+        // itself would recurse without an end. The builder makes such rules only of schemas that
+        // are, or choose, a reference to themselves.
         self.known.insert((rule, start), ends.clone());
         ends
     }
@@ -97,6 +100,8 @@ impl Recognizer<'_> {
             }
             front = self.match_from(item, &front);
             if max.is_none() && count >= min {
+                // Only new positions are followed, so an item that matches the empty text cannot
+                // loop.
                 front.retain(|position| !found.contains(position));
             }
             count += 1;

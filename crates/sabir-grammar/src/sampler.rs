@@ -27,6 +27,8 @@ impl<'g> Sampler<'g> {
         let mut sampler = Self {
             grammar,
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
+            // A rule counts as endless until a text of it is known, so recursive rules do not vouch
+            // for each other.
             least_depths: vec![usize::MAX; grammar.rules.len()],
         };
         // Each round settles the rules that are one level deeper.
@@ -97,6 +99,8 @@ impl<'g> Sampler<'g> {
             }
             Expression::Choice(items) => {
                 let mut fitting: Vec<_> = items.iter().collect();
+                // Deep down only the choices remain that lead out by the shortest way, or a
+                // recursive schema might never come to an end.
                 if depth > MAX_DEPTH {
                     let least = self.least_depth(expression);
                     fitting.retain(|item| self.least_depth(item) == least);
@@ -123,6 +127,7 @@ impl<'g> Sampler<'g> {
     }
 
     fn pick_char(&mut self, class: &CharClass) -> char {
+        // Four tries, since few of these characters belong to a narrow class.
         for _ in 0..4 {
             let at = self.next_below(DIFFICULT_CHARS.len());
             if let Some(c) = DIFFICULT_CHARS.get(at).filter(|c| class.contains(**c)) {

@@ -124,6 +124,8 @@ impl<'t> ValueBuilder<'t> {
             return Expression::Rule(*index);
         }
         let index = self.add_rule(name, Expression::literal(""));
+        // The index is known before the rule is built: a schema that refers to itself finds it
+        // here, and its recursion ends.
         self.shared.insert(key, index);
         let expression = build(self);
         if let Some(rule) = self.grammar.rules.get_mut(index) {
@@ -154,6 +156,8 @@ impl<'t> ValueBuilder<'t> {
                 self.note(place, "$ref");
                 return self.any_value();
             };
+            // The same pointer leads elsewhere in another tool, because references are resolved in
+            // the parameters of their own tool.
             let key = format!("{} {pointer}", self.tool);
             let name = pointer.rsplit('/').next().unwrap_or(pointer).to_owned();
             return self.shared_rule(key, &name, |builder| {
@@ -165,6 +169,7 @@ impl<'t> ValueBuilder<'t> {
                 self.note(place, keyword);
             }
         }
+        // The listed values say more than a type does, so they are looked at first.
         if let Some(value) = schema.get("const") {
             return self.exact_value(value);
         }
@@ -174,6 +179,8 @@ impl<'t> ValueBuilder<'t> {
         }
         for keyword in ["anyOf", "oneOf"] {
             if let Some(branches) = schema.get(keyword).and_then(Value::as_array) {
+                // Only the branches are written, so properties beside them are lost. A value that
+                // two branches of `oneOf` accept is invalid, which a choice cannot express.
                 if schema.get("properties").is_some()
                     || keyword == "oneOf" && !are_types_disjoint(branches)
                 {
@@ -224,6 +231,8 @@ impl<'t> ValueBuilder<'t> {
     fn string(&mut self, schema: &Value, place: &str) -> Expression {
         let bound = |key: &str| {
             let value = schema.get(key).and_then(Value::as_u64);
+            // A bound beyond what the form counts with is clamped. No model writes a text of that
+            // length, so it makes no difference to a greatest length.
             value.map(|value| u32::try_from(value).unwrap_or(u32::MAX))
         };
         let least = bound("minLength");
@@ -261,6 +270,8 @@ impl<'t> ValueBuilder<'t> {
                 ValueNotation::Gemma { quote: marker } => {
                     let text = text_without(std::slice::from_ref(&marker), &CharClass::any(), None);
                     let escapes = builder.json_escape();
+                    // The second form is for texts that contain the marker. Without a plain `<` it
+                    // cannot contain one, as the renderer escapes that character too.
                     let escaped = Expression::choice([
                         Expression::Class(json_chars().without(['<'])),
                         escapes,
@@ -304,6 +315,8 @@ impl<'t> ValueBuilder<'t> {
             let hex = || Expression::ranges(&[('0', '9'), ('a', 'f'), ('A', 'F')]);
             let digits = |count| hex().repeat(count, Some(count));
             let d = || Expression::ranges(&[('d', 'd'), ('D', 'D')]);
+            // JSON writes a character beyond U+FFFF as two escapes: D800 to DBFF, then DC00 to
+            // DFFF.
             // A lone surrogate is no character, so only pairs are accepted.
             let plain = Expression::choice([
                 Expression::sequence([
@@ -363,6 +376,8 @@ impl<'t> ValueBuilder<'t> {
                 self.note(place, key);
             }
         }
+        // Of all bounds only that of zero is expressed, since it needs no digits but only leaves
+        // out the sign.
         let sign = if is_positive { "" } else { "-" };
         self.shared_rule(format!("number {sign}"), "number", |_| {
             let digit = || Expression::ranges(&[('0', '9')]);
@@ -412,6 +427,8 @@ impl<'t> ValueBuilder<'t> {
         };
         let bound = |key: &str| {
             let value = schema.get(key).and_then(Value::as_u64);
+            // Beyond 32 bits a greatest number bounds nothing that a model writes. A least one is
+            // left to the check of the call.
             value.and_then(|value| u32::try_from(value).ok())
         };
         let list = self.list(item, bound("minItems").unwrap_or(0), bound("maxItems"));
@@ -423,6 +440,7 @@ impl<'t> ValueBuilder<'t> {
         if max == Some(0) {
             return Expression::literal("");
         }
+        // The first item stands before its separators, so it is not counted by the repetition.
         let more = Expression::sequence([self.separator(), item.clone()])
             .repeat(min.saturating_sub(1), max.map(|max| max.saturating_sub(1)));
         let all = Expression::sequence([item, more]);
@@ -459,6 +477,8 @@ impl<'t> ValueBuilder<'t> {
             .flatten()
             .map(|(name, schema)| (name.as_str(), schema))
             .collect();
+        // JSON Schema allows names in `required` that `properties` does not have. Without them no
+        // call would be valid, so they get a place after the declared ones.
         for name in &required {
             if !properties.iter().any(|(known, _)| known == name) {
                 properties.push((name, &any));
@@ -499,6 +519,8 @@ impl<'t> ValueBuilder<'t> {
             let key = self.key(name);
             Expression::sequence([key, self.colon(), value])
         };
+        // A member is named several times in the choices of an object with optional members. As a
+        // rule it is written only once.
         let rule = self.add_rule(&format!("{}-{place}", self.tool), expression);
         Expression::Rule(rule)
     }
@@ -530,6 +552,8 @@ impl<'t> ValueBuilder<'t> {
                     ('_', '_'),
                     ('-', '-'),
                 ]);
+                // 64 characters are the longest key that the renderer writes without quotes, safely
+                // below what the parser accepts.
                 Expression::sequence([start, more.repeat(0, Some(63))])
             }
             _ => self.any_string(),
@@ -619,6 +643,8 @@ impl<'t> ValueBuilder<'t> {
             }
             ValueNotation::Gemma { quote } => {
                 let raw = format!("{text}{quote}");
+                // The marker is looked for with the closing one behind the text: a text may end
+                // with a piece of the marker, and would then close too early.
                 if raw.find(quote.as_str()) == Some(text.len()) {
                     Expression::literal(format!("{quote}{raw}"))
                 } else {
@@ -659,6 +685,7 @@ impl<'t> ValueBuilder<'t> {
         match self.notation {
             ValueNotation::Gemma { .. } => Expression::literal(mark),
             _ => Expression::sequence([
+                // Models were taught both ways, and the renderer writes one of them.
                 Expression::literal(mark),
                 Expression::literal(" ").optional(),
             ]),
@@ -686,6 +713,8 @@ pub(crate) fn join_optional(items: &[OptionalItem], separator: &Expression) -> E
                 item.optional()
             });
         }
+        // Nothing behind a required item can be the first one that is there, so there are no
+        // further choices.
         choices.push(Expression::sequence(sequence));
         if first.is_required {
             return Expression::choice(choices);
@@ -785,7 +814,7 @@ struct IntegerBounds {
 
 impl IntegerBounds {
     fn of_schema(schema: &Value) -> Self {
-        let limit = 10_i64.pow(MAX_DIGITS) - 1;
+        let limit = 10_u64.pow(MAX_DIGITS) - 1;
         let mut bounds = Self {
             least: None,
             most: None,
@@ -800,10 +829,11 @@ impl IntegerBounds {
             let Some(value) = schema.get(key) else {
                 continue;
             };
-            let Some(bound) = value.as_i64().filter(|bound| bound.abs() < limit) else {
+            let Some(bound) = value.as_i64().filter(|bound| bound.unsigned_abs() < limit) else {
                 bounds.is_unexpressed = true;
                 continue;
             };
+            // Bounds are below the limit of 18 digits here, so this cannot overflow.
             let bound = bound + step;
             if step == 1 || key == "minimum" {
                 bounds.least = Some(bounds.least.map_or(bound, |known| known.max(bound)));
@@ -823,6 +853,7 @@ fn integer_range(least: Option<i64>, most: Option<i64>) -> Expression {
     let mut choices = Vec::new();
     if least < 0 {
         // The digits of a negative number count away from zero.
+        // Minus zero is left out: it would be a float for many readers.
         let nearest = if most < 0 { -most } else { 1 };
         let digits = natural_range(nearest.unsigned_abs(), least.unsigned_abs());
         choices.push(Expression::sequence([Expression::literal("-"), digits]));
@@ -846,11 +877,13 @@ fn natural_range(least: u64, most: u64) -> Expression {
     while low <= most {
         // The greatest block that begins here: all numbers with some leading digits and any digits behind them.
         let mut size = 1_u64;
+        // `low` is at most 10^18 and not below `size`, so the products stay within 64 bits.
         while low.is_multiple_of(size * 10) && low + size * 10 - 1 <= most {
             size *= 10;
         }
         let digit = low / size % 10;
         let room = (most - low + 1) / size;
+        // A class of one digit ends at 9; the carry begins the next block.
         let count = room.min(10 - digit);
         let prefix = low / size / 10;
         let zeros = u32::try_from(size.to_string().len() - 1).unwrap_or(0);

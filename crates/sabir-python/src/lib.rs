@@ -57,6 +57,7 @@ fn to_exception(py: Python<'_>, error: &BindingError) -> PyErr {
         SabirError::new_err(report.message.clone())
     };
     let value = exception.value(py);
+    // The attributes are set on the value, since the constructor takes the message alone.
     let described = (|| {
         value.setattr("code", report.code)?;
         value.setattr("span", report.span.map(|span| (span.start, span.end)))?;
@@ -138,6 +139,8 @@ impl Reader {
             }
             .map(|_| ())
         };
+        // The reader is borrowed by this call, so another thread that uses it meanwhile gets an
+        // exception and no half-read state.
         let pushed = if chunk.as_bytes().len() >= MIN_DETACHED_BYTES {
             py.detach(push)
         } else {

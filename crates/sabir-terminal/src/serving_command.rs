@@ -171,6 +171,7 @@ fn run_corpus(command: &CorpusCommand, environment: &Environment) -> Result<(), 
     let written = match command {
         CorpusCommand::Export => {
             let lines = write_cases(&cases, false).map_err(ToolboxError::from)?;
+            // Control characters are part of the cases, so a file gets the bytes as they are.
             ReportOutput::exact().write_all(&lines)
         }
         CorpusCommand::Answer => {
@@ -185,6 +186,8 @@ fn run_corpus(command: &CorpusCommand, environment: &Environment) -> Result<(), 
         CorpusCommand::Score { json, command } => {
             let input = write_cases(&cases, true).map_err(ToolboxError::from)?;
             let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
+            // Unlike an agent under test, the parser is the user's own program and may need all of
+            // the environment, such as the path of its libraries.
             let variables = environment.all_variables();
             let helper = environment.helper_program.clone();
             let output = runtime.block_on(run_filter(command, variables, &helper, input))?;
@@ -236,6 +239,7 @@ fn run_torture(
     let options = RunOptions {
         helper: environment.helper_program.clone(),
         path: environment.variable("PATH").unwrap_or_default().to_owned(),
+        // Made absolute, since agents start in a folder of their own.
         folder: prepare_folder(&arguments.folder)?,
         limit: Duration::from_secs(arguments.limit),
     };
@@ -244,6 +248,8 @@ fn run_torture(
     for preset in &presets {
         for case in &cases {
             let cell = runtime.block_on(run_agent(preset, case, &options))?;
+            // A run takes minutes, so each verdict is shown at once, beside the report on standard
+            // output.
             print::write_stderr(&print::sanitize_text(&format!(
                 "{} {}: {}\n",
                 cell.agent,
@@ -267,6 +273,8 @@ fn run_torture(
     } else {
         print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
     }
+    // A missed call is a weakness of the agent and no failure of the run. Something wrong that was
+    // written is one.
     Ok(report.score().wrong == 0)
 }
 
@@ -288,6 +296,7 @@ fn run_grammar(arguments: &GrammarArguments, dialects: &DialectSet) -> Result<()
     let written = if arguments.json {
         report.write_json(&mut ReportOutput::json())
     } else {
+        // Standard output is the grammar alone, which is usually redirected into a file.
         print::write_stderr(&print::sanitize_text(&report.relaxation_text()));
         report.write_text(&mut ReportOutput::exact())
     };

@@ -117,6 +117,8 @@ fn read_case(case: &CorpusCase) -> Option<ExpectedReading> {
             name: call.name.clone(),
             arguments: call.arguments.clone(),
         });
+    // The order is the one in the text, and a parser is held to it: calls of a message may depend
+    // on each other.
     let calls: Vec<_> = calls.collect();
     Some(ExpectedReading {
         refused: parsed.checked.len() - calls.len(),
@@ -132,6 +134,8 @@ fn read_case(case: &CorpusCase) -> Option<ExpectedReading> {
 pub fn answer_line(line: &str) -> Result<CorpusAnswer, ToolboxError> {
     let case: CorpusCase = serde_json::from_str(line).map_err(ToolboxError::CorpusCase)?;
     Ok(CorpusAnswer {
+        // A case that cannot be read is answered without calls, as any other parser has to do it.
+        // What is expected is never looked at.
         calls: read_case(&case).map(|read| read.calls).unwrap_or_default(),
         id: case.id,
     })
@@ -161,6 +165,7 @@ fn fenced_blocks(markdown: &str) -> Vec<FencedBlock> {
     let mut open: Option<String> = None;
     for (at, line) in markdown.lines().enumerate() {
         match &open {
+            // Only a fence of the same length closes: examples contain shorter ones.
             Some(fence) if line.trim_end() == fence => {
                 open = None;
                 if let Some(block) = blocks.last_mut() {
@@ -229,6 +234,8 @@ impl CorpusScore {
         };
         if answer.calls == expected {
             self.exact += 1;
+        // Not `different`: a call too many may run something, which is worse than one that is
+        // missing.
         } else if answer.calls.len() > expected.len() {
             self.invented += 1;
         } else if answer.calls.len() < expected.len() {
@@ -244,6 +251,7 @@ pub fn score_answers(cases: &[CorpusCase], output: &str) -> CorpusReport {
     let answers: BTreeMap<String, CorpusAnswer> = output
         .lines()
         .filter_map(|line| serde_json::from_str::<CorpusAnswer>(line).ok())
+        // Of several answers to a case the last one counts.
         .map(|answer| (answer.id.clone(), answer))
         .collect();
     let mut report = CorpusReport {

@@ -232,6 +232,8 @@ impl TortureCase {
         };
         // Small pieces, so that half of the body is in the middle of the arguments.
         let call = || call().in_deltas(7);
+        // A leak is sent once: an agent that asks again did not read the call, and a second,
+        // correct one would hide that.
         if attempt > 0 {
             return match self.kind {
                 CaseKind::Leak(_) | CaseKind::Mention(_) => ProviderReply::text("I am done."),
@@ -252,6 +254,8 @@ impl TortureCase {
             }),
             CaseKind::Empty => ProviderReply::default().with_fault(ScriptedFault::Body {
                 content_type: Some("text/event-stream".to_owned()),
+                // The right content type and no event at all: a client that only looks at the
+                // status takes this for an answer.
                 body: String::new(),
             }),
             CaseKind::ErrorEvent => {
@@ -280,6 +284,8 @@ impl TortureCase {
 /// Writes the command: only the whole one leaves the right content, and nothing else.
 fn sentinel_command() -> String {
     format!(
+        // The long word makes sure that half of the body ends in it. An agent that runs this half
+        // leaves the first file, which nothing moves away.
         "printf cut > {CUT_FILE}; : {}; mv {CUT_FILE} {SENTINEL}; printf {SENTINEL_CONTENT} > {SENTINEL}",
         "x".repeat(400)
     )

@@ -66,6 +66,7 @@ pub async fn run_agent(
         .folder
         .join(preset.name.replace(['/', ' '], "-"))
         .join(case.name);
+    // Files of an earlier run would be judged as if this one had written them.
     remove_folder(&cell)?;
     let home = cell.join("home");
     let work = cell.join("work");
@@ -74,6 +75,8 @@ pub async fn run_agent(
     let state = Arc::new(Mutex::new(CellState::default()));
     let shared = Arc::clone(&state);
     let case = *case;
+    // The number of the request is not used: agents also ask for models and titles, which are no
+    // attempts at the task.
     let script = ReplyScript::from_fn(move |_, request| {
         let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
         state.reply(&case, request)
@@ -117,6 +120,8 @@ pub async fn run_agent(
         .env(basics.into_iter().chain(variables))
         .standard_input(Vec::new())
         .timeout(options.limit);
+    // The supervisor also ends the processes that the agent left behind, so nothing writes into the
+    // folder while it is judged.
     let outcome = command.run(&workspace, |_, _| {}).await?;
     let output = outcome.output.text();
     write_file(&cell.join("output.txt"), &output)?;
@@ -126,6 +131,7 @@ pub async fn run_agent(
         .map(|request| format!("{}\n{}\n", request.path, request.body))
         .collect();
     write_file(&cell.join("requests.txt"), &requests.concat())?;
+    // A panic in a reply ends the provider's task only. The counters are right even then.
     let state = state.lock().unwrap_or_else(PoisonError::into_inner);
     let files = list_files(&work)?;
     Ok(CellResult {
@@ -199,6 +205,8 @@ impl CellState {
 /// Reports whether a result belongs to the correct call, and not to one that could not be carried out.
 fn is_result_of_call(case: &TortureCase, attempts: usize, id: &str) -> bool {
     let is_first_wrong = matches!(case.name, "unknown-tool" | "no-arguments");
+    // The ids are `call_` and the number of the attempt. The wrong call was attempt 0, and its
+    // result is an error that the agent must get over.
     !is_first_wrong || attempts > 1 && !id.ends_with("call_0")
 }
 
@@ -212,6 +220,7 @@ fn judge_files(
     let is_written = files
         .get(SENTINEL)
         .is_some_and(|text| text == SENTINEL_CONTENT);
+    // Exactly the one file and no other: the rest of a cut command leaves its own.
     let is_only = files.len() == usize::from(is_written);
     if !is_only || is_written && !case.expects_file {
         return Verdict::Wrong;
@@ -253,6 +262,8 @@ impl Placeholders {
 
 /// Quotes a word for the shell.
 fn quote_word(word: &str) -> String {
+    // The shell knows no escapes between single quotes, so a quote closes, stands escaped, and
+    // opens again.
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 

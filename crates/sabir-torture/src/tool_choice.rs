@@ -24,6 +24,8 @@ pub(crate) struct ShellCall {
 impl ShellCall {
     /// Finds the tool among those that the agent offers.
     pub(crate) fn find(tools: &ToolSet) -> Option<Self> {
+        // The order of the words decides, not that of the tools: `run` is in names like `run_tests`
+        // too.
         let by_word = SHELL_WORDS.iter().flat_map(|word| {
             tools
                 .iter()

@@ -34,6 +34,7 @@ impl RawReader {
     /// Reads a chunk and returns its events as JSON; nothing if there are none.
     pub fn push(&mut self, chunk: &str) -> Result<Option<String>, JsValue> {
         let events = self.reader.push(chunk).map_err(to_exception)?;
+        // Most chunks have no event, and then no text crosses the boundary.
         Ok((!events.is_empty()).then(|| events.to_json()))
     }
 

@@ -31,6 +31,8 @@ pub fn write_json_schema(
     let mut schemas = Vec::new();
     for tool in &built.tools {
         let text = format!(
+            // The arguments are a string here, so that the text is JSON if, and only if, there is
+            // nothing but JSON around them.
             "{}{}\"{ARGUMENTS}\"{}{}",
             layout.run_open, tool.open, tool.close, layout.run_close
         );

@@ -16,6 +16,7 @@ pub fn write_lark(grammar: &Grammar) -> String {
     };
     let mut rules = String::new();
     for (index, rule) in grammar.rules.iter().enumerate() {
+        // A regular rule is written out where it is used. Only the root is needed in any case.
         if index != 0 && !writer.is_irregular(index) {
             continue;
         }

@@ -85,6 +85,7 @@ pub(super) fn write_expression(
 /// Writes a class, in the form that all readers understand.
 pub(super) fn write_regex_class(class: &CharClass, out: &mut String) {
     if class.negated && class.ranges.is_empty() {
+        // A dot holds no line feed unless a flag says so, and `[^]` is known to JavaScript only.
         out.push_str("[\\s\\S]");
     } else {
         super::write_class(class, &escape_char, out);

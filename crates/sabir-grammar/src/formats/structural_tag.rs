@@ -65,6 +65,7 @@ pub fn write_structural_tag(
             "triggers": triggers,
             "tags": tags,
             "at_least_one": false,
+            // A run holds all calls of a message in one tag, so nothing may follow that tag either.
             "stop_after_first": calls == ParallelCalls::One || is_run,
         },
     }))
@@ -100,6 +101,7 @@ fn find_triggers(begins: &[&str]) -> Option<Vec<String>> {
         .unwrap_or_default();
     // A marker ends before the first thing that a model may write with or without a blank.
     let common = common.trim_end_matches(['{', '"', '[', ' ', '\n']);
+    // Letters alone would be a word that ordinary text contains.
     if is_marker(common) && common.contains(|c: char| !c.is_alphanumeric()) {
         return Some(vec![common.to_owned()]);
     }
@@ -107,6 +109,8 @@ fn find_triggers(begins: &[&str]) -> Option<Vec<String>> {
         .iter()
         .map(|begin| begin.trim_end().to_owned())
         .collect();
+    // Without a common beginning every call needs a trigger of its own, which only a tag can be:
+    // `get_weather(` may also stand in a sentence.
     let are_tags = each
         .iter()
         .all(|begin| begin.starts_with('<') && is_marker(begin));

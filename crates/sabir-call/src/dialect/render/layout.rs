@@ -177,6 +177,7 @@ fn describe_tagged(dialect: &Dialect, tagged: &TaggedCalls) -> CallLayout {
             StringStyle::Section => ValueEncoding::CharacterData,
             StringStyle::Json => ValueEncoding::EscapedJson,
         };
+        // A grammar must not lead the model into a form that is written but not read.
         if !is_style_read(dialect, tagged, *style) {
             continue;
         }
@@ -185,6 +186,8 @@ fn describe_tagged(dialect: &Dialect, tagged: &TaggedCalls) -> CallLayout {
                 continue;
             }
             let form = describe_argument(tagged, *style, encoding, &sample);
+            // Styles differ only for some types of values, and a repeated form would double each
+            // choice.
             if !forms.contains(&form) {
                 forms.push(form);
             }
@@ -224,8 +227,10 @@ impl SampleValue {
             text,
         };
         [
+            // The `<` shows whether a style escapes it, and the private character is in no tag.
             sample("string", json!("\u{e003}<"), "\u{e003}<"),
             sample("integer", json!(987), "987"),
+            // Not a whole number, since tags that name the type mark those as integers.
             sample("number", json!(98.75), "98.75"),
             sample("boolean", json!(true), "true"),
             sample("null", Value::Null, "null"),
@@ -286,6 +291,7 @@ fn split_parts(text: &str, arguments: Option<&str>) -> Vec<LayoutPart> {
     let number = CALL_NUMBER.to_string();
     let mut parts = Vec::new();
     let mut rest = text;
+    // The placeholders come in a different order in each dialect.
     while !rest.is_empty() {
         let places = [
             (rest.find(TOOL_NAME), TOOL_NAME, LayoutPart::ToolName),

@@ -99,6 +99,10 @@ fn address_at(text: &str) -> &str {
     let is_end = |c: char| c.is_whitespace() || c.is_control() || "<>\"'`|│".contains(c);
     let end = text.find(is_end).unwrap_or(text.len());
     let mut address = text.get(..end).unwrap_or_default();
+    // Too long for a link in any case; each step below counts the brackets of all of it again.
+    if address.len() > MAX_TARGET {
+        return address;
+    }
     loop {
         let is_open = |open: char, close: char| {
             address.matches(close).count() > address.matches(open).count()

@@ -186,6 +186,7 @@ pub fn list_symbols(folder: &Path, files: &[String], stop: &StopFlag) -> Vec<Sym
         if stop.is_requested() || symbols.len() >= MAX_SYMBOLS {
             break;
         }
+        // Through the workspace and not by path: a link must not lead the scan out of the folder.
         let read = workspace
             .parse_path(file)
             .and_then(|path| workspace.read_start(&path, MAX_FILE_BYTES));
@@ -199,6 +200,7 @@ pub fn list_symbols(folder: &Path, files: &[String], stop: &StopFlag) -> Vec<Sym
             );
         }
     }
+    // The limit is checked before each file, and one file may have many.
     symbols.truncate(MAX_SYMBOLS);
     symbols
 }
@@ -270,6 +272,7 @@ fn name_after<'a>(keyword: &str, after: &'a str) -> Option<&'a str> {
     let name = rest.get(..end)?;
     let begins = name.chars().next()?;
     let is_name = begins.is_alphabetic() || begins == '_' || begins == '$';
+    // Names of one letter are type parameters and the like; nobody completes them.
     (is_name && name.len() > 1).then_some(name)
 }
 

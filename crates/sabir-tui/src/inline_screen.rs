@@ -346,6 +346,7 @@ impl RowShift {
         if drawn.rows.len() != view.rows.len() || drawn.rows.first() == view.rows.first() {
             return None;
         }
+        // Text streams by one or two rows a frame. A longer search would cost more than it saves.
         let shifts = (1..=MAX_SHIFT.min(drawn.rows.len())).map(|by| {
             let moved = drawn.rows.iter().skip(by).zip(&view.rows);
             let rows = moved.take_while(|(old, new)| old == new).count();

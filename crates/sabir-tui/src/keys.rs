@@ -203,6 +203,8 @@ impl KeyDecoder {
             _ => true,
         };
         if !is_complete {
+            // If the end of an answer is lost, what the user types is taken for the rest of it.
+            // That must not go on for long.
             if self.pending.len() > MAX_SEQUENCE {
                 self.pending.clear();
             }

@@ -44,6 +44,8 @@ impl LineLink {
     }
 
     fn new(text: &str, at: usize, part: &str, target: &str) -> Option<Self> {
+        // The target is written between control characters: one of them in it would end the
+        // sequence, and the rest would reach the terminal as commands.
         let is_plain = target.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain || target.len() > MAX_TARGET {
             return None;
@@ -85,6 +87,8 @@ pub fn find_addresses(text: &str) -> Vec<LineLink> {
         if host.chars().next().is_some_and(char::is_alphanumeric) {
             links.extend(LineLink::new(text, at, address, &percent_encoded(address)));
         }
+        // At least the word that was found, or an address that is empty after trimming would be
+        // found again for ever.
         from = at + address.len().max("http".len());
     }
     links
@@ -95,6 +99,10 @@ fn address_at(text: &str) -> &str {
     let is_end = |c: char| c.is_whitespace() || c.is_control() || "<>\"'`|│".contains(c);
     let end = text.find(is_end).unwrap_or(text.len());
     let mut address = text.get(..end).unwrap_or_default();
+    // Too long for a link in any case; each step below counts the brackets of all of it again.
+    if address.len() > MAX_TARGET {
+        return address;
+    }
     loop {
         let is_open = |open: char, close: char| {
             address.matches(close).count() > address.matches(open).count()
@@ -186,6 +194,8 @@ impl LinkWriter<'_> {
             }
             write_text(&part, out);
         }
+        // An open link goes on until it is closed, also through what is drawn in the next row. The
+        // id joins its parts again.
         if open.is_some() {
             self.switch_link(None, out);
         }

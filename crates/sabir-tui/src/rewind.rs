@@ -35,6 +35,8 @@ impl SaidMessages {
                 MessagePart::Call(call) => Some((call.id.as_str().to_owned(), self.records)),
                 _ => None,
             });
+            // Before the number goes up: a fork before the call must not have the answer that made
+            // it.
             self.calls.extend(calls);
         }
         let text = match record {

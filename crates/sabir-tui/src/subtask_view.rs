@@ -158,6 +158,8 @@ impl SubtaskViews {
         let Some(subtask) = self.working.iter_mut().find(|one| one.label.task == *task) else {
             return false;
         };
+        // Lines that were decided but not kept yet belong before those that are printed from now
+        // on.
         subtask.take_decided();
         let title = format!(
             "── subtask {}: {} ──",
@@ -179,6 +181,8 @@ impl SubtaskViews {
         let Some(mut entered) = self.entered.take() else {
             return;
         };
+        // Printed before the divider, as they belong to the subtask. Leaving and entering another
+        // within one frame loses none of them.
         self.left.append(&mut entered.fresh);
         let title = match why {
             "" => "── back in the task ──".to_owned(),
@@ -265,6 +269,7 @@ impl SubtaskViews {
             };
             self.leave(&why);
         }
+        // After leaving: the transcript of the entered subtask is looked up here.
         self.working.retain(|one| one.label.task != *task);
     }
 

@@ -95,7 +95,10 @@ impl TerminalAbilities {
             ClipboardPath::None => None,
             ClipboardPath::Direct | ClipboardPath::Tmux => Some(sequence),
             ClipboardPath::Screen => {
+                // Ended by BEL: the usual end, ESC and a backslash, would end the wrapping of
+                // screen.
                 let sequence = format!("\x1b]52;c;{encoded}\x07");
+                // All of it is ASCII, so a cut never goes through a character.
                 let pieces = sequence.as_bytes().chunks(SCREEN_PIECE);
                 let passed = pieces.map(|piece| {
                     let piece = String::from_utf8_lossy(piece);
@@ -126,6 +129,7 @@ fn shows_links(environment: &Environment) -> bool {
         let mut numbers = version.split(|c: char| !c.is_ascii_digit());
         let mut number = || numbers.next().and_then(|digits| digits.parse::<u32>().ok());
         let version = [number(), number()].map(Option::unwrap_or_default);
+        // tmux passes links on since 3.4.
         return value("TERM_PROGRAM") == "tmux" && version >= [3, 4];
     }
     let is = |name: &str, known: &[&str]| {

@@ -66,6 +66,7 @@ impl Background {
         let colors = environment.variable("COLORFGBG")?;
         let background: u8 = colors.rsplit(';').next()?.trim().parse().ok()?;
         Some(match background {
+            // 8 is the dark grey of the bright colours; 7 is the light grey of the others.
             7 | 9..=15 => Self::Light,
             _ => Self::Dark,
         })
@@ -123,6 +124,8 @@ impl ThemeSet {
         let own = self
             .own
             .get(name)
+            // A theme of the user cannot replace a built-in one: `base` names those, and would mean
+            // itself.
             .filter(|_| !BUILT_IN_THEMES.contains(&name));
         let base = match own {
             Some(own) => own.base.as_deref().unwrap_or("auto"),
@@ -399,6 +402,7 @@ fn indexed_parts(number: u8) -> [u8; 3] {
 }
 
 fn nearest_index(parts: [u8; 3]) -> u8 {
+    // The first sixteen are the palette, whose colours are the user's and not known here.
     let candidates = 16..=255_u8;
     let nearest = candidates.min_by_key(|number| distance(indexed_parts(*number), parts));
     nearest.unwrap_or(16)

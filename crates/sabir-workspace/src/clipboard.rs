@@ -100,6 +100,7 @@ fn run_program(words: &[&str], limit_bytes: usize) -> ProgramOutput {
     };
     let most = u64::try_from(limit_bytes)
         .unwrap_or(u64::MAX)
+        // One byte more tells a picture that is too large from one that just fits.
         .saturating_add(1);
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -117,9 +118,12 @@ fn run_program(words: &[&str], limit_bytes: usize) -> ProgramOutput {
         _ = child.kill();
     }
     let bytes = match is_late {
+        // Not joined: a child of the program may keep the pipe open, and the thread with it.
         true => Vec::new(),
         false => reader.join().unwrap_or_default(),
     };
+    // One that printed more than the limit still writes, into a pipe that nobody reads any more.
+    // Waiting for it without that could take for ever.
     _ = child.kill();
     _ = child.wait();
     match bytes.is_empty() {

@@ -222,6 +222,7 @@ impl FromStr for Key {
         let lower = text.to_lowercase();
         let mut key = Self::plain(KeyCode::Escape);
         let mut rest = lower.as_str();
+        // A hyphen at the end is the key itself: `ctrl--`.
         while let Some((modifier, after)) = rest.split_once('-').filter(|parts| !parts.1.is_empty())
         {
             let flag = match modifier {
@@ -577,6 +578,7 @@ impl TryFrom<BTreeMap<String, Vec<String>>> for KeyBindings {
         let mut actions = Self::default().actions;
         for (name, keys) in &table {
             let action = KeyAction::from_name(name)?;
+            // Also for an empty list, by which the user takes the keys from an action.
             actions.retain(|_, bound| *bound != action);
             for key in keys {
                 let key: Key = key.parse()?;
@@ -589,6 +591,8 @@ impl TryFrom<BTreeMap<String, Vec<String>>> for KeyBindings {
                 }
             }
         }
+        // Last, so that the order of the table does not decide who gets a key that another action
+        // usually has.
         actions.extend(own);
         Ok(Self { actions })
     }

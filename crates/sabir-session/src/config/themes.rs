@@ -173,6 +173,7 @@ fn parse_color(word: &str) -> Result<ThemeColor, ThemeError> {
     let unknown = || ThemeError::UnknownWord(word.to_owned());
     if let Some(digits) = word.strip_prefix('#') {
         let number = u32::from_str_radix(digits, 16).ok();
+        // `from_str_radix` takes a plus sign as well.
         let is_whole = digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         let [_, red, green, blue] = number
             .filter(|_| is_whole)

@@ -23,6 +23,8 @@ impl App {
                 item: PickedItem::Checkpoint(call),
                 preview,
                 ..
+            // An empty preview is one that was not compared yet: a comparison without changes says
+            // so.
             }) if preview.is_empty() => vec![Effect::CompareCheckpoint(call.clone())],
             _ => Vec::new(),
         }
@@ -47,6 +49,7 @@ impl App {
             true => Background::Light,
             false => Background::Dark,
         };
+        // The answer may come late; it must not replace the theme that is being tried.
         if self.themes.set_background(background) && !self.is_choosing_theme {
             self.set_theme(self.themes.find(&self.theme_name));
         }

@@ -43,6 +43,7 @@ impl App {
         }
         self.closed_completion = None;
         let chosen = match &self.completion {
+            // The list is made again for each key, and also for those that do not change it.
             Some(known) if known.items == items => known.chosen,
             _ => 0,
         };
@@ -79,6 +80,7 @@ impl App {
                 note: one_line(&command.description),
             });
             let all: Vec<CompletionItem> = own.chain(custom).collect();
+            // A list at a complete name would take the Enter that is meant to send it.
             if all.iter().any(|item| item.text.trim_end() == before) {
                 return None;
             }
@@ -112,6 +114,7 @@ impl App {
         let word = before.get(start..)?;
         let pattern = word.strip_prefix('@')?;
         let Some(files) = &self.files else {
+            // Asked for once, and in the background: a large folder takes seconds to list.
             if !std::mem::replace(&mut self.are_files_requested, true) {
                 effects.push(Effect::ListFiles);
             }
@@ -145,6 +148,8 @@ impl App {
         }
         let names = self.symbols.iter().map(|symbol| symbol.name.as_str());
         let mut found = best_matches(pattern, names, MAX_COMPLETIONS);
+        // A name that is defined twice matches twice, and each match below brings all its places.
+        // Equal names have equal scores, so they are neighbours.
         found.dedup();
         let symbols = found.into_iter().flat_map(|name| {
             let same = self.symbols.iter().filter(move |one| one.name == name);

@@ -67,6 +67,8 @@ impl ForkServerSlot {
         helper: &Path,
         request: &ForkRequest<'_>,
     ) -> Result<ForkedProcess, ForkFailure> {
+        // A file and not the message itself: an environment may be larger than what a socket takes
+        // at once. Written before the lock is taken, so that another command does not wait for it.
         let order = write_order(request).map_err(ForkFailure::Unreachable)?;
         let mut slot = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = slot.as_ref().filter(|server| server.helper == helper) {
@@ -145,12 +147,15 @@ impl ForkServer {
         )?;
         set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME))?;
         let (forked, announce_forked) = io::pipe()?;
+        // The pipe is read until it is empty, while the server keeps its end open. An id has four
+        // bytes, which the kernel writes as a whole, so none is read in part.
         ioctl_fionbio(&forked, true)?;
         let process = Command::new(helper)
             .args([ARGUMENT, MODE])
             .env_clear()
             .stdin(theirs)
             .stdout(announce_forked)
+            // Nobody reads what the server says; an order brings its own standard error.
             .stderr(Stdio::null())
             .spawn()?;
         Ok(Self {
@@ -174,6 +179,8 @@ impl ForkServer {
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(REQUEST_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
+        // A full queue means that nobody takes requests. Then the caller starts the program itself,
+        // which is better than to wait for a server that may be stopped.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         sendmsg(&self.socket, &[IoSlice::new(b"f")], &mut control, flags).map(drop)
     }
@@ -191,6 +198,8 @@ impl ForkServer {
         }
         let reaper = i32::from_ne_bytes(answer);
         self.read_forked();
+        // From now on the caller waits for this one. Two who wait for the same id could reap a
+        // later process that has got it.
         self.unused.retain(|unused| *unused != reaper);
         Pid::from_raw(reaper).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
@@ -245,6 +254,8 @@ impl ForkedProcess {
             self.has_ended = !matches!(waited, Ok(None));
             match &self.handle {
                 _ if self.has_ended => {}
+                // The readiness is never cleared: the handle becomes readable once, at the end, and
+                // stays so.
                 Some(handle) => _ = handle.readable().await,
                 None => sleep(LOOK_EVERY).await,
             }

@@ -173,6 +173,8 @@ impl SandboxEnvironment {
             if !has_limit {
                 self.cgroup = ProcessCgroup::create(max_tasks());
             }
+            // Only the first tier that is tried gets them: a launcher that failed may have used
+            // them.
             let namespaces = self.namespaces.take();
             let guard = top.filter(|_| tier == SandboxTier::Two).map(|top| {
                 || {
@@ -306,6 +308,8 @@ fn fork_launcher(
     let parent = getpid();
     match platform::fork_process().map_err(failed)? {
         ForkSide::Parent(launcher) => {
+            // The launcher has its own copies. Kept here, the reader would let `send` below wait
+            // for ever when the launcher has died and the list is longer than the pipe.
             drop((to, sender, watch_sender, namespaces, protected_reader));
             let guarded = match guard.zip(protected_writer) {
                 // If the launcher has ended, its own report says why. Without the paths it does not become the program.
@@ -323,12 +327,16 @@ fn fork_launcher(
                     watch,
                 })
             });
+            // The reason of the guard goes first: without the paths, the launcher only reports that
+            // it got none.
             guarded.and(launched).inspect_err(|_| {
                 // The launcher has reported why it ends.
                 let _ = waitpid(Some(launcher), WaitOptions::empty());
             })
         }
         ForkSide::Child => {
+            // While a copy of the writer is open here, the launcher would never see that the
+            // supervisor has died.
             drop((from, receiver, watch_receiver, protected_writer));
             // If the limit cannot be set after all, the supervisor enforces it.
             let _ = cgroup.map(ProcessCgroup::join);

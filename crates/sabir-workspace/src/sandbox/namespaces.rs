@@ -73,6 +73,8 @@ pub(super) fn enter_namespaces(
     if is_deserted(links.status.as_ref()) {
         return Ok(NamespaceRole::Done(1));
     }
+    // In here because the supervisor places the masks at the same time: this waits for them last,
+    // before any program runs.
     mounts::arrange_mounts(plan, sockets, text, links.protected.take())
         .map_err(failed(SetupStage::Mounts))?;
     if plan.network != NetworkAccess::Allowed {
@@ -135,6 +137,8 @@ fn enter_new_namespaces(
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
     let flags = match (network, prepared) {
+        // A standby prepares what the last command needed. This one is for the machine's network,
+        // so what was prepared is dropped.
         (NetworkAccess::Allowed, _) => others,
         (_, None) => others | UnshareFlags::NEWNET,
         (_, Some(prepared)) => {

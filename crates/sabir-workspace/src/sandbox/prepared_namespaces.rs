@@ -39,7 +39,10 @@ mod linux {
         /// Where the system has no user namespaces, or forbids them.
         pub(crate) fn create() -> io::Result<Self> {
             let (mut made, mut announce_made) = io::pipe()?;
+            // Closing `hold` lets the child end, also when this process is killed meanwhile.
             let (mut opened, hold) = io::pipe()?;
+            // This process cannot do it itself: it must stay in the namespaces of the user for
+            // commands that have the network, and could not come back.
             match platform::fork_process()? {
                 ForkSide::Child => {
                     drop((made, hold));
@@ -55,6 +58,8 @@ mod linux {
                     drop((announce_made, opened));
                     let prepared = made.read_exact(&mut [0]).and_then(|()| Self::open(maker));
                     drop(hold);
+                    // Otherwise the supervisor would find it later among the processes of the
+                    // command.
                     let _ = waitpid(Some(maker), WaitOptions::empty());
                     prepared
                 }
@@ -75,6 +80,8 @@ mod linux {
 
         /// Moves this process into the namespaces.
         pub(in crate::sandbox) fn enter(&self) -> io::Result<()> {
+            // The user namespace first: only in it does this process have the right to enter the
+            // network that belongs to it.
             move_into_link_name_space(self.user.as_fd(), Some(LinkNameSpaceType::User))?;
             move_into_link_name_space(self.network.as_fd(), Some(LinkNameSpaceType::Network))?;
             Ok(())

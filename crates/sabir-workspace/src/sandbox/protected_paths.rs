@@ -54,6 +54,8 @@ impl ProtectedPaths {
                 bytes.push(0);
             }
         }
+        // A supervisor that dies while it sends closes the pipe, too. Without this word, half of
+        // the list would look like all of it, and the rest would stay writable.
         bytes.extend_from_slice(END);
         bytes.push(0);
         bytes

@@ -116,7 +116,11 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
     let _ = platform::close_others();
     let mut need = NamespaceNeed::None;
     loop {
+        // A new pipe for each standby: its end tells that this one has its order, or is dead,
+        // however it died.
         let (taken, announce_taken) = io::pipe()?;
+        // As a sibling, so that the agent can wait for the reaper, and sees its end even if this
+        // server is killed.
         match syscalls::fork_process(ForkRelation::Sibling) {
             Ok(ForkSide::Child) => {
                 drop(taken);
@@ -164,6 +168,8 @@ fn wait_until_taken(mut taken: PipeReader) -> io::Result<Option<NamespaceNeed>> 
     let agent = io::stdin();
     loop {
         let mut waited = [
+            // Not for input: a request in the queue is for the standby, and would make this loop
+            // spin. The kernel reports the end of the connection without being asked.
             PollFd::new(&agent, PollFlags::empty()),
             PollFd::new(&taken, PollFlags::IN),
         ];
@@ -185,6 +191,8 @@ fn wait_until_taken(mut taken: PipeReader) -> io::Result<Option<NamespaceNeed>> 
         // Without a byte it was killed.
         _ => NamespaceNeed::None,
     };
+    // A second command may come at once. It is in the queue already, and nobody is there to take
+    // it, so here input does count.
     let mut waited = [PollFd::new(&agent, PollFlags::IN)];
     let _ = poll(&mut waited, Timespec::try_from(QUIET_TIME).ok().as_ref());
     Ok(Some(need))
@@ -216,6 +224,8 @@ fn stand_by(announce_taken: PipeWriter, need: NamespaceNeed) -> io::Result<Optio
         }
         Some(Some(descriptors)) => descriptors,
     };
+    // Before the streams are replaced: standard input is still the socket of the agent. If the
+    // agent has given up meanwhile, this fails, and nothing is started.
     answer_request(reaper.reaper().as_raw_nonzero().get())?;
     let order = enter_request(descriptors)?;
     if let Some(mut announce_taken) = announce_taken {
@@ -239,8 +249,10 @@ fn receive_request() -> io::Result<Option<Option<[OwnedFd; REQUEST_DESCRIPTORS]>
         io::stdin(),
         &mut [IoSliceMut::new(&mut word)],
         &mut control,
+        // A command that inherited one of these could read the order of its supervisor.
         RecvFlags::CMSG_CLOEXEC,
     )?;
+    // Each request has a byte, so only the end of the connection has none.
     if received.bytes == 0 {
         return Ok(None);
     }
@@ -270,6 +282,7 @@ fn enter_request(descriptors: [OwnedFd; REQUEST_DESCRIPTORS]) -> io::Result<Supe
     rustix::process::fchdir(&folder)?;
     let mut bytes = Vec::new();
     let mut order = File::from(order);
+    // The agent has written through the same open file, whose position is at the end.
     order.rewind()?;
     order.read_to_end(&mut bytes)?;
     SupervisorOrder::decode(&bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADMSG))

@@ -75,6 +75,8 @@ pub(super) fn split_process(kept: &mut Option<PipeWriter>) -> io::Result<Supervi
     let agent = getppid();
     let (mut ready, mut announce_ready) = io::pipe()?;
     let (grace_reader, grace) = io::pipe()?;
+    // The pipes are made before, so that each side sees the end of the other, however early it
+    // dies.
     match platform::fork_process()? {
         ForkSide::Child => {
             // Otherwise the end of a killed reaper would not be seen here.
@@ -119,6 +121,7 @@ fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: PipeReader) {
         Some(_) => COUNT_EVERY,
         None => PAUSE,
     };
+    // The grace period is asked for only then: a standby has none before it gets its order.
     let mut alone: Option<Alone> = None;
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -127,6 +130,7 @@ fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: PipeReader) {
             Ok(None) => process_tree::note_orphans(),
             Err(_) => return,
         }
+        // Compared with the first parent, and not with 1: an orphan may go to a subreaper.
         if getppid() != agent {
             let alone = alone.get_or_insert_with(|| Alone {
                 since: Instant::now(),
@@ -157,6 +161,8 @@ struct Alone {
 /// Reads the grace period; none if the supervisor has not had a command yet, so that it has nothing to clean up.
 fn read_grace(pipe: &PipeReader) -> Duration {
     let mut bytes = [0; size_of::<u64>()];
+    // Looked at first: the supervisor may be stopped before it has written, and keeps its end open,
+    // so that reading would wait as long.
     let has_bytes = matches!(
         poll(
             &mut [PollFd::new(pipe, PollFlags::IN)],

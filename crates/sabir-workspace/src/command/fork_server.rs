@@ -52,8 +52,8 @@ pub(crate) struct ForkRequest<'a> {
 /// The way a request ended that started nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ForkFailure {
-    /// The server did not receive the request, so the supervisor can be started in another way.
-    #[error("the fork server cannot be reached: {0}")]
+    /// The server did not receive the request, or could not start anything, so the supervisor can be started in another way.
+    #[error("the fork server cannot start a supervisor: {0}")]
     Unreachable(io::Error),
     /// It is not known how far the server came, so nothing may be started in its place.
     #[error("the fork server did not answer: {0}")]
@@ -95,7 +95,8 @@ fn finish_fork(slot: &mut Option<ForkServer>) -> Result<ForkedProcess, ForkFailu
         None => Err(io::ErrorKind::NotConnected.into()),
     };
     match answer {
-        Ok(process) => Ok(ForkedProcess::new(process)),
+        Ok(Some(process)) => Ok(ForkedProcess::new(process)),
+        Ok(None) => Err(ForkFailure::Unreachable(io::ErrorKind::OutOfMemory.into())),
         Err(error) => {
             *slot = None;
             Err(ForkFailure::Lost(error))
@@ -185,7 +186,8 @@ impl ForkServer {
         sendmsg(&self.socket, &[IoSlice::new(b"f")], &mut control, flags).map(drop)
     }
 
-    fn receive_answer(&mut self) -> io::Result<Pid> {
+    /// Returns the reaper of the new supervisor; `None` if the server could not start one.
+    fn receive_answer(&mut self) -> io::Result<Option<Pid>> {
         let mut answer = [0; size_of::<i32>()];
         let (received, _) = loop {
             match recv(&self.socket, &mut answer, RecvFlags::empty()) {
@@ -201,7 +203,7 @@ impl ForkServer {
         // From now on the caller waits for this one. Two who wait for the same id could reap a
         // later process that has got it.
         self.unused.retain(|unused| *unused != reaper);
-        Pid::from_raw(reaper).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        Ok(Pid::from_raw(reaper))
     }
 
     /// Reads the process ids of the reapers forked so far. A reaper writes its own

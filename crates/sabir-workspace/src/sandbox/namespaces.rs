@@ -136,18 +136,17 @@ fn enter_new_namespaces(
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    let flags = match (network, prepared) {
-        // A standby prepares what the last command needed. This one is for the machine's network,
-        // so what was prepared is dropped.
-        (NetworkAccess::Allowed, _) => others,
-        (_, None) => others | UnshareFlags::NEWNET,
-        (_, Some(prepared)) => {
-            prepared
-                .enter()
-                .and_then(|()| unshare_namespaces(others))
-                .map_err(|error| SetupStage::Namespaces.to_error(&error))?;
-            return Ok(true);
-        }
+    if network != NetworkAccess::Allowed
+        && let Some(prepared) = prepared
+        // Some filters around this process forbid to enter namespaces, and not to create them.
+        && prepared.enter().is_ok()
+    {
+        unshare_namespaces(others).map_err(|error| SetupStage::Namespaces.to_error(&error))?;
+        return Ok(true);
+    }
+    let flags = match network {
+        NetworkAccess::Allowed => others,
+        NetworkAccess::Denied | NetworkAccess::Registries => others | UnshareFlags::NEWNET,
     };
     create_user_namespace(flags)?;
     Ok(false)

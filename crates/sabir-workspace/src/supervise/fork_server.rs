@@ -115,6 +115,7 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
     // What the agent's parent forgot to close would stay open. A kernel before 5.9 cannot do it.
     let _ = platform::close_others();
     let mut need = NamespaceNeed::None;
+    let mut has_died = false;
     loop {
         // A new pipe for each standby: its end tells that this one has its order, or is dead,
         // however it died.
@@ -129,17 +130,40 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
             Ok(ForkSide::Parent(_)) => {
                 drop(announce_taken);
                 match wait_until_taken(taken)? {
-                    Some(next) => need = next,
-                    None => return Ok(None),
+                    StandbyEnd::Taken(next) => {
+                        need = next;
+                        has_died = false;
+                        continue;
+                    }
+                    StandbyEnd::AgentGone => return Ok(None),
+                    // The next one may live, so the request that waits, or will come, gets one.
+                    StandbyEnd::Died if !has_died => {
+                        has_died = true;
+                        wait_for_request(None);
+                        continue;
+                    }
+                    StandbyEnd::Died => {}
                 }
             }
-            // The agent learns that there are no processes left.
-            Err(_) => match receive_request()? {
-                Some(_) => answer_request(0)?,
-                None => return Ok(None),
-            },
+            Err(_) => {}
+        }
+        // No standby can be had now, for instance because there are no processes left: the agent
+        // starts the supervisor itself. A server that tried again and again would only make
+        // zombies of the agent.
+        match receive_request()? {
+            Some(_) => answer_request(0)?,
+            None => return Ok(None),
         }
     }
+}
+
+/// The way in which the wait for a standby ended.
+enum StandbyEnd {
+    /// It has received its order. The next one needs these namespaces.
+    Taken(NamespaceNeed),
+    /// It was killed, or failed, without an order.
+    Died,
+    AgentGone,
 }
 
 /// The namespaces that are worth making ahead.
@@ -163,8 +187,8 @@ impl NamespaceNeed {
 }
 
 /// Waits until the standby has received its order or was killed, and then a moment longer, so that the next one is not made while the
-/// command starts, unless it is asked for. Returns what the next one needs; `None` if the agent has closed its end.
-fn wait_until_taken(mut taken: PipeReader) -> io::Result<Option<NamespaceNeed>> {
+/// command starts, unless it is asked for.
+fn wait_until_taken(mut taken: PipeReader) -> io::Result<StandbyEnd> {
     let agent = io::stdin();
     loop {
         let mut waited = [
@@ -179,23 +203,33 @@ fn wait_until_taken(mut taken: PipeReader) -> io::Result<Option<NamespaceNeed>> 
         }
         let [agent, taken] = waited;
         if agent.revents().contains(PollFlags::HUP) {
-            return Ok(None);
+            return Ok(StandbyEnd::AgentGone);
         }
         if !taken.revents().is_empty() {
             break;
         }
     }
     let mut need = [0; 1];
-    let need = match taken.read_exact(&mut need) {
-        Ok(()) if need == [1] => NamespaceNeed::Network,
-        // Without a byte it was killed.
-        _ => NamespaceNeed::None,
-    };
+    if taken.read_exact(&mut need).is_err() {
+        return Ok(StandbyEnd::Died);
+    }
     // A second command may come at once. It is in the queue already, and nobody is there to take
     // it, so here input does count.
-    let mut waited = [PollFd::new(&agent, PollFlags::IN)];
-    let _ = poll(&mut waited, Timespec::try_from(QUIET_TIME).ok().as_ref());
-    Ok(Some(need))
+    wait_for_request(Some(QUIET_TIME));
+    Ok(StandbyEnd::Taken(match need {
+        [1] => NamespaceNeed::Network,
+        _ => NamespaceNeed::None,
+    }))
+}
+
+/// Waits until a request is in the queue, the agent has closed its end, or the time is over.
+fn wait_for_request(limit: Option<Duration>) {
+    let agent = io::stdin();
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    while matches!(
+        poll(&mut [PollFd::new(&agent, PollFlags::IN)], limit.as_ref()),
+        Err(Errno::INTR)
+    ) {}
 }
 
 /// Becomes a reaper and its supervisor, and waits for the order of the latter.

@@ -29,6 +29,8 @@ use crate::platform::{self, ForkSide};
 const NAME: &std::ffi::CStr = c"task-reaper";
 /// The interval at which the reaper looks if the agent is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same for a supervisor without a command.
+const LOOK_AT_STANDBY_EVERY: Duration = Duration::from_secs(60);
 /// The time that a supervisor may take to clean up after the agent has died, on top of the grace
 /// period of the command. One that a command has stopped takes for ever.
 const CLEANUP_TIME: Duration = Duration::from_secs(10);
@@ -121,8 +123,9 @@ fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: PipeReader) {
         Some(_) => COUNT_EVERY,
         None => PAUSE,
     };
-    // The grace period is asked for only then: a standby has none before it gets its order.
-    let mut alone: Option<Alone> = None;
+    // None until the supervisor has its order.
+    let mut period: Option<Duration> = None;
+    let mut alone_since = None;
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) if pid == supervisor => return,
@@ -130,37 +133,35 @@ fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: PipeReader) {
             Ok(None) => process_tree::note_orphans(),
             Err(_) => return,
         }
+        period = period.or_else(|| read_grace(&grace));
         // Compared with the first parent, and not with 1: an orphan may go to a subreaper.
         if getppid() != agent {
-            let alone = alone.get_or_insert_with(|| Alone {
-                since: Instant::now(),
-                grace: read_grace(&grace),
-            });
-            if alone.since.elapsed() > alone.grace.saturating_add(CLEANUP_TIME) {
+            let since: &mut Instant = alone_since.get_or_insert_with(Instant::now);
+            let grace = period.unwrap_or_default();
+            if since.elapsed() > grace.saturating_add(CLEANUP_TIME) {
                 let _ = kill_process(supervisor, Signal::KILL);
             }
         }
-        let timeout = Timespec::try_from(every).ok();
-        match &handle {
-            Some(handle) => {
-                let mut waited = [PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)];
-                let _ = poll(&mut waited, timeout.as_ref());
-            }
-            None => sleep(every),
-        }
+        let Some(handle) = &handle else {
+            sleep(every);
+            continue;
+        };
+        let ended = PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN);
+        let ordered = PollFd::new(&grace, PollFlags::IN);
+        let _ = match period {
+            Some(_) => poll(&mut [ended], Timespec::try_from(every).ok().as_ref()),
+            // A standby may wait for hours, and should not wake the processor. If the agent dies,
+            // the supervisor ends by itself.
+            None => poll(
+                &mut [ended, ordered],
+                Timespec::try_from(LOOK_AT_STANDBY_EVERY).ok().as_ref(),
+            ),
+        };
     }
 }
 
-/// The state of a reaper whose agent has died.
-struct Alone {
-    since: Instant,
-    /// The grace period of the command.
-    grace: Duration,
-}
-
-/// Reads the grace period; none if the supervisor has not had a command yet, so that it has nothing to clean up.
-fn read_grace(pipe: &PipeReader) -> Duration {
-    let mut bytes = [0; size_of::<u64>()];
+/// Reads the grace period; `None` if the supervisor has not had a command yet.
+fn read_grace(pipe: &PipeReader) -> Option<Duration> {
     // Looked at first: the supervisor may be stopped before it has written, and keeps its end open,
     // so that reading would wait as long.
     let has_bytes = matches!(
@@ -170,12 +171,16 @@ fn read_grace(pipe: &PipeReader) -> Duration {
         ),
         Ok(1)
     );
-    let mut pipe = pipe;
-    if has_bytes && pipe.read_exact(&mut bytes).is_ok() {
-        Duration::from_millis(u64::from_ne_bytes(bytes))
-    } else {
-        Duration::ZERO
+    if !has_bytes {
+        return None;
     }
+    let mut bytes = [0; size_of::<u64>()];
+    let mut pipe = pipe;
+    // A supervisor that has ended without writing has left nothing to clean up.
+    Some(match pipe.read_exact(&mut bytes) {
+        Ok(()) => Duration::from_millis(u64::from_ne_bytes(bytes)),
+        Err(_) => Duration::ZERO,
+    })
 }
 
 /// Kills the processes that the supervisor has left, until the kernel reports that there are none.

@@ -1,6 +1,12 @@
 //! Tests the fork server of a workspace: that it is one process, and that commands do not depend on its life.
 
+use std::io::Read as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
 
 use crate::Place;
 use crate::commands::PROBE;
@@ -174,4 +180,39 @@ fn abandoned_commands_are_reaped() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text, "started: 5\nall were reaped\nexit code 0: again\n");
     wait_for("the end of all", || alive(&place).is_empty());
+}
+
+/// Where no standby can live, the server says so for each request, instead of forking one after the other.
+#[test]
+fn a_server_without_standbys_refuses_requests() {
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .unwrap();
+    // Enough for the server, and not for a supervisor with its reaper.
+    let mut server = Command::new("/bin/sh")
+        .args(["-c", "ulimit -n 6; exec \"$0\" __supervise fork-server"])
+        .arg(PROBE)
+        .stdin(theirs)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    for _ in 0..3 {
+        send(&ours, b"f", SendFlags::empty()).unwrap();
+        let mut answer = [1; 4];
+        recv(&ours, &mut answer, RecvFlags::empty()).unwrap();
+        assert_eq!(answer, [0; 4]);
+    }
+    // A server that forked on without a request would do so every 20 ms.
+    std::thread::sleep(Duration::from_millis(500));
+    drop(ours);
+    let mut forked = Vec::new();
+    let mut output = server.stdout.take().unwrap();
+    output.read_to_end(&mut forked).unwrap();
+    server.wait().unwrap();
+    // Two for each request, and one before the first.
+    assert!(forked.len() <= 7 * 4, "{} were forked", forked.len() / 4);
 }

@@ -751,6 +751,7 @@ impl<'a> Driver<'a> {
                 Effect::KeepTheme(name) => self.keep_theme(&name),
                 Effect::CompareCheckpoint(call) => self.compare_checkpoint(call),
                 Effect::PreviewRestore(call) => self.preview_restore(call).await,
+                Effect::UndoSince(call) => effects.extend(self.undo_since(&call).await),
                 Effect::AttachPasted(text) => {
                     let path = pasted_path(&text, self.settings.host.environment());
                     match self.load_image(&path) {
@@ -942,6 +943,18 @@ impl<'a> Driver<'a> {
         self.app.open_restore_choice(&call, &preview);
     }
 
+    /// Undoes a call and those after it. They are counted only now: the task may have changed more since the list was opened.
+    async fn undo_since(&mut self, call: &CheckpointedCall) -> Vec<Effect> {
+        let Some(checkpoints) = self.checkpoint_reader() else {
+            return Vec::new();
+        };
+        let number = call.number;
+        let count = move || checkpoints.count_calls_since(number);
+        let counted = tokio::task::spawn_blocking(count).await;
+        self.app
+            .undo_counted(counted.unwrap_or_else(|error| Err(error.to_string())))
+    }
+
     fn checkpoint_reader(&self) -> Option<CheckpointReader> {
         let session = self.session.as_ref()?;
         Some(CheckpointReader {
@@ -1001,11 +1014,9 @@ impl CheckpointReader {
         let folder = CheckpointFolder::open(&self.host, Some(&self.folder))?;
         let list = folder.list(self.task.as_str(), None)?;
         let now = self.host.environment().now_milliseconds();
-        let mut active_since = 0;
         let mut items = Vec::new();
         for listed in list.checkpoints.iter().rev() {
             let checkpoint = &listed.checkpoint;
-            active_since += usize::from(listed.is_active);
             let age = age_text(now.saturating_sub(checkpoint.mark.time_ms));
             let state = match (checkpoint.kind, listed.is_active) {
                 (CheckpointKind::Call, true) => "",
@@ -1015,7 +1026,6 @@ impl CheckpointReader {
             let call = CheckpointedCall {
                 number: checkpoint.number,
                 call: checkpoint.mark.call.clone(),
-                active_since: if listed.is_active { active_since } else { 0 },
             };
             items.push(PickerItem {
                 label: format!(
@@ -1033,10 +1043,28 @@ impl CheckpointReader {
         Ok(items)
     }
 
+    /// Counts the calls whose changes are in effect, from this one on.
+    fn count_calls_since(&self, number: u32) -> Result<usize, String> {
+        let list = CheckpointFolder::open(&self.host, Some(&self.folder))
+            .and_then(|folder| folder.list(self.task.as_str(), None))
+            .map_err(|error| error.to_string())?;
+        let active = list.checkpoints.iter().filter(|listed| listed.is_active);
+        let active: Vec<u32> = active.map(|listed| listed.checkpoint.number).collect();
+        count_active_since(&active, number).ok_or_else(|| {
+            format!(
+                "checkpoint @{number} is gone, or is undone already; /checkpoints lists them anew"
+            )
+        })
+    }
+
     /// Describes the changes of a call and those after it, as a diff.
     fn describe_changes_since(&self, call: &CheckpointedCall) -> String {
+        let calls = match self.count_calls_since(call.number) {
+            Ok(calls) => calls,
+            Err(why) => return why,
+        };
         let diff = CheckpointFolder::open(&self.host, Some(&self.folder))
-            .and_then(|folder| folder.diff(self.task.as_str(), Some(call.active_since)));
+            .and_then(|folder| folder.diff(self.task.as_str(), Some(calls)));
         match diff {
             Ok(diff) if diff.changes.is_empty() => "nothing is changed since".to_owned(),
             Ok(diff) => {
@@ -1057,6 +1085,12 @@ impl CheckpointReader {
             Err(error) => format!("files cannot be restored: {error}"),
         }
     }
+}
+
+/// Returns the number of active calls from this one on, the oldest first in `active`; `None` if it is not among them.
+fn count_active_since(active: &[u32], number: u32) -> Option<usize> {
+    let at = active.iter().position(|one| *one == number)?;
+    Some(active.len() - at)
 }
 
 /// Returns the path that a terminal has pasted for a dropped file.
@@ -1168,5 +1202,20 @@ fn read_keys(woken: &OwnedFd, is_stopped: &AtomicBool, sender: &UnboundedSender<
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             _ => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_from_their_number() {
+        assert_eq!(count_active_since(&[1, 2, 5], 2), Some(2));
+        // Another call came meanwhile.
+        assert_eq!(count_active_since(&[1, 2, 5, 6], 2), Some(3));
+        // Undone, pruned or never there.
+        assert_eq!(count_active_since(&[1, 2, 5], 4), None);
+        assert_eq!(count_active_since(&[], 1), None);
     }
 }

@@ -56,8 +56,6 @@ pub struct CheckpointedCall {
     pub number: u32,
     /// The id of the call.
     pub call: String,
-    /// The number of calls whose changes are in effect, from this one on; 0 if it is undone itself.
-    pub active_since: usize,
 }
 
 /// The parts that a rewind changes.

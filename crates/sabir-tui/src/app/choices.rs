@@ -79,8 +79,7 @@ impl App {
         call: &CheckpointedCall,
     ) -> Vec<Effect> {
         if scope == RewindScope::Files {
-            let calls = Some(call.active_since);
-            return vec![Effect::Submit(Command::Undo { calls })];
+            return vec![Effect::UndoSince(call.clone())];
         }
         let records = self.said.records_before_call(&call.call);
         let (Some(task), Some(records)) = (self.task.clone(), records) else {
@@ -94,6 +93,17 @@ impl App {
         });
         self.hint = "your message continues before this call; Esc cancels".to_owned();
         Vec::new()
+    }
+
+    /// Undoes the last calls of the task; or refuses, with the reason why it is not known how many they are.
+    pub fn undo_counted(&mut self, counted: Result<usize, String>) -> Vec<Effect> {
+        match counted {
+            Ok(calls) => vec![Effect::Submit(Command::Undo { calls: Some(calls) })],
+            Err(why) => {
+                self.note_printed(&format!("sabir: nothing was undone: {why}"));
+                Vec::new()
+            }
+        }
     }
 
     /// Asks what to restore to the state before a call. The preview names the files that would change.

@@ -121,11 +121,10 @@ fn a_light_background_changes_the_usual_theme() {
     assert_eq!(warn(&mut bench, "two"), vt100::Color::Idx(5));
 }
 
-fn checkpoint(number: u32, active_since: usize) -> CheckpointedCall {
+fn checkpoint(number: u32) -> CheckpointedCall {
     CheckpointedCall {
         number,
         call: number.to_string(),
-        active_since,
     }
 }
 
@@ -144,35 +143,47 @@ fn a_checkpoint_is_looked_at_and_restored() {
         bench.keys("/checkpoints\r").first(),
         Some(&Effect::ListCheckpoints)
     );
-    let items = [(2, 1), (1, 2)].map(|(number, since)| PickerItem {
+    let items = [2, 1].map(|number| PickerItem {
         label: format!("@{number} write_to_file a.rs"),
         note: "1 min ago".to_owned(),
         preview: String::new(),
-        item: PickedItem::Checkpoint(checkpoint(number, since)),
+        item: PickedItem::Checkpoint(checkpoint(number)),
     });
     bench.app.open_picker("checkpoints", "", items.to_vec());
     let asked = bench.app.preview_selected();
-    assert_eq!(asked, [Effect::CompareCheckpoint(checkpoint(2, 1))]);
+    assert_eq!(asked, [Effect::CompareCheckpoint(checkpoint(2))]);
     bench
         .app
-        .set_checkpoint_preview(&checkpoint(2, 1), "@@ -1 +1 @@\n-old\n+new\x1b[2J");
+        .set_checkpoint_preview(&checkpoint(2), "@@ -1 +1 @@\n-old\n+new\x1b[2J");
     bench.draw();
     assert!(bench.shows("│ -old\n  │ +new"), "{:?}", bench.rows());
     let moved = bench.keys("\x1b[B");
-    assert_eq!(moved, [Effect::CompareCheckpoint(checkpoint(1, 2))]);
+    assert_eq!(moved, [Effect::CompareCheckpoint(checkpoint(1))]);
     let chosen = bench.keys("\r");
-    assert_eq!(chosen, [Effect::PreviewRestore(checkpoint(1, 2))]);
+    assert_eq!(chosen, [Effect::PreviewRestore(checkpoint(1))]);
     bench
         .app
-        .open_restore_choice(&checkpoint(1, 2), "restores a.rs\n");
+        .open_restore_choice(&checkpoint(1), "restores a.rs\n");
     bench.draw();
     assert!(bench.shows("restores a.rs"), "{:?}", bench.rows());
-    let undo = Effect::Submit(Command::Undo { calls: Some(2) });
-    assert_eq!(bench.keys("\r"), [undo]);
+    // The number of calls is counted only then, from the checkpoint's number.
+    assert_eq!(bench.keys("\r"), [Effect::UndoSince(checkpoint(1))]);
+    let undo = Effect::Submit(Command::Undo { calls: Some(3) });
+    assert_eq!(bench.app.undo_counted(Ok(3)), [undo]);
+    let refused = bench
+        .app
+        .undo_counted(Err("checkpoint @1 is gone".to_owned()));
+    assert_eq!(refused, []);
+    bench.draw();
+    assert!(
+        bench.shows("nothing was undone: checkpoint @1 is gone"),
+        "{:?}",
+        bench.rows()
+    );
     // The conversation before the call of an answer that this session has not seen cannot be restored.
     bench
         .app
-        .open_restore_choice(&checkpoint(9, 2), "restores a.rs\n");
+        .open_restore_choice(&checkpoint(9), "restores a.rs\n");
     assert_eq!(bench.keys("conversation\r"), []);
     assert!(bench.shows("is not in this task"), "{:?}", bench.rows());
 }

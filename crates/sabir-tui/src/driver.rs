@@ -939,8 +939,13 @@ impl<'a> Driver<'a> {
         let number = call.number;
         let previewed =
             tokio::task::spawn_blocking(move || checkpoints.preview_restore(number)).await;
-        let preview = previewed.unwrap_or_else(|error| error.to_string());
-        self.app.open_restore_choice(&call, &preview);
+        let files = previewed.unwrap_or_else(|error| error.to_string());
+        let answer = match self.app.records_before_call(&call) {
+            // The same state that the choice restores.
+            Some(records) => self.preview_rewind(records).await,
+            None => "the conversation before this call is not in this task".to_owned(),
+        };
+        self.app.open_restore_choice(&call, &files, &answer);
     }
 
     /// Undoes a call and those after it. They are counted only now: the task may have changed more since the list was opened.

@@ -163,7 +163,7 @@ fn a_checkpoint_is_looked_at_and_restored() {
     assert_eq!(chosen, [Effect::PreviewRestore(checkpoint(1))]);
     bench
         .app
-        .open_restore_choice(&checkpoint(1), "restores a.rs\n");
+        .open_restore_choice(&checkpoint(1), "restores a.rs\n", "");
     bench.draw();
     assert!(bench.shows("restores a.rs"), "{:?}", bench.rows());
     // The number of calls is counted only then, from the checkpoint's number.
@@ -183,9 +183,36 @@ fn a_checkpoint_is_looked_at_and_restored() {
     // The conversation before the call of an answer that this session has not seen cannot be restored.
     bench
         .app
-        .open_restore_choice(&checkpoint(9), "restores a.rs\n");
+        .open_restore_choice(&checkpoint(9), "restores a.rs\n", "");
     assert_eq!(bench.keys("conversation\r"), []);
     assert!(bench.shows("is not in this task"), "{:?}", bench.rows());
+}
+
+#[test]
+fn a_conversation_is_restored_to_before_the_whole_answer() {
+    let mut bench = Bench::working(80, 24);
+    bench.event(said("go on"));
+    let writes = ["1", "2"].map(|id| call(id, "write_to_file", json!({"path": id})));
+    bench.event(answered(writes.to_vec(), Vec::new()));
+    for id in ["1", "2"] {
+        bench.event(result(id, "write_to_file", ToolResultStatus::Done, ""));
+    }
+    bench.event(idle());
+    let [first, second] = [1, 2].map(checkpoint);
+    let records = bench.app.records_before_call(&first);
+    assert!(records.is_some());
+    assert_eq!(bench.app.records_before_call(&second), records);
+    assert_eq!(bench.app.records_before_call(&checkpoint(9)), None);
+    bench
+        .app
+        .open_restore_choice(&second, "restores 2\n", "restores 1\nrestores 2\n");
+    bench.draw();
+    assert!(bench.shows("│ restores 2"), "{:?}", bench.rows());
+    assert!(!bench.shows("│ restores 1"), "{:?}", bench.rows());
+    bench.keys("\x1b[B");
+    let all =
+        "│ undoes all calls of the answer that this one is in\n  │ restores 1\n  │ restores 2";
+    assert!(bench.shows(all), "{:?}", bench.rows());
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn open_random_list(bench: &mut Bench, random: &mut Random) {
     let preview = random.pick(&TEXTS).repeat(random.below(9));
     bench.app.set_checkpoint_preview(&call, &preview);
     if random.below(4) == 0 {
-        bench.app.open_restore_choice(&call, &preview);
+        bench.app.open_restore_choice(&call, &preview, &preview);
     }
     bench.draw();
 }

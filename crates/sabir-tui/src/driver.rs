@@ -37,6 +37,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::app::{App, AppSettings, ChangedFile, Effect};
+use crate::comparisons::ComparisonQueue;
 use crate::inline_screen::{InlineScreen, RowReflow};
 use crate::keys::{KeyDecoder, TerminalInput};
 use crate::picker::{CheckpointedCall, PickedItem, PickerItem};
@@ -284,6 +285,8 @@ struct Driver<'a> {
     needs_background: bool,
     /// The moment until which the answer about the background is waited for, also when the user leaves.
     waits_for_background: Option<Instant>,
+    /// The comparisons for the list of checkpoints.
+    comparisons: ComparisonQueue,
     /// Stops the scan for symbols when the interface is gone.
     stop_scan: StopFlag,
     is_leaving: bool,
@@ -375,6 +378,7 @@ impl<'a> Driver<'a> {
             sender,
             needs_background,
             waits_for_background: None,
+            comparisons: ComparisonQueue::default(),
             stop_scan: StopFlag::default(),
             is_leaving: false,
             is_end_shown: false,
@@ -487,6 +491,9 @@ impl<'a> Driver<'a> {
             }
             FinishedWork::CheckpointPreview { call, text } => {
                 self.app.set_checkpoint_preview(&call, &text);
+                if let Some(next) = self.comparisons.finish() {
+                    self.start_comparison(next);
+                }
             }
         }
     }
@@ -923,13 +930,28 @@ impl<'a> Driver<'a> {
     }
 
     /// Compares the folder with its state before a call, in the background.
-    fn compare_checkpoint(&self, call: CheckpointedCall) {
-        if let Some(checkpoints) = self.checkpoint_reader() {
-            self.start_work(move || FinishedWork::CheckpointPreview {
-                text: checkpoints.describe_changes_since(&call),
-                call,
-            });
+    fn compare_checkpoint(&mut self, call: CheckpointedCall) {
+        if self.session.is_some()
+            && let Some(call) = self.comparisons.request(call)
+        {
+            self.start_comparison(call);
         }
+    }
+
+    fn start_comparison(&self, call: CheckpointedCall) {
+        let Some(checkpoints) = self.checkpoint_reader() else {
+            return;
+        };
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let number = call.number;
+            let describe = move || checkpoints.describe_changes_since(number);
+            let described = tokio::task::spawn_blocking(describe).await;
+            // An end of any kind is told, or no other comparison would start.
+            let text = described.unwrap_or_else(|error| error.to_string());
+            // Fails if the interface is gone.
+            _ = sender.send(FinishedWork::CheckpointPreview { call, text });
+        });
     }
 
     async fn preview_restore(&mut self, call: CheckpointedCall) {
@@ -1063,8 +1085,8 @@ impl CheckpointReader {
     }
 
     /// Describes the changes of a call and those after it, as a diff.
-    fn describe_changes_since(&self, call: &CheckpointedCall) -> String {
-        let calls = match self.count_calls_since(call.number) {
+    fn describe_changes_since(&self, number: u32) -> String {
+        let calls = match self.count_calls_since(number) {
             Ok(calls) => calls,
             Err(why) => return why,
         };

@@ -150,8 +150,13 @@ impl App {
 
     /// Sets the preview of a checkpoint in the open list.
     pub fn set_checkpoint_preview(&mut self, call: &CheckpointedCall, preview: &str) {
+        // An empty one would be compared again with each key.
+        let preview = match preview.trim().is_empty() {
+            true => "no line of text is changed since",
+            false => preview,
+        };
         if let Some(picker) = &mut self.picker {
-            picker.set_preview(&PickedItem::Checkpoint(call.clone()), preview);
+            picker.keep_preview(&PickedItem::Checkpoint(call.clone()), preview);
         }
     }
 }

@@ -159,6 +159,9 @@ fn a_checkpoint_is_looked_at_and_restored() {
     assert!(bench.shows("│ -old\n  │ +new"), "{:?}", bench.rows());
     let moved = bench.keys("\x1b[B");
     assert_eq!(moved, [Effect::CompareCheckpoint(checkpoint(1))]);
+    // A change without lines of text is known, too.
+    bench.app.set_checkpoint_preview(&checkpoint(1), "");
+    assert_eq!(bench.app.preview_selected(), []);
     let chosen = bench.keys("\r");
     assert_eq!(chosen, [Effect::PreviewRestore(checkpoint(1))]);
     bench

@@ -53,6 +53,8 @@ const FRAME_TIME: Duration = Duration::from_millis(16);
 const ESCAPE_TIME: Duration = Duration::from_millis(30);
 /// The time after which it is, while an answer of the terminal is under way.
 const SLOW_ESCAPE_TIME: Duration = Duration::from_millis(200);
+/// The time without input after which a paste has ended, although its end was lost.
+const PASTE_TIME: Duration = Duration::from_secs(1);
 /// The time for which the answer about the background is waited for. Nothing else waits with it.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 /// Lets the terminal tell when it gets or loses the focus.
@@ -300,6 +302,8 @@ struct Driver<'a> {
     kept_draft: String,
     /// The moment at which an open escape sequence becomes the Escape key.
     escape_at: Option<Instant>,
+    /// The moment at which an open paste counts as ended.
+    paste_ends_at: Option<Instant>,
 }
 
 /// Work in the background that has ended.
@@ -386,6 +390,7 @@ impl<'a> Driver<'a> {
             keeps_draft_at: None,
             kept_draft: String::new(),
             escape_at: None,
+            paste_ends_at: None,
         })
     }
 
@@ -528,6 +533,7 @@ impl<'a> Driver<'a> {
                     .decoder
                     .has_open_escape()
                     .then_some(now + self.escape_time());
+                self.paste_ends_at = self.decoder.has_open_paste().then_some(now + PASTE_TIME);
                 self.draw_frame();
             }
             // The terminal is gone.
@@ -553,6 +559,13 @@ impl<'a> Driver<'a> {
         if self.escape_at.is_some_and(|at| at <= Instant::now())
             && self.escape_at.take().is_some()
             && let Some(input) = self.decoder.finish_escape()
+        {
+            let effects = self.app.handle_input(input, self.now());
+            self.run_effects(effects).await;
+        }
+        if self.paste_ends_at.is_some_and(|at| at <= Instant::now())
+            && self.paste_ends_at.take().is_some()
+            && let Some(input) = self.decoder.finish_paste()
         {
             let effects = self.app.handle_input(input, self.now());
             self.run_effects(effects).await;
@@ -645,7 +658,13 @@ impl<'a> Driver<'a> {
             .then(|| self.last_frame.unwrap_or(now) + FRAME_TIME);
         // Seconds are counted, nothing spins.
         let tick = self.app.is_animated().then(|| now + Duration::from_secs(1));
-        let deadlines = [frame, tick, self.keeps_draft_at, self.escape_at];
+        let deadlines = [
+            frame,
+            tick,
+            self.keeps_draft_at,
+            self.escape_at,
+            self.paste_ends_at,
+        ];
         deadlines.into_iter().flatten().min()
     }
 

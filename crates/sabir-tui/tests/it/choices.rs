@@ -305,6 +305,34 @@ fn symbols_are_completed_beside_files() {
 }
 
 #[test]
+fn a_symbol_with_many_places_leaves_room_for_others() {
+    let mut bench = Bench::working(80, 24);
+    bench.keys("see @par");
+    bench.app.set_files(Vec::new());
+    let symbol = |name: &str, line| SymbolName {
+        name: name.to_owned(),
+        kind: "fn",
+        path: "a.rs".to_owned(),
+        line,
+    };
+    let same = || (1..=9).map(|line| symbol("parse", line));
+    bench.app.set_symbols(same().collect());
+    bench.draw();
+    assert!(bench.shows("`parse` (a.rs:6)"), "{:?}", bench.rows());
+    let others = ["parser", "parsed_line"].map(|name| symbol(name, 20));
+    bench.app.set_symbols(same().chain(others).collect());
+    bench.draw();
+    for shown in [
+        "parse` (a.rs:4)",
+        "parser` (a.rs:20)",
+        "parsed_line` (a.rs:20)",
+    ] {
+        assert!(bench.shows(shown), "{shown}: {:?}", bench.rows());
+    }
+    assert!(!bench.shows("parse` (a.rs:5)"), "{:?}", bench.rows());
+}
+
+#[test]
 fn with_reduced_motion_nothing_moves() {
     let settings = AppSettings {
         motion: Motion::Reduced,

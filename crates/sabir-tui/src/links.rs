@@ -12,6 +12,9 @@ use crate::lines::{HistoryLine, one_line, write_style, write_text};
 /// The maximum number of bytes of a link's target, as most terminals allow it.
 const MAX_TARGET: usize = 2000;
 
+/// The maximum number of addresses in a line that become links.
+const MAX_LINKS: usize = 256;
+
 /// A part of a line that leads somewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineLink {
@@ -35,22 +38,17 @@ impl LineLink {
             false => return None,
         };
         let at = text.find(path)?;
-        Self::new(
-            text,
-            at,
-            path,
-            &format!("file://{}", percent_encoded(&whole)),
-        )
+        let start = visible_count(text.get(..at)?);
+        Self::new(start, path, &format!("file://{}", percent_encoded(&whole)))
     }
 
-    fn new(text: &str, at: usize, part: &str, target: &str) -> Option<Self> {
+    fn new(start: usize, part: &str, target: &str) -> Option<Self> {
         // The target is written between control characters: one of them in it would end the
         // sequence, and the rest would reach the terminal as commands.
         let is_plain = target.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain || target.len() > MAX_TARGET {
             return None;
         }
-        let start = visible_count(text.get(..at)?);
         Some(Self {
             start,
             end: start + visible_count(part),
@@ -69,11 +67,16 @@ fn visible_count(text: &str) -> usize {
     text.chars().filter(|c| *c != ' ').count()
 }
 
-/// Finds the addresses of web pages in a text.
+/// Finds the addresses of web pages in a text: the first 256 of them.
 pub fn find_addresses(text: &str) -> Vec<LineLink> {
     let mut links = Vec::new();
     let mut from = 0;
-    while let Some(found) = text.get(from..).and_then(|rest| rest.find("http")) {
+    // Counted on from the last address, so that a line with many of them is read once.
+    let mut counted = 0;
+    let mut place = 0;
+    while links.len() < MAX_LINKS
+        && let Some(found) = text.get(from..).and_then(|rest| rest.find("http"))
+    {
         let at = from + found;
         let rest = text.get(at..).unwrap_or_default();
         from = at + "http".len();
@@ -85,7 +88,9 @@ pub fn find_addresses(text: &str) -> Vec<LineLink> {
         let address = address_at(rest);
         let host = address.split_once("://").map_or("", |(_, host)| host);
         if host.chars().next().is_some_and(char::is_alphanumeric) {
-            links.extend(LineLink::new(text, at, address, &percent_encoded(address)));
+            place += visible_count(text.get(counted..at).unwrap_or_default());
+            counted = at;
+            links.extend(LineLink::new(place, address, &percent_encoded(address)));
         }
         // At least the word that was found, or an address that is empty after trimming would be
         // found again for ever.
@@ -99,27 +104,37 @@ fn address_at(text: &str) -> &str {
     let is_end = |c: char| c.is_whitespace() || c.is_control() || "<>\"'`|│".contains(c);
     let end = text.find(is_end).unwrap_or(text.len());
     let mut address = text.get(..end).unwrap_or_default();
-    // Too long for a link in any case; each step below counts the brackets of all of it again.
+    // Too long for a link in any case.
     if address.len() > MAX_TARGET {
         return address;
     }
-    loop {
-        let is_open = |open: char, close: char| {
-            address.matches(close).count() > address.matches(open).count()
+    // Counted once: an address may end in a thousand brackets.
+    let surplus = |open: char, close: char| {
+        let opened = address.matches(open).count();
+        address.matches(close).count().saturating_sub(opened)
+    };
+    let mut round = surplus('(', ')');
+    let mut square = surplus('[', ']');
+    let mut curly = surplus('{', '}');
+    while let Some(last) = address.chars().next_back() {
+        let unopened = match last {
+            '.' | ',' | ';' | ':' | '!' | '?' | '*' | '_' | '…' => None,
+            ')' => Some(&mut round),
+            ']' => Some(&mut square),
+            '}' => Some(&mut curly),
+            _ => break,
         };
-        let shorter = match address.chars().next_back() {
-            Some('.' | ',' | ';' | ':' | '!' | '?' | '*' | '_' | '…') => true,
-            Some(')') => is_open('(', ')'),
-            Some(']') => is_open('[', ']'),
-            Some('}') => is_open('{', '}'),
-            _ => false,
-        };
-        if !shorter {
-            return address;
+        if let Some(unopened) = unopened {
+            if *unopened == 0 {
+                break;
+            }
+            *unopened -= 1;
         }
-        let last = address.chars().next_back().map_or(0, char::len_utf8);
-        address = address.get(..address.len() - last).unwrap_or_default();
+        address = address
+            .get(..address.len() - last.len_utf8())
+            .unwrap_or_default();
     }
+    address
 }
 
 /// Encodes what may not be in a target: everything but printable ASCII, and blanks.
@@ -145,10 +160,10 @@ pub fn write_linked_rows(
     out: &mut String,
 ) {
     let text = line.line.to_string();
-    let mut links = line.links.clone();
-    links.extend(find_addresses(&text));
+    let links = ordered_links(&line.links, find_addresses(&text));
     let mut writer = LinkWriter {
         links: &links,
+        next: 0,
         number,
         place: 0,
     };
@@ -158,8 +173,27 @@ pub fn write_linked_rows(
     }
 }
 
+/// Returns the links of a line in their order, without those that overlap an earlier one of these lists.
+fn ordered_links(own: &[LineLink], addresses: Vec<LineLink>) -> Vec<LineLink> {
+    let mut links: Vec<LineLink> = Vec::new();
+    for link in own.iter().cloned().chain(addresses) {
+        // Those with a smaller start come before it.
+        let at = links.partition_point(|known| known.start < link.start);
+        let before = at.checked_sub(1).and_then(|before| links.get(before));
+        let is_free = before.is_none_or(|before| before.end <= link.start)
+            && links.get(at).is_none_or(|after| link.end <= after.start);
+        if is_free && link.start < link.end {
+            links.insert(at, link);
+        }
+    }
+    links
+}
+
 struct LinkWriter<'a> {
+    /// The links in their order, none in another.
     links: &'a [LineLink],
+    /// The index of the first link that does not end before the place.
+    next: usize,
     number: usize,
     /// The number of visible characters so far.
     place: usize,
@@ -181,9 +215,7 @@ impl LinkWriter<'_> {
                 is_indented &= c == ' ';
                 // The indentation of a continued row is no part of the link.
                 let is_blank = c == ' ';
-                let mut links = self.links.iter();
-                let link = links.position(|link| link.contains(self.place, is_blank));
-                let link = link.filter(|_| !is_indented);
+                let link = self.link_here(is_blank).filter(|_| !is_indented);
                 if link != open {
                     write_text(&std::mem::take(&mut part), out);
                     self.switch_link(link, out);
@@ -202,6 +234,17 @@ impl LinkWriter<'_> {
         if style != Style::new() {
             out.push_str("\x1b[m");
         }
+    }
+
+    /// Returns the index of the link at the present place.
+    fn link_here(&mut self, is_blank: bool) -> Option<usize> {
+        while let Some(link) = self.links.get(self.next) {
+            if link.end > self.place {
+                return link.contains(self.place, is_blank).then_some(self.next);
+            }
+            self.next += 1;
+        }
+        None
     }
 
     fn switch_link(&self, link: Option<usize>, out: &mut String) {
@@ -235,6 +278,8 @@ mod tests {
             ("(https://a.example/c_(d))", "https://a.example/c_(d)"),
             ("<http://a.example>", "http://a.example"),
             ("**https://a.example/x**,", "https://a.example/x"),
+            ("[(https://a.example/[x]{y})].", "https://a.example/[x]{y}"),
+            ("https://a.example/(a)).)", "https://a.example/(a)"),
             ("https://a.example/ü", "https://a.example/%C3%BC"),
             ("`https://a.example:8/?q=1#f`", "https://a.example:8/?q=1#f"),
         ];
@@ -281,6 +326,33 @@ mod tests {
             .map(|(part, _)| part)
             .collect();
         assert_eq!(parts, "https://a.example/long/path");
+    }
+
+    #[test]
+    fn a_line_has_at_most_256_addresses() {
+        let address = "https://a.example/x ";
+        let text = address.repeat(300);
+        let links = find_addresses(&text);
+        assert_eq!(links.len(), MAX_LINKS);
+        let visible = address.len() - 1;
+        assert!(
+            links
+                .iter()
+                .enumerate()
+                .all(|(at, link)| link.start == at * visible && link.end == link.start + visible)
+        );
+        let out = written(&words(&text), 60);
+        assert_eq!(out.matches("\x1b]8;id=").count(), MAX_LINKS);
+        assert!(out.contains("id=s7-255;https://a.example/x\x1b\\https://a.example/x\x1b]8;;"));
+    }
+
+    #[test]
+    fn an_address_within_a_path_is_no_link_of_its_own() {
+        let text = "see https://b.example http://a.example/x.rs end";
+        let path = LineLink::to_path("http://a.example/x.rs", "/work", text).unwrap();
+        let links = ordered_links(std::slice::from_ref(&path), find_addresses(text));
+        let targets: Vec<_> = links.iter().map(|link| link.target.as_str()).collect();
+        assert_eq!(targets, ["https://b.example", path.target.as_str()]);
     }
 
     #[test]

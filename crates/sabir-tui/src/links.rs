@@ -27,7 +27,7 @@ pub struct LineLink {
 }
 
 impl LineLink {
-    /// Creates the link of a path in a folder to the file, where it occurs first in a text; `None` if it does not.
+    /// Creates the link of a path in a folder to the file, where it occurs first in a text as whole words; `None` if it does not.
     pub fn to_path(path: &str, folder: &str, text: &str) -> Option<Self> {
         if path.is_empty() || path.chars().any(char::is_control) {
             return None;
@@ -37,7 +37,9 @@ impl LineLink {
             false if folder.starts_with('/') => format!("{}/{path}", folder.trim_end_matches('/')),
             false => return None,
         };
-        let at = text.find(path)?;
+        // A file `read` is not meant within `read_file`.
+        let mut places = text.match_indices(path).map(|(at, _)| at);
+        let at = places.find(|at| is_whole(text, *at, path.len()))?;
         let start = visible_count(text.get(..at)?);
         Self::new(start, path, &format!("file://{}", percent_encoded(&whole)))
     }
@@ -61,6 +63,19 @@ impl LineLink {
         let start = self.start + usize::from(is_blank);
         (start..self.end).contains(&place)
     }
+}
+
+/// Returns true if a part of a text does not continue as a name or a path on either side.
+fn is_whole(text: &str, at: usize, length: usize) -> bool {
+    let continues = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/');
+    let before = text.get(..at).and_then(|before| before.chars().next_back());
+    let mut after = text.get(at + length..).unwrap_or_default().chars();
+    // A dot after a path may end a sentence.
+    let continues_after = match after.next() {
+        Some('.') => after.next().is_some_and(continues),
+        next => next.is_some_and(continues),
+    };
+    !continues_after && !before.is_some_and(|c| continues(c) || c == '.')
 }
 
 fn visible_count(text: &str) -> usize {
@@ -370,6 +385,18 @@ mod tests {
         assert_eq!(LineLink::to_path("a\x1b.rs", "/work", "a\x1b.rs"), None);
         assert_eq!(LineLink::to_path("a.rs", "", "a.rs"), None);
         assert_eq!(LineLink::to_path("gone.rs", "/work", text), None);
+    }
+
+    #[test]
+    fn a_path_is_linked_as_whole_words_only() {
+        let start =
+            |path: &str, text: &str| LineLink::to_path(path, "/work", text).map(|link| link.start);
+        assert_eq!(start("read", "✓ read_file read"), Some(10));
+        assert_eq!(start("a", "✓ read_file a/a.rs -a .a b/a a: 1"), Some(23));
+        assert_eq!(start("a.rs", "read a.rs."), Some(4));
+        assert_eq!(start("a.rs", "(`a.rs`)"), Some(2));
+        assert_eq!(start("read", "✓ read_file"), None);
+        assert_eq!(start("ä", "äää ä.rs"), None);
     }
 
     #[test]

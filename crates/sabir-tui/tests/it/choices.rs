@@ -278,6 +278,31 @@ fn a_subtask_is_entered_read_stopped_and_left() {
 }
 
 #[test]
+fn lines_of_a_task_that_wait_are_bounded() {
+    let mut bench = Bench::working(80, 24);
+    bench.subtask_event("child", said("look"));
+    bench.keys("/subtasks\r\r");
+    for number in 0..30 {
+        let lines = format!("- waiting {number}\n").repeat(200);
+        bench.event(text(&format!("{lines}\n")));
+    }
+    bench.event(text("last\n\n"));
+    bench.draw();
+    assert!(!bench.shows("waiting"), "{:?}", bench.rows());
+    bench.keys("\x1b");
+    let printed = &bench.frame;
+    assert!(
+        printed.contains("of the task left out"),
+        "{:?}",
+        bench.rows()
+    );
+    assert!(!printed.contains("waiting 0"));
+    let kept = printed.matches("waiting").count();
+    assert!((4000..=5000).contains(&kept), "{kept}");
+    assert!(bench.shows("last"), "{:?}", bench.rows());
+}
+
+#[test]
 fn symbols_are_completed_beside_files() {
     let mut bench = Bench::working(80, 24);
     assert_eq!(bench.keys("see @par"), [Effect::ListFiles]);

@@ -100,6 +100,8 @@ pub enum Effect {
     CompareCheckpoint(CheckpointedCall),
     /// Find out what restoring the state before this call would change, and pass it to [`App::open_restore_choice`].
     PreviewRestore(CheckpointedCall),
+    /// Count the calls from this one on whose changes are in effect now, and pass the count to [`App::undo_counted`].
+    UndoSince(CheckpointedCall),
     /// Keep this theme in the configuration.
     KeepTheme(String),
     /// Attach the picture in the clipboard, and pass it to [`App::note_image`].

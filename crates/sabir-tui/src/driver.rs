@@ -37,6 +37,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::app::{App, AppSettings, ChangedFile, Effect};
+use crate::comparisons::ComparisonQueue;
 use crate::inline_screen::{InlineScreen, RowReflow};
 use crate::keys::{KeyDecoder, TerminalInput};
 use crate::picker::{CheckpointedCall, PickedItem, PickerItem};
@@ -52,6 +53,8 @@ const FRAME_TIME: Duration = Duration::from_millis(16);
 const ESCAPE_TIME: Duration = Duration::from_millis(30);
 /// The time after which it is, while an answer of the terminal is under way.
 const SLOW_ESCAPE_TIME: Duration = Duration::from_millis(200);
+/// The time without input after which a paste has ended, although its end was lost.
+const PASTE_TIME: Duration = Duration::from_secs(1);
 /// The time for which the answer about the background is waited for. Nothing else waits with it.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 /// Lets the terminal tell when it gets or loses the focus.
@@ -284,6 +287,8 @@ struct Driver<'a> {
     needs_background: bool,
     /// The moment until which the answer about the background is waited for, also when the user leaves.
     waits_for_background: Option<Instant>,
+    /// The comparisons for the list of checkpoints.
+    comparisons: ComparisonQueue,
     /// Stops the scan for symbols when the interface is gone.
     stop_scan: StopFlag,
     is_leaving: bool,
@@ -297,6 +302,8 @@ struct Driver<'a> {
     kept_draft: String,
     /// The moment at which an open escape sequence becomes the Escape key.
     escape_at: Option<Instant>,
+    /// The moment at which an open paste counts as ended.
+    paste_ends_at: Option<Instant>,
 }
 
 /// Work in the background that has ended.
@@ -375,6 +382,7 @@ impl<'a> Driver<'a> {
             sender,
             needs_background,
             waits_for_background: None,
+            comparisons: ComparisonQueue::default(),
             stop_scan: StopFlag::default(),
             is_leaving: false,
             is_end_shown: false,
@@ -382,6 +390,7 @@ impl<'a> Driver<'a> {
             keeps_draft_at: None,
             kept_draft: String::new(),
             escape_at: None,
+            paste_ends_at: None,
         })
     }
 
@@ -487,6 +496,9 @@ impl<'a> Driver<'a> {
             }
             FinishedWork::CheckpointPreview { call, text } => {
                 self.app.set_checkpoint_preview(&call, &text);
+                if let Some(next) = self.comparisons.finish() {
+                    self.start_comparison(next);
+                }
             }
         }
     }
@@ -521,6 +533,7 @@ impl<'a> Driver<'a> {
                     .decoder
                     .has_open_escape()
                     .then_some(now + self.escape_time());
+                self.paste_ends_at = self.decoder.has_open_paste().then_some(now + PASTE_TIME);
                 self.draw_frame();
             }
             // The terminal is gone.
@@ -546,6 +559,13 @@ impl<'a> Driver<'a> {
         if self.escape_at.is_some_and(|at| at <= Instant::now())
             && self.escape_at.take().is_some()
             && let Some(input) = self.decoder.finish_escape()
+        {
+            let effects = self.app.handle_input(input, self.now());
+            self.run_effects(effects).await;
+        }
+        if self.paste_ends_at.is_some_and(|at| at <= Instant::now())
+            && self.paste_ends_at.take().is_some()
+            && let Some(input) = self.decoder.finish_paste()
         {
             let effects = self.app.handle_input(input, self.now());
             self.run_effects(effects).await;
@@ -638,7 +658,13 @@ impl<'a> Driver<'a> {
             .then(|| self.last_frame.unwrap_or(now) + FRAME_TIME);
         // Seconds are counted, nothing spins.
         let tick = self.app.is_animated().then(|| now + Duration::from_secs(1));
-        let deadlines = [frame, tick, self.keeps_draft_at, self.escape_at];
+        let deadlines = [
+            frame,
+            tick,
+            self.keeps_draft_at,
+            self.escape_at,
+            self.paste_ends_at,
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -751,6 +777,7 @@ impl<'a> Driver<'a> {
                 Effect::KeepTheme(name) => self.keep_theme(&name),
                 Effect::CompareCheckpoint(call) => self.compare_checkpoint(call),
                 Effect::PreviewRestore(call) => self.preview_restore(call).await,
+                Effect::UndoSince(call) => effects.extend(self.undo_since(&call).await),
                 Effect::AttachPasted(text) => {
                     let path = pasted_path(&text, self.settings.host.environment());
                     match self.load_image(&path) {
@@ -922,13 +949,28 @@ impl<'a> Driver<'a> {
     }
 
     /// Compares the folder with its state before a call, in the background.
-    fn compare_checkpoint(&self, call: CheckpointedCall) {
-        if let Some(checkpoints) = self.checkpoint_reader() {
-            self.start_work(move || FinishedWork::CheckpointPreview {
-                text: checkpoints.describe_changes_since(&call),
-                call,
-            });
+    fn compare_checkpoint(&mut self, call: CheckpointedCall) {
+        if self.session.is_some()
+            && let Some(call) = self.comparisons.request(call)
+        {
+            self.start_comparison(call);
         }
+    }
+
+    fn start_comparison(&self, call: CheckpointedCall) {
+        let Some(checkpoints) = self.checkpoint_reader() else {
+            return;
+        };
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let number = call.number;
+            let describe = move || checkpoints.describe_changes_since(number);
+            let described = tokio::task::spawn_blocking(describe).await;
+            // An end of any kind is told, or no other comparison would start.
+            let text = described.unwrap_or_else(|error| error.to_string());
+            // Fails if the interface is gone.
+            _ = sender.send(FinishedWork::CheckpointPreview { call, text });
+        });
     }
 
     async fn preview_restore(&mut self, call: CheckpointedCall) {
@@ -938,8 +980,25 @@ impl<'a> Driver<'a> {
         let number = call.number;
         let previewed =
             tokio::task::spawn_blocking(move || checkpoints.preview_restore(number)).await;
-        let preview = previewed.unwrap_or_else(|error| error.to_string());
-        self.app.open_restore_choice(&call, &preview);
+        let files = previewed.unwrap_or_else(|error| error.to_string());
+        let answer = match self.app.records_before_call(&call) {
+            // The same state that the choice restores.
+            Some(records) => self.preview_rewind(records).await,
+            None => "the conversation before this call is not in this task".to_owned(),
+        };
+        self.app.open_restore_choice(&call, &files, &answer);
+    }
+
+    /// Undoes a call and those after it. They are counted only now: the task may have changed more since the list was opened.
+    async fn undo_since(&mut self, call: &CheckpointedCall) -> Vec<Effect> {
+        let Some(checkpoints) = self.checkpoint_reader() else {
+            return Vec::new();
+        };
+        let number = call.number;
+        let count = move || checkpoints.count_calls_since(number);
+        let counted = tokio::task::spawn_blocking(count).await;
+        self.app
+            .undo_counted(counted.unwrap_or_else(|error| Err(error.to_string())))
     }
 
     fn checkpoint_reader(&self) -> Option<CheckpointReader> {
@@ -1001,11 +1060,9 @@ impl CheckpointReader {
         let folder = CheckpointFolder::open(&self.host, Some(&self.folder))?;
         let list = folder.list(self.task.as_str(), None)?;
         let now = self.host.environment().now_milliseconds();
-        let mut active_since = 0;
         let mut items = Vec::new();
         for listed in list.checkpoints.iter().rev() {
             let checkpoint = &listed.checkpoint;
-            active_since += usize::from(listed.is_active);
             let age = age_text(now.saturating_sub(checkpoint.mark.time_ms));
             let state = match (checkpoint.kind, listed.is_active) {
                 (CheckpointKind::Call, true) => "",
@@ -1015,7 +1072,6 @@ impl CheckpointReader {
             let call = CheckpointedCall {
                 number: checkpoint.number,
                 call: checkpoint.mark.call.clone(),
-                active_since: if listed.is_active { active_since } else { 0 },
             };
             items.push(PickerItem {
                 label: format!(
@@ -1033,10 +1089,28 @@ impl CheckpointReader {
         Ok(items)
     }
 
+    /// Counts the calls whose changes are in effect, from this one on.
+    fn count_calls_since(&self, number: u32) -> Result<usize, String> {
+        let list = CheckpointFolder::open(&self.host, Some(&self.folder))
+            .and_then(|folder| folder.list(self.task.as_str(), None))
+            .map_err(|error| error.to_string())?;
+        let active = list.checkpoints.iter().filter(|listed| listed.is_active);
+        let active: Vec<u32> = active.map(|listed| listed.checkpoint.number).collect();
+        count_active_since(&active, number).ok_or_else(|| {
+            format!(
+                "checkpoint @{number} is gone, or is undone already; /checkpoints lists them anew"
+            )
+        })
+    }
+
     /// Describes the changes of a call and those after it, as a diff.
-    fn describe_changes_since(&self, call: &CheckpointedCall) -> String {
+    fn describe_changes_since(&self, number: u32) -> String {
+        let calls = match self.count_calls_since(number) {
+            Ok(calls) => calls,
+            Err(why) => return why,
+        };
         let diff = CheckpointFolder::open(&self.host, Some(&self.folder))
-            .and_then(|folder| folder.diff(self.task.as_str(), Some(call.active_since)));
+            .and_then(|folder| folder.diff(self.task.as_str(), Some(calls)));
         match diff {
             Ok(diff) if diff.changes.is_empty() => "nothing is changed since".to_owned(),
             Ok(diff) => {
@@ -1057,6 +1131,12 @@ impl CheckpointReader {
             Err(error) => format!("files cannot be restored: {error}"),
         }
     }
+}
+
+/// Returns the number of active calls from this one on, the oldest first in `active`; `None` if it is not among them.
+fn count_active_since(active: &[u32], number: u32) -> Option<usize> {
+    let at = active.iter().position(|one| *one == number)?;
+    Some(active.len() - at)
 }
 
 /// Returns the path that a terminal has pasted for a dropped file.
@@ -1168,5 +1248,20 @@ fn read_keys(woken: &OwnedFd, is_stopped: &AtomicBool, sender: &UnboundedSender<
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             _ => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_from_their_number() {
+        assert_eq!(count_active_since(&[1, 2, 5], 2), Some(2));
+        // Another call came meanwhile.
+        assert_eq!(count_active_since(&[1, 2, 5, 6], 2), Some(3));
+        // Undone, pruned or never there.
+        assert_eq!(count_active_since(&[1, 2, 5], 4), None);
+        assert_eq!(count_active_since(&[], 1), None);
     }
 }

@@ -1,13 +1,18 @@
 //! Decodes the bytes of a terminal in raw mode: keys, pastes and changes of focus.
 //!
 //! The decoder is pure, so that tests feed it bytes. It understands the legacy keys of xterm and its descendants, the
-//! modified ones, and those of the keyboard protocol with `u`. A paste may have any size and any chunks. Of a terminal that
+//! modified ones, and those of the keyboard protocol with `u`. A paste may have any chunks, and up to 16 MiB. Of a terminal that
 //! marks no pastes, a line break that other input follows in the same read counts as pasted: no person types that fast.
 
 pub use sabir_session::config::key_bindings::{Key, KeyCode};
 
 /// The end of a bracketed paste.
 const PASTE_END: &[u8] = b"\x1b[201~";
+/// The maximum number of bytes of a paste. The rest of a longer one is dropped, and not taken for keys: it may hold line breaks,
+/// which would send messages.
+const MAX_PASTE: usize = 16 << 20;
+/// The end of a paste of which the rest was dropped.
+const CUT_NOTE: &str = "\n[the paste was cut here: more than 16 MiB]\n";
 /// The beginning of an answer about a colour.
 const ANSWER_START: &[u8] = b"\x1b]1";
 /// The longest escape sequence that is understood; a longer one is dropped.
@@ -70,6 +75,8 @@ pub struct KeyDecoder {
     pending: Vec<u8>,
     /// The bytes of a paste that is not complete.
     paste: Option<Vec<u8>>,
+    /// True if the paste was too long, and its rest is dropped.
+    is_cut: bool,
     /// True if the last byte was a carriage return, whose line feed is skipped.
     after_return: bool,
 }
@@ -90,7 +97,16 @@ impl KeyDecoder {
                 paste.extend_from_slice(taken);
                 rest = after;
                 if paste.ends_with(PASTE_END) {
-                    self.end_paste(&mut inputs);
+                    paste.truncate(paste.len() - PASTE_END.len());
+                    inputs.extend(self.finish_paste());
+                } else if self.is_cut {
+                    // Enough to find the end.
+                    paste.drain(..paste.len().saturating_sub(PASTE_END.len()));
+                } else if paste.len() > MAX_PASTE + PASTE_END.len() {
+                    let rest = paste.split_off(MAX_PASTE);
+                    let text = paste_text(&std::mem::replace(paste, rest));
+                    inputs.push(TerminalInput::Paste(text + CUT_NOTE));
+                    self.is_cut = true;
                 }
                 continue;
             }
@@ -121,6 +137,19 @@ impl KeyDecoder {
             _ => return None,
         };
         Some(TerminalInput::Key(key))
+    }
+
+    /// Returns true if the end of a paste has not arrived yet.
+    pub fn has_open_paste(&self) -> bool {
+        self.paste.is_some()
+    }
+
+    /// Ends an open paste, because its end has come or nothing more has arrived. All keys would be taken for a part of it otherwise.
+    pub fn finish_paste(&mut self) -> Option<TerminalInput> {
+        let bytes = self.paste.take()?;
+        // Its text was given out when it was cut.
+        let is_cut = std::mem::take(&mut self.is_cut);
+        (!is_cut).then(|| TerminalInput::Paste(paste_text(&bytes)))
     }
 
     fn take_byte(&mut self, byte: u8, has_more: bool, inputs: &mut Vec<TerminalInput>) {
@@ -158,16 +187,6 @@ impl KeyDecoder {
         } else {
             self.continue_character(inputs);
         }
-    }
-
-    fn end_paste(&mut self, inputs: &mut Vec<TerminalInput>) {
-        let Some(mut bytes) = self.paste.take() else {
-            return;
-        };
-        bytes.truncate(bytes.len().saturating_sub(PASTE_END.len()));
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.replace("\r\n", "\n").replace('\r', "\n");
-        inputs.push(TerminalInput::Paste(text));
     }
 
     fn continue_character(&mut self, inputs: &mut Vec<TerminalInput>) {
@@ -229,6 +248,12 @@ impl KeyDecoder {
             _ => {}
         }
     }
+}
+
+/// Returns the text of a paste, with its line breaks as line feeds.
+fn paste_text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
 /// Decodes one byte of ASCII as a key.
@@ -433,6 +458,47 @@ mod tests {
                 .flat_map(|chunk| decoder.feed(chunk))
                 .collect();
             assert_eq!(inputs, [TerminalInput::Paste(expected.clone())], "{size}");
+        }
+    }
+
+    #[test]
+    fn a_paste_without_an_end_ends() {
+        let mut decoder = KeyDecoder::default();
+        assert_eq!(decoder.feed(b"\x1b[200~a\rb"), []);
+        assert!(decoder.has_open_paste());
+        let paste = TerminalInput::Paste("a\nb".to_owned());
+        assert_eq!(decoder.finish_paste(), Some(paste));
+        assert_eq!(decoder.finish_paste(), None);
+        assert_eq!(decoder.feed(b"c"), key(Key::plain(KeyCode::Char('c'))));
+        // An end that comes late after all is no key.
+        assert_eq!(decoder.feed(PASTE_END), []);
+    }
+
+    #[test]
+    fn a_paste_that_is_too_long_is_cut() {
+        let most = vec![b'a'; MAX_PASTE];
+        let whole = [b"\x1b[200~", most.as_slice(), PASTE_END].concat();
+        let cut = [b"\x1b[200~", most.as_slice(), b"rest of it\r~ and more\r"].concat();
+        for size in [1 << 16, whole.len()] {
+            let mut decoder = KeyDecoder::default();
+            let mut feed = |bytes: &[u8]| -> Vec<TerminalInput> {
+                let chunks = bytes.chunks(size);
+                chunks.flat_map(|chunk| decoder.feed(chunk)).collect()
+            };
+            let length = |inputs: &[TerminalInput]| match inputs {
+                [TerminalInput::Paste(text)] => text.len(),
+                _ => panic!("{} inputs", inputs.len()),
+            };
+            assert_eq!(length(&feed(&whole)), MAX_PASTE);
+            assert_eq!(length(&feed(&cut)), MAX_PASTE + CUT_NOTE.len());
+            assert_eq!(feed(&[b'~'; 5000]), []);
+            assert_eq!(feed(b"!rm\r"), []);
+            assert_eq!(feed(PASTE_END), []);
+            assert_eq!(feed(b"c"), key(Key::plain(KeyCode::Char('c'))));
+            assert_eq!(length(&feed(&cut)), MAX_PASTE + CUT_NOTE.len());
+            assert!(decoder.paste.as_ref().is_some_and(|kept| kept.len() < 100));
+            assert_eq!(decoder.finish_paste(), None);
+            assert!(!decoder.has_open_paste());
         }
     }
 

@@ -12,6 +12,7 @@
 
 pub mod app;
 pub mod commands;
+mod comparisons;
 pub mod composer;
 pub mod decision;
 pub mod diff;

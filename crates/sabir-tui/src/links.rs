@@ -12,6 +12,9 @@ use crate::lines::{HistoryLine, one_line, write_style, write_text};
 /// The maximum number of bytes of a link's target, as most terminals allow it.
 const MAX_TARGET: usize = 2000;
 
+/// The maximum number of addresses in a line that become links.
+const MAX_LINKS: usize = 256;
+
 /// A part of a line that leads somewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineLink {
@@ -24,7 +27,7 @@ pub struct LineLink {
 }
 
 impl LineLink {
-    /// Creates the link of a path in a folder to the file, where it occurs first in a text; `None` if it does not.
+    /// Creates the link of a path in a folder to the file, where it occurs first in a text as whole words; `None` if it does not.
     pub fn to_path(path: &str, folder: &str, text: &str) -> Option<Self> {
         if path.is_empty() || path.chars().any(char::is_control) {
             return None;
@@ -34,23 +37,20 @@ impl LineLink {
             false if folder.starts_with('/') => format!("{}/{path}", folder.trim_end_matches('/')),
             false => return None,
         };
-        let at = text.find(path)?;
-        Self::new(
-            text,
-            at,
-            path,
-            &format!("file://{}", percent_encoded(&whole)),
-        )
+        // A file `read` is not meant within `read_file`.
+        let mut places = text.match_indices(path).map(|(at, _)| at);
+        let at = places.find(|at| is_whole(text, *at, path.len()))?;
+        let start = visible_count(text.get(..at)?);
+        Self::new(start, path, &format!("file://{}", percent_encoded(&whole)))
     }
 
-    fn new(text: &str, at: usize, part: &str, target: &str) -> Option<Self> {
+    fn new(start: usize, part: &str, target: &str) -> Option<Self> {
         // The target is written between control characters: one of them in it would end the
         // sequence, and the rest would reach the terminal as commands.
         let is_plain = target.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain || target.len() > MAX_TARGET {
             return None;
         }
-        let start = visible_count(text.get(..at)?);
         Some(Self {
             start,
             end: start + visible_count(part),
@@ -65,15 +65,33 @@ impl LineLink {
     }
 }
 
+/// Returns true if a part of a text does not continue as a name or a path on either side.
+fn is_whole(text: &str, at: usize, length: usize) -> bool {
+    let continues = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/');
+    let before = text.get(..at).and_then(|before| before.chars().next_back());
+    let mut after = text.get(at + length..).unwrap_or_default().chars();
+    // A dot after a path may end a sentence.
+    let continues_after = match after.next() {
+        Some('.') => after.next().is_some_and(continues),
+        next => next.is_some_and(continues),
+    };
+    !continues_after && !before.is_some_and(|c| continues(c) || c == '.')
+}
+
 fn visible_count(text: &str) -> usize {
     text.chars().filter(|c| *c != ' ').count()
 }
 
-/// Finds the addresses of web pages in a text.
+/// Finds the addresses of web pages in a text: the first 256 of them.
 pub fn find_addresses(text: &str) -> Vec<LineLink> {
     let mut links = Vec::new();
     let mut from = 0;
-    while let Some(found) = text.get(from..).and_then(|rest| rest.find("http")) {
+    // Counted on from the last address, so that a line with many of them is read once.
+    let mut counted = 0;
+    let mut place = 0;
+    while links.len() < MAX_LINKS
+        && let Some(found) = text.get(from..).and_then(|rest| rest.find("http"))
+    {
         let at = from + found;
         let rest = text.get(at..).unwrap_or_default();
         from = at + "http".len();
@@ -85,7 +103,9 @@ pub fn find_addresses(text: &str) -> Vec<LineLink> {
         let address = address_at(rest);
         let host = address.split_once("://").map_or("", |(_, host)| host);
         if host.chars().next().is_some_and(char::is_alphanumeric) {
-            links.extend(LineLink::new(text, at, address, &percent_encoded(address)));
+            place += visible_count(text.get(counted..at).unwrap_or_default());
+            counted = at;
+            links.extend(LineLink::new(place, address, &percent_encoded(address)));
         }
         // At least the word that was found, or an address that is empty after trimming would be
         // found again for ever.
@@ -99,27 +119,37 @@ fn address_at(text: &str) -> &str {
     let is_end = |c: char| c.is_whitespace() || c.is_control() || "<>\"'`|│".contains(c);
     let end = text.find(is_end).unwrap_or(text.len());
     let mut address = text.get(..end).unwrap_or_default();
-    // Too long for a link in any case; each step below counts the brackets of all of it again.
+    // Too long for a link in any case.
     if address.len() > MAX_TARGET {
         return address;
     }
-    loop {
-        let is_open = |open: char, close: char| {
-            address.matches(close).count() > address.matches(open).count()
+    // Counted once: an address may end in a thousand brackets.
+    let surplus = |open: char, close: char| {
+        let opened = address.matches(open).count();
+        address.matches(close).count().saturating_sub(opened)
+    };
+    let mut round = surplus('(', ')');
+    let mut square = surplus('[', ']');
+    let mut curly = surplus('{', '}');
+    while let Some(last) = address.chars().next_back() {
+        let unopened = match last {
+            '.' | ',' | ';' | ':' | '!' | '?' | '*' | '_' | '…' => None,
+            ')' => Some(&mut round),
+            ']' => Some(&mut square),
+            '}' => Some(&mut curly),
+            _ => break,
         };
-        let shorter = match address.chars().next_back() {
-            Some('.' | ',' | ';' | ':' | '!' | '?' | '*' | '_' | '…') => true,
-            Some(')') => is_open('(', ')'),
-            Some(']') => is_open('[', ']'),
-            Some('}') => is_open('{', '}'),
-            _ => false,
-        };
-        if !shorter {
-            return address;
+        if let Some(unopened) = unopened {
+            if *unopened == 0 {
+                break;
+            }
+            *unopened -= 1;
         }
-        let last = address.chars().next_back().map_or(0, char::len_utf8);
-        address = address.get(..address.len() - last).unwrap_or_default();
+        address = address
+            .get(..address.len() - last.len_utf8())
+            .unwrap_or_default();
     }
+    address
 }
 
 /// Encodes what may not be in a target: everything but printable ASCII, and blanks.
@@ -145,10 +175,10 @@ pub fn write_linked_rows(
     out: &mut String,
 ) {
     let text = line.line.to_string();
-    let mut links = line.links.clone();
-    links.extend(find_addresses(&text));
+    let links = ordered_links(&line.links, find_addresses(&text));
     let mut writer = LinkWriter {
         links: &links,
+        next: 0,
         number,
         place: 0,
     };
@@ -158,8 +188,27 @@ pub fn write_linked_rows(
     }
 }
 
+/// Returns the links of a line in their order, without those that overlap an earlier one of these lists.
+fn ordered_links(own: &[LineLink], addresses: Vec<LineLink>) -> Vec<LineLink> {
+    let mut links: Vec<LineLink> = Vec::new();
+    for link in own.iter().cloned().chain(addresses) {
+        // Those with a smaller start come before it.
+        let at = links.partition_point(|known| known.start < link.start);
+        let before = at.checked_sub(1).and_then(|before| links.get(before));
+        let is_free = before.is_none_or(|before| before.end <= link.start)
+            && links.get(at).is_none_or(|after| link.end <= after.start);
+        if is_free && link.start < link.end {
+            links.insert(at, link);
+        }
+    }
+    links
+}
+
 struct LinkWriter<'a> {
+    /// The links in their order, none in another.
     links: &'a [LineLink],
+    /// The index of the first link that does not end before the place.
+    next: usize,
     number: usize,
     /// The number of visible characters so far.
     place: usize,
@@ -181,9 +230,7 @@ impl LinkWriter<'_> {
                 is_indented &= c == ' ';
                 // The indentation of a continued row is no part of the link.
                 let is_blank = c == ' ';
-                let mut links = self.links.iter();
-                let link = links.position(|link| link.contains(self.place, is_blank));
-                let link = link.filter(|_| !is_indented);
+                let link = self.link_here(is_blank).filter(|_| !is_indented);
                 if link != open {
                     write_text(&std::mem::take(&mut part), out);
                     self.switch_link(link, out);
@@ -202,6 +249,17 @@ impl LinkWriter<'_> {
         if style != Style::new() {
             out.push_str("\x1b[m");
         }
+    }
+
+    /// Returns the index of the link at the present place.
+    fn link_here(&mut self, is_blank: bool) -> Option<usize> {
+        while let Some(link) = self.links.get(self.next) {
+            if link.end > self.place {
+                return link.contains(self.place, is_blank).then_some(self.next);
+            }
+            self.next += 1;
+        }
+        None
     }
 
     fn switch_link(&self, link: Option<usize>, out: &mut String) {
@@ -235,6 +293,8 @@ mod tests {
             ("(https://a.example/c_(d))", "https://a.example/c_(d)"),
             ("<http://a.example>", "http://a.example"),
             ("**https://a.example/x**,", "https://a.example/x"),
+            ("[(https://a.example/[x]{y})].", "https://a.example/[x]{y}"),
+            ("https://a.example/(a)).)", "https://a.example/(a)"),
             ("https://a.example/ü", "https://a.example/%C3%BC"),
             ("`https://a.example:8/?q=1#f`", "https://a.example:8/?q=1#f"),
         ];
@@ -284,6 +344,33 @@ mod tests {
     }
 
     #[test]
+    fn a_line_has_at_most_256_addresses() {
+        let address = "https://a.example/x ";
+        let text = address.repeat(300);
+        let links = find_addresses(&text);
+        assert_eq!(links.len(), MAX_LINKS);
+        let visible = address.len() - 1;
+        assert!(
+            links
+                .iter()
+                .enumerate()
+                .all(|(at, link)| link.start == at * visible && link.end == link.start + visible)
+        );
+        let out = written(&words(&text), 60);
+        assert_eq!(out.matches("\x1b]8;id=").count(), MAX_LINKS);
+        assert!(out.contains("id=s7-255;https://a.example/x\x1b\\https://a.example/x\x1b]8;;"));
+    }
+
+    #[test]
+    fn an_address_within_a_path_is_no_link_of_its_own() {
+        let text = "see https://b.example http://a.example/x.rs end";
+        let path = LineLink::to_path("http://a.example/x.rs", "/work", text).unwrap();
+        let links = ordered_links(std::slice::from_ref(&path), find_addresses(text));
+        let targets: Vec<_> = links.iter().map(|link| link.target.as_str()).collect();
+        assert_eq!(targets, ["https://b.example", path.target.as_str()]);
+    }
+
+    #[test]
     fn a_path_becomes_the_address_of_a_file() {
         let text = "✓ read_file my src/ä.rs";
         let link = LineLink::to_path("my src/ä.rs", "/work/", text).unwrap();
@@ -298,6 +385,18 @@ mod tests {
         assert_eq!(LineLink::to_path("a\x1b.rs", "/work", "a\x1b.rs"), None);
         assert_eq!(LineLink::to_path("a.rs", "", "a.rs"), None);
         assert_eq!(LineLink::to_path("gone.rs", "/work", text), None);
+    }
+
+    #[test]
+    fn a_path_is_linked_as_whole_words_only() {
+        let start =
+            |path: &str, text: &str| LineLink::to_path(path, "/work", text).map(|link| link.start);
+        assert_eq!(start("read", "✓ read_file read"), Some(10));
+        assert_eq!(start("a", "✓ read_file a/a.rs -a .a b/a a: 1"), Some(23));
+        assert_eq!(start("a.rs", "read a.rs."), Some(4));
+        assert_eq!(start("a.rs", "(`a.rs`)"), Some(2));
+        assert_eq!(start("read", "✓ read_file"), None);
+        assert_eq!(start("ä", "äää ä.rs"), None);
     }
 
     #[test]

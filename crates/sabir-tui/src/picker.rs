@@ -1,5 +1,7 @@
 //! A list to choose from: filtered by what is typed, with a preview of the chosen row.
 
+use std::collections::VecDeque;
+
 use ratatui_core::text::Line;
 use sabir_session::agent::TaskId;
 
@@ -11,6 +13,12 @@ use crate::transcript::diff_role;
 
 /// The maximum number of rows in a preview.
 const MAX_PREVIEW: usize = 6;
+/// The maximum number of rows whose previews are kept after they were set later.
+const MAX_PREVIEWS: usize = 64;
+/// The maximum number of lines of such a preview.
+const MAX_KEPT_LINES: usize = 200;
+/// The maximum number of characters in such a line.
+const MAX_KEPT_CHARS: usize = 1000;
 /// The maximum number of rows after filtering.
 const MAX_MATCHES: usize = 500;
 
@@ -56,8 +64,6 @@ pub struct CheckpointedCall {
     pub number: u32,
     /// The id of the call.
     pub call: String,
-    /// The number of calls whose changes are in effect, from this one on; 0 if it is undone itself.
-    pub active_since: usize,
 }
 
 /// The parts that a rewind changes.
@@ -110,6 +116,8 @@ pub struct Picker {
     /// The indexes of the rows that match.
     found: Vec<usize>,
     chosen: usize,
+    /// The indexes of the rows whose previews were set later, in the order of setting.
+    previewed: VecDeque<usize>,
 }
 
 impl Picker {
@@ -124,6 +132,7 @@ impl Picker {
             query: String::new(),
             found,
             chosen: 0,
+            previewed: VecDeque::new(),
         }
     }
 
@@ -138,10 +147,27 @@ impl Picker {
         self.chosen_item()
     }
 
-    /// Sets the preview of the row with this action.
-    pub fn set_preview(&mut self, item: &PickedItem, preview: &str) {
-        for known in self.items.iter_mut().filter(|known| known.item == *item) {
-            preview.clone_into(&mut known.preview);
+    /// Sets the beginning of a preview for the row with this action. The previews that were set first are forgotten where there are
+    /// too many.
+    pub fn keep_preview(&mut self, item: &PickedItem, preview: &str) {
+        let mut kept = String::new();
+        for line in preview.lines().take(MAX_KEPT_LINES) {
+            // Wider than any terminal; a line of a minified file may have megabytes.
+            kept.extend(line.chars().take(MAX_KEPT_CHARS));
+            kept.push('\n');
+        }
+        let mut items = self.items.iter_mut().enumerate();
+        let Some((at, known)) = items.find(|(_, known)| known.item == *item) else {
+            return;
+        };
+        known.preview = kept;
+        self.previewed.retain(|other| *other != at);
+        self.previewed.push_back(at);
+        if self.previewed.len() > MAX_PREVIEWS
+            && let Some(oldest) = self.previewed.pop_front()
+            && let Some(oldest) = self.items.get_mut(oldest)
+        {
+            oldest.preview = String::new();
         }
     }
 
@@ -353,6 +379,38 @@ mod tests {
             item: PickedItem::Mode(label.to_owned()),
         });
         Picker::new("tasks", "forks", items.to_vec())
+    }
+
+    #[test]
+    fn previews_are_kept_for_a_bounded_number_of_rows() {
+        let rows = (0..MAX_PREVIEWS + 1).map(|at| PickerItem {
+            label: at.to_string(),
+            note: String::new(),
+            preview: String::new(),
+            item: PickedItem::Message(at),
+        });
+        let mut picker = Picker::new("list", "", rows.collect());
+        for at in 0..MAX_PREVIEWS {
+            picker.keep_preview(&PickedItem::Message(at), "+a");
+        }
+        // Set again, so it is not the oldest any more.
+        let long = format!("{}\n", "+b".repeat(900)).repeat(300);
+        picker.keep_preview(&PickedItem::Message(0), &long);
+        assert!(
+            picker
+                .items
+                .iter()
+                .take(MAX_PREVIEWS)
+                .all(|item| !item.preview.is_empty())
+        );
+        picker.keep_preview(&PickedItem::Message(MAX_PREVIEWS), "+c");
+        let empty = picker.items.iter().filter(|item| item.preview.is_empty());
+        assert_eq!(
+            empty.map(|item| item.label.as_str()).collect::<Vec<_>>(),
+            ["1"]
+        );
+        let kept = picker.items.first().map_or(0, |item| item.preview.len());
+        assert_eq!(kept, MAX_KEPT_LINES * (MAX_KEPT_CHARS + 1));
     }
 
     #[test]

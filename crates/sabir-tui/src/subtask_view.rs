@@ -1,7 +1,7 @@
 //! Follows the running subtasks: the tree above the draft, and the transcript of each, which the user can enter.
 //!
 //! While a subtask is entered, its lines are printed instead of those of the task. The task's own lines wait, and are printed when the
-//! user leaves the subtask, so that nothing is lost.
+//! user leaves the subtask: the last 5,000 of them, and the number of those before.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use ratatui_core::text::Line;
 use sabir_session::agent::{Record, TaskId};
 use sabir_session::call::MessagePart;
 use sabir_session::{SessionEventKind, SessionState, SubtaskLabel};
+use sabir_terminal::print::count_noun;
 
 use crate::lines::{HistoryLine, fit_text, one_line, span};
 use crate::picker::{PickedItem, PickerItem};
@@ -18,6 +19,9 @@ use crate::transcript::{Transcript, call_subject};
 
 /// The maximum number of a subtask's lines that are kept for someone who enters it.
 const MAX_KEPT: usize = 200;
+
+/// The maximum number of the task's lines that wait while a subtask is shown.
+const MAX_HELD: usize = 5000;
 
 /// A subtask that works.
 #[derive(Debug)]
@@ -82,8 +86,19 @@ struct EnteredSubtask {
     task: TaskId,
     /// The lines to print.
     fresh: Vec<HistoryLine>,
-    /// The lines of the task, which wait.
-    held: Vec<HistoryLine>,
+    /// The last lines of the task, which wait.
+    held: VecDeque<HistoryLine>,
+    /// The number of lines of the task that were dropped before those.
+    dropped: usize,
+}
+
+impl EnteredSubtask {
+    fn hold(&mut self, lines: Vec<HistoryLine>) {
+        self.held.extend(lines);
+        let surplus = self.held.len().saturating_sub(MAX_HELD);
+        self.held.drain(..surplus);
+        self.dropped += surplus;
+    }
 }
 
 /// The running subtasks.
@@ -171,25 +186,33 @@ impl SubtaskViews {
         self.entered = Some(EnteredSubtask {
             task: task.clone(),
             fresh,
-            held: Vec::new(),
+            held: VecDeque::new(),
+            dropped: 0,
         });
         true
     }
 
     /// Shows the task again, with what has happened in it meanwhile. `why` is added to the line between them; empty for nothing.
     pub fn leave(&mut self, why: &str) {
-        let Some(mut entered) = self.entered.take() else {
+        let Some(entered) = self.entered.take() else {
             return;
         };
         // Printed before the divider, as they belong to the subtask. Leaving and entering another
         // within one frame loses none of them.
-        self.left.append(&mut entered.fresh);
+        self.left.extend(entered.fresh);
         let title = match why {
             "" => "── back in the task ──".to_owned(),
             why => format!("── {}; back in the task ──", one_line(why)),
         };
         self.left.push(divider(&title, self.theme));
-        self.left.append(&mut entered.held);
+        if entered.dropped > 0 {
+            let note = format!(
+                "… {} of the task left out: too many came meanwhile",
+                count_noun(entered.dropped, "line")
+            );
+            self.left.push(divider(&note, self.theme));
+        }
+        self.left.extend(entered.held);
     }
 
     /// Returns the lines to print: those of the entered subtask, or else those of the task.
@@ -199,7 +222,7 @@ impl SubtaskViews {
             lines.extend(own);
             return lines;
         };
-        entered.held.extend(own);
+        entered.hold(own);
         lines.append(&mut entered.fresh);
         let mut working = self.working.iter_mut();
         if let Some(subtask) = working.find(|one| one.label.task == entered.task) {

@@ -79,10 +79,9 @@ impl App {
         call: &CheckpointedCall,
     ) -> Vec<Effect> {
         if scope == RewindScope::Files {
-            let calls = Some(call.active_since);
-            return vec![Effect::Submit(Command::Undo { calls })];
+            return vec![Effect::UndoSince(call.clone())];
         }
-        let records = self.said.records_before_call(&call.call);
+        let records = self.records_before_call(call);
         let (Some(task), Some(records)) = (self.task.clone(), records) else {
             self.hint = "the conversation before this call is not in this task".to_owned();
             return Vec::new();
@@ -92,12 +91,30 @@ impl App {
             records: Some(records),
             restores_files: scope == RewindScope::Both,
         });
-        self.hint = "your message continues before this call; Esc cancels".to_owned();
+        self.hint =
+            "your message continues before the answer with this call; Esc cancels".to_owned();
         Vec::new()
     }
 
-    /// Asks what to restore to the state before a call. The preview names the files that would change.
-    pub fn open_restore_choice(&mut self, call: &CheckpointedCall, preview: &str) {
+    /// Undoes the last calls of the task; or refuses, with the reason why it is not known how many they are.
+    pub fn undo_counted(&mut self, counted: Result<usize, String>) -> Vec<Effect> {
+        match counted {
+            Ok(calls) => vec![Effect::Submit(Command::Undo { calls: Some(calls) })],
+            Err(why) => {
+                self.note_printed(&format!("sabir: nothing was undone: {why}"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Returns the number of records before the answer that a call is in; `None` if this task does not have it.
+    pub fn records_before_call(&self, call: &CheckpointedCall) -> Option<usize> {
+        self.said.records_before_call(&call.call)
+    }
+
+    /// Asks what to restore to the state before a call. `files` names the files that would change without the conversation, and
+    /// `answer` those that would change with it: the conversation can only continue before the whole answer that the call is in.
+    pub fn open_restore_choice(&mut self, call: &CheckpointedCall, files: &str, answer: &str) {
         let item = |label: &str, note: &str, scope, preview: &str| PickerItem {
             label: label.to_owned(),
             note: note.to_owned(),
@@ -113,9 +130,14 @@ impl App {
                 "files",
                 "the conversation goes on",
                 RewindScope::Files,
-                preview,
+                files,
             ),
-            item("conversation and files", "", RewindScope::Both, preview),
+            item(
+                "conversation and files",
+                "to before the whole answer",
+                RewindScope::Both,
+                &format!("undoes all calls of the answer that this one is in\n{answer}"),
+            ),
             item(
                 "conversation",
                 "files stay as they are",
@@ -128,8 +150,13 @@ impl App {
 
     /// Sets the preview of a checkpoint in the open list.
     pub fn set_checkpoint_preview(&mut self, call: &CheckpointedCall, preview: &str) {
+        // An empty one would be compared again with each key.
+        let preview = match preview.trim().is_empty() {
+            true => "no line of text is changed since",
+            false => preview,
+        };
         if let Some(picker) = &mut self.picker {
-            picker.set_preview(&PickedItem::Checkpoint(call.clone()), preview);
+            picker.keep_preview(&PickedItem::Checkpoint(call.clone()), preview);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Completes commands, modes, files and symbols at the cursor.
 
+use std::collections::HashSet;
+
 use ratatui_core::text::Line;
 
 use super::{App, Effect};
@@ -11,6 +13,9 @@ use crate::theme::Role;
 
 /// The maximum number of rows in a list of completions.
 pub(super) const MAX_COMPLETIONS: usize = 6;
+
+/// The maximum number of places of a symbol while other symbols fit as well.
+const MAX_PLACES: usize = 3;
 
 /// A list of completions at the cursor.
 #[derive(Debug, PartialEq, Eq)]
@@ -146,19 +151,27 @@ impl App {
         if pattern.chars().count() < 2 || pattern.contains(['/', '.']) {
             return Vec::new();
         }
+        // Each match below brings all its places, so each name is matched once.
+        let mut seen = HashSet::new();
         let names = self.symbols.iter().map(|symbol| symbol.name.as_str());
-        let mut found = best_matches(pattern, names, MAX_COMPLETIONS);
-        // A name that is defined twice matches twice, and each match below brings all its places.
-        // Equal names have equal scores, so they are neighbours.
-        found.dedup();
-        let symbols = found.into_iter().flat_map(|name| {
+        let names = names.filter(|name| seen.insert(*name));
+        let found = best_matches(pattern, names, MAX_COMPLETIONS);
+        let places = found.into_iter().enumerate().flat_map(|(rank, name)| {
             let same = self.symbols.iter().filter(move |one| one.name == name);
-            same.map(|symbol| CompletionItem {
-                text: format!("`{}` ({}:{})", symbol.name, symbol.path, symbol.line),
-                note: symbol.kind.to_owned(),
-            })
+            let same = same.take(MAX_COMPLETIONS).enumerate();
+            same.map(move |(nth, symbol)| (nth / MAX_PLACES, rank, symbol))
         });
-        symbols.take(MAX_COMPLETIONS).collect()
+        let mut places: Vec<_> = places.collect();
+        // The further places of a name only where other names leave room, and then beside the first
+        // ones.
+        places.sort_by_key(|(round, rank, _)| (*round, *rank));
+        places.truncate(MAX_COMPLETIONS);
+        places.sort_by_key(|(_, rank, _)| *rank);
+        let items = places.into_iter().map(|(_, _, symbol)| CompletionItem {
+            text: format!("`{}` ({}:{})", symbol.name, symbol.path, symbol.line),
+            note: symbol.kind.to_owned(),
+        });
+        items.collect()
     }
 
     /// Handles a key while completions are shown; `None` if the key has its usual meaning.

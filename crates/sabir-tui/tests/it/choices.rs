@@ -121,11 +121,10 @@ fn a_light_background_changes_the_usual_theme() {
     assert_eq!(warn(&mut bench, "two"), vt100::Color::Idx(5));
 }
 
-fn checkpoint(number: u32, active_since: usize) -> CheckpointedCall {
+fn checkpoint(number: u32) -> CheckpointedCall {
     CheckpointedCall {
         number,
         call: number.to_string(),
-        active_since,
     }
 }
 
@@ -144,37 +143,79 @@ fn a_checkpoint_is_looked_at_and_restored() {
         bench.keys("/checkpoints\r").first(),
         Some(&Effect::ListCheckpoints)
     );
-    let items = [(2, 1), (1, 2)].map(|(number, since)| PickerItem {
+    let items = [2, 1].map(|number| PickerItem {
         label: format!("@{number} write_to_file a.rs"),
         note: "1 min ago".to_owned(),
         preview: String::new(),
-        item: PickedItem::Checkpoint(checkpoint(number, since)),
+        item: PickedItem::Checkpoint(checkpoint(number)),
     });
     bench.app.open_picker("checkpoints", "", items.to_vec());
     let asked = bench.app.preview_selected();
-    assert_eq!(asked, [Effect::CompareCheckpoint(checkpoint(2, 1))]);
+    assert_eq!(asked, [Effect::CompareCheckpoint(checkpoint(2))]);
     bench
         .app
-        .set_checkpoint_preview(&checkpoint(2, 1), "@@ -1 +1 @@\n-old\n+new\x1b[2J");
+        .set_checkpoint_preview(&checkpoint(2), "@@ -1 +1 @@\n-old\n+new\x1b[2J");
     bench.draw();
     assert!(bench.shows("│ -old\n  │ +new"), "{:?}", bench.rows());
     let moved = bench.keys("\x1b[B");
-    assert_eq!(moved, [Effect::CompareCheckpoint(checkpoint(1, 2))]);
+    assert_eq!(moved, [Effect::CompareCheckpoint(checkpoint(1))]);
+    // A change without lines of text is known, too.
+    bench.app.set_checkpoint_preview(&checkpoint(1), "");
+    assert_eq!(bench.app.preview_selected(), []);
     let chosen = bench.keys("\r");
-    assert_eq!(chosen, [Effect::PreviewRestore(checkpoint(1, 2))]);
+    assert_eq!(chosen, [Effect::PreviewRestore(checkpoint(1))]);
     bench
         .app
-        .open_restore_choice(&checkpoint(1, 2), "restores a.rs\n");
+        .open_restore_choice(&checkpoint(1), "restores a.rs\n", "");
     bench.draw();
     assert!(bench.shows("restores a.rs"), "{:?}", bench.rows());
-    let undo = Effect::Submit(Command::Undo { calls: Some(2) });
-    assert_eq!(bench.keys("\r"), [undo]);
+    // The number of calls is counted only then, from the checkpoint's number.
+    assert_eq!(bench.keys("\r"), [Effect::UndoSince(checkpoint(1))]);
+    let undo = Effect::Submit(Command::Undo { calls: Some(3) });
+    assert_eq!(bench.app.undo_counted(Ok(3)), [undo]);
+    let refused = bench
+        .app
+        .undo_counted(Err("checkpoint @1 is gone".to_owned()));
+    assert_eq!(refused, []);
+    bench.draw();
+    assert!(
+        bench.shows("nothing was undone: checkpoint @1 is gone"),
+        "{:?}",
+        bench.rows()
+    );
     // The conversation before the call of an answer that this session has not seen cannot be restored.
     bench
         .app
-        .open_restore_choice(&checkpoint(9, 2), "restores a.rs\n");
+        .open_restore_choice(&checkpoint(9), "restores a.rs\n", "");
     assert_eq!(bench.keys("conversation\r"), []);
     assert!(bench.shows("is not in this task"), "{:?}", bench.rows());
+}
+
+#[test]
+fn a_conversation_is_restored_to_before_the_whole_answer() {
+    let mut bench = Bench::working(80, 24);
+    bench.event(said("go on"));
+    let writes = ["1", "2"].map(|id| call(id, "write_to_file", json!({"path": id})));
+    bench.event(answered(writes.to_vec(), Vec::new()));
+    for id in ["1", "2"] {
+        bench.event(result(id, "write_to_file", ToolResultStatus::Done, ""));
+    }
+    bench.event(idle());
+    let [first, second] = [1, 2].map(checkpoint);
+    let records = bench.app.records_before_call(&first);
+    assert!(records.is_some());
+    assert_eq!(bench.app.records_before_call(&second), records);
+    assert_eq!(bench.app.records_before_call(&checkpoint(9)), None);
+    bench
+        .app
+        .open_restore_choice(&second, "restores 2\n", "restores 1\nrestores 2\n");
+    bench.draw();
+    assert!(bench.shows("│ restores 2"), "{:?}", bench.rows());
+    assert!(!bench.shows("│ restores 1"), "{:?}", bench.rows());
+    bench.keys("\x1b[B");
+    let all =
+        "│ undoes all calls of the answer that this one is in\n  │ restores 1\n  │ restores 2";
+    assert!(bench.shows(all), "{:?}", bench.rows());
 }
 
 #[test]
@@ -237,6 +278,31 @@ fn a_subtask_is_entered_read_stopped_and_left() {
 }
 
 #[test]
+fn lines_of_a_task_that_wait_are_bounded() {
+    let mut bench = Bench::working(80, 24);
+    bench.subtask_event("child", said("look"));
+    bench.keys("/subtasks\r\r");
+    for number in 0..30 {
+        let lines = format!("- waiting {number}\n").repeat(200);
+        bench.event(text(&format!("{lines}\n")));
+    }
+    bench.event(text("last\n\n"));
+    bench.draw();
+    assert!(!bench.shows("waiting"), "{:?}", bench.rows());
+    bench.keys("\x1b");
+    let printed = &bench.frame;
+    assert!(
+        printed.contains("of the task left out"),
+        "{:?}",
+        bench.rows()
+    );
+    assert!(!printed.contains("waiting 0"));
+    let kept = printed.matches("waiting").count();
+    assert!((4000..=5000).contains(&kept), "{kept}");
+    assert!(bench.shows("last"), "{:?}", bench.rows());
+}
+
+#[test]
 fn symbols_are_completed_beside_files() {
     let mut bench = Bench::working(80, 24);
     assert_eq!(bench.keys("see @par"), [Effect::ListFiles]);
@@ -261,6 +327,34 @@ fn symbols_are_completed_beside_files() {
     assert!(bench.shows("@src/parser.rs"), "{:?}", bench.rows());
     bench.keys("se_l\t");
     assert_eq!(bench.app.draft(), "see `parse_line` (src/parser.rs:12) ");
+}
+
+#[test]
+fn a_symbol_with_many_places_leaves_room_for_others() {
+    let mut bench = Bench::working(80, 24);
+    bench.keys("see @par");
+    bench.app.set_files(Vec::new());
+    let symbol = |name: &str, line| SymbolName {
+        name: name.to_owned(),
+        kind: "fn",
+        path: "a.rs".to_owned(),
+        line,
+    };
+    let same = || (1..=9).map(|line| symbol("parse", line));
+    bench.app.set_symbols(same().collect());
+    bench.draw();
+    assert!(bench.shows("`parse` (a.rs:6)"), "{:?}", bench.rows());
+    let others = ["parser", "parsed_line"].map(|name| symbol(name, 20));
+    bench.app.set_symbols(same().chain(others).collect());
+    bench.draw();
+    for shown in [
+        "parse` (a.rs:4)",
+        "parser` (a.rs:20)",
+        "parsed_line` (a.rs:20)",
+    ] {
+        assert!(bench.shows(shown), "{shown}: {:?}", bench.rows());
+    }
+    assert!(!bench.shows("parse` (a.rs:5)"), "{:?}", bench.rows());
 }
 
 #[test]

@@ -200,22 +200,21 @@ fn take_pictures() -> Vec<Picture> {
     ));
 
     let mut checkpoints = Bench::working(76, 20);
-    let checkpoint = |number, active_since| CheckpointedCall {
+    let checkpoint = |number| CheckpointedCall {
         number,
         call: String::new(),
-        active_since,
     };
-    let items = [(2, 1, "src/heading.rs"), (1, 2, "src/report.rs")];
-    let items = items.map(|(number, since, path)| PickerItem {
+    let items = [(2, "src/heading.rs"), (1, "src/report.rs")];
+    let items = items.map(|(number, path)| PickerItem {
         label: format!("@{number} write_to_file {path}"),
         note: format!("{number} min ago"),
         preview: String::new(),
-        item: PickedItem::Checkpoint(checkpoint(number, since)),
+        item: PickedItem::Checkpoint(checkpoint(number)),
     });
     let open = &mut checkpoints.app;
     open.open_picker("checkpoints", "", items.to_vec());
     open.set_checkpoint_preview(
-        &checkpoint(2, 1),
+        &checkpoint(2),
         "--- a/src/heading.rs\n+++ b/src/heading.rs\n@@ -10 +10 @@\n-    let title = \"report\";\n+    let title = \"Report\";\n",
     );
     checkpoints.draw();

@@ -178,7 +178,6 @@ fn open_random_list(bench: &mut Bench, random: &mut Random) {
     let call = CheckpointedCall {
         number: 1,
         call: "1".to_owned(),
-        active_since: 1,
     };
     let item = match random.below(4) {
         0 => PickedItem::Theme(random.pick(&["dark", "light", "auto"]).to_owned()),
@@ -197,7 +196,7 @@ fn open_random_list(bench: &mut Bench, random: &mut Random) {
     let preview = random.pick(&TEXTS).repeat(random.below(9));
     bench.app.set_checkpoint_preview(&call, &preview);
     if random.below(4) == 0 {
-        bench.app.open_restore_choice(&call, &preview);
+        bench.app.open_restore_choice(&call, &preview, &preview);
     }
     bench.draw();
 }

@@ -176,35 +176,36 @@ async fn read_state(
     key: &str,
     now_ms: u64,
 ) -> Result<KeyState, tokio_postgres::Error> {
-    const USAGE: &str = "SELECT model, requests, tokens, nano_usd, period FROM sabir_key_usage
-         WHERE key = $1 AND (period = 'minute' AND start = $2 OR period = 'day' AND start = $3)";
-    // Expired leases stay in the table for a late settlement, but no longer count. A sum of BIGINT
-    // is NUMERIC, which could not be read as an integer.
-    const LEASES: &str =
-        "SELECT model, COUNT(*), SUM(tokens)::BIGINT, SUM(nano_usd)::BIGINT FROM sabir_key_leases
-         WHERE key = $1 AND NOT settled AND expires > $2 GROUP BY model";
+    // One statement sees one moment. With two of them, a settlement that is committed in between
+    // would count in neither, since it moves tokens from a lease to the usage. Expired leases stay in
+    // the table for a late settlement, but no longer count. A sum of BIGINT is NUMERIC, which could
+    // not be read as an integer, and may be larger than one.
+    const STATE: &str = "SELECT model, requests, tokens, nano_usd, period FROM sabir_key_usage
+         WHERE key = $1 AND (period = 'minute' AND start = $2 OR period = 'day' AND start = $3)
+         UNION ALL SELECT model, COUNT(*), LEAST(SUM(tokens), 9223372036854775807)::BIGINT,
+         LEAST(SUM(nano_usd), 9223372036854775807)::BIGINT, 'lease' FROM sabir_key_leases
+         WHERE key = $1 AND NOT settled AND expires > $4 GROUP BY model";
     let minute = to_signed(minute_start(now_ms));
     let day = to_signed(day_start(now_ms));
+    let now = to_signed(now_ms);
     let mut state = KeyState::default();
-    for row in transaction.query(USAGE, &[&key, &minute, &day]).await? {
+    for row in transaction
+        .query(STATE, &[&key, &minute, &day, &now])
+        .await?
+    {
         let usage = read_usage(&row)?;
         match row.try_get::<_, &str>(4)? {
             "minute" => state.minute.push(usage),
-            _ => state.day.push(usage),
+            "day" => state.day.push(usage),
+            _ => state.leases.push(OpenLeases {
+                model: usage.model,
+                count: usage.requests,
+                reserved: Spending {
+                    tokens: usage.tokens,
+                    nano_usd: usage.nano_usd,
+                },
+            }),
         }
-    }
-    for row in transaction
-        .query(LEASES, &[&key, &to_signed(now_ms)])
-        .await?
-    {
-        state.leases.push(OpenLeases {
-            model: row.try_get(0)?,
-            count: to_unsigned(row.try_get(1)?),
-            reserved: Spending {
-                tokens: to_unsigned(row.try_get(2)?),
-                nano_usd: to_unsigned(row.try_get(3)?),
-            },
-        });
     }
     Ok(state)
 }

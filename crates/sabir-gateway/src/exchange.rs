@@ -501,7 +501,8 @@ pub(crate) async fn reserve_lease(
     let most = Spending {
         tokens: input.saturating_add(output),
         nano_usd: cost.unwrap_or(0),
-    };
+    }
+    .clamped();
     let lease = keys.reserve(&key, &route.name, ledger.id(), most).await?;
     ledger.hold_lease(lease);
     Ok(())

@@ -155,10 +155,15 @@ impl UpstreamGroup {
                 .members
                 .iter()
                 .find(|known| known.upstream.name == member.upstream.name);
+            // The earlier group may still answer requests, so both share the state.
+            let state = Arc::clone(&known.unwrap_or(member).state);
+            if member.upstream.probe.is_none() {
+                // No probe would ever say that it is up again.
+                state.forget_probes();
+            }
             Member {
                 upstream: member.upstream.clone(),
-                // The earlier group may still answer requests, so both share the state.
-                state: Arc::clone(&known.unwrap_or(member).state),
+                state,
             }
         });
         Self {
@@ -625,4 +630,63 @@ fn hash_message(message: &Message, hasher: &mut DefaultHasher) {
 fn hash_text(text: &str, hasher: &mut DefaultHasher) {
     let bytes = text.as_bytes();
     bytes.get(..AFFINITY_BYTES).unwrap_or(bytes).hash(hasher);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model that says nothing.
+    struct SilentModel;
+
+    impl Model for SilentModel {
+        fn stream_response<'a>(
+            &'a self,
+            _request: &'a Request,
+            _sink: &'a mut (dyn EventSink + Send),
+        ) -> ResponseFuture<'a> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// A probe that always fails.
+    struct FailingProbe;
+
+    impl UpstreamProbe for FailingProbe {
+        fn check_health(&self) -> ProbeFuture<'_> {
+            Box::pin(async { false })
+        }
+    }
+
+    fn upstream(name: &str, probe: Option<Arc<dyn UpstreamProbe>>) -> Upstream {
+        Upstream {
+            name: name.to_owned(),
+            model: Arc::new(SilentModel),
+            id: "m".to_owned(),
+            weight: 1,
+            probe,
+            client: None,
+        }
+    }
+
+    fn group(upstreams: Vec<Upstream>, balance: BalancePolicy) -> UpstreamGroup {
+        let rules = GroupRules {
+            balance,
+            ..GroupRules::default()
+        };
+        UpstreamGroup::new(upstreams, rules).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_upstream_that_lost_its_probe_is_up_again() {
+        let probed = vec![upstream("a", Some(Arc::new(FailingProbe)))];
+        let earlier = group(probed.clone(), BalancePolicy::Order);
+        earlier.probe_members().await;
+        earlier.probe_members().await;
+        assert!(!earlier.is_available());
+        let same = group(probed, BalancePolicy::Order).continue_from(&earlier);
+        assert!(!same.is_available());
+        let without = group(vec![upstream("a", None)], BalancePolicy::Order);
+        assert!(without.continue_from(&earlier).is_available());
+    }
 }

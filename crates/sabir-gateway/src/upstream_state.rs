@@ -168,6 +168,12 @@ impl UpstreamState {
         }
     }
 
+    /// Forgets the results of probes, for an upstream that is no longer probed.
+    pub(crate) fn forget_probes(&self) {
+        self.failed_probes.store(0, Ordering::Relaxed);
+        self.down.store(false, Ordering::Relaxed);
+    }
+
     /// Returns the counters.
     pub(crate) fn counters(&self, now: Instant) -> UpstreamCounters {
         UpstreamCounters {

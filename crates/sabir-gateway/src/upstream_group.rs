@@ -305,8 +305,7 @@ impl UpstreamGroup {
         let count = known.len();
         let mut failure = None;
         for (at, (member, client)) in known.into_iter().enumerate() {
-            member.state.begin_request();
-            let guard = OutstandingGuard(Arc::clone(&member.state));
+            let guard = OutstandingGuard::begin(&member.state);
             let answered = client.forward(make(&member.upstream.id)).await;
             let fails = match &answered {
                 Ok(response) => response.status == 429 || response.status >= 500,
@@ -314,7 +313,7 @@ impl UpstreamGroup {
             };
             if fails {
                 let rules = &self.rules.circuit;
-                member.state.record_failure(rules, None, Instant::now());
+                guard.record_failure(rules, None);
             } else {
                 member.state.record_success();
             }
@@ -381,7 +380,7 @@ impl UpstreamGroup {
                         attempt.publish_report(&race);
                         return Err(error);
                     }
-                    attempt.guard.0.record_failover();
+                    attempt.guard.state.record_failover();
                 }
             }
         }
@@ -480,11 +479,32 @@ fn publish_report(from: &ProviderReportSlot, upstream: &str, to: &ProviderReport
 }
 
 /// Counts a request to an upstream as outstanding until it is dropped.
-struct OutstandingGuard(Arc<UpstreamState>);
+struct OutstandingGuard {
+    /// The state of the upstream.
+    state: Arc<UpstreamState>,
+    /// True if the request tries whether the upstream works again.
+    is_trial: bool,
+}
+
+impl OutstandingGuard {
+    /// Counts a request that is being sent.
+    fn begin(state: &Arc<UpstreamState>) -> Self {
+        Self {
+            state: Arc::clone(state),
+            is_trial: state.begin_request(Instant::now()),
+        }
+    }
+
+    /// Tells the circuit breaker that the request failed.
+    fn record_failure(&self, rules: &CircuitRules, pause: Option<Duration>) {
+        self.state
+            .record_failure(rules, self.is_trial, pause, Instant::now());
+    }
+}
 
 impl Drop for OutstandingGuard {
     fn drop(&mut self) {
-        self.0.end_request();
+        self.state.end_request(self.is_trial);
     }
 }
 
@@ -518,7 +538,7 @@ impl<'a> Attempt<'a> {
         race: &'a Race<'b>,
         number: usize,
     ) -> Self {
-        member.state.begin_request();
+        let guard = OutstandingGuard::begin(&member.state);
         let report = ProviderReportSlot::new();
         let asked = Request {
             model: member.upstream.id.clone(),
@@ -538,7 +558,7 @@ impl<'a> Attempt<'a> {
             upstream,
             report,
             answer: Box::pin(async move { model.stream_response(&asked, &mut sink).await }),
-            guard: OutstandingGuard(Arc::clone(&member.state)),
+            guard,
         }
     }
 
@@ -549,15 +569,15 @@ impl<'a> Attempt<'a> {
 
     /// Tells the circuit breaker how the attempt ended.
     fn record(&self, result: &Result<(), ModelError>, has_begun: bool, rules: &CircuitRules) {
-        let state = &self.guard.0;
+        let state = &self.guard.state;
         match result.as_ref().map_err(|error| error.kind) {
             Ok(()) => state.record_success(),
             Err(ModelErrorKind::RateLimited) if !has_begun => {
                 let pause = self.report.report().retry_after;
                 let pause = pause.unwrap_or(DEFAULT_RATE_PAUSE);
-                state.record_failure(rules, Some(pause), Instant::now());
+                self.guard.record_failure(rules, Some(pause));
             }
-            Err(kind) if goes_elsewhere(kind) => state.record_failure(rules, None, Instant::now()),
+            Err(kind) if goes_elsewhere(kind) => self.guard.record_failure(rules, None),
             // It refused the request, so it works.
             Err(_) => state.record_success(),
         }

@@ -107,6 +107,13 @@ struct Member {
     state: Arc<UpstreamState>,
 }
 
+impl Member {
+    /// Returns the outstanding requests for the weight.
+    fn relative_load(&self) -> f64 {
+        (self.state.outstanding() as f64 + 1.0) / f64::from(self.upstream.weight.max(1))
+    }
+}
+
 /// A group without upstreams was to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a model needs at least one upstream")]
@@ -220,10 +227,11 @@ impl UpstreamGroup {
                 // A different upstream comes first each time, so that equal ones take turns.
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed) % order.len().max(1);
                 order.rotate_left(turn);
-                order.sort_by(|one, other| {
-                    self.relative_load(*one)
-                        .total_cmp(&self.relative_load(*other))
-                });
+                // Read once: a load that changes while the sort compares could make it panic.
+                let members = self.members.iter();
+                let loads: Vec<f64> = members.map(Member::relative_load).collect();
+                let load = |at: &usize| loads.get(*at).copied().unwrap_or(f64::MAX);
+                order.sort_by(|one, other| load(one).total_cmp(&load(other)));
             }
             BalancePolicy::Prefix => {
                 order.sort_by(|one, other| {
@@ -231,23 +239,16 @@ impl UpstreamGroup {
                     score(other).total_cmp(&score(one))
                 });
                 // A stable sort: within both halves the order stays.
-                order.sort_by_key(|at| self.is_overloaded(*at));
+                order.sort_by_cached_key(|at| self.is_overloaded(*at));
             }
         }
-        order.sort_by_key(|at| {
+        order.sort_by_cached_key(|at| {
             !self
                 .members
                 .get(*at)
                 .is_some_and(|member| member.state.is_available(now))
         });
         order
-    }
-
-    /// Returns the outstanding requests of an upstream for its weight.
-    fn relative_load(&self, at: usize) -> f64 {
-        self.members.get(at).map_or(f64::MAX, |member| {
-            (member.state.outstanding() as f64 + 1.0) / f64::from(member.upstream.weight.max(1))
-        })
     }
 
     /// Returns true if an upstream has far more to do than its share.
@@ -708,5 +709,28 @@ mod tests {
         assert!(!same.is_available());
         let without = group(vec![upstream("a", None)], BalancePolicy::Order);
         assert!(without.continue_from(&earlier).is_available());
+    }
+    #[test]
+    fn loads_may_change_while_upstreams_are_chosen() {
+        let upstreams = (0..200).map(|number| upstream(&number.to_string(), None));
+        let group = group(upstreams.collect(), BalancePolicy::Least);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    for member in &group.members {
+                        let guards = [(); 3].map(|()| OutstandingGuard::begin(&member.state));
+                        drop(guards);
+                    }
+                }
+            });
+            let chosen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                for _ in 0..2000 {
+                    assert_eq!(group.choose_order(0).len(), 200);
+                }
+            }));
+            is_over.store(true, Ordering::Relaxed);
+            chosen.unwrap();
+        });
     }
 }

@@ -308,21 +308,17 @@ impl UpstreamGroup {
         for (at, (member, client)) in known.into_iter().enumerate() {
             let guard = OutstandingGuard::begin(&member.state);
             let answered = client.forward(make(&member.upstream.id)).await;
-            let fails = match &answered {
-                Ok(response) => response.status == 429 || response.status >= 500,
-                Err(_) => true,
-            };
-            if fails {
-                let rules = &self.rules.circuit;
-                guard.record_failure(rules, None);
-            } else {
-                member.state.record_success();
+            let outcome = ForwardOutcome::of(&answered);
+            match outcome {
+                ForwardOutcome::Answered => member.state.record_success(),
+                ForwardOutcome::Elsewhere => {}
+                ForwardOutcome::Failed => guard.record_failure(&self.rules.circuit, None),
             }
             // The body follows later, and is not counted as load.
             drop(guard);
             match answered {
                 // What the last upstream says about its failure is better than an error of our own.
-                Ok(response) if !fails || at + 1 == count => {
+                Ok(response) if outcome == ForwardOutcome::Answered || at + 1 == count => {
                     let name = member.upstream.name.clone();
                     return Ok((name, Arc::clone(client), response));
                 }
@@ -414,6 +410,34 @@ fn goes_elsewhere(kind: ModelErrorKind) -> bool {
             kind,
             ModelErrorKind::Key | ModelErrorKind::UnknownModel | ModelErrorKind::Format
         )
+}
+
+/// The meaning of what an upstream said to a forwarded request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ForwardOutcome {
+    /// It answered, or refused the request itself.
+    Answered,
+    /// Another upstream may answer. The endpoint may be missing at this one, or fail, while its chat
+    /// models work, so this says nothing about the upstream.
+    Elsewhere,
+    /// It does not work.
+    Failed,
+}
+
+impl ForwardOutcome {
+    /// Returns the outcome of a request.
+    fn of(answered: &Result<ForwardedResponse, ForwardError>) -> Self {
+        match answered {
+            Ok(response) => match response.status {
+                502..=504 => Self::Failed,
+                401 | 403 | 404 | 429 | 500.. => Self::Elsewhere,
+                _ => Self::Answered,
+            },
+            // It was not even sent.
+            Err(ForwardError::Invalid { .. }) => Self::Elsewhere,
+            Err(_) => Self::Failed,
+        }
+    }
 }
 
 /// The sink that all attempts share. The first one that delivers an event owns the answer.
@@ -655,6 +679,9 @@ fn hash_text(text: &str, hasher: &mut DefaultHasher) {
 
 #[cfg(test)]
 mod tests {
+    use sabir_model::Provider;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     /// A model that says nothing.
@@ -732,5 +759,63 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             chosen.unwrap();
         });
+    }
+    /// Serves this status to every request, and returns the client for it.
+    async fn client_of_server(status: u16) -> Arc<ProviderClient> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}/v1", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = [0; 4096];
+                // The whole request is shorter than one packet.
+                _ = stream.read(&mut head).await;
+                let answer = format!(
+                    "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                );
+                _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        let provider = Provider::new("test", sabir_wire::Wire::OpenAiChat, &base, None);
+        let limit = Duration::from_secs(30);
+        Arc::new(ProviderClient::new(provider, limit, limit))
+    }
+
+    fn forwarded(method: &str) -> ForwardedRequest {
+        ForwardedRequest {
+            method: method.to_owned(),
+            path: "/v1/embeddings".to_owned(),
+            headers: Vec::new(),
+            body: b"{}".to_vec(),
+        }
+    }
+
+    #[tokio::test]
+    async fn forwarded_requests_open_the_circuit_only_if_the_upstream_fails() {
+        let with_client = |name: &str, client: Arc<ProviderClient>| Upstream {
+            client: Some(client),
+            ..upstream(name, None)
+        };
+        let works = client_of_server(200).await;
+        for status in [401, 403, 404, 429, 500, 501, 502, 503, 504] {
+            let first = with_client("a", client_of_server(status).await);
+            let upstreams = vec![first, with_client("b", Arc::clone(&works))];
+            let group = group(upstreams, BalancePolicy::Order);
+            for _ in 0..4 {
+                let answered = group.forward(&|_| forwarded("POST")).await;
+                let (name, _, response) = answered.unwrap();
+                assert_eq!((name.as_str(), response.status), ("b", 200), "{status}");
+            }
+            let is_available = group.members[0].state.is_available(Instant::now());
+            assert_eq!(is_available, !(502..=504).contains(&status), "{status}");
+        }
+        let group = group(vec![with_client("b", works)], BalancePolicy::Order);
+        for _ in 0..4 {
+            let refused = group.forward(&|_| forwarded("NO METHOD")).await;
+            assert!(matches!(
+                refused.err(),
+                Some(Some(ForwardError::Invalid { .. }))
+            ));
+        }
+        assert!(group.is_available());
     }
 }

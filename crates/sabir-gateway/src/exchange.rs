@@ -59,7 +59,7 @@ struct ResolvedRequest {
 }
 
 /// The tokens that an answer may have if neither the client nor the configuration limits them.
-const DEFAULT_OUTPUT_TOKENS: u64 = 4096;
+pub(crate) const DEFAULT_OUTPUT_TOKENS: u64 = 4096;
 
 impl Exchange {
     /// Answers a request to this path.

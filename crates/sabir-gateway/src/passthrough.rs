@@ -43,6 +43,9 @@ const FORM_PATHS: [&str; 4] = [
 // No others, so that no upstream sees the client's key or cookies.
 const REQUEST_HEADERS: [&str; 3] = ["content-type", "accept", "openai-beta"];
 
+/// The longest boundary of a form, by RFC 2046.
+const MAX_BOUNDARY: usize = 70;
+
 /// The longest answer that is read whole before it is sent on.
 const MAX_READ_ANSWER: usize = 32 << 20;
 
@@ -189,7 +192,15 @@ fn name_in_form(headers: &HeaderMap, body: &[u8]) -> Result<NamedRequest, Refusa
     // are.
     let (_, boundary) = kind.split_once("boundary=").ok_or_else(needed)?;
     let boundary = boundary.split(';').next().unwrap_or_default().trim();
-    let place = find_field(body, boundary.trim_matches('"'), "model").ok_or_else(needed)?;
+    let boundary = boundary.trim_matches('"');
+    // The search takes time for each byte of it.
+    if boundary.len() > MAX_BOUNDARY {
+        return Err(Refusal::Request(RequestError {
+            path: "content-type".to_owned(),
+            message: format!("the boundary is longer than {MAX_BOUNDARY} characters"),
+        }));
+    }
+    let place = find_field(body, boundary, "model").ok_or_else(needed)?;
     let model = body.get(place.clone()).unwrap_or_default();
     let model = std::str::from_utf8(model).map_err(|_| needed())?;
     Ok(NamedRequest {
@@ -385,6 +396,20 @@ mod tests {
                 name_in_form(&headers, broken.as_bytes()).is_err(),
                 "{broken}"
             );
+        }
+    }
+
+    #[test]
+    fn a_boundary_has_a_longest_length() {
+        for (length, is_taken) in [(MAX_BOUNDARY, true), (MAX_BOUNDARY + 1, false)] {
+            let boundary = "b".repeat(length);
+            let form =
+                format!("--{boundary}\r\nx; name=\"model\"\r\n\r\nwhisper\r\n--{boundary}--\r\n");
+            let kind = format!("multipart/form-data; boundary={boundary}");
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::try_from(kind).unwrap());
+            let named = name_in_form(&headers, form.as_bytes());
+            assert_eq!(named.is_ok(), is_taken, "{length}");
         }
     }
 }

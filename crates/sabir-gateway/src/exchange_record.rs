@@ -197,7 +197,7 @@ mod tests {
             argument(ArgForm::Json, &json),
         ] {
             let recorded = recorded_arguments(&[argument]).to_string();
-            assert!(!recorded.contains("sk-proj"), "{}", &recorded[65_000..]);
+            assert!(!recorded.contains("sk-proj"));
         }
         let mut draft = RecordDraft::default();
         draft.push_event(&Event::Text { text: &long });

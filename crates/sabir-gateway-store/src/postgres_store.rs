@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use sabir_gateway::{
     ClientKey, DailyUsage, KeyHash, KeyState, KeyStore, LEASE_TIME, ModelUsage, OpenLeases,
@@ -9,12 +10,17 @@ use sabir_gateway::{
     minute_start,
 };
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::AbortHandle;
+use tokio::time::{error::Elapsed, timeout};
 use tokio_postgres::{Client, Config, NoTls, Row, Transaction};
 
 use crate::{LEASE_MEMORY_MS, MINUTE_MEMORY_MS, to_signed, to_unsigned};
 
 /// The number of connections of one gateway.
 const CONNECTIONS: usize = 4;
+
+/// The time that the database has for each use of a connection, and before that for a connection.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The tables. Times are in milliseconds since 1970, money in billionths of a dollar. The lock keeps
 /// gateways that start together from creating the same table twice.
@@ -43,9 +49,11 @@ pub struct PostgresStore {
     /// The address with user and password.
     config: Config,
     /// The connections.
-    connections: Vec<Arc<Mutex<Option<Client>>>>,
+    connections: Vec<Arc<Mutex<Option<OpenConnection>>>>,
     /// The number of uses, by which connections take turns.
     turn: AtomicUsize,
+    /// The time limit.
+    time_limit: Duration,
 }
 
 impl std::fmt::Debug for PostgresStore {
@@ -53,6 +61,19 @@ impl std::fmt::Debug for PostgresStore {
         // The address may hold a password.
         f.debug_struct("PostgresStore").finish_non_exhaustive()
     }
+}
+
+/// A connection that was opened.
+struct OpenConnection {
+    /// The client of the connection.
+    client: Client,
+    /// The task that drives it.
+    driver: AbortHandle,
+}
+
+/// Makes the error of a database that did not answer in time.
+fn too_slow(_: Elapsed) -> StoreError {
+    StoreError::Unavailable("the database did not answer in time".to_owned())
 }
 
 /// Describes a failure of PostgreSQL.
@@ -70,6 +91,11 @@ impl PostgresStore {
     /// # Errors
     /// The address is invalid, or the database cannot be reached.
     pub async fn connect(address: &str) -> Result<Self, StoreError> {
+        Self::connect_with_limit(address, TIME_LIMIT).await
+    }
+
+    /// Connects with another time limit.
+    async fn connect_with_limit(address: &str, time_limit: Duration) -> Result<Self, StoreError> {
         // The parser's error is dropped, since it may quote a part of an address with a password.
         let config: Config = address.parse().map_err(|_| {
             StoreError::Unavailable(
@@ -81,30 +107,43 @@ impl PostgresStore {
             config,
             connections: (0..CONNECTIONS).map(|_| Arc::default()).collect(),
             turn: AtomicUsize::new(0),
+            time_limit,
         };
         // This connection only shows that the database can be reached, and makes the tables. Those
         // of the store are opened by their first use.
-        let client = store.open_connection().await?;
-        client
-            .batch_execute(TABLES)
-            .await
+        let opening = timeout(time_limit, store.open_connection()).await;
+        let opened = opening.map_err(too_slow)??;
+        let made = timeout(time_limit, opened.client.batch_execute(TABLES)).await;
+        if made.is_err() {
+            opened.driver.abort();
+        }
+        made.map_err(too_slow)?
             .map_err(|error| unavailable(&error))?;
         Ok(store)
     }
 
     /// Opens a connection, and drives it in a task of its own until it is dropped.
-    async fn open_connection(&self) -> Result<Client, StoreError> {
+    async fn open_connection(&self) -> Result<OpenConnection, StoreError> {
         let opened = self.config.connect(NoTls).await;
         let (client, connection) = opened.map_err(|error| unavailable(&error))?;
-        tokio::spawn(async move {
+        let driver = tokio::spawn(async move {
             // Its error reaches the caller of the client, too.
             _ = connection.await;
         });
-        Ok(client)
+        Ok(OpenConnection {
+            client,
+            driver: driver.abort_handle(),
+        })
+    }
+
+    /// Waits for a connection, but not longer than the time limit.
+    async fn lock_connection(&self) -> Result<ConnectionGuard<'_>, StoreError> {
+        let locking = timeout(self.time_limit, self.lock_any_connection()).await;
+        locking.map_err(too_slow)?
     }
 
     /// Waits for a connection, the next free one if possible.
-    async fn lock_connection(&self) -> Result<ConnectionGuard<'_>, StoreError> {
+    async fn lock_any_connection(&self) -> Result<ConnectionGuard<'_>, StoreError> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let free = self
             .connections
@@ -121,7 +160,7 @@ impl PostgresStore {
                 None => return Err(StoreError::Unavailable("no connection".to_owned())),
             },
         };
-        if guard.as_ref().is_none_or(Client::is_closed) {
+        if guard.as_ref().is_none_or(|open| open.client.is_closed()) {
             *guard = Some(self.open_connection().await?);
         }
         Ok(ConnectionGuard(guard))
@@ -129,14 +168,28 @@ impl PostgresStore {
 }
 
 /// A locked connection that is open.
-struct ConnectionGuard<'a>(MutexGuard<'a, Option<Client>>);
+struct ConnectionGuard<'a>(MutexGuard<'a, Option<OpenConnection>>);
 
 impl ConnectionGuard<'_> {
     /// Returns the client.
     fn client(&mut self) -> Result<&mut Client, StoreError> {
-        self.0
-            .as_mut()
-            .ok_or_else(|| StoreError::Unavailable("the connection is closed".to_owned()))
+        let open = self.0.as_mut().map(|open| &mut open.client);
+        open.ok_or_else(|| StoreError::Unavailable("the connection is closed".to_owned()))
+    }
+
+    /// Returns the result of work on the connection. If the work took too long, the connection is
+    /// thrown away: nobody knows when its answers come.
+    fn finish<T, E: From<StoreError>>(
+        mut self,
+        worked: Result<Result<T, E>, Elapsed>,
+    ) -> Result<T, E> {
+        worked.unwrap_or_else(|elapsed| {
+            if let Some(open) = self.0.take() {
+                // The driver would wait for those answers.
+                open.driver.abort();
+            }
+            Err(too_slow(elapsed).into())
+        })
     }
 }
 
@@ -176,35 +229,36 @@ async fn read_state(
     key: &str,
     now_ms: u64,
 ) -> Result<KeyState, tokio_postgres::Error> {
-    const USAGE: &str = "SELECT model, requests, tokens, nano_usd, period FROM sabir_key_usage
-         WHERE key = $1 AND (period = 'minute' AND start = $2 OR period = 'day' AND start = $3)";
-    // Expired leases stay in the table for a late settlement, but no longer count. A sum of BIGINT
-    // is NUMERIC, which could not be read as an integer.
-    const LEASES: &str =
-        "SELECT model, COUNT(*), SUM(tokens)::BIGINT, SUM(nano_usd)::BIGINT FROM sabir_key_leases
-         WHERE key = $1 AND NOT settled AND expires > $2 GROUP BY model";
+    // One statement sees one moment. With two of them, a settlement that is committed in between
+    // would count in neither, since it moves tokens from a lease to the usage. Expired leases stay in
+    // the table for a late settlement, but no longer count. A sum of BIGINT is NUMERIC, which could
+    // not be read as an integer, and may be larger than one.
+    const STATE: &str = "SELECT model, requests, tokens, nano_usd, period FROM sabir_key_usage
+         WHERE key = $1 AND (period = 'minute' AND start = $2 OR period = 'day' AND start = $3)
+         UNION ALL SELECT model, COUNT(*), LEAST(SUM(tokens), 9223372036854775807)::BIGINT,
+         LEAST(SUM(nano_usd), 9223372036854775807)::BIGINT, 'lease' FROM sabir_key_leases
+         WHERE key = $1 AND NOT settled AND expires > $4 GROUP BY model";
     let minute = to_signed(minute_start(now_ms));
     let day = to_signed(day_start(now_ms));
+    let now = to_signed(now_ms);
     let mut state = KeyState::default();
-    for row in transaction.query(USAGE, &[&key, &minute, &day]).await? {
+    for row in transaction
+        .query(STATE, &[&key, &minute, &day, &now])
+        .await?
+    {
         let usage = read_usage(&row)?;
         match row.try_get::<_, &str>(4)? {
             "minute" => state.minute.push(usage),
-            _ => state.day.push(usage),
+            "day" => state.day.push(usage),
+            _ => state.leases.push(OpenLeases {
+                model: usage.model,
+                count: usage.requests,
+                reserved: Spending {
+                    tokens: usage.tokens,
+                    nano_usd: usage.nano_usd,
+                },
+            }),
         }
-    }
-    for row in transaction
-        .query(LEASES, &[&key, &to_signed(now_ms)])
-        .await?
-    {
-        state.leases.push(OpenLeases {
-            model: row.try_get(0)?,
-            count: to_unsigned(row.try_get(1)?),
-            reserved: Spending {
-                tokens: to_unsigned(row.try_get(2)?),
-                nano_usd: to_unsigned(row.try_get(3)?),
-            },
-        });
     }
     Ok(state)
 }
@@ -311,7 +365,8 @@ impl KeyStore for PostgresStore {
             let limits = serde_json::to_string(&key.limits)
                 .map_err(|error| StoreError::Invalid(error.to_string()))?;
             let mut guard = self.lock_connection().await?;
-            let added = guard
+            let work = async {
+                let added = guard
                 .client()?
                 .execute(
                     "INSERT INTO sabir_client_keys (id, name, hash, created, limits) VALUES ($1, $2, $3, $4, $5)
@@ -326,21 +381,28 @@ impl KeyStore for PostgresStore {
                 )
                 .await
                 .map_err(|error| unavailable(&error))?;
-            match added {
-                0 => Err(StoreError::NameTaken(key.name.clone())),
-                _ => Ok(()),
-            }
+                match added {
+                    0 => Err(StoreError::NameTaken(key.name.clone())),
+                    _ => Ok(()),
+                }
+            };
+            let worked = timeout(self.time_limit, work).await;
+            guard.finish(worked)
         })
     }
 
     fn list_keys(&self) -> StoreFuture<'_, Result<Vec<ClientKey>, StoreError>> {
         Box::pin(async move {
             let mut guard = self.lock_connection().await?;
-            let text =
-                format!("SELECT {KEY_COLUMNS} FROM sabir_client_keys ORDER BY name, created");
-            let rows = guard.client()?.query(&text, &[]).await;
-            let rows = rows.map_err(|error| unavailable(&error))?;
-            rows.iter().map(read_key).collect()
+            let work = async {
+                let text =
+                    format!("SELECT {KEY_COLUMNS} FROM sabir_client_keys ORDER BY name, created");
+                let rows = guard.client()?.query(&text, &[]).await;
+                let rows = rows.map_err(|error| unavailable(&error))?;
+                rows.iter().map(read_key).collect()
+            };
+            let worked = timeout(self.time_limit, work).await;
+            guard.finish(worked)
         })
     }
 
@@ -350,12 +412,16 @@ impl KeyStore for PostgresStore {
     ) -> StoreFuture<'a, Result<Option<ClientKey>, StoreError>> {
         Box::pin(async move {
             let mut guard = self.lock_connection().await?;
-            let text = format!(
-                "SELECT {KEY_COLUMNS} FROM sabir_client_keys WHERE hash = $1 AND revoked IS NULL"
-            );
-            let row = guard.client()?.query_opt(&text, &[&hash.to_hex()]).await;
-            let row = row.map_err(|error| unavailable(&error))?;
-            row.as_ref().map(read_key).transpose()
+            let work = async {
+                let text = format!(
+                    "SELECT {KEY_COLUMNS} FROM sabir_client_keys WHERE hash = $1 AND revoked IS NULL"
+                );
+                let row = guard.client()?.query_opt(&text, &[&hash.to_hex()]).await;
+                let row = row.map_err(|error| unavailable(&error))?;
+                row.as_ref().map(read_key).transpose()
+            };
+            let worked = timeout(self.time_limit, work).await;
+            guard.finish(worked)
         })
     }
 
@@ -366,16 +432,20 @@ impl KeyStore for PostgresStore {
     ) -> StoreFuture<'a, Result<ClientKey, StoreError>> {
         Box::pin(async move {
             let mut guard = self.lock_connection().await?;
-            let text = format!(
-                "UPDATE sabir_client_keys SET revoked = $2 WHERE (id = $1 OR name = $1) AND revoked IS NULL RETURNING {KEY_COLUMNS}"
-            );
-            let row = guard
-                .client()?
-                .query_opt(&text, &[&key, &to_signed(now_ms)])
-                .await
-                .map_err(|error| unavailable(&error))?;
-            let row = row.ok_or_else(|| StoreError::UnknownKey(key.to_owned()))?;
-            read_key(&row)
+            let work = async {
+                let text = format!(
+                    "UPDATE sabir_client_keys SET revoked = $2 WHERE (id = $1 OR name = $1) AND revoked IS NULL RETURNING {KEY_COLUMNS}"
+                );
+                let row = guard
+                    .client()?
+                    .query_opt(&text, &[&key, &to_signed(now_ms)])
+                    .await
+                    .map_err(|error| unavailable(&error))?;
+                let row = row.ok_or_else(|| StoreError::UnknownKey(key.to_owned()))?;
+                read_key(&row)
+            };
+            let worked = timeout(self.time_limit, work).await;
+            guard.finish(worked)
         })
     }
 
@@ -386,10 +456,14 @@ impl KeyStore for PostgresStore {
         Box::pin(async move {
             let failed = |error: tokio_postgres::Error| ReserveError::Store(unavailable(&error));
             let mut guard = self.lock_connection().await?;
-            let transaction = guard.client()?.transaction().await.map_err(failed)?;
-            // Dropped without a commit, it is rolled back.
-            reserve_in(&transaction, reservation).await?;
-            transaction.commit().await.map_err(failed)
+            let work = async {
+                let transaction = guard.client()?.transaction().await.map_err(failed)?;
+                // Dropped without a commit, it is rolled back.
+                reserve_in(&transaction, reservation).await?;
+                transaction.commit().await.map_err(failed)
+            };
+            let worked = timeout(self.time_limit, work).await;
+            guard.finish(worked)
         })
     }
 
@@ -401,7 +475,7 @@ impl KeyStore for PostgresStore {
     ) -> StoreFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let mut guard = self.lock_connection().await?;
-            let settled = async {
+            let work = async {
                 let transaction = guard.client()?.transaction().await;
                 let transaction = transaction.map_err(|error| unavailable(&error))?;
                 let closed = transaction
@@ -432,7 +506,8 @@ impl KeyStore for PostgresStore {
                     .await
                     .map_err(|error| unavailable(&error))
             };
-            settled.await
+            let worked = timeout(self.time_limit, work).await;
+            guard.finish(worked)
         })
     }
 
@@ -445,7 +520,8 @@ impl KeyStore for PostgresStore {
             // A lease that has expired counts again, too: its request is still running.
             let expires = to_signed(now_ms + LEASE_TIME.as_millis() as u64);
             let mut guard = self.lock_connection().await?;
-            guard
+            let work = async {
+                guard
                 .client()?
                 .execute(
                     "UPDATE sabir_key_leases SET expires = $2 WHERE id = ANY($1) AND NOT settled",
@@ -453,7 +529,10 @@ impl KeyStore for PostgresStore {
                 )
                 .await
                 .map_err(|error| unavailable(&error))?;
-            Ok(())
+                Ok(())
+            };
+            let worked = timeout(self.time_limit, work).await;
+            guard.finish(worked)
         })
     }
 
@@ -464,8 +543,9 @@ impl KeyStore for PostgresStore {
     ) -> StoreFuture<'a, Result<Vec<DailyUsage>, StoreError>> {
         Box::pin(async move {
             let mut guard = self.lock_connection().await?;
-            // The last days with usage, which are not always the last ones of the calendar.
-            let rows = guard
+            let work = async {
+                // The last days with usage, which are not always the last ones of the calendar.
+                let rows = guard
                 .client()?
                 .query(
                     "SELECT model, requests, tokens, nano_usd, start FROM sabir_key_usage WHERE key = $1 AND period = 'day'
@@ -475,14 +555,72 @@ impl KeyStore for PostgresStore {
                 )
                 .await
                 .map_err(|error| unavailable(&error))?;
-            let read = |row: &Row| -> Result<DailyUsage, tokio_postgres::Error> {
-                Ok(DailyUsage {
-                    day_ms: to_unsigned(row.try_get(4)?),
-                    usage: read_usage(row)?,
-                })
+                let read = |row: &Row| -> Result<DailyUsage, tokio_postgres::Error> {
+                    Ok(DailyUsage {
+                        day_ms: to_unsigned(row.try_get(4)?),
+                        usage: read_usage(row)?,
+                    })
+                };
+                let read_all: Result<Vec<_>, _> = rows.iter().map(read).collect();
+                read_all.map_err(|error| StoreError::Invalid(error.to_string()))
             };
-            let read_all: Result<Vec<_>, _> = rows.iter().map(read).collect();
-            read_all.map_err(|error| StoreError::Invalid(error.to_string()))
+            let worked = timeout(self.time_limit, work).await;
+            guard.finish(worked)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Lets a client in without a password, and confirms its simple queries, but no others.
+    async fn serve_simple_queries(mut stream: TcpStream) -> std::io::Result<()> {
+        const READY: &[u8] = b"Z\0\0\0\x05I";
+        let length = stream.read_u32().await?;
+        let mut rest = vec![0; length as usize - 4];
+        stream.read_exact(&mut rest).await?;
+        stream.write_all(b"R\0\0\0\x08\0\0\0\0").await?;
+        stream.write_all(READY).await?;
+        loop {
+            let kind = stream.read_u8().await?;
+            let length = stream.read_u32().await?;
+            let mut rest = vec![0; length as usize - 4];
+            stream.read_exact(&mut rest).await?;
+            if kind == b'Q' {
+                stream.write_all(READY).await?;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_silent_fails_the_store() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("postgres://u@{}/d", listener.local_addr().unwrap());
+        let limit = Duration::from_millis(500);
+        let refused = PostgresStore::connect_with_limit(&address, limit).await;
+        assert_eq!(
+            refused.err(),
+            Some(StoreError::Unavailable(
+                "the database did not answer in time".to_owned()
+            ))
+        );
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve_simple_queries(stream));
+            }
+        });
+        let store = PostgresStore::connect_with_limit(&address, limit)
+            .await
+            .unwrap();
+        let failed = store.list_keys().await.unwrap_err();
+        assert!(failed.to_string().contains("in time"), "{failed}");
+        // The connection that timed out is gone.
+        for connection in &store.connections {
+            assert!(connection.lock().await.is_none());
+        }
     }
 }

@@ -159,8 +159,9 @@ fn read_state(
         let rows = query.query_map(params![key, period, to_signed(start)], read_usage)?;
         rows.collect()
     };
+    // SUM would fail at a sum above the largest integer, which the cast keeps to.
     let mut query = transaction.prepare_cached(
-        "SELECT model, COUNT(*), SUM(tokens), SUM(nano_usd) FROM key_leases
+        "SELECT model, COUNT(*), CAST(TOTAL(tokens) AS INTEGER), CAST(TOTAL(nano_usd) AS INTEGER) FROM key_leases
          WHERE key = ?1 AND settled = 0 AND expires > ?2 GROUP BY model",
     )?;
     let leases = query.query_map(params![key, to_signed(now_ms)], |row| {

@@ -59,7 +59,7 @@ struct ResolvedRequest {
 }
 
 /// The tokens that an answer may have if neither the client nor the configuration limits them.
-const DEFAULT_OUTPUT_TOKENS: u64 = 4096;
+pub(crate) const DEFAULT_OUTPUT_TOKENS: u64 = 4096;
 
 impl Exchange {
     /// Answers a request to this path.
@@ -501,7 +501,8 @@ pub(crate) async fn reserve_lease(
     let most = Spending {
         tokens: input.saturating_add(output),
         nano_usd: cost.unwrap_or(0),
-    };
+    }
+    .clamped();
     let lease = keys.reserve(&key, &route.name, ledger.id(), most).await?;
     ledger.hold_lease(lease);
     Ok(())

@@ -325,6 +325,7 @@ impl ExchangeStats {
                 .saturating_add(usage.output.unwrap_or(0)),
             nano_usd: route.cost_of(usage).unwrap_or(0),
         }
+        .clamped()
     }
 }
 

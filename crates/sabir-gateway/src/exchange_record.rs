@@ -2,6 +2,7 @@
 //!
 //! Nothing is collected unless the gateway has a recorder.
 
+use sabir_call::redact::{redact_json, redact_text};
 use sabir_call::{ArgForm, DraftArgument, DraftResponse, Event, EventSink};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +25,7 @@ pub struct RecordedCall {
 }
 
 /// An exchange as it is recorded. It contains texts of clients and models, with whatever secrets they
-/// hold: a recorder redacts them.
+/// hold: a recorder redacts them. Only texts that are cut are redacted already.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExchangeRecord {
@@ -138,12 +139,7 @@ impl RecordDraft {
             faults: self.faults,
             retries: self.retries,
             request: self.request,
-            text: self
-                .answer
-                .text()
-                .chars()
-                .take(MAX_RECORDED_CHARS)
-                .collect(),
+            text: cut(&redact_text(&self.answer.text())),
             calls: self
                 .answer
                 .calls()
@@ -156,14 +152,19 @@ impl RecordDraft {
     }
 }
 
+/// Cuts a text without secrets: half of one would no longer be found by its form.
+fn cut(redacted: &str) -> String {
+    redacted.chars().take(MAX_RECORDED_CHARS).collect()
+}
+
 /// Returns the arguments of a call, as far as they were complete.
 fn recorded_arguments(arguments: &[DraftArgument]) -> Value {
-    let value = |argument: &DraftArgument| {
-        let text: String = argument.text.chars().take(MAX_RECORDED_CHARS).collect();
-        match argument.form {
-            ArgForm::Json => serde_json::from_str(&text).unwrap_or(Value::String(text)),
-            _ => Value::String(text),
+    let value = |argument: &DraftArgument| match argument.form {
+        ArgForm::Json => {
+            let text = cut(&redact_json(&argument.text));
+            serde_json::from_str(&text).unwrap_or(Value::String(text))
         }
+        _ => Value::String(cut(&redact_text(&argument.text))),
     };
     match arguments {
         // Native calls have their whole object in one nameless argument.
@@ -172,5 +173,53 @@ fn recorded_arguments(arguments: &[DraftArgument]) -> Value {
             .iter()
             .map(|argument| (argument.name.clone(), value(argument)))
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_across_the_cut_is_not_recorded_in_part() {
+        let secret = ["sk-proj-", "abcdefghijklmnopqrstuvwxyz0123456789"].concat();
+        let long = format!("{} {secret} rest", "x".repeat(MAX_RECORDED_CHARS - 15));
+        let argument = |form, text: &str| DraftArgument {
+            name: String::new(),
+            form,
+            text: text.to_owned(),
+            partial: false,
+            span: sabir_call::Span::default(),
+        };
+        let json = serde_json::json!({ "a": long }).to_string();
+        for argument in [
+            argument(ArgForm::String, &long),
+            argument(ArgForm::Json, &json),
+        ] {
+            let recorded = recorded_arguments(&[argument]).to_string();
+            assert!(!recorded.contains("sk-proj"));
+        }
+        let mut draft = RecordDraft::default();
+        draft.push_event(&Event::Text { text: &long });
+        let ended = ExchangeSummary {
+            front: None,
+            key: None,
+            upstream: None,
+            first_output: None,
+            nano_usd: None,
+            refusal: None,
+            model: "m",
+            status: 200,
+            whole: true,
+            took: std::time::Duration::ZERO,
+            first: None,
+            bytes: 0,
+            calls: 0,
+            usage: sabir_call::Usage::default(),
+            error: None,
+        };
+        let record = draft.finish("id", 0, &ended);
+        assert_eq!(record.text.chars().count(), MAX_RECORDED_CHARS);
+        assert!(!record.text.contains("sk-proj"));
     }
 }

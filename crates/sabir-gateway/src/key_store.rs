@@ -85,6 +85,20 @@ pub struct Spending {
     pub nano_usd: u64,
 }
 
+impl Spending {
+    /// The most of each number that one request may reserve or use.
+    // A store keeps sums of them in signed integers, and a client may ask for any number of tokens.
+    const MAX: u64 = 1 << 46;
+
+    /// Limits both numbers, so that the sums over many requests cannot overflow.
+    pub(crate) fn clamped(self) -> Self {
+        Self {
+            tokens: self.tokens.min(Self::MAX),
+            nano_usd: self.nano_usd.min(Self::MAX),
+        }
+    }
+}
+
 /// A request for a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
@@ -374,6 +388,20 @@ pub fn format_dollars(nano_usd: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_of_what_requests_reserve_fit_into_a_signed_integer() {
+        let most = Spending {
+            tokens: u64::MAX,
+            nano_usd: u64::MAX,
+        }
+        .clamped();
+        for number in [most.tokens, most.nano_usd] {
+            assert!(number > 1_000_000_000_000);
+            let all = number.checked_mul(100_000).unwrap();
+            assert!(i64::try_from(all).is_ok(), "{all}");
+        }
+    }
 
     fn key(limits: Vec<ModelLimit>) -> ClientKey {
         ClientKey {

@@ -29,6 +29,7 @@ mod error;
 mod exchange;
 mod exchange_log;
 mod exchange_record;
+mod forwarded_output;
 mod framing;
 mod gateway_event;
 mod interruptible_model;

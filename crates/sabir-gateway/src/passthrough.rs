@@ -7,14 +7,15 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 use futures_util::stream;
-use sabir_call::{BYTES_PER_TOKEN, Usage};
+use sabir_call::BYTES_PER_TOKEN;
 use sabir_model::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
 use sabir_wire::RequestError;
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
-use crate::exchange::reserve_lease;
+use crate::exchange::{DEFAULT_OUTPUT_TOKENS, reserve_lease};
 use crate::exchange_log::ExchangeLog;
+use crate::forwarded_output::{AnswerForm, OutputCounter};
 use crate::serve::Gateway;
 
 /// The endpoints with a JSON body that names the model.
@@ -42,8 +43,19 @@ const FORM_PATHS: [&str; 4] = [
 // No others, so that no upstream sees the client's key or cookies.
 const REQUEST_HEADERS: [&str; 3] = ["content-type", "accept", "openai-beta"];
 
-/// The longest answer that is read for its usage before it is sent on.
+/// The longest boundary of a form, by RFC 2046.
+const MAX_BOUNDARY: usize = 70;
+
+/// The longest answer that is read whole before it is sent on.
 const MAX_READ_ANSWER: usize = 32 << 20;
+
+/// The endpoints that answer with text of a model, whose output costs something.
+const TEXT_PATHS: [&str; 4] = [
+    "/v1/completions",
+    "/v1/responses/compact",
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+];
 
 /// The form of a forwarded request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,11 +113,17 @@ pub(crate) async fn forward_request(
     // Far too much for audio and images, but it only counts for good if the answer reports no
     // usage.
     let estimate = body.len() as u64 / BYTES_PER_TOKEN;
-    let asked_output = named
-        .json
-        .as_ref()
-        .and_then(|body| body.get("max_tokens")?.as_u64());
-    reserve_lease(gateway, ledger, &route, estimate, asked_output.unwrap_or(0)).await?;
+    let has_text = TEXT_PATHS.contains(&path);
+    let asked_output = named.json.as_ref().and_then(|body| {
+        let names = ["max_tokens", "max_output_tokens"];
+        names.iter().find_map(|name| body.get(name)?.as_u64())
+    });
+    let usual_output = match has_text {
+        true => route.limits.output.unwrap_or(DEFAULT_OUTPUT_TOKENS),
+        false => 0,
+    };
+    let output = asked_output.unwrap_or(usual_output);
+    reserve_lease(gateway, ledger, &route, estimate, output).await?;
     let group = route.group.as_ref().ok_or_else(|| {
         Refusal::Malformed(format!("the model `{}` has no such endpoint", named.model))
     })?;
@@ -136,7 +154,7 @@ pub(crate) async fn forward_request(
     })?;
     ledger.set_upstream(Some(upstream));
     ledger.set_first_output(ledger.elapsed());
-    send_on(ledger, client, response, is_streamed).await
+    send_on(ledger, client, response, has_text, is_streamed).await
 }
 
 /// Finds the model in a JSON body.
@@ -174,7 +192,15 @@ fn name_in_form(headers: &HeaderMap, body: &[u8]) -> Result<NamedRequest, Refusa
     // are.
     let (_, boundary) = kind.split_once("boundary=").ok_or_else(needed)?;
     let boundary = boundary.split(';').next().unwrap_or_default().trim();
-    let place = find_field(body, boundary.trim_matches('"'), "model").ok_or_else(needed)?;
+    let boundary = boundary.trim_matches('"');
+    // The search takes time for each byte of it.
+    if boundary.len() > MAX_BOUNDARY {
+        return Err(Refusal::Request(RequestError {
+            path: "content-type".to_owned(),
+            message: format!("the boundary is longer than {MAX_BOUNDARY} characters"),
+        }));
+    }
+    let place = find_field(body, boundary, "model").ok_or_else(needed)?;
     let model = body.get(place.clone()).unwrap_or_default();
     let model = std::str::from_utf8(model).map_err(|_| needed())?;
     Ok(NamedRequest {
@@ -239,44 +265,37 @@ fn is_sent_on(name: &str) -> bool {
         || name.starts_with("x-ratelimit-")
 }
 
-/// Sends the response of an upstream to the client. A JSON answer is read first, for its usage.
+/// Sends the response of an upstream to the client. A JSON answer is read first, so that the client
+/// gets an error if it breaks off.
 async fn send_on(
     ledger: &ExchangeLog,
     client: Arc<ProviderClient>,
     mut response: ForwardedResponse,
+    has_text: bool,
     is_streamed: bool,
 ) -> Result<Response, Refusal> {
     let status = response.status;
     let headers = std::mem::take(&mut response.headers);
-    let is_json = headers
-        .iter()
-        .any(|(name, value)| name == "content-type" && value.starts_with("application/json"));
-    let mut begin: Vec<u8> = Vec::new();
-    let mut is_whole = false;
-    if is_json && !is_streamed {
-        // The rest of a longer answer is streamed after this part, and its usage stays an estimate.
-        while begin.len() < MAX_READ_ANSWER {
-            let chunk = client.next_chunk(&mut response).await.map_err(|error| {
-                ledger.set_error(&error);
-                Refusal::Forward(true)
-            })?;
-            let Some(chunk) = chunk else {
-                is_whole = true;
-                break;
-            };
-            begin.extend_from_slice(&chunk);
-        }
-        if is_whole {
-            count_usage(ledger, &begin);
-        }
-    }
-    let state = ForwardedBody {
+    let content_type = headers.iter().find(|(name, _)| name == "content-type");
+    let form = content_type.map_or(AnswerForm::Binary, |(_, value)| AnswerForm::of_type(value));
+    // The text of an error is none of a model.
+    let has_text = has_text && (200..300).contains(&status);
+    let mut state = ForwardedBody {
         client,
         response,
         ledger: ledger.clone(),
-        begin: Some(begin).filter(|begin| !begin.is_empty()),
-        is_over: is_whole,
+        counter: OutputCounter::new(form, has_text),
+        begin: Vec::new(),
+        is_over: false,
     };
+    if form == AnswerForm::Json && !is_streamed {
+        // The rest of a longer answer is streamed after this part.
+        while !state.is_over && state.begin.len() < MAX_READ_ANSWER {
+            let read = state.read_chunk().await;
+            let chunk = read.map_err(|_| Refusal::Forward(true))?;
+            state.begin.extend(chunk.unwrap_or_default());
+        }
+    }
     let pieces = stream::unfold(state, |mut state| async move {
         let piece = state.next_piece().await?;
         Some((piece, state))
@@ -292,25 +311,6 @@ async fn send_on(
     Ok(answer)
 }
 
-/// Takes the usage out of an answer.
-fn count_usage(ledger: &ExchangeLog, answer: &[u8]) {
-    let Ok(answer) = serde_json::from_slice::<Value>(answer) else {
-        return;
-    };
-    let count = |names: [&str; 2]| {
-        let usage = answer.get("usage")?;
-        names.iter().find_map(|name| usage.get(name)?.as_u64())
-    };
-    let input = count(["prompt_tokens", "input_tokens"]);
-    if input.is_some() {
-        ledger.count_usage(Usage {
-            input,
-            output: count(["completion_tokens", "output_tokens"]).or(Some(0)),
-            ..Usage::default()
-        });
-    }
-}
-
 /// The body of a forwarded response.
 struct ForwardedBody {
     /// The client of the upstream.
@@ -319,8 +319,10 @@ struct ForwardedBody {
     response: ForwardedResponse,
     /// The log of the exchange.
     ledger: ExchangeLog,
+    /// Counts its tokens.
+    counter: OutputCounter,
     /// What was read already.
-    begin: Option<Vec<u8>>,
+    begin: Vec<u8>,
     /// True if nothing follows.
     is_over: bool,
 }
@@ -328,28 +330,41 @@ struct ForwardedBody {
 impl ForwardedBody {
     /// Returns the next piece; `None` at the end.
     async fn next_piece(&mut self) -> Option<Result<Bytes, ForwardError>> {
-        if let Some(begin) = self.begin.take() {
-            if self.is_over {
-                self.ledger.mark_done();
-            }
-            return Some(Ok(Bytes::from(begin)));
+        if !self.begin.is_empty() {
+            return Some(Ok(Bytes::from(std::mem::take(&mut self.begin))));
         }
         if self.is_over {
             return None;
         }
-        match self.client.next_chunk(&mut self.response).await {
-            Ok(Some(chunk)) => Some(Ok(Bytes::from(chunk))),
+        // An error ends the connection, so that the client does not take it for whole.
+        let chunk = self.read_chunk().await.transpose()?;
+        Some(chunk.map(Bytes::from))
+    }
+
+    /// Reads and counts what the upstream sends next; `None` at the end.
+    async fn read_chunk(&mut self) -> Result<Option<Vec<u8>>, ForwardError> {
+        let read = self.client.next_chunk(&mut self.response).await;
+        match &read {
+            Ok(Some(chunk)) => self.counter.push_bytes(chunk),
             Ok(None) => {
                 self.is_over = true;
                 self.ledger.mark_done();
-                None
             }
             Err(error) => {
                 self.is_over = true;
-                self.ledger.set_error(&error);
-                // An error ends the connection, so that the client does not take it for whole.
-                Some(Err(error))
+                self.ledger.set_error(error);
             }
+        }
+        read
+    }
+}
+
+impl Drop for ForwardedBody {
+    fn drop(&mut self) {
+        // Also if the client went away: the upstream has produced what was read.
+        let usage = self.counter.usage();
+        if usage.input.is_some() || usage.output > Some(0) {
+            self.ledger.count_usage(usage);
         }
     }
 }
@@ -381,6 +396,20 @@ mod tests {
                 name_in_form(&headers, broken.as_bytes()).is_err(),
                 "{broken}"
             );
+        }
+    }
+
+    #[test]
+    fn a_boundary_has_a_longest_length() {
+        for (length, is_taken) in [(MAX_BOUNDARY, true), (MAX_BOUNDARY + 1, false)] {
+            let boundary = "b".repeat(length);
+            let form =
+                format!("--{boundary}\r\nx; name=\"model\"\r\n\r\nwhisper\r\n--{boundary}--\r\n");
+            let kind = format!("multipart/form-data; boundary={boundary}");
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::try_from(kind).unwrap());
+            let named = name_in_form(&headers, form.as_bytes());
+            assert_eq!(named.is_ok(), is_taken, "{length}");
         }
     }
 }

@@ -107,6 +107,13 @@ struct Member {
     state: Arc<UpstreamState>,
 }
 
+impl Member {
+    /// Returns the outstanding requests for the weight.
+    fn relative_load(&self) -> f64 {
+        (self.state.outstanding() as f64 + 1.0) / f64::from(self.upstream.weight.max(1))
+    }
+}
+
 /// A group without upstreams was to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a model needs at least one upstream")]
@@ -155,10 +162,15 @@ impl UpstreamGroup {
                 .members
                 .iter()
                 .find(|known| known.upstream.name == member.upstream.name);
+            // The earlier group may still answer requests, so both share the state.
+            let state = Arc::clone(&known.unwrap_or(member).state);
+            if member.upstream.probe.is_none() {
+                // No probe would ever say that it is up again.
+                state.forget_probes();
+            }
             Member {
                 upstream: member.upstream.clone(),
-                // The earlier group may still answer requests, so both share the state.
-                state: Arc::clone(&known.unwrap_or(member).state),
+                state,
             }
         });
         Self {
@@ -215,10 +227,11 @@ impl UpstreamGroup {
                 // A different upstream comes first each time, so that equal ones take turns.
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed) % order.len().max(1);
                 order.rotate_left(turn);
-                order.sort_by(|one, other| {
-                    self.relative_load(*one)
-                        .total_cmp(&self.relative_load(*other))
-                });
+                // Read once: a load that changes while the sort compares could make it panic.
+                let members = self.members.iter();
+                let loads: Vec<f64> = members.map(Member::relative_load).collect();
+                let load = |at: &usize| loads.get(*at).copied().unwrap_or(f64::MAX);
+                order.sort_by(|one, other| load(one).total_cmp(&load(other)));
             }
             BalancePolicy::Prefix => {
                 order.sort_by(|one, other| {
@@ -226,23 +239,16 @@ impl UpstreamGroup {
                     score(other).total_cmp(&score(one))
                 });
                 // A stable sort: within both halves the order stays.
-                order.sort_by_key(|at| self.is_overloaded(*at));
+                order.sort_by_cached_key(|at| self.is_overloaded(*at));
             }
         }
-        order.sort_by_key(|at| {
+        order.sort_by_cached_key(|at| {
             !self
                 .members
                 .get(*at)
                 .is_some_and(|member| member.state.is_available(now))
         });
         order
-    }
-
-    /// Returns the outstanding requests of an upstream for its weight.
-    fn relative_load(&self, at: usize) -> f64 {
-        self.members.get(at).map_or(f64::MAX, |member| {
-            (member.state.outstanding() as f64 + 1.0) / f64::from(member.upstream.weight.max(1))
-        })
     }
 
     /// Returns true if an upstream has far more to do than its share.
@@ -300,24 +306,19 @@ impl UpstreamGroup {
         let count = known.len();
         let mut failure = None;
         for (at, (member, client)) in known.into_iter().enumerate() {
-            member.state.begin_request();
-            let guard = OutstandingGuard(Arc::clone(&member.state));
+            let guard = OutstandingGuard::begin(&member.state);
             let answered = client.forward(make(&member.upstream.id)).await;
-            let fails = match &answered {
-                Ok(response) => response.status == 429 || response.status >= 500,
-                Err(_) => true,
-            };
-            if fails {
-                let rules = &self.rules.circuit;
-                member.state.record_failure(rules, None, Instant::now());
-            } else {
-                member.state.record_success();
+            let outcome = ForwardOutcome::of(&answered);
+            match outcome {
+                ForwardOutcome::Answered => member.state.record_success(),
+                ForwardOutcome::Elsewhere => {}
+                ForwardOutcome::Failed => guard.record_failure(&self.rules.circuit, None),
             }
             // The body follows later, and is not counted as load.
             drop(guard);
             match answered {
                 // What the last upstream says about its failure is better than an error of our own.
-                Ok(response) if !fails || at + 1 == count => {
+                Ok(response) if outcome == ForwardOutcome::Answered || at + 1 == count => {
                     let name = member.upstream.name.clone();
                     return Ok((name, Arc::clone(client), response));
                 }
@@ -376,7 +377,7 @@ impl UpstreamGroup {
                         attempt.publish_report(&race);
                         return Err(error);
                     }
-                    attempt.guard.0.record_failover();
+                    attempt.guard.state.record_failover();
                 }
             }
         }
@@ -409,6 +410,34 @@ fn goes_elsewhere(kind: ModelErrorKind) -> bool {
             kind,
             ModelErrorKind::Key | ModelErrorKind::UnknownModel | ModelErrorKind::Format
         )
+}
+
+/// The meaning of what an upstream said to a forwarded request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ForwardOutcome {
+    /// It answered, or refused the request itself.
+    Answered,
+    /// Another upstream may answer. The endpoint may be missing at this one, or fail, while its chat
+    /// models work, so this says nothing about the upstream.
+    Elsewhere,
+    /// It does not work.
+    Failed,
+}
+
+impl ForwardOutcome {
+    /// Returns the outcome of a request.
+    fn of(answered: &Result<ForwardedResponse, ForwardError>) -> Self {
+        match answered {
+            Ok(response) => match response.status {
+                502..=504 => Self::Failed,
+                401 | 403 | 404 | 429 | 500.. => Self::Elsewhere,
+                _ => Self::Answered,
+            },
+            // It was not even sent.
+            Err(ForwardError::Invalid { .. }) => Self::Elsewhere,
+            Err(_) => Self::Failed,
+        }
+    }
 }
 
 /// The sink that all attempts share. The first one that delivers an event owns the answer.
@@ -475,11 +504,32 @@ fn publish_report(from: &ProviderReportSlot, upstream: &str, to: &ProviderReport
 }
 
 /// Counts a request to an upstream as outstanding until it is dropped.
-struct OutstandingGuard(Arc<UpstreamState>);
+struct OutstandingGuard {
+    /// The state of the upstream.
+    state: Arc<UpstreamState>,
+    /// True if the request tries whether the upstream works again.
+    is_trial: bool,
+}
+
+impl OutstandingGuard {
+    /// Counts a request that is being sent.
+    fn begin(state: &Arc<UpstreamState>) -> Self {
+        Self {
+            state: Arc::clone(state),
+            is_trial: state.begin_request(Instant::now()),
+        }
+    }
+
+    /// Tells the circuit breaker that the request failed.
+    fn record_failure(&self, rules: &CircuitRules, pause: Option<Duration>) {
+        self.state
+            .record_failure(rules, self.is_trial, pause, Instant::now());
+    }
+}
 
 impl Drop for OutstandingGuard {
     fn drop(&mut self) {
-        self.0.end_request();
+        self.state.end_request(self.is_trial);
     }
 }
 
@@ -513,7 +563,7 @@ impl<'a> Attempt<'a> {
         race: &'a Race<'b>,
         number: usize,
     ) -> Self {
-        member.state.begin_request();
+        let guard = OutstandingGuard::begin(&member.state);
         let report = ProviderReportSlot::new();
         let asked = Request {
             model: member.upstream.id.clone(),
@@ -533,7 +583,7 @@ impl<'a> Attempt<'a> {
             upstream,
             report,
             answer: Box::pin(async move { model.stream_response(&asked, &mut sink).await }),
-            guard: OutstandingGuard(Arc::clone(&member.state)),
+            guard,
         }
     }
 
@@ -544,15 +594,15 @@ impl<'a> Attempt<'a> {
 
     /// Tells the circuit breaker how the attempt ended.
     fn record(&self, result: &Result<(), ModelError>, has_begun: bool, rules: &CircuitRules) {
-        let state = &self.guard.0;
+        let state = &self.guard.state;
         match result.as_ref().map_err(|error| error.kind) {
             Ok(()) => state.record_success(),
             Err(ModelErrorKind::RateLimited) if !has_begun => {
                 let pause = self.report.report().retry_after;
                 let pause = pause.unwrap_or(DEFAULT_RATE_PAUSE);
-                state.record_failure(rules, Some(pause), Instant::now());
+                self.guard.record_failure(rules, Some(pause));
             }
-            Err(kind) if goes_elsewhere(kind) => state.record_failure(rules, None, Instant::now()),
+            Err(kind) if goes_elsewhere(kind) => self.guard.record_failure(rules, None),
             // It refused the request, so it works.
             Err(_) => state.record_success(),
         }
@@ -625,4 +675,147 @@ fn hash_message(message: &Message, hasher: &mut DefaultHasher) {
 fn hash_text(text: &str, hasher: &mut DefaultHasher) {
     let bytes = text.as_bytes();
     bytes.get(..AFFINITY_BYTES).unwrap_or(bytes).hash(hasher);
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_model::Provider;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// A model that says nothing.
+    struct SilentModel;
+
+    impl Model for SilentModel {
+        fn stream_response<'a>(
+            &'a self,
+            _request: &'a Request,
+            _sink: &'a mut (dyn EventSink + Send),
+        ) -> ResponseFuture<'a> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// A probe that always fails.
+    struct FailingProbe;
+
+    impl UpstreamProbe for FailingProbe {
+        fn check_health(&self) -> ProbeFuture<'_> {
+            Box::pin(async { false })
+        }
+    }
+
+    fn upstream(name: &str, probe: Option<Arc<dyn UpstreamProbe>>) -> Upstream {
+        Upstream {
+            name: name.to_owned(),
+            model: Arc::new(SilentModel),
+            id: "m".to_owned(),
+            weight: 1,
+            probe,
+            client: None,
+        }
+    }
+
+    fn group(upstreams: Vec<Upstream>, balance: BalancePolicy) -> UpstreamGroup {
+        let rules = GroupRules {
+            balance,
+            ..GroupRules::default()
+        };
+        UpstreamGroup::new(upstreams, rules).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_upstream_that_lost_its_probe_is_up_again() {
+        let probed = vec![upstream("a", Some(Arc::new(FailingProbe)))];
+        let earlier = group(probed.clone(), BalancePolicy::Order);
+        earlier.probe_members().await;
+        earlier.probe_members().await;
+        assert!(!earlier.is_available());
+        let same = group(probed, BalancePolicy::Order).continue_from(&earlier);
+        assert!(!same.is_available());
+        let without = group(vec![upstream("a", None)], BalancePolicy::Order);
+        assert!(without.continue_from(&earlier).is_available());
+    }
+    #[test]
+    fn loads_may_change_while_upstreams_are_chosen() {
+        let upstreams = (0..200).map(|number| upstream(&number.to_string(), None));
+        let group = group(upstreams.collect(), BalancePolicy::Least);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    for member in &group.members {
+                        let guards = [(); 3].map(|()| OutstandingGuard::begin(&member.state));
+                        drop(guards);
+                    }
+                }
+            });
+            let chosen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                for _ in 0..2000 {
+                    assert_eq!(group.choose_order(0).len(), 200);
+                }
+            }));
+            is_over.store(true, Ordering::Relaxed);
+            chosen.unwrap();
+        });
+    }
+    /// Serves this status to every request, and returns the client for it.
+    async fn client_of_server(status: u16) -> Arc<ProviderClient> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}/v1", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = [0; 4096];
+                // The whole request is shorter than one packet.
+                _ = stream.read(&mut head).await;
+                let answer = format!(
+                    "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                );
+                _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        let provider = Provider::new("test", sabir_wire::Wire::OpenAiChat, &base, None);
+        let limit = Duration::from_secs(30);
+        Arc::new(ProviderClient::new(provider, limit, limit))
+    }
+
+    fn forwarded(method: &str) -> ForwardedRequest {
+        ForwardedRequest {
+            method: method.to_owned(),
+            path: "/v1/embeddings".to_owned(),
+            headers: Vec::new(),
+            body: b"{}".to_vec(),
+        }
+    }
+
+    #[tokio::test]
+    async fn forwarded_requests_open_the_circuit_only_if_the_upstream_fails() {
+        let with_client = |name: &str, client: Arc<ProviderClient>| Upstream {
+            client: Some(client),
+            ..upstream(name, None)
+        };
+        let works = client_of_server(200).await;
+        for status in [401, 403, 404, 429, 500, 501, 502, 503, 504] {
+            let first = with_client("a", client_of_server(status).await);
+            let upstreams = vec![first, with_client("b", Arc::clone(&works))];
+            let group = group(upstreams, BalancePolicy::Order);
+            for _ in 0..4 {
+                let answered = group.forward(&|_| forwarded("POST")).await;
+                let (name, _, response) = answered.unwrap();
+                assert_eq!((name.as_str(), response.status), ("b", 200), "{status}");
+            }
+            let is_available = group.members[0].state.is_available(Instant::now());
+            assert_eq!(is_available, !(502..=504).contains(&status), "{status}");
+        }
+        let group = group(vec![with_client("b", works)], BalancePolicy::Order);
+        for _ in 0..4 {
+            let refused = group.forward(&|_| forwarded("NO METHOD")).await;
+            assert!(matches!(
+                refused.err(),
+                Some(Some(ForwardError::Invalid { .. }))
+            ));
+        }
+        assert!(group.is_available());
+    }
 }

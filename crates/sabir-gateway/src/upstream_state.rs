@@ -78,6 +78,13 @@ pub(crate) struct UpstreamCounters {
     pub(crate) available: bool,
 }
 
+impl Circuit {
+    /// Returns true if the time for which no request is sent is over, but no request succeeded yet.
+    fn is_half_open(&self, now: Instant) -> bool {
+        self.open_until.is_some_and(|until| until <= now)
+    }
+}
+
 impl UpstreamState {
     /// Locks the circuit breaker.
     fn lock_circuit(&self) -> MutexGuard<'_, Circuit> {
@@ -101,22 +108,24 @@ impl UpstreamState {
             .is_none_or(|until| until <= now && !circuit.is_tried)
     }
 
-    /// Counts a request that is being sent. In a half-open circuit it is the trial.
-    pub(crate) fn begin_request(&self) {
+    /// Counts a request that is being sent. Returns true if it is the trial of a half-open circuit.
+    #[must_use]
+    pub(crate) fn begin_request(&self, now: Instant) -> bool {
         self.outstanding.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut circuit = self.lock_circuit();
-        // If all upstreams are left out, requests come before that time as well.
-        if circuit.open_until.is_some() {
-            circuit.is_tried = true;
-        }
+        // If all upstreams are left out, requests come before that time and during a trial as well.
+        let is_trial = circuit.is_half_open(now) && !circuit.is_tried;
+        circuit.is_tried |= is_trial;
+        is_trial
     }
 
     /// Counts the end of a request, also of one that was abandoned.
-    pub(crate) fn end_request(&self) {
+    pub(crate) fn end_request(&self, is_trial: bool) {
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
-        // It may be the end of an older request than the trial. A second trial does no harm.
-        self.lock_circuit().is_tried = false;
+        if is_trial {
+            self.lock_circuit().is_tried = false;
+        }
     }
 
     /// Closes the circuit, because the upstream answered.
@@ -129,20 +138,28 @@ impl UpstreamState {
     pub(crate) fn record_failure(
         &self,
         rules: &CircuitRules,
+        is_trial: bool,
         pause: Option<Duration>,
         now: Instant,
     ) {
         self.failures.fetch_add(1, Ordering::Relaxed);
         let mut circuit = self.lock_circuit();
-        circuit.failures = circuit.failures.saturating_add(1);
-        let is_half_open = circuit.open_until.is_some_and(|until| until <= now);
         if let Some(pause) = pause {
             // It works, but has no capacity at present, so the pause does not grow.
-            circuit.open_until = Some(now + pause.min(MAX_EJECTION));
-        } else if is_half_open || circuit.failures >= rules.max_failures {
+            let until = Some(now + pause.min(MAX_EJECTION));
+            circuit.open_until = circuit.open_until.max(until);
+            return;
+        }
+        circuit.failures = circuit.failures.saturating_add(1);
+        let opens = match circuit.open_until {
+            None => circuit.failures >= rules.max_failures,
+            // The other requests that were running when it opened say nothing new.
+            Some(_) => is_trial && circuit.is_half_open(now),
+        };
+        if opens {
             // Ejections take a second at least, so 64 times that is above the longest one.
             let factor = 1_u32 << circuit.openings.min(6);
-            circuit.openings += 1;
+            circuit.openings = circuit.openings.saturating_add(1);
             circuit.open_until =
                 Some(now + rules.ejection.saturating_mul(factor).min(MAX_EJECTION));
         }
@@ -166,6 +183,12 @@ impl UpstreamState {
         } else if self.failed_probes.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_FAILED_PROBES {
             self.down.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Forgets the results of probes, for an upstream that is no longer probed.
+    pub(crate) fn forget_probes(&self) {
+        self.failed_probes.store(0, Ordering::Relaxed);
+        self.down.store(false, Ordering::Relaxed);
     }
 
     /// Returns the counters.
@@ -197,22 +220,22 @@ mod tests {
     fn a_circuit_opens_after_failures_and_lets_one_trial_through() {
         let state = UpstreamState::default();
         let start = Instant::now();
-        state.record_failure(&RULES, None, start);
+        state.record_failure(&RULES, false, None, start);
         assert!(state.is_available(start));
-        state.record_failure(&RULES, None, start);
+        state.record_failure(&RULES, false, None, start);
         assert!(!state.is_available(start + seconds(4)));
         let half_open = start + seconds(5);
         assert!(state.is_available(half_open));
-        state.begin_request();
+        assert!(state.begin_request(half_open));
         assert!(!state.is_available(half_open), "a trial is running");
-        state.record_failure(&RULES, None, half_open);
-        state.end_request();
+        state.record_failure(&RULES, true, None, half_open);
+        state.end_request(true);
         // The pause doubles.
         assert!(!state.is_available(half_open + seconds(9)));
         assert!(state.is_available(half_open + seconds(10)));
         state.record_success();
         assert!(state.is_available(start));
-        state.record_failure(&RULES, None, start);
+        state.record_failure(&RULES, false, None, start);
         assert!(state.is_available(start), "failures are counted anew");
     }
 
@@ -220,20 +243,41 @@ mod tests {
     fn an_abandoned_trial_frees_the_circuit() {
         let state = UpstreamState::default();
         let start = Instant::now();
-        state.record_failure(&RULES, Some(seconds(1)), start);
+        state.record_failure(&RULES, false, Some(seconds(1)), start);
         assert!(!state.is_available(start));
         let later = start + seconds(2);
-        state.begin_request();
+        assert!(state.begin_request(later));
+        assert!(!state.begin_request(later), "there is one trial only");
+        state.end_request(false);
         assert!(!state.is_available(later));
-        state.end_request();
+        state.end_request(true);
         assert!(state.is_available(later));
+    }
+
+    #[test]
+    fn requests_that_were_running_when_the_circuit_opened_do_not_open_it_again() {
+        let state = UpstreamState::default();
+        let start = Instant::now();
+        for _ in 0..10 {
+            assert!(!state.begin_request(start));
+        }
+        for _ in 0..8 {
+            state.record_failure(&RULES, false, None, start);
+        }
+        state.record_failure(&RULES, false, Some(seconds(1)), start);
+        assert!(!state.is_available(start + seconds(4)));
+        let half_open = start + seconds(5);
+        assert!(state.begin_request(half_open));
+        state.record_failure(&RULES, false, None, half_open);
+        state.end_request(true);
+        assert!(state.is_available(half_open), "only its trial counts");
     }
 
     #[test]
     fn a_pause_that_an_upstream_asks_for_is_bounded() {
         let state = UpstreamState::default();
         let start = Instant::now();
-        state.record_failure(&RULES, Some(Duration::MAX), start);
+        state.record_failure(&RULES, false, Some(Duration::MAX), start);
         assert!(!state.is_available(start + seconds(59)));
         assert!(state.is_available(start + seconds(60)));
     }
@@ -246,7 +290,7 @@ mod tests {
         assert!(state.is_available(now));
         state.record_probe(false, now);
         assert!(!state.is_available(now));
-        state.record_failure(&RULES, Some(seconds(50)), now);
+        state.record_failure(&RULES, false, Some(seconds(50)), now);
         state.record_probe(true, now);
         assert!(state.is_available(now));
         assert_eq!(state.counters(now).failures, 1);

@@ -243,6 +243,49 @@ async fn budgets_hold_under_load(store: SharedStore) {
     assert!(spent + COST > BUDGET, "{spent}");
 }
 
+/// A settlement that is committed while another gateway reads the state counts all the same.
+async fn running_settlements_count(store: SharedStore) {
+    let limit = ModelLimit {
+        nano_usd_per_day: Some(100),
+        ..ModelLimit::default()
+    };
+    for _ in 0..200 {
+        let key = add(&store.one, limit.clone()).await;
+        let first = asked(&key, 1, 100, NOW);
+        store.one.reserve(&first).await.unwrap();
+        let one = Arc::clone(&store.one);
+        let settling = tokio::spawn(async move {
+            let used = Spending {
+                tokens: 1,
+                nano_usd: 100,
+            };
+            one.settle(&first.lease, used, NOW).await.unwrap();
+        });
+        while !settling.is_finished() {
+            let second = store.two.reserve(&asked(&key, 1, 100, NOW)).await;
+            assert!(matches!(second, Err(ReserveError::Limit(_))), "{second:?}");
+        }
+        settling.await.unwrap();
+    }
+}
+
+async fn huge_reservations_do_not_overflow(store: SharedStore) {
+    let limit = ModelLimit {
+        concurrent: Some(3),
+        ..ModelLimit::default()
+    };
+    let key = add(&store.one, limit).await;
+    for _ in 0..3 {
+        let huge = asked(&key, u64::MAX, u64::MAX, NOW);
+        store.one.reserve(&huge).await.unwrap();
+    }
+    let refused = store.two.reserve(&asked(&key, 1, 1, NOW)).await;
+    assert!(
+        matches!(refused, Err(ReserveError::Limit(_))),
+        "{refused:?}"
+    );
+}
+
 macro_rules! for_both_stores {
     ($($test:ident),*) => {
         $(mod $test {
@@ -265,7 +308,9 @@ for_both_stores!(
     keys_live_and_are_revoked,
     usage_is_counted_once,
     leases_of_dead_gateways_expire,
-    budgets_hold_under_load
+    budgets_hold_under_load,
+    running_settlements_count,
+    huge_reservations_do_not_overflow
 );
 
 #[tokio::test]

@@ -15,6 +15,9 @@ use crate::error::SessionError;
 /// The random bytes of a key, too many to be guessed.
 const KEY_BYTES: usize = 24;
 
+/// The beginning of every id.
+const ID_PREFIX: &str = "key_";
+
 /// A command about keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyCommand {
@@ -152,10 +155,11 @@ pub async fn run_key_command(
     let now_ms = since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0));
     match command {
         KeyCommand::Add { name, limits } => {
+            check_name(&name)?;
             let secret = new_secret()?;
             let key = ClientKey {
                 // Short, because people type it. The store refuses one that is taken.
-                id: format!("key_{}", hex(&random_bytes::<4>()?)),
+                id: format!("{ID_PREFIX}{}", hex(&random_bytes::<4>()?)),
                 name,
                 created_ms: now_ms,
                 revoked_ms: None,
@@ -188,6 +192,16 @@ pub async fn run_key_command(
             Ok(KeyReport::Usage { key, days })
         }
     }
+}
+
+/// Refuses a name that could be the id of another key, since commands take either.
+fn check_name(name: &str) -> Result<(), SessionError> {
+    if name.starts_with(ID_PREFIX) {
+        return Err(SessionError::invalid(format!(
+            "the name `{name}` begins with `{ID_PREFIX}` like an id; choose another name"
+        )));
+    }
+    Ok(())
 }
 
 /// Makes a new key.
@@ -229,6 +243,14 @@ mod tests {
             "dollars=-1",
         ] {
             assert!(limit(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_be_an_id() {
+        assert!(check_name("key_0a1b2c3d").is_err());
+        for name in ["key", "keys", "my_key_1"] {
+            assert!(check_name(name).is_ok(), "{name}");
         }
     }
 }

@@ -229,9 +229,10 @@ pub fn report_records(folder: &Path) -> Result<RecordReport, SessionError> {
     let mut report = RecordReport::default();
     for (_, path) in record_files(folder).map_err(unreadable)? {
         let file = BufReader::new(File::open(path).map_err(unreadable)?);
-        for line in file.lines() {
+        // Bytes, since a line may have been cut within a character.
+        for line in file.split(b'\n') {
             let line = line.map_err(unreadable)?;
-            match serde_json::from_str::<ExchangeRecord>(&line) {
+            match serde_json::from_slice::<ExchangeRecord>(&line) {
                 Ok(record) => report.add_record(&record),
                 Err(_) => report.unreadable += 1,
             }
@@ -312,5 +313,17 @@ mod tests {
         let files = record_files(folder.path()).unwrap();
         assert_eq!(files.len(), MAX_FILES);
         assert_eq!(files.last().unwrap().0, 2 + MAX_FILES as u64 + 3);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_within_a_character_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = serde_json::to_string(&ExchangeRecord::default()).unwrap();
+        let mut lines = format!("{whole}\n{{\"model\": \"\u{e9}").into_bytes();
+        lines.pop();
+        lines.extend_from_slice(format!("\n{whole}\n").as_bytes());
+        std::fs::write(folder.path().join("exchanges-000001.jsonl"), lines).unwrap();
+        let report = report_records(folder.path()).unwrap();
+        assert_eq!((report.models[""].exchanges, report.unreadable), (2, 1));
     }
 }

@@ -118,8 +118,21 @@ pub fn build_grammar(
     if let Some(root) = builder.grammar.rules.first_mut() {
         root.expression = run;
     }
+    let mut grammar = builder.grammar;
+    let depths = grammar.least_depths();
+    let is_endless = |tool: &&ToolRule| depths.get(tool.arguments) == Some(&usize::MAX);
+    if let Some(tool) = rules.iter().find(is_endless) {
+        let tool = tool.name.clone();
+        return Err(GrammarError::Endless { tool });
+    }
+    // A model that began such a part could never end it.
+    grammar.remove_endless_parts();
+    if let Some(rule) = grammar.find_left_recursion() {
+        let rule = rule.name.clone();
+        return Err(GrammarError::LeftRecursive { rule });
+    }
     let built = CallGrammar {
-        grammar: builder.grammar,
+        grammar,
         tools: rules,
         layout,
         relaxations: builder.relaxations,
@@ -399,7 +412,8 @@ struct TaggedArgument<'a> {
 impl TaggedArgument<'_> {
     fn write(&self, builder: &mut ValueBuilder<'_>, schema: &Value) -> Expression {
         let mut branches = Vec::new();
-        collect_branches(builder.root, schema, MAX_BRANCHES, &mut branches);
+        let mut seen = Vec::new();
+        collect_branches(builder.root, schema, MAX_BRANCHES, &mut seen, &mut branches);
         if self.names_integers() {
             // A whole number is marked as one, also where the schema allows others.
             let whole = branches
@@ -521,10 +535,19 @@ fn collect_branches(
     root: &Value,
     schema: &Value,
     depth: usize,
+    seen: &mut Vec<String>,
     into: &mut Vec<(&'static str, Value)>,
 ) {
     if let Some(target) = resolve_reference(root, schema).filter(|_| depth > 0) {
-        return collect_branches(root, target, depth - 1, into);
+        // The branches of a reference are there already if it was followed before. So references to
+        // themselves end, and those that share others do not multiply.
+        let pointer = schema.get("$ref").and_then(Value::as_str);
+        let pointer = pointer.unwrap_or_default().to_owned();
+        if !seen.contains(&pointer) {
+            seen.push(pointer);
+            collect_branches(root, target, depth - 1, seen, into);
+        }
+        return;
     }
     if let Some(values) = listed_values(schema) {
         for value in values {
@@ -544,7 +567,7 @@ fn collect_branches(
             && depth > 0
         {
             for branch in branches {
-                collect_branches(root, branch, depth - 1, into);
+                collect_branches(root, branch, depth - 1, seen, into);
             }
             return;
         }

@@ -64,6 +64,24 @@ pub enum GrammarError {
         /// The text that was not read.
         text: String,
     },
+    /// No call of a tool would ever come to an end.
+    #[error(
+        "no finite value satisfies the parameters of `{tool}`: a required part of them is, or contains, itself, or has no values; \
+         make that part optional, or give it another branch"
+    )]
+    Endless {
+        /// The tool.
+        tool: String,
+    },
+    /// A rule can begin with itself.
+    #[error(
+        "the rule `{rule}` can begin with itself, which no decoder can follow: a schema is, or chooses, a reference to itself; \
+         remove that reference"
+    )]
+    LeftRecursive {
+        /// The name of the rule, which holds that of the tool or of the definition.
+        rule: String,
+    },
     /// A format cannot express the dialect.
     #[error("the format {format} cannot express the dialect `{dialect}`: {reason}")]
     Inexpressible {

@@ -24,26 +24,11 @@ pub struct Sampler<'g> {
 impl<'g> Sampler<'g> {
     /// Creates a sampler.
     pub fn new(grammar: &'g Grammar, seed: u64) -> Self {
-        let mut sampler = Self {
+        Self {
             grammar,
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
-            // A rule counts as endless until a text of it is known, so recursive rules do not vouch
-            // for each other.
-            least_depths: vec![usize::MAX; grammar.rules.len()],
-        };
-        // Each round settles the rules that are one level deeper.
-        for _ in 0..=grammar.rules.len() {
-            let depths = grammar
-                .rules
-                .iter()
-                .map(|rule| sampler.least_depth(&rule.expression).saturating_add(1))
-                .collect();
-            if sampler.least_depths == depths {
-                break;
-            }
-            sampler.least_depths = depths;
+            least_depths: grammar.least_depths(),
         }
-        sampler
     }
 
     /// Writes the next text.
@@ -66,22 +51,7 @@ impl<'g> Sampler<'g> {
     }
 
     fn least_depth(&self, expression: &Expression) -> usize {
-        match expression {
-            Expression::Literal(_) | Expression::Class(_) => 0,
-            Expression::Rule(index) => self.least_depths.get(*index).copied().unwrap_or(0),
-            Expression::Repeat { min: 0, .. } => 0,
-            Expression::Repeat { item, .. } => self.least_depth(item),
-            Expression::Sequence(items) => items
-                .iter()
-                .map(|item| self.least_depth(item))
-                .max()
-                .unwrap_or(0),
-            Expression::Choice(items) => items
-                .iter()
-                .map(|item| self.least_depth(item))
-                .min()
-                .unwrap_or(0),
-        }
+        expression.least_depth(&self.least_depths)
     }
 
     fn write_text(&mut self, expression: &Expression, depth: usize, text: &mut String) {
@@ -101,8 +71,8 @@ impl<'g> Sampler<'g> {
                 let mut fitting: Vec<_> = items.iter().collect();
                 // Deep down only the choices remain that lead out by the shortest way, or a
                 // recursive schema might never come to an end.
+                let least = self.least_depth(expression);
                 if depth > MAX_DEPTH {
-                    let least = self.least_depth(expression);
                     fitting.retain(|item| self.least_depth(item) == least);
                 }
                 let at = self.next_below(fitting.len());

@@ -2,7 +2,7 @@
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{ParallelCalls, ToolSet};
-use sabir_grammar::{CallGrammar, GrammarError, build_grammar};
+use sabir_grammar::{CallGrammar, Expression, Grammar, GrammarError, Rule, build_grammar};
 
 fn built(schema: &str) -> CallGrammar {
     let tools = ToolSet::from_json(&format!(
@@ -143,4 +143,65 @@ fn a_name_that_a_dialect_cannot_write_is_refused() {
     assert!(build_grammar(find("hermes"), &tools, ParallelCalls::One).is_ok());
     let none = build_grammar(find("hermes"), &ToolSet::default(), ParallelCalls::One);
     assert_eq!(none, Err(GrammarError::NoTools));
+}
+
+fn build_parameters(dialect: &str, parameters: &str) -> Result<CallGrammar, GrammarError> {
+    let tools =
+        ToolSet::from_json(&format!(r#"[{{"name": "f", "parameters": {parameters}}}]"#)).unwrap();
+    let dialect = DialectSet::built_in().find(dialect).unwrap();
+    build_grammar(dialect, &tools, ParallelCalls::One)
+}
+
+#[test]
+fn schemas_without_a_finite_value_are_refused() {
+    for dialect in DialectSet::built_in().iter() {
+        for parameters in [
+            r##"{"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}}"##,
+            r##"{"type": "object", "required": ["x"], "properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}"##,
+            r#"{"type": "object", "required": ["x"], "properties": {"x": {"enum": []}}}"#,
+        ] {
+            let refused = build_parameters(dialect.name, parameters);
+            assert!(
+                matches!(refused, Err(GrammarError::Endless { ref tool }) if tool == "f"),
+                "{} {parameters} {refused:?}",
+                dialect.name
+            );
+        }
+    }
+}
+
+#[test]
+fn an_optional_part_without_a_finite_value_is_left_out() {
+    let grammar = build_parameters(
+        "hermes",
+        r##"{"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}, "y": {"type": "null"}},
+            "$defs": {"a": {"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#/$defs/a"}}}}}"##,
+    )
+    .unwrap();
+    let call = |arguments: &str| {
+        format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {arguments}}}\n</tool_call>")
+    };
+    assert!(grammar.grammar.accepts(&call("{\"y\": null}")));
+    assert!(grammar.grammar.accepts(&call("{}")));
+    assert!(!grammar.grammar.accepts(&call("{\"x\": {}}")));
+}
+
+#[test]
+fn left_recursion_is_refused_and_does_not_overflow() {
+    let parameters = r##"{"type": "object", "required": ["x"], "properties": {"x": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}}}"##;
+    let refused = build_parameters("hermes", parameters);
+    assert!(
+        matches!(refused, Err(GrammarError::LeftRecursive { ref rule }) if rule == "a"),
+        "{refused:?}"
+    );
+    // Tags flatten the branches, so a string is all that is left.
+    assert!(build_parameters("cline", parameters).is_ok());
+    let grammar = Grammar {
+        rules: vec![Rule {
+            name: "root".to_owned(),
+            expression: Expression::Choice(vec![Expression::Rule(0), Expression::literal("a")]),
+        }],
+    };
+    assert!(grammar.accepts("a") && !grammar.accepts("b"));
 }

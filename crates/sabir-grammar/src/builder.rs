@@ -118,6 +118,9 @@ pub fn build_grammar(
     if let Some(root) = builder.grammar.rules.first_mut() {
         root.expression = run;
     }
+    if let Some(contradiction) = builder.contradiction {
+        return Err(contradiction);
+    }
     let mut grammar = builder.grammar;
     let depths = grammar.least_depths();
     let is_endless = |tool: &&ToolRule| depths.get(tool.arguments) == Some(&usize::MAX);
@@ -152,7 +155,12 @@ impl CallGrammar {
             // A fixed seed: the same tools must be accepted or refused in every run.
             let mut sampler = Sampler::new(&single, 1);
             for _ in 0..TRIAL_SAMPLES {
-                let text = sampler.next_text();
+                let text = sampler
+                    .next_text()
+                    .map_err(|long| GrammarError::LongCalls {
+                        tool: tool.name.clone(),
+                        rule: long.rule,
+                    })?;
                 let mut draft = DraftResponse::default();
                 let mut reader = CallReader::new(DialectSelection::from(dialect), tools);
                 reader.push(&text, &mut draft);
@@ -336,6 +344,7 @@ fn call_arguments(
     // the top.
     if let Some(reached) = resolve_reference(&spec.parameters, &spec.parameters) {
         schema = reached.clone();
+        builder.note_beside_reference(&spec.parameters, "");
     }
     if schema.get("properties").is_none() {
         schema = json!({"type": "object", "properties": {}, "required": schema.get("required").cloned().unwrap_or_else(|| json!([]))});
@@ -504,10 +513,9 @@ impl TaggedArgument<'_> {
                     let texts: Vec<_> = texts.collect();
                     return (!texts.is_empty()).then(|| Expression::choice(texts));
                 }
-                for keyword in ["minLength", "maxLength", "pattern"] {
-                    if schema.get(keyword).is_some() {
-                        builder.note(self.name, keyword);
-                    }
+                builder.note_lengths(schema, self.name);
+                if schema.get("pattern").is_some() {
+                    builder.note(self.name, "pattern");
                 }
                 Some(text_without(&self.stops, &CharClass::any(), None))
             }

@@ -41,8 +41,11 @@ pub use formats::{
     GrammarFormat, UnknownFormat, write_gbnf, write_grammar, write_json_schema, write_lark,
     write_regex, write_structural_tag,
 };
-pub use sampler::Sampler;
+pub use sampler::{SampleTooLong, Sampler};
 pub use value::Relaxation;
+
+/// The most bytes of a sample, and of a grammar in a format that repeats definitions.
+const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// A reason why there is no grammar.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +83,42 @@ pub enum GrammarError {
     )]
     LeftRecursive {
         /// The name of the rule, which holds that of the tool or of the definition.
+        rule: String,
+    },
+    /// The bounds of a place exclude every value.
+    #[error(
+        "`{place}` of `{tool}`: `{least}` is greater than `{most}`, so no value is valid; correct one of them"
+    )]
+    Contradictory {
+        /// The tool.
+        tool: String,
+        /// The place in the tool's parameters.
+        place: String,
+        /// The keyword of the least value.
+        least: &'static str,
+        /// The keyword of the greatest value.
+        most: &'static str,
+    },
+    /// Even short calls of a tool are too long.
+    #[error(
+        "calls of `{tool}` have more than {MAX_TEXT_BYTES} bytes: at `{rule}`, the schemas ask for too many repetitions or \
+         members; lower `minLength`, `minItems` or the number of required members there"
+    )]
+    LongCalls {
+        /// The tool.
+        tool: String,
+        /// The rule in which the limit was reached.
+        rule: String,
+    },
+    /// A grammar is too long in a format.
+    #[error(
+        "the grammar has more than {MAX_TEXT_BYTES} bytes in the format {format}, which repeats definitions wherever they are \
+         used, at `{rule}`; use gbnf, or refer to fewer definitions"
+    )]
+    LongGrammar {
+        /// The name of the format.
+        format: &'static str,
+        /// The rule in which the limit was reached.
         rule: String,
     },
     /// A format cannot express the dialect.

@@ -1,5 +1,6 @@
 //! Writes random texts that a grammar accepts.
 
+use crate::MAX_TEXT_BYTES;
 use crate::expression::{CharClass, Expression, Grammar};
 
 /// Characters that are likely to confuse a parser; half of all characters of a text are among them.
@@ -9,6 +10,10 @@ const DIFFICULT_CHARS: &[char] = &[
 ];
 /// The nesting after which a sample takes the shortest way out.
 const MAX_DEPTH: usize = 24;
+/// The nesting at which a sample is given up. The shortest way out of any schema is shorter.
+const MAX_GIVEN_DEPTH: usize = 1000;
+/// The bytes after which a sample takes the shortest way out.
+const AMPLE_BYTES: usize = 16 << 10;
 /// The most repetitions of an item without an upper bound.
 const MAX_REPEATS: u32 = 8;
 
@@ -19,6 +24,18 @@ pub struct Sampler<'g> {
     state: u64,
     /// For each rule, the least nesting of rules that a text of it needs.
     least_depths: Vec<usize>,
+    /// The steps that the current sample may still take.
+    steps_left: usize,
+    /// The rule in which the current sample became too long.
+    full_rule: Option<usize>,
+}
+
+/// A sample that would be longer than 1 MiB, or nested too deeply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a text of the grammar is too long or nested too deeply, in the rule `{rule}`")]
+pub struct SampleTooLong {
+    /// The name of the rule.
+    pub rule: String,
 }
 
 impl<'g> Sampler<'g> {
@@ -28,15 +45,28 @@ impl<'g> Sampler<'g> {
             grammar,
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
             least_depths: grammar.least_depths(),
+            steps_left: 0,
+            full_rule: None,
         }
     }
 
     /// Writes the next text.
-    pub fn next_text(&mut self) -> String {
+    ///
+    /// # Errors
+    /// The text would be too long.
+    pub fn next_text(&mut self) -> Result<String, SampleTooLong> {
         let mut text = String::new();
         let grammar = self.grammar;
-        self.write_text(grammar.expression(0), 0, &mut text);
-        text
+        self.steps_left = MAX_TEXT_BYTES;
+        self.full_rule = None;
+        self.write_rule(0, 0, &mut text);
+        let Some(rule) = self.full_rule else {
+            return Ok(text);
+        };
+        let name = grammar.rules.get(rule).map(|rule| rule.name.clone());
+        Err(SampleTooLong {
+            rule: name.unwrap_or_default(),
+        })
     }
 
     /// Returns a random number below `limit`.
@@ -54,14 +84,29 @@ impl<'g> Sampler<'g> {
         expression.least_depth(&self.least_depths)
     }
 
+    fn write_rule(&mut self, index: usize, depth: usize, text: &mut String) {
+        let grammar = self.grammar;
+        self.write_text(grammar.expression(index), depth, text);
+        // The innermost rule says the most about the place.
+        if self.steps_left == 0 && self.full_rule.is_none() {
+            self.full_rule = Some(index);
+        }
+    }
+
     fn write_text(&mut self, expression: &Expression, depth: usize, text: &mut String) {
+        // Steps are counted besides bytes, since many of them may write nothing.
+        if depth > MAX_GIVEN_DEPTH || text.len() > MAX_TEXT_BYTES {
+            self.steps_left = 0;
+        }
+        if self.steps_left == 0 {
+            return;
+        }
+        self.steps_left -= 1;
+        let is_ample = depth > MAX_DEPTH || text.len() > AMPLE_BYTES;
         match expression {
             Expression::Literal(literal) => text.push_str(literal),
             Expression::Class(class) => text.push(self.pick_char(class)),
-            Expression::Rule(index) => {
-                let grammar = self.grammar;
-                self.write_text(grammar.expression(*index), depth + 1, text);
-            }
+            Expression::Rule(index) => self.write_rule(*index, depth + 1, text),
             Expression::Sequence(items) => {
                 for item in items {
                     self.write_text(item, depth, text);
@@ -69,10 +114,10 @@ impl<'g> Sampler<'g> {
             }
             Expression::Choice(items) => {
                 let mut fitting: Vec<_> = items.iter().collect();
-                // Deep down only the choices remain that lead out by the shortest way, or a
+                // Deep down, or in a long text, only the choices remain that lead out by the shortest way, or a
                 // recursive schema might never come to an end.
                 let least = self.least_depth(expression);
-                if depth > MAX_DEPTH {
+                if is_ample {
                     fitting.retain(|item| self.least_depth(item) == least);
                 }
                 let at = self.next_below(fitting.len());
@@ -82,7 +127,7 @@ impl<'g> Sampler<'g> {
             }
             Expression::Repeat { item, min, max } => {
                 let most = max.unwrap_or(min.saturating_add(MAX_REPEATS));
-                let most = if depth > MAX_DEPTH {
+                let most = if is_ample {
                     *min
                 } else {
                     most.min(min.saturating_add(MAX_REPEATS))
@@ -90,6 +135,9 @@ impl<'g> Sampler<'g> {
                 let spread = usize::try_from(most.saturating_sub(*min)).unwrap_or(0);
                 let extra = self.next_below(spread + 1);
                 for _ in 0..(usize::try_from(*min).unwrap_or(0) + extra) {
+                    if self.steps_left == 0 {
+                        return;
+                    }
                     self.write_text(item, depth, text);
                 }
             }

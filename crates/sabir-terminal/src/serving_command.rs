@@ -14,7 +14,7 @@ use sabir_toolbox::grammar::{GrammarOptions, derive_grammar};
 use sabir_toolbox::parse::{find_dialect, parse_tools};
 use sabir_toolbox::report::{Report, write_json_line};
 use sabir_torture::{
-    RunOptions, TortureError, TortureReport, built_in_presets, custom_preset, prepare_folder,
+    RunOptions, TortureError, TortureReport, built_in_presets, custom_preset, make_names_unique, prepare_folder,
     run_agent, run_filter, select_cases, write_badge, write_html, write_junit, write_result_file,
 };
 
@@ -225,6 +225,7 @@ fn run_torture(
     if !arguments.command.is_empty() {
         presets.push(custom_preset(&arguments.command));
     }
+    make_names_unique(&mut presets);
     let cases = select_cases(&arguments.case);
     if presets.is_empty() {
         return Err(ServingError::Selection(

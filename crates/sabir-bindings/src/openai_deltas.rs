@@ -12,7 +12,8 @@
 //! faults at the end of the stream say why.
 
 use sabir_call::{
-    ArgForm, CallReader, DraftResponse, Event, EventSink, Fault, FaultKind, Severity, Truncation,
+    ArgForm, CallReader, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls,
+    Severity, Truncation,
 };
 use sabir_check::{CallChecker, CheckedCall, CoercionOutcome, StreamingMode};
 use serde_json::{Value, json};
@@ -51,6 +52,8 @@ pub struct OpenAiDeltas {
 struct DeltaWriter {
     checker: CallChecker,
     id_prefix: String,
+    /// True if calls after the first are left out.
+    is_single: bool,
     /// The events of a response whose calls are sent when they are complete.
     whole: Option<DraftResponse>,
     source: SourceWindow,
@@ -83,6 +86,8 @@ struct OutgoingCall {
     /// The names of the arguments so far, as sent.
     given: Vec<String>,
     argument: OpenArgument,
+    /// True if a piece of the arguments was sent.
+    has_pieces: bool,
     /// The reason why the call is not completed.
     broken: Option<String>,
 }
@@ -116,6 +121,7 @@ impl OpenAiDeltas {
             writer: DeltaWriter {
                 checker: options.create_checker(),
                 id_prefix: options.id_prefix.clone(),
+                is_single: options.parallel_calls() == ParallelCalls::One,
                 whole: options.whole_calls.then(DraftResponse::default),
                 source: SourceWindow::default(),
                 open: Vec::new(),
@@ -189,7 +195,12 @@ impl EventSink for DeltaWriter {
             return;
         }
         match event {
-            Event::CallStart { index, name, .. } => self.start_call(index, name),
+            Event::CallStart {
+                index,
+                name,
+                name_at,
+                ..
+            } => self.start_call(index, name, name_at),
             Event::ArgStart {
                 index,
                 name,
@@ -240,7 +251,11 @@ impl DeltaWriter {
             .and_then(|draft| draft.call_by_index(index));
         let name = drafted.map(|call| call.name.clone());
         let position = self.open.iter().rposition(|call| call.index == index);
-        let open = position.map(|position| self.open.swap_remove(position).tool);
+        let open = position.map(|position| self.open.swap_remove(position));
+        if let Some(call) = &open {
+            self.keep_invalid(call);
+        }
+        let open = open.map(|call| call.tool);
         let reason = match why {
             Truncation::Ended => "the message ended inside it",
             Truncation::Limit => "the output limit was reached inside it",
@@ -292,7 +307,18 @@ impl DeltaWriter {
         index
     }
 
-    fn start_call(&mut self, index: u32, name: &str) {
+    fn start_call(&mut self, index: u32, name: &str, name_at: usize) {
+        if self.is_single && self.begun > 0 {
+            // The first call counts even if it is broken: a later one may build on its result.
+            let message = format!(
+                "the call of `{name}` was left out, because a message may hold only one call"
+            );
+            let span = sabir_call::Span::new(name_at, name_at + name.len());
+            let mut fault = Fault::error(FaultKind::ExtraCall, span, message);
+            fault.call = Some(index);
+            self.faults.push(fault);
+            return;
+        }
         let meant = self.checker.guess_tool(name);
         let tool = meant.map_or_else(|| name.to_owned(), |(tool, _)| tool.name.clone());
         let sent_as = self.announce_call(&tool, "");
@@ -302,6 +328,7 @@ impl DeltaWriter {
             tool,
             given: Vec::new(),
             argument: OpenArgument::None,
+            has_pieces: false,
             broken: None,
         });
     }
@@ -319,7 +346,9 @@ impl DeltaWriter {
                 self.send_piece(call.sent_as, end);
                 self.complete = self.complete.saturating_add(1);
             }
-            Some(message) => {
+            Some(ref message) => {
+                self.keep_invalid(&call);
+                let message = message.clone();
                 let is_known = self.faults.iter().any(|fault| fault.message == message);
                 if !is_known {
                     let span = sabir_call::Span::new(at, at);
@@ -327,6 +356,13 @@ impl DeltaWriter {
                         .push(Fault::error(FaultKind::MalformedJson, span, message));
                 }
             }
+        }
+    }
+
+    /// Begins the arguments of a call that is not completed. Many clients take an empty text for a call without arguments.
+    fn keep_invalid(&mut self, call: &OutgoingCall) {
+        if !call.has_pieces {
+            self.send_piece(call.sent_as, "{");
         }
     }
 
@@ -348,6 +384,7 @@ impl DeltaWriter {
         write(call, &mut output);
         let sent_as = call.sent_as;
         let pieces = output.pieces;
+        call.has_pieces |= !pieces.is_empty();
         if !pieces.is_empty() {
             self.send_piece(sent_as, &pieces);
         }

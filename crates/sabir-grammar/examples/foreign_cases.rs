@@ -86,7 +86,7 @@ fn accepted_texts(dialect: &Dialect, tools: &ToolSet, built: &CallGrammar) -> Ve
         .collect();
     let mut sampler = Sampler::new(&built.grammar, 3);
     // The foreign readers are slow with long texts.
-    let samples = (0..60).map(|_| sampler.next_text());
+    let samples = (0..60).map(|_| sampler.next_text().unwrap());
     texts.extend(samples.filter(|text| text.len() < 600).take(6));
     texts
 }

@@ -118,8 +118,24 @@ pub fn build_grammar(
     if let Some(root) = builder.grammar.rules.first_mut() {
         root.expression = run;
     }
+    if let Some(contradiction) = builder.contradiction {
+        return Err(contradiction);
+    }
+    let mut grammar = builder.grammar;
+    let depths = grammar.least_depths();
+    let is_endless = |tool: &&ToolRule| depths.get(tool.arguments) == Some(&usize::MAX);
+    if let Some(tool) = rules.iter().find(is_endless) {
+        let tool = tool.name.clone();
+        return Err(GrammarError::Endless { tool });
+    }
+    // A model that began such a part could never end it.
+    grammar.remove_endless_parts();
+    if let Some(rule) = grammar.find_left_recursion() {
+        let rule = rule.name.clone();
+        return Err(GrammarError::LeftRecursive { rule });
+    }
     let built = CallGrammar {
-        grammar: builder.grammar,
+        grammar,
         tools: rules,
         layout,
         relaxations: builder.relaxations,
@@ -139,7 +155,12 @@ impl CallGrammar {
             // A fixed seed: the same tools must be accepted or refused in every run.
             let mut sampler = Sampler::new(&single, 1);
             for _ in 0..TRIAL_SAMPLES {
-                let text = sampler.next_text();
+                let text = sampler
+                    .next_text()
+                    .map_err(|long| GrammarError::LongCalls {
+                        tool: tool.name.clone(),
+                        rule: long.rule,
+                    })?;
                 let mut draft = DraftResponse::default();
                 let mut reader = CallReader::new(DialectSelection::from(dialect), tools);
                 reader.push(&text, &mut draft);
@@ -323,6 +344,7 @@ fn call_arguments(
     // the top.
     if let Some(reached) = resolve_reference(&spec.parameters, &spec.parameters) {
         schema = reached.clone();
+        builder.note_beside_reference(&spec.parameters, "");
     }
     if schema.get("properties").is_none() {
         schema = json!({"type": "object", "properties": {}, "required": schema.get("required").cloned().unwrap_or_else(|| json!([]))});
@@ -399,7 +421,8 @@ struct TaggedArgument<'a> {
 impl TaggedArgument<'_> {
     fn write(&self, builder: &mut ValueBuilder<'_>, schema: &Value) -> Expression {
         let mut branches = Vec::new();
-        collect_branches(builder.root, schema, MAX_BRANCHES, &mut branches);
+        let mut seen = Vec::new();
+        collect_branches(builder.root, schema, MAX_BRANCHES, &mut seen, &mut branches);
         if self.names_integers() {
             // A whole number is marked as one, also where the schema allows others.
             let whole = branches
@@ -490,10 +513,9 @@ impl TaggedArgument<'_> {
                     let texts: Vec<_> = texts.collect();
                     return (!texts.is_empty()).then(|| Expression::choice(texts));
                 }
-                for keyword in ["minLength", "maxLength", "pattern"] {
-                    if schema.get(keyword).is_some() {
-                        builder.note(self.name, keyword);
-                    }
+                builder.note_lengths(schema, self.name);
+                if schema.get("pattern").is_some() {
+                    builder.note(self.name, "pattern");
                 }
                 Some(text_without(&self.stops, &CharClass::any(), None))
             }
@@ -521,10 +543,19 @@ fn collect_branches(
     root: &Value,
     schema: &Value,
     depth: usize,
+    seen: &mut Vec<String>,
     into: &mut Vec<(&'static str, Value)>,
 ) {
     if let Some(target) = resolve_reference(root, schema).filter(|_| depth > 0) {
-        return collect_branches(root, target, depth - 1, into);
+        // The branches of a reference are there already if it was followed before. So references to
+        // themselves end, and those that share others do not multiply.
+        let pointer = schema.get("$ref").and_then(Value::as_str);
+        let pointer = pointer.unwrap_or_default().to_owned();
+        if !seen.contains(&pointer) {
+            seen.push(pointer);
+            collect_branches(root, target, depth - 1, seen, into);
+        }
+        return;
     }
     if let Some(values) = listed_values(schema) {
         for value in values {
@@ -544,7 +575,7 @@ fn collect_branches(
             && depth > 0
         {
             for branch in branches {
-                collect_branches(root, branch, depth - 1, into);
+                collect_branches(root, branch, depth - 1, seen, into);
             }
             return;
         }

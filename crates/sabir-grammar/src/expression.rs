@@ -209,6 +209,68 @@ impl Expression {
         matches!(self, Self::Literal(text) if text.is_empty())
     }
 
+    /// Returns the least nesting of rules in a text of the expression, from that of each rule; `usize::MAX` if it has no finite
+    /// text.
+    pub(crate) fn least_depth(&self, rules: &[usize]) -> usize {
+        let depths = |items: &[Self]| -> Vec<usize> {
+            items.iter().map(|item| item.least_depth(rules)).collect()
+        };
+        match self {
+            Self::Literal(_) | Self::Class(_) | Self::Repeat { min: 0, .. } => 0,
+            Self::Rule(index) => rules.get(*index).copied().unwrap_or(usize::MAX),
+            Self::Repeat { item, .. } => item.least_depth(rules),
+            Self::Sequence(items) => depths(items).into_iter().max().unwrap_or(0),
+            // A choice of nothing has no text at all.
+            Self::Choice(items) => depths(items).into_iter().min().unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Returns the expression without the parts that have no finite text.
+    fn without_endless(&self, rules: &[usize]) -> Self {
+        if self.least_depth(rules) == usize::MAX {
+            return Self::Choice(Vec::new());
+        }
+        let all = |items: &[Self]| -> Vec<Self> {
+            items
+                .iter()
+                .filter(|item| item.least_depth(rules) != usize::MAX)
+                .map(|item| item.without_endless(rules))
+                .collect()
+        };
+        match self {
+            Self::Sequence(items) => Self::sequence(all(items)),
+            Self::Choice(items) => Self::choice(all(items)),
+            Self::Repeat { item, .. } if item.least_depth(rules) == usize::MAX => Self::literal(""),
+            Self::Repeat { item, min, max } => item.without_endless(rules).repeat(*min, *max),
+            other => other.clone(),
+        }
+    }
+
+    /// Calls a function with each rule that a text of the expression can begin with, and reports whether the text can be empty.
+    fn visit_first_rules(&self, is_empty: &[bool], visitor: &mut dyn FnMut(usize)) -> bool {
+        match self {
+            Self::Literal(text) => text.is_empty(),
+            Self::Class(_) => false,
+            Self::Rule(index) => {
+                visitor(*index);
+                is_empty.get(*index).copied().unwrap_or(false)
+            }
+            Self::Repeat { item, min, .. } => {
+                item.visit_first_rules(is_empty, visitor) || *min == 0
+            }
+            Self::Sequence(items) => items
+                .iter()
+                .all(|item| item.visit_first_rules(is_empty, visitor)),
+            Self::Choice(items) => {
+                let mut found = false;
+                for item in items {
+                    found |= item.visit_first_rules(is_empty, visitor);
+                }
+                found
+            }
+        }
+    }
+
     /// Calls a function with the index of each rule that the expression refers to.
     pub fn visit_rules(&self, visitor: &mut dyn FnMut(usize)) {
         match self {
@@ -231,6 +293,58 @@ impl Grammar {
             .map_or(NOTHING, |rule| &rule.expression)
     }
 
+    /// Returns, for each rule, the least nesting of rules in a text of it; `usize::MAX` if it has no finite text.
+    pub(crate) fn least_depths(&self) -> Vec<usize> {
+        // A rule counts as endless until a text of it is known, so recursive rules do not vouch for
+        // each other. Each round settles the rules that are one level deeper.
+        let mut known = vec![usize::MAX; self.rules.len()];
+        loop {
+            let depths: Vec<usize> = self
+                .rules
+                .iter()
+                .map(|rule| rule.expression.least_depth(&known).saturating_add(1))
+                .collect();
+            if depths == known {
+                return known;
+            }
+            known = depths;
+        }
+    }
+
+    /// Removes the branches and optional parts that have no finite text.
+    pub(crate) fn remove_endless_parts(&mut self) {
+        let depths = self.least_depths();
+        for rule in &mut self.rules {
+            rule.expression = rule.expression.without_endless(&depths);
+        }
+    }
+
+    /// Finds a rule that can begin with itself.
+    pub(crate) fn find_left_recursion(&self) -> Option<&Rule> {
+        let mut is_empty = vec![false; self.rules.len()];
+        loop {
+            let rules = self.rules.iter();
+            let next: Vec<bool> = rules
+                .map(|rule| rule.expression.visit_first_rules(&is_empty, &mut |_| {}))
+                .collect();
+            if next == is_empty {
+                break;
+            }
+            is_empty = next;
+        }
+        let rules = self.rules.iter();
+        let first = rules.map(|rule| {
+            let mut first = BTreeSet::new();
+            rule.expression.visit_first_rules(&is_empty, &mut |index| {
+                first.insert(index);
+            });
+            first
+        });
+        let returns = returning_rules(&first.collect::<Vec<_>>());
+        let mut rules = self.rules.iter().zip(returns);
+        rules.find_map(|(rule, returns)| returns.then_some(rule))
+    }
+
     /// Returns, for each rule, whether it can lead back to itself.
     pub fn recursive_rules(&self) -> Vec<bool> {
         let direct: Vec<BTreeSet<usize>> = self
@@ -244,22 +358,7 @@ impl Grammar {
                 used
             })
             .collect();
-        (0..self.rules.len())
-            .map(|start| {
-                let mut seen = BTreeSet::new();
-                let mut open = vec![start];
-                while let Some(at) = open.pop() {
-                    // The start itself is not in `seen` at first: it must be reached through
-                    // another rule, or through itself, to be recursive.
-                    for next in direct.get(at).into_iter().flatten() {
-                        if seen.insert(*next) {
-                            open.push(*next);
-                        }
-                    }
-                }
-                seen.contains(&start)
-            })
-            .collect()
+        returning_rules(&direct)
     }
 
     /// Returns, for each rule, whether it or any rule below it is recursive, so that no regular expression describes it.
@@ -286,4 +385,24 @@ impl Grammar {
             irregular = next;
         }
     }
+}
+
+/// Returns, for each rule, whether the rules that each one leads to lead back to it.
+fn returning_rules(direct: &[BTreeSet<usize>]) -> Vec<bool> {
+    (0..direct.len())
+        .map(|start| {
+            let mut seen = BTreeSet::new();
+            let mut open = vec![start];
+            while let Some(at) = open.pop() {
+                // The start itself is not in `seen` at first: it must be reached through
+                // another rule, or through itself, to be recursive.
+                for next in direct.get(at).into_iter().flatten() {
+                    if seen.insert(*next) {
+                        open.push(*next);
+                    }
+                }
+            }
+            seen.contains(&start)
+        })
+        .collect()
 }

@@ -81,7 +81,7 @@ pub fn write_grammar(
     let json = |value: serde_json::Value| format!("{value:#}\n");
     match format {
         GrammarFormat::Gbnf => Ok(write_gbnf(&built.grammar)),
-        GrammarFormat::Lark => Ok(write_lark(&built.grammar)),
+        GrammarFormat::Lark => write_lark(&built.grammar),
         GrammarFormat::JsonSchema => write_json_schema(built, tools, calls).map(json),
         GrammarFormat::StructuralTag => write_structural_tag(built, tools, calls).map(json),
         GrammarFormat::Regex => write_regex(built).map(|text| format!("{text}\n")),

@@ -41,8 +41,11 @@ pub use formats::{
     GrammarFormat, UnknownFormat, write_gbnf, write_grammar, write_json_schema, write_lark,
     write_regex, write_structural_tag,
 };
-pub use sampler::Sampler;
+pub use sampler::{SampleTooLong, Sampler};
 pub use value::Relaxation;
+
+/// The most bytes of a sample, and of a grammar in a format that repeats definitions.
+const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// A reason why there is no grammar.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +66,60 @@ pub enum GrammarError {
         tool: String,
         /// The text that was not read.
         text: String,
+    },
+    /// No call of a tool would ever come to an end.
+    #[error(
+        "no finite value satisfies the parameters of `{tool}`: a required part of them is, or contains, itself, or has no values; \
+         make that part optional, or give it another branch"
+    )]
+    Endless {
+        /// The tool.
+        tool: String,
+    },
+    /// A rule can begin with itself.
+    #[error(
+        "the rule `{rule}` can begin with itself, which no decoder can follow: a schema is, or chooses, a reference to itself; \
+         remove that reference"
+    )]
+    LeftRecursive {
+        /// The name of the rule, which holds that of the tool or of the definition.
+        rule: String,
+    },
+    /// The bounds of a place exclude every value.
+    #[error(
+        "`{place}` of `{tool}`: `{least}` is greater than `{most}`, so no value is valid; correct one of them"
+    )]
+    Contradictory {
+        /// The tool.
+        tool: String,
+        /// The place in the tool's parameters.
+        place: String,
+        /// The keyword of the least value.
+        least: &'static str,
+        /// The keyword of the greatest value.
+        most: &'static str,
+    },
+    /// Even short calls of a tool are too long.
+    #[error(
+        "calls of `{tool}` have more than {MAX_TEXT_BYTES} bytes: at `{rule}`, the schemas ask for too many repetitions or \
+         members; lower `minLength`, `minItems` or the number of required members there"
+    )]
+    LongCalls {
+        /// The tool.
+        tool: String,
+        /// The rule in which the limit was reached.
+        rule: String,
+    },
+    /// A grammar is too long in a format.
+    #[error(
+        "the grammar has more than {MAX_TEXT_BYTES} bytes in the format {format}, which repeats definitions wherever they are \
+         used, at `{rule}`; use gbnf, or refer to fewer definitions"
+    )]
+    LongGrammar {
+        /// The name of the format.
+        format: &'static str,
+        /// The rule in which the limit was reached.
+        rule: String,
     },
     /// A format cannot express the dialect.
     #[error("the format {format} cannot express the dialect `{dialect}`: {reason}")]

@@ -16,7 +16,7 @@ struct Recognizer<'g> {
 }
 
 impl Grammar {
-    /// Reports whether the grammar accepts the whole text.
+    /// Reports whether the grammar accepts the whole text. Texts of a rule that begins with itself are not found.
     pub fn accepts(&self, text: &str) -> bool {
         let mut recognizer = Recognizer {
             grammar: self,
@@ -34,10 +34,10 @@ impl Recognizer<'_> {
             return known.clone();
         }
         let grammar = self.grammar;
+        // A rule that begins with itself finds no ends at its own start, instead of recursing
+        // without an end. The builder refuses such rules.
+        self.known.insert((rule, start), Positions::new());
         let ends = self.match_expression(grammar.expression(rule), start);
-        // The ends are stored only after the whole rule was matched, so a rule that can begin with
-        // itself would recurse without an end. The builder makes such rules only of schemas that
-        // are, or choose, a reference to themselves.
         self.known.insert((rule, start), ends.clone());
         ends
     }

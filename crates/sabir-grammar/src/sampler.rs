@@ -1,5 +1,6 @@
 //! Writes random texts that a grammar accepts.
 
+use crate::MAX_TEXT_BYTES;
 use crate::expression::{CharClass, Expression, Grammar};
 
 /// Characters that are likely to confuse a parser; half of all characters of a text are among them.
@@ -9,6 +10,10 @@ const DIFFICULT_CHARS: &[char] = &[
 ];
 /// The nesting after which a sample takes the shortest way out.
 const MAX_DEPTH: usize = 24;
+/// The nesting at which a sample is given up. The shortest way out of any schema is shorter.
+const MAX_GIVEN_DEPTH: usize = 1000;
+/// The bytes after which a sample takes the shortest way out.
+const AMPLE_BYTES: usize = 16 << 10;
 /// The most repetitions of an item without an upper bound.
 const MAX_REPEATS: u32 = 8;
 
@@ -19,39 +24,49 @@ pub struct Sampler<'g> {
     state: u64,
     /// For each rule, the least nesting of rules that a text of it needs.
     least_depths: Vec<usize>,
+    /// The steps that the current sample may still take.
+    steps_left: usize,
+    /// The rule in which the current sample became too long.
+    full_rule: Option<usize>,
+}
+
+/// A sample that would be longer than 1 MiB, or nested too deeply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a text of the grammar is too long or nested too deeply, in the rule `{rule}`")]
+pub struct SampleTooLong {
+    /// The name of the rule.
+    pub rule: String,
 }
 
 impl<'g> Sampler<'g> {
     /// Creates a sampler.
     pub fn new(grammar: &'g Grammar, seed: u64) -> Self {
-        let mut sampler = Self {
+        Self {
             grammar,
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
-            // A rule counts as endless until a text of it is known, so recursive rules do not vouch
-            // for each other.
-            least_depths: vec![usize::MAX; grammar.rules.len()],
-        };
-        // Each round settles the rules that are one level deeper.
-        for _ in 0..=grammar.rules.len() {
-            let depths = grammar
-                .rules
-                .iter()
-                .map(|rule| sampler.least_depth(&rule.expression).saturating_add(1))
-                .collect();
-            if sampler.least_depths == depths {
-                break;
-            }
-            sampler.least_depths = depths;
+            least_depths: grammar.least_depths(),
+            steps_left: 0,
+            full_rule: None,
         }
-        sampler
     }
 
     /// Writes the next text.
-    pub fn next_text(&mut self) -> String {
+    ///
+    /// # Errors
+    /// The text would be too long.
+    pub fn next_text(&mut self) -> Result<String, SampleTooLong> {
         let mut text = String::new();
         let grammar = self.grammar;
-        self.write_text(grammar.expression(0), 0, &mut text);
-        text
+        self.steps_left = MAX_TEXT_BYTES;
+        self.full_rule = None;
+        self.write_rule(0, 0, &mut text);
+        let Some(rule) = self.full_rule else {
+            return Ok(text);
+        };
+        let name = grammar.rules.get(rule).map(|rule| rule.name.clone());
+        Err(SampleTooLong {
+            rule: name.unwrap_or_default(),
+        })
     }
 
     /// Returns a random number below `limit`.
@@ -66,32 +81,32 @@ impl<'g> Sampler<'g> {
     }
 
     fn least_depth(&self, expression: &Expression) -> usize {
-        match expression {
-            Expression::Literal(_) | Expression::Class(_) => 0,
-            Expression::Rule(index) => self.least_depths.get(*index).copied().unwrap_or(0),
-            Expression::Repeat { min: 0, .. } => 0,
-            Expression::Repeat { item, .. } => self.least_depth(item),
-            Expression::Sequence(items) => items
-                .iter()
-                .map(|item| self.least_depth(item))
-                .max()
-                .unwrap_or(0),
-            Expression::Choice(items) => items
-                .iter()
-                .map(|item| self.least_depth(item))
-                .min()
-                .unwrap_or(0),
+        expression.least_depth(&self.least_depths)
+    }
+
+    fn write_rule(&mut self, index: usize, depth: usize, text: &mut String) {
+        let grammar = self.grammar;
+        self.write_text(grammar.expression(index), depth, text);
+        // The innermost rule says the most about the place.
+        if self.steps_left == 0 && self.full_rule.is_none() {
+            self.full_rule = Some(index);
         }
     }
 
     fn write_text(&mut self, expression: &Expression, depth: usize, text: &mut String) {
+        // Steps are counted besides bytes, since many of them may write nothing.
+        if depth > MAX_GIVEN_DEPTH || text.len() > MAX_TEXT_BYTES {
+            self.steps_left = 0;
+        }
+        if self.steps_left == 0 {
+            return;
+        }
+        self.steps_left -= 1;
+        let is_ample = depth > MAX_DEPTH || text.len() > AMPLE_BYTES;
         match expression {
             Expression::Literal(literal) => text.push_str(literal),
             Expression::Class(class) => text.push(self.pick_char(class)),
-            Expression::Rule(index) => {
-                let grammar = self.grammar;
-                self.write_text(grammar.expression(*index), depth + 1, text);
-            }
+            Expression::Rule(index) => self.write_rule(*index, depth + 1, text),
             Expression::Sequence(items) => {
                 for item in items {
                     self.write_text(item, depth, text);
@@ -99,10 +114,10 @@ impl<'g> Sampler<'g> {
             }
             Expression::Choice(items) => {
                 let mut fitting: Vec<_> = items.iter().collect();
-                // Deep down only the choices remain that lead out by the shortest way, or a
+                // Deep down, or in a long text, only the choices remain that lead out by the shortest way, or a
                 // recursive schema might never come to an end.
-                if depth > MAX_DEPTH {
-                    let least = self.least_depth(expression);
+                let least = self.least_depth(expression);
+                if is_ample {
                     fitting.retain(|item| self.least_depth(item) == least);
                 }
                 let at = self.next_below(fitting.len());
@@ -112,7 +127,7 @@ impl<'g> Sampler<'g> {
             }
             Expression::Repeat { item, min, max } => {
                 let most = max.unwrap_or(min.saturating_add(MAX_REPEATS));
-                let most = if depth > MAX_DEPTH {
+                let most = if is_ample {
                     *min
                 } else {
                     most.min(min.saturating_add(MAX_REPEATS))
@@ -120,6 +135,9 @@ impl<'g> Sampler<'g> {
                 let spread = usize::try_from(most.saturating_sub(*min)).unwrap_or(0);
                 let extra = self.next_below(spread + 1);
                 for _ in 0..(usize::try_from(*min).unwrap_or(0) + extra) {
+                    if self.steps_left == 0 {
+                        return;
+                    }
                     self.write_text(item, depth, text);
                 }
             }

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use sabir_call::resolve_reference;
 use serde_json::{Map, Value};
 
+use crate::GrammarError;
 use crate::expression::{CharClass, Expression, Grammar, Rule};
 use crate::plain_text::text_without;
 
 /// The most `$ref`s and branches that are followed before a schema counts as unbounded.
 const MAX_SCHEMA_DEPTH: usize = 32;
+/// The most repetitions that a grammar counts. Readers of grammars write each one out, and refuse many of them.
+const MAX_REPETITIONS: u32 = 1000;
 /// The most digits of an integer: those that every reader keeps exactly.
 const MAX_DIGITS: u32 = 18;
 /// Keywords that restrict values in a way that the grammar leaves to the check of the call.
@@ -30,6 +33,25 @@ const UNEXPRESSED_KEYWORDS: [&str; 16] = [
     "dependentSchemas",
     "unevaluatedProperties",
     "unevaluatedItems",
+];
+
+/// Keywords that restrict nothing.
+const ANNOTATIONS: [&str; 15] = [
+    "title",
+    "description",
+    "default",
+    "example",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "format",
+    "$comment",
+    "$defs",
+    "definitions",
+    "$schema",
+    "$id",
+    "$anchor",
 ];
 
 /// Stands for a keyword where an object has any keys: that none of them is repeated cannot be expressed.
@@ -67,6 +89,8 @@ pub(crate) struct ValueBuilder<'t> {
     /// The parameters of the current tool, in which references are resolved.
     pub(crate) root: &'t Value,
     pub(crate) tool: &'t str,
+    /// The first bounds that exclude every value.
+    pub(crate) contradiction: Option<GrammarError>,
     /// Rules that exist already, by their notation and meaning.
     shared: BTreeMap<String, usize>,
 }
@@ -79,6 +103,7 @@ impl<'t> ValueBuilder<'t> {
             notation: ValueNotation::Json { stops: Vec::new() },
             root,
             tool: "",
+            contradiction: None,
             shared: BTreeMap::new(),
         }
     }
@@ -145,6 +170,16 @@ impl<'t> ValueBuilder<'t> {
         }
     }
 
+    /// Names the keywords beside a reference, of which only the target is written.
+    pub(crate) fn note_beside_reference(&mut self, schema: &Value, place: &str) {
+        let keywords = schema.as_object().into_iter().flatten();
+        for (keyword, _) in keywords {
+            if keyword != "$ref" && !ANNOTATIONS.contains(&keyword.as_str()) {
+                self.note(place, keyword);
+            }
+        }
+    }
+
     /// Writes the expression for a value of a schema. `place` is its place in the parameters.
     pub(crate) fn value(&mut self, schema: &Value, place: &str, depth: usize) -> Expression {
         if depth > MAX_SCHEMA_DEPTH {
@@ -152,6 +187,7 @@ impl<'t> ValueBuilder<'t> {
             return self.any_value();
         }
         if let Some(pointer) = schema.get("$ref").and_then(Value::as_str) {
+            self.note_beside_reference(schema, place);
             let Some(target) = resolve_reference(self.root, schema).cloned() else {
                 self.note(place, "$ref");
                 return self.any_value();
@@ -229,31 +265,72 @@ impl<'t> ValueBuilder<'t> {
 
     /// Writes the expression for a string. Its length is expressed where units can be counted.
     fn string(&mut self, schema: &Value, place: &str) -> Expression {
-        let bound = |key: &str| {
-            let value = schema.get(key).and_then(Value::as_u64);
-            // A bound beyond what the form counts with is clamped. No model writes a text of that
-            // length, so it makes no difference to a greatest length.
-            value.map(|value| u32::try_from(value).unwrap_or(u32::MAX))
+        let counted = self.string_unit();
+        // Bounds that the notation cannot count with are named below.
+        let Some(unit) = counted else {
+            self.note_lengths(schema, place);
+            return self.any_string();
         };
-        let least = bound("minLength");
-        let most = bound("maxLength");
-        if least.is_none() && most.is_none() {
+        let least = self.least_count(schema, "minLength", place);
+        let most = self.greatest_count(schema, "maxLength", place);
+        self.refuse_contradiction(schema, place, ["minLength", "maxLength"]);
+        if least == 0 && most.is_none() {
             return self.any_string();
         }
-        match self.string_unit() {
-            Some(unit) => Expression::sequence([
-                Expression::literal("\""),
-                unit.repeat(least.unwrap_or(0), most),
-                Expression::literal("\""),
-            ]),
-            None => {
-                for key in ["minLength", "maxLength"] {
-                    if schema.get(key).is_some() {
-                        self.note(place, key);
-                    }
-                }
-                self.any_string()
+        Expression::sequence([
+            Expression::literal("\""),
+            unit.repeat(least, most),
+            Expression::literal("\""),
+        ])
+    }
+
+    /// Names the bounds of a string's length as not expressed.
+    pub(crate) fn note_lengths(&mut self, schema: &Value, place: &str) {
+        for key in ["minLength", "maxLength"] {
+            if schema.get(key).is_some() {
+                self.note(place, key);
             }
+        }
+        self.refuse_contradiction(schema, place, ["minLength", "maxLength"]);
+    }
+
+    /// Returns the least number of repetitions, which is lowered to the most that a grammar counts.
+    fn least_count(&mut self, schema: &Value, key: &'static str, place: &str) -> u32 {
+        let Some(count) = count_of(schema, key) else {
+            return 0;
+        };
+        let fitting = u32::try_from(count).ok();
+        match fitting.filter(|count| *count <= MAX_REPETITIONS) {
+            Some(count) => count,
+            None => {
+                self.note(place, key);
+                MAX_REPETITIONS
+            }
+        }
+    }
+
+    /// Returns the greatest number of repetitions; `None` if there is none, or one beyond those that a grammar counts.
+    fn greatest_count(&mut self, schema: &Value, key: &'static str, place: &str) -> Option<u32> {
+        let count = count_of(schema, key)?;
+        let fitting = u32::try_from(count).ok();
+        let fitting = fitting.filter(|count| *count <= MAX_REPETITIONS);
+        if fitting.is_none() {
+            self.note(place, key);
+        }
+        fitting
+    }
+
+    /// Keeps an error if the least number is greater than the greatest one.
+    fn refuse_contradiction(&mut self, schema: &Value, place: &str, keys: [&'static str; 2]) {
+        let [least, most] = keys;
+        let counts = count_of(schema, least).zip(count_of(schema, most));
+        if counts.is_some_and(|(low, high)| low > high) && self.contradiction.is_none() {
+            self.contradiction = Some(GrammarError::Contradictory {
+                tool: self.tool.to_owned(),
+                place: place.to_owned(),
+                least,
+                most,
+            });
         }
     }
 
@@ -372,7 +449,8 @@ impl<'t> ValueBuilder<'t> {
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
         let is_positive = bound("minimum") == Some(0.0) || bound("exclusiveMinimum") == Some(-0.0);
         for key in ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
-            if schema.get(key).is_some() && !(key == "minimum" && is_positive) {
+            let is_expressed = key == "minimum" && bound(key) == Some(0.0);
+            if schema.get(key).is_some() && !is_expressed {
                 self.note(place, key);
             }
         }
@@ -425,13 +503,10 @@ impl<'t> ValueBuilder<'t> {
             Some(items) => self.value(items, &format!("{place}.items"), depth + 1),
             None => self.any_value(),
         };
-        let bound = |key: &str| {
-            let value = schema.get(key).and_then(Value::as_u64);
-            // Beyond 32 bits a greatest number bounds nothing that a model writes. A least one is
-            // left to the check of the call.
-            value.and_then(|value| u32::try_from(value).ok())
-        };
-        let list = self.list(item, bound("minItems").unwrap_or(0), bound("maxItems"));
+        let least = self.least_count(schema, "minItems", place);
+        let most = self.greatest_count(schema, "maxItems", place);
+        self.refuse_contradiction(schema, place, ["minItems", "maxItems"]);
+        let list = self.list(item, least, most);
         Expression::sequence([Expression::literal("["), list, Expression::literal("]")])
     }
 
@@ -724,6 +799,17 @@ pub(crate) fn join_optional(items: &[OptionalItem], separator: &Expression) -> E
         true => Expression::literal(""),
         false => Expression::choice(choices).optional(),
     }
+}
+
+/// Returns a count of a schema, which may be written as a whole float.
+fn count_of(schema: &Value, key: &str) -> Option<u64> {
+    let value = schema.get(key)?;
+    let whole = || {
+        let float = value.as_f64().filter(|float| float.fract() == 0.0)?;
+        // A negative float is no count, and a text of it does not parse.
+        format!("{float:.0}").parse().ok()
+    };
+    value.as_u64().or_else(whole)
 }
 
 /// Returns the names that an object must have.

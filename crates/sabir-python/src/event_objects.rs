@@ -2,6 +2,7 @@
 //!
 //! The keys of an event's dictionary are those of its JSON form, in the same order.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyNone, PyString};
@@ -40,7 +41,7 @@ fn event_to_dict<'py>(py: Python<'py>, event: Event<'_>) -> PyResult<Bound<'py, 
         }
         // All others are rare: once for a call or an argument.
         other => {
-            let value = serde_json::to_value(other).unwrap_or_default();
+            let value = serde_json::to_value(other).map_err(unreadable)?;
             return value_to_object(py, &value);
         }
     }
@@ -49,9 +50,13 @@ fn event_to_dict<'py>(py: Python<'py>, event: Event<'_>) -> PyResult<Bound<'py, 
 
 /// Converts a JSON text to an object.
 pub(crate) fn json_to_object<'py>(py: Python<'py>, json: &str) -> PyResult<Bound<'py, PyAny>> {
-    // The text is ours and valid.
-    let value: Value = serde_json::from_str(json).unwrap_or_default();
+    // The text is ours and valid, but may be nested more deeply than the parser follows.
+    let value: Value = serde_json::from_str(json).map_err(unreadable)?;
     value_to_object(py, &value)
+}
+
+fn unreadable(error: serde_json::Error) -> PyErr {
+    PyValueError::new_err(format!("the result cannot be converted: {error}"))
 }
 
 /// Converts a JSON value to an object.

@@ -14,8 +14,9 @@ use sabir_toolbox::grammar::{GrammarOptions, derive_grammar};
 use sabir_toolbox::parse::{find_dialect, parse_tools};
 use sabir_toolbox::report::{Report, write_json_line};
 use sabir_torture::{
-    RunOptions, TortureError, TortureReport, built_in_presets, custom_preset, prepare_folder,
-    run_agent, run_filter, select_cases, write_badge, write_html, write_junit, write_result_file,
+    RunOptions, TortureError, TortureReport, built_in_presets, custom_preset, make_names_unique,
+    prepare_folder, run_agent, run_filter, select_cases, write_badge, write_html, write_junit,
+    write_result_file,
 };
 
 use crate::print;
@@ -225,6 +226,7 @@ fn run_torture(
     if !arguments.command.is_empty() {
         presets.push(custom_preset(&arguments.command));
     }
+    make_names_unique(&mut presets);
     let cases = select_cases(&arguments.case);
     if presets.is_empty() {
         return Err(ServingError::Selection(
@@ -245,9 +247,22 @@ fn run_torture(
     };
     let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
     let mut report = TortureReport::default();
+    let mut failure = None;
     for preset in &presets {
         for case in &cases {
-            let cell = runtime.block_on(run_agent(preset, case, &options))?;
+            let cell = match runtime.block_on(run_agent(preset, case, &options)) {
+                Ok(cell) => cell,
+                Err(error) => {
+                    // The verdicts of other agents are reported nevertheless. This one would fail
+                    // in the other cases too.
+                    print::write_stderr(&print::sanitize_text(&format!(
+                        "{} {}: {error}\n",
+                        preset.name, case.name
+                    )));
+                    failure = Some(error);
+                    break;
+                }
+            };
             // A run takes minutes, so each verdict is shown at once, beside the report on standard
             // output.
             print::write_stderr(&print::sanitize_text(&format!(
@@ -272,6 +287,9 @@ fn run_torture(
         write_json_line(&report, &mut ReportOutput::json()).map_err(ToolboxError::from)?;
     } else {
         print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
+    }
+    if let Some(error) = failure {
+        return Err(error.into());
     }
     // A missed call is a weakness of the agent and no failure of the run. Something wrong that was
     // written is one.

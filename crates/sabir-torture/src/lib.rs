@@ -19,5 +19,6 @@ pub use case::{TortureCase, all_cases, select_cases};
 pub use preset::{AgentPreset, PresetFile, built_in_presets, custom_preset};
 pub use report::{CellResult, Score, TortureReport, Verdict, write_badge, write_html, write_junit};
 pub use runner::{
-    RunOptions, TortureError, prepare_folder, run_agent, run_filter, write_result_file,
+    RunOptions, TortureError, make_names_unique, prepare_folder, run_agent, run_filter,
+    write_result_file,
 };

@@ -264,6 +264,8 @@ fn escape_markup(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             // XML has no place for other control characters.
             c if c.is_control() => escaped.push(' '),
+            // Nor for these two, which are no characters.
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
     }
@@ -281,7 +283,7 @@ mod tests {
             verdict,
             end: "exit code 0".to_owned(),
             requests: 2,
-            detail: "<script>\"&\u{1}".to_owned(),
+            detail: "<script>\"&\u{1}\u{fffe}\u{ffff}".to_owned(),
         }
     }
 
@@ -310,7 +312,7 @@ mod tests {
         let junit = write_junit(&report());
         for text in [&html, &junit] {
             assert!(!text.contains("<script>"), "{text}");
-            assert!(!text.contains('\u{1}'), "{text}");
+            assert!(!text.contains(['\u{1}', '\u{fffe}', '\u{ffff}']), "{text}");
         }
         assert!(html.contains("1 of 3 cells passed, 1 wrong"), "{html}");
         assert!(

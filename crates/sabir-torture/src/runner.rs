@@ -1,6 +1,7 @@
 //! Runs an agent in each case, and looks at what it left in its folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +19,12 @@ use crate::tool_choice::ShellCall;
 const TASK: &str = "Write ok into the file sentinel.txt in this folder, then stop.";
 /// The model's name.
 const MODEL: &str = "torture-1";
+/// The most bytes that are read of a file. Any file that is longer than the expected one is wrong.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+/// The exit code of a shell that does not find the program.
+const NOT_FOUND: i32 = 127;
+/// The exit code of a shell that may not execute the program.
+const NOT_EXECUTABLE: i32 = 126;
 /// The text after which an agent should stop.
 const DONE: &str = "I am done.";
 
@@ -48,6 +55,16 @@ pub enum TortureError {
     /// The provider cannot listen.
     #[error("the provider cannot listen on 127.0.0.1: {0}")]
     Provider(std::io::Error),
+    /// The shell did not find the agent's program, or may not execute it.
+    #[error(
+        "the agent `{program}` did not run (exit code {code}): install it, or check its name, its permissions and your PATH"
+    )]
+    NotFound {
+        /// The program.
+        program: String,
+        /// The exit code of the shell.
+        code: i32,
+    },
     /// The agent cannot be started.
     #[error("the agent cannot be started: {0}")]
     Start(#[from] sabir_workspace::WorkspaceError),
@@ -64,7 +81,7 @@ pub async fn run_agent(
 ) -> Result<CellResult, TortureError> {
     let cell = options
         .folder
-        .join(preset.name.replace(['/', ' '], "-"))
+        .join(folder_name(&preset.name))
         .join(case.name);
     // Files of an earlier run would be judged as if this one had written them.
     remove_folder(&cell)?;
@@ -131,6 +148,16 @@ pub async fn run_agent(
         .map(|request| format!("{}\n{}\n", request.path, request.body))
         .collect();
     write_file(&cell.join("requests.txt"), &requests.concat())?;
+    // Without a request the agent did nothing, so this is the shell's exit code and not that of a
+    // command which the agent ran.
+    if let CommandExit::Exited(code @ (NOT_FOUND | NOT_EXECUTABLE)) = outcome.end
+        && requests.is_empty()
+    {
+        return Err(TortureError::NotFound {
+            program: preset.command.first().cloned().unwrap_or_default(),
+            code,
+        });
+    }
     // A panic in a reply ends the provider's task only. The counters are right even then.
     let state = state.lock().unwrap_or_else(PoisonError::into_inner);
     let files = list_files(&work)?;
@@ -260,6 +287,38 @@ impl Placeholders {
     }
 }
 
+/// Returns a name for an agent's folder, which is never outside its parent.
+fn folder_name(agent: &str) -> String {
+    let clean: String = agent
+        .chars()
+        .map(|c| match c {
+            c if c.is_ascii_alphanumeric() => c,
+            '-' | '_' | '.' => c,
+            _ => '-',
+        })
+        .collect();
+    // `.` and `..` are folders that exist already, and others that begin with a dot are hidden.
+    let clean = clean.trim_start_matches('.');
+    match clean.is_empty() {
+        true => "agent".to_owned(),
+        false => clean.to_owned(),
+    }
+}
+
+/// Gives agents of the same name, or whose names give the same folder, different names: `codex` and `codex-2`.
+pub fn make_names_unique(presets: &mut [AgentPreset]) {
+    let mut taken = BTreeSet::new();
+    for preset in presets {
+        let base = preset.name.clone();
+        let mut number = 2;
+        // Compared without case, as folders are on some systems.
+        while !taken.insert(folder_name(&preset.name).to_ascii_lowercase()) {
+            preset.name = format!("{base}-{number}");
+            number += 1;
+        }
+    }
+}
+
 /// Quotes a word for the shell.
 fn quote_word(word: &str) -> String {
     // The shell knows no escapes between single quotes, so a quote closes, stands escaped, and
@@ -304,7 +363,10 @@ pub fn write_result_file(path: &Path, text: &str) -> Result<(), TortureError> {
     write_file(path, text)
 }
 
-/// Lists the files of a folder with their contents. Folders that agents keep their state in are hidden and left out.
+/// Lists the entries of a folder: files with the beginning of their contents, and a description of anything else. Folders that agents
+/// keep their state in are hidden and left out.
+///
+/// An agent may leave anything behind, so an entry that cannot be read is described as well, and fails its cell only.
 fn list_files(folder: &Path) -> Result<BTreeMap<String, String>, TortureError> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder).map_err(file_error(folder))? {
@@ -313,13 +375,30 @@ fn list_files(folder: &Path) -> Result<BTreeMap<String, String>, TortureError> {
         if name.starts_with('.') {
             continue;
         }
-        let text = if path.is_dir() {
-            "a folder".to_owned()
-        } else {
-            let bytes = std::fs::read(&path).map_err(file_error(&path))?;
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
+        let text = describe_entry(&path).unwrap_or_else(|error| format!("unreadable: {error}"));
         files.insert(name.into_owned(), text);
     }
     Ok(files)
+}
+
+/// Returns the beginning of a regular file, or a description of another entry.
+fn describe_entry(path: &Path) -> std::io::Result<String> {
+    // Links are not followed: they may dangle, or lead to a device that has no end.
+    let kind = std::fs::symlink_metadata(path)?.file_type();
+    if !kind.is_file() {
+        let name = if kind.is_dir() {
+            "a folder"
+        } else if kind.is_symlink() {
+            "a symbolic link"
+        } else {
+            // Opening a pipe would wait for its other end.
+            "a device, pipe or socket"
+        };
+        return Ok(name.to_owned());
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?
+        .take(MAX_FILE_BYTES)
+        .read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

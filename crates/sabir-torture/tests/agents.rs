@@ -11,11 +11,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use sabir_torture::{
-    CellResult, RunOptions, TortureCase, Verdict, custom_preset, run_agent, select_cases,
+    AgentPreset, CellResult, RunOptions, TortureCase, TortureError, Verdict, custom_preset,
+    make_names_unique, run_agent, select_cases,
 };
 use serde_json::{Value, json};
 
@@ -36,7 +38,10 @@ fn main() -> ExitCode {
     }
     verdicts_follow_the_files();
     the_same_cell_gives_the_same_verdict_twice();
-    println!("2 tests passed");
+    what_an_agent_leaves_behind_is_described();
+    a_missing_agent_is_an_error();
+    agents_of_one_name_get_folders_of_their_own();
+    println!("5 tests passed");
     ExitCode::SUCCESS
 }
 
@@ -63,6 +68,67 @@ fn the_same_cell_gives_the_same_verdict_twice() {
     for case in ["native", "page", "leak-kimi"] {
         assert_eq!(run("careful", case), run("careful", case));
     }
+}
+
+fn what_an_agent_leaves_behind_is_described() {
+    let left = run("messy", "native");
+    assert_eq!(left.verdict, Verdict::Wrong);
+    for text in [
+        "dangling: \"a symbolic link\"",
+        "zero: \"a symbolic link\"",
+        "pipe: \"a device, pipe or socket\"",
+        "large: \"\\0\\0",
+    ] {
+        assert!(left.detail.contains(text), "{}", left.detail);
+    }
+}
+
+fn a_missing_agent_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let preset = custom_preset(&["/no/such/program".to_owned()]);
+    let cases = select_cases(&["native".to_owned()]);
+    let error = run_preset(&preset, &cases[0], folder.path()).unwrap_err();
+    assert!(
+        matches!(error, TortureError::NotFound { .. }) && error.to_string().contains("/no/such"),
+        "{error}"
+    );
+}
+
+fn agents_of_one_name_get_folders_of_their_own() {
+    let named = |name: &str| custom_preset(&[name.to_owned()]);
+    let mut presets = ["codex", "codex", "a/b", "a b", "..", "codex-2"].map(named);
+    make_names_unique(&mut presets);
+    let names = presets.each_ref().map(|preset| preset.name.as_str());
+    assert_eq!(
+        names,
+        ["codex", "codex-2", "a/b", "a b-2", "..", "codex-2-2"]
+    );
+    // A folder beside that of the run must survive an agent that is named after its parent.
+    let parent = tempfile::tempdir().unwrap();
+    let beside = parent.path().join("native");
+    let inside = parent.path().join("torture");
+    for folder in [&beside, &inside] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let cases = select_cases(&["native".to_owned()]);
+    let _ = run_preset(&named(".."), &cases[0], &inside);
+    assert_eq!(std::fs::read_dir(&beside).unwrap().count(), 0);
+    assert!(inside.join("agent").is_dir());
+}
+
+fn run_preset(
+    preset: &AgentPreset,
+    case: &TortureCase,
+    folder: &Path,
+) -> Result<CellResult, TortureError> {
+    let options = RunOptions {
+        helper: std::env::current_exe().unwrap(),
+        path: "/usr/bin:/bin".to_owned(),
+        folder: folder.to_owned(),
+        limit: Duration::from_secs(60),
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(run_agent(preset, case, &options))
 }
 
 fn run(agent: &str, case: &str) -> CellResult {
@@ -120,6 +186,7 @@ fn run_call(kind: &str, function: &Value) -> &'static str {
         return "error: no such call";
     }
     match kind {
+        "messy" => leave_special_files(),
         "half" => std::fs::write("cut.txt", "cut").unwrap(),
         "endless" => loop {
             std::thread::sleep(Duration::from_secs(1));
@@ -127,6 +194,16 @@ fn run_call(kind: &str, function: &Value) -> &'static str {
         _ => std::fs::write("sentinel.txt", "ok").unwrap(),
     }
     "done"
+}
+
+/// Leaves a dangling link, a link to an endless device, a pipe and a long file behind.
+fn leave_special_files() {
+    std::os::unix::fs::symlink("nowhere", "dangling").unwrap();
+    std::os::unix::fs::symlink("/dev/zero", "zero").unwrap();
+    let made = std::process::Command::new("mkfifo").arg("pipe").status();
+    assert!(made.unwrap().success());
+    let large = std::fs::File::create("large").unwrap();
+    large.set_len(1 << 40).unwrap();
 }
 
 /// Sends a request of the Chat Completions API; `None` if the answer is none.

@@ -144,3 +144,31 @@ fn values_are_typed_and_calls_are_numbered() {
     assert_eq!(view.calls[0].1, r#"{"path":"1","lines":7,"force":true}"#);
     assert_eq!(view.calls[1].1, r#"{"path":"b"}"#);
 }
+
+#[test]
+fn a_call_that_is_cut_before_its_first_piece_stays_invalid() {
+    for text in ["<write>", "<write><lines>4", "<write><path>"] {
+        let streamed = receive(text, &options("cline", false), 100);
+        for (_, arguments) in &streamed.calls {
+            assert!(arguments.starts_with('{'), "{text} {arguments:?}");
+            assert!(serde_json::from_str::<Value>(arguments).is_err());
+        }
+    }
+    let streamed = receive("<write><lines>4", &options("cline", false), 100);
+    assert_eq!(streamed.calls.len(), 1, "{streamed:?}");
+}
+
+#[test]
+fn a_second_call_is_left_out_if_one_is_expected() {
+    let text = "<write><path>a</path></write>\n<write><path>b</path></write>";
+    for whole_calls in [false, true] {
+        let tools = json!([{"name": "write", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}]);
+        let options = json!({"dialect": "cline", "tools": tools, "whole_calls": whole_calls, "single_call": true});
+        let options = ReaderOptions::from_json(&options.to_string()).unwrap();
+        let view = receive(text, &options, 3);
+        assert_eq!(view.calls.len(), 1, "{view:?}");
+        assert_eq!(view.calls[0].1, r#"{"path":"a"}"#);
+        let faults = view.end["faults"].to_string();
+        assert!(faults.contains("extra_call"), "{faults}");
+    }
+}

@@ -471,7 +471,12 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
         if !beside || length > NAME_CAP {
             break;
         }
-        length = run(length + 1);
+        let end = run(length + 1);
+        // An attribute after a whole token, as in `|tool_arg:value| encoding="json"`, is no name.
+        if bytes.get(end) == Some(&b'=') {
+            break;
+        }
+        length = end;
     }
     length
 }

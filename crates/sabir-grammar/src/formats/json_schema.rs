@@ -1,11 +1,13 @@
 //! Writes a JSON Schema of a whole message, for dialects whose calls are nothing but JSON.
 
-use sabir_call::{ParallelCalls, ToolSet};
-use serde_json::{Value, json};
+use sabir_call::{ParallelCalls, ToolSet, resolve_reference};
+use serde_json::{Map, Value, json};
 
 use crate::builder::CallGrammar;
 use crate::{GrammarError, GrammarFormat};
 
+/// The most references that are followed to the object of a tool's parameters.
+const MAX_REFERENCES: usize = 8;
 /// Stands for the arguments in a call's text.
 const ARGUMENTS: &str = "\u{e004}";
 
@@ -29,7 +31,8 @@ pub fn write_json_schema(
     }
     };
     let mut schemas = Vec::new();
-    for tool in &built.tools {
+    let mut definitions = Map::new();
+    for (number, tool) in built.tools.iter().enumerate() {
         let text = format!(
             // The arguments are a string here, so that the text is JSON if, and only if, there is
             // nothing but JSON around them.
@@ -43,7 +46,11 @@ pub fn write_json_schema(
         let parameters = tools
             .get(&tool.name)
             .map_or(Value::Bool(true), |spec| spec.parameters.clone());
-        schemas.push(schema_of(call, &parameters));
+        // A number instead of the tool's name, which could need escapes in pointers.
+        let name = format!("parameters-{number}");
+        let closed = ClosedParameters::new(&parameters, &name);
+        schemas.push(schema_of(call, &closed.schema));
+        definitions.extend(closed.definitions.map(|schema| (name, schema)));
     }
     let most = match calls {
         ParallelCalls::One => json!(1),
@@ -58,13 +65,16 @@ pub fn write_json_schema(
     if let Some(object) = schema.as_object_mut().filter(|_| !most.is_null()) {
         object.insert("maxItems".to_owned(), most);
     }
+    if let Some(object) = schema.as_object_mut().filter(|_| !definitions.is_empty()) {
+        object.insert("$defs".to_owned(), Value::Object(definitions));
+    }
     Ok(schema)
 }
 
 /// Returns the schema of values like this one, in which the placeholder stands for the arguments.
 fn schema_of(value: &Value, parameters: &Value) -> Value {
     match value {
-        Value::String(text) if text == ARGUMENTS => closed_parameters(parameters),
+        Value::String(text) if text == ARGUMENTS => parameters.clone(),
         Value::Object(map) => {
             let properties: serde_json::Map<String, Value> = map
                 .iter()
@@ -82,15 +92,129 @@ fn schema_of(value: &Value, parameters: &Value) -> Value {
     }
 }
 
-/// Returns the parameters of a tool as a closed object: an undeclared argument would be a mistake of the model.
-pub(super) fn closed_parameters(parameters: &Value) -> Value {
-    let mut closed = parameters.clone();
-    if let Some(object) = closed.as_object_mut() {
-        object
-            .entry("type")
-            .or_insert_with(|| Value::from("object"));
-        object.entry("properties").or_insert_with(|| json!({}));
-        object.insert("additionalProperties".to_owned(), Value::Bool(false));
+/// A tool's parameters as a closed object: an undeclared argument would be a mistake of the model.
+pub(super) struct ClosedParameters {
+    /// The schema of the arguments. Its references lead to `definitions` at [`ClosedParameters::pointer`].
+    pub(super) schema: Value,
+    /// The whole parameters, if a reference leads to them.
+    pub(super) definitions: Option<Value>,
+}
+
+impl ClosedParameters {
+    /// Closes parameters whose definitions will stand below this name in the `$defs` of the document.
+    pub(super) fn new(parameters: &Value, name: &str) -> Self {
+        let mut schema = parameters.clone();
+        // Generators of schemas often leave only a reference at the top, which cannot be closed.
+        for _ in 0..MAX_REFERENCES {
+            match resolve_reference(parameters, &schema) {
+                Some(target) => schema = target.clone(),
+                None => break,
+            }
+        }
+        close_object(&mut schema);
+        let pointer = Self::pointer(name);
+        let mut definitions = parameters.clone();
+        for part in [&mut schema, &mut definitions] {
+            if let Some(object) = part.as_object_mut() {
+                // An identifier would make the part a document of its own, with its own pointers.
+                object.remove("$id");
+                object.remove("$schema");
+            }
+        }
+        if let Some(object) = schema.as_object_mut() {
+            object.remove("$defs");
+            object.remove("definitions");
+        }
+        let has_references = move_references(&mut schema, &pointer);
+        move_references(&mut definitions, &pointer);
+        Self {
+            schema,
+            definitions: has_references.then_some(definitions),
+        }
     }
-    closed
+
+    /// Returns the pointer to the definitions of this name.
+    fn pointer(name: &str) -> String {
+        format!("#/$defs/{name}")
+    }
+}
+
+/// Forbids undeclared properties, unless they may be declared in another part of the schema.
+fn close_object(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else {
+        return;
+    };
+    // `additionalProperties` sees only the properties beside it, so it would forbid those of the
+    // branches.
+    let is_composed = [
+        "$ref",
+        "$dynamicRef",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+        "dependentSchemas",
+    ];
+    if is_composed.iter().any(|key| object.contains_key(*key)) {
+        return;
+    }
+    let required: Vec<String> = object
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect();
+    object
+        .entry("type")
+        .or_insert_with(|| Value::from("object"));
+    let properties = object.entry("properties").or_insert_with(|| json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        // A required name that is not declared would be forbidden too, and no call would be valid.
+        for name in required {
+            properties.entry(name).or_insert(Value::Bool(true));
+        }
+    }
+    object.insert("additionalProperties".to_owned(), Value::Bool(false));
+}
+
+/// Lets the references of a schema lead to a place in another document, and reports whether there are any.
+fn move_references(schema: &mut Value, pointer: &str) -> bool {
+    let mut is_moved = false;
+    match schema {
+        Value::Array(items) => {
+            for item in items {
+                is_moved |= move_references(item, pointer);
+            }
+        }
+        Value::Object(map) => {
+            for (key, value) in map {
+                match (key.as_str(), value) {
+                    ("$ref", Value::String(target)) => {
+                        let path = target.strip_prefix('#');
+                        let path = path.filter(|path| path.is_empty() || path.starts_with('/'));
+                        if let Some(path) = path {
+                            *target = format!("{pointer}{path}");
+                            is_moved = true;
+                        }
+                    }
+                    // These hold values and no schemas.
+                    ("const" | "enum" | "default" | "example" | "examples", _) => {}
+                    // The keys of these are names and no keywords.
+                    (
+                        "properties" | "patternProperties" | "$defs" | "definitions"
+                        | "dependentSchemas",
+                        Value::Object(schemas),
+                    ) => {
+                        for schema in schemas.values_mut() {
+                            is_moved |= move_references(schema, pointer);
+                        }
+                    }
+                    (_, other) => is_moved |= move_references(other, pointer),
+                }
+            }
+        }
+        _ => {}
+    }
+    is_moved
 }

@@ -4,10 +4,15 @@
 //! together becomes one terminal, in particular a value with the tag that ends it, and only what is
 //! nested without a limit becomes rules.
 
+use super::regex::FullRule;
 use crate::expression::{Expression, Grammar};
+use crate::{GrammarError, GrammarFormat, MAX_TEXT_BYTES};
 
 /// Writes a grammar in Lark.
-pub fn write_lark(grammar: &Grammar) -> String {
+///
+/// # Errors
+/// The text would be longer than 1 MiB.
+pub fn write_lark(grammar: &Grammar) -> Result<String, GrammarError> {
     let grammar = grammar.drop_unused_rules();
     let mut writer = LarkWriter {
         irregular: grammar.irregular_rules(),
@@ -21,13 +26,21 @@ pub fn write_lark(grammar: &Grammar) -> String {
             continue;
         }
         let mut text = String::new();
-        writer.write_rule(&rule.expression, false, &mut text);
+        let written = writer.write_rule(&rule.expression, false, &mut text);
+        written.map_err(|full| full.error_of(&grammar, GrammarFormat::Lark))?;
+        let terminals = writer.terminals.iter().map(String::len).sum::<usize>();
+        if rules.len() + text.len() + terminals > MAX_TEXT_BYTES {
+            return Err(GrammarError::LongGrammar {
+                format: GrammarFormat::Lark.name(),
+                rule: rule.name.clone(),
+            });
+        }
         rules.push_str(&format!("{}: {text}\n", writer.name(index)));
     }
     for (number, terminal) in writer.terminals.iter().enumerate() {
         rules.push_str(&format!("PART_{number}: {terminal}\n"));
     }
-    format!("%llguidance {{}}\n\n{rules}")
+    Ok(format!("%llguidance {{}}\n\n{rules}"))
 }
 
 struct LarkWriter<'g> {
@@ -57,11 +70,16 @@ impl LarkWriter<'_> {
     }
 
     /// Writes an expression of a rule. `is_item` encloses what is more than one item.
-    fn write_rule(&mut self, expression: &Expression, is_item: bool, out: &mut String) {
+    fn write_rule(
+        &mut self,
+        expression: &Expression,
+        is_item: bool,
+        out: &mut String,
+    ) -> Result<(), FullRule> {
         if self.is_regular(expression) {
-            let name = self.add_terminal(expression);
+            let name = self.add_terminal(expression)?;
             out.push_str(&name);
-            return;
+            return Ok(());
         }
         let is_group =
             is_item && matches!(expression, Expression::Choice(_) | Expression::Sequence(_));
@@ -76,46 +94,47 @@ impl LarkWriter<'_> {
                         run.push(item.clone());
                         continue;
                     }
-                    self.write_run(&mut run, out);
-                    self.write_rule(item, true, out);
+                    self.write_run(&mut run, out)?;
+                    self.write_rule(item, true, out)?;
                     out.push(' ');
                 }
-                self.write_run(&mut run, out);
+                self.write_run(&mut run, out)?;
             }
             Expression::Choice(items) => {
                 for (at, item) in items.iter().enumerate() {
                     out.push_str(if at == 0 { "" } else { " | " });
-                    self.write_rule(item, true, out);
+                    self.write_rule(item, true, out)?;
                 }
             }
             Expression::Repeat { item, min, max } => {
-                self.write_rule(item, true, out);
+                self.write_rule(item, true, out)?;
                 out.push_str(&super::gbnf::repeat_suffix(*min, *max));
             }
         }
         out.push_str(if is_group { ")" } else { "" });
+        Ok(())
     }
 
     /// Writes regular expressions that stand together as one terminal.
-    fn write_run(&mut self, run: &mut Vec<Expression>, out: &mut String) {
-        if run.is_empty() {
-            return;
+    fn write_run(&mut self, run: &mut Vec<Expression>, out: &mut String) -> Result<(), FullRule> {
+        if !run.is_empty() {
+            let name = self.add_terminal(&Expression::sequence(run.drain(..)))?;
+            out.push_str(&name);
+            out.push(' ');
         }
-        let name = self.add_terminal(&Expression::sequence(run.drain(..)));
-        out.push_str(&name);
-        out.push(' ');
+        Ok(())
     }
 
     /// Returns the name of the terminal for a regular expression. Its rules are written out, since nested terminals are limited.
-    fn add_terminal(&mut self, expression: &Expression) -> String {
+    fn add_terminal(&mut self, expression: &Expression) -> Result<String, FullRule> {
         let mut text = String::from("/");
-        super::regex::write_expression(self.grammar, expression, false, &mut text);
+        super::regex::write_expression(self.grammar, expression, false, &mut text)?;
         text.push('/');
         let number = self.terminals.iter().position(|known| *known == text);
         let number = number.unwrap_or_else(|| {
             self.terminals.push(text);
             self.terminals.len() - 1
         });
-        format!("PART_{number}")
+        Ok(format!("PART_{number}"))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::builder::CallGrammar;
 use crate::expression::{CharClass, Expression, Grammar};
-use crate::{GrammarError, GrammarFormat};
+use crate::{GrammarError, GrammarFormat, MAX_TEXT_BYTES};
 
 /// Writes a grammar as one regular expression, without anchors.
 ///
@@ -33,8 +33,24 @@ pub fn write_regex(built: &CallGrammar) -> Result<String, GrammarError> {
         built.grammar.expression(0),
         false,
         &mut text,
-    );
+    )
+    .map_err(|full| full.error_of(&built.grammar, GrammarFormat::Regex))?;
     Ok(text)
+}
+
+/// The rule in which a text exceeded its limit. Rules are written out wherever they are used, so the text may double with each of
+/// them.
+#[derive(Debug)]
+pub(super) struct FullRule(usize);
+
+impl FullRule {
+    pub(super) fn error_of(&self, grammar: &Grammar, format: GrammarFormat) -> GrammarError {
+        let rule = grammar.rules.get(self.0);
+        GrammarError::LongGrammar {
+            format: format.name(),
+            rule: rule.map(|rule| rule.name.clone()).unwrap_or_default(),
+        }
+    }
 }
 
 /// Writes a regular expression; `is_item` encloses it if it is more than one item.
@@ -43,7 +59,7 @@ pub(super) fn write_expression(
     expression: &Expression,
     is_item: bool,
     out: &mut String,
-) {
+) -> Result<(), FullRule> {
     let is_group = match expression {
         Expression::Choice(_) => true,
         Expression::Sequence(_) | Expression::Repeat { .. } => is_item,
@@ -59,27 +75,31 @@ pub(super) fn write_expression(
         }
         Expression::Class(class) => write_regex_class(class, out),
         Expression::Rule(index) => {
-            write_expression(grammar, grammar.expression(*index), is_item, out);
+            if out.len() > MAX_TEXT_BYTES {
+                return Err(FullRule(*index));
+            }
+            write_expression(grammar, grammar.expression(*index), is_item, out)?;
         }
         Expression::Sequence(items) => {
             for item in items {
-                write_expression(grammar, item, false, out);
+                write_expression(grammar, item, false, out)?;
             }
         }
         Expression::Choice(items) => {
             for (at, item) in items.iter().enumerate() {
                 out.push_str(if at == 0 { "" } else { "|" });
-                write_expression(grammar, item, false, out);
+                write_expression(grammar, item, false, out)?;
             }
         }
         Expression::Repeat { item, min, max } => {
-            write_expression(grammar, item, true, out);
+            write_expression(grammar, item, true, out)?;
             out.push_str(&super::gbnf::repeat_suffix(*min, *max));
         }
     }
     if is_group {
         out.push(')');
     }
+    Ok(())
 }
 
 /// Writes a class, in the form that all readers understand.

@@ -2,11 +2,11 @@
 //!
 //! The model writes freely until it begins a call; from there on the grammar of that call holds.
 
-use sabir_call::dialect::ArgumentNotation;
+use sabir_call::dialect::{ArgumentNotation, LayoutPart};
 use sabir_call::{ParallelCalls, ToolSet};
 use serde_json::{Value, json};
 
-use super::json_schema::closed_parameters;
+use super::json_schema::ClosedParameters;
 use super::write_gbnf;
 use crate::builder::{CallGrammar, ToolRule};
 use crate::{GrammarError, GrammarFormat};
@@ -14,13 +14,22 @@ use crate::{GrammarError, GrammarFormat};
 /// Writes a structural tag.
 ///
 /// # Errors
-/// No marker begins a call, so ordinary text could begin one.
+/// No marker begins a call, so ordinary text could begin one; or calls are numbered, and there may be many.
 pub fn write_structural_tag(
     built: &CallGrammar,
     tools: &ToolSet,
     calls: ParallelCalls,
 ) -> Result<Value, GrammarError> {
     let layout = &built.layout;
+    if calls == ParallelCalls::Many && layout.call.contains(&LayoutPart::CallNumber) {
+        return Err(GrammarError::Inexpressible {
+            format: GrammarFormat::StructuralTag.name(),
+            dialect: built.dialect.clone(),
+            reason: "each call of a message holds its number, and the beginning of a tag is a fixed text; allow one call only, \
+                     or use gbnf or lark"
+                .to_owned(),
+        });
+    }
     let is_section = !layout.run_open.is_empty() || !layout.run_close.is_empty();
     let tag = |tool: &ToolRule, before: &str, after: &str| {
         json!({
@@ -77,10 +86,21 @@ fn tag_content(built: &CallGrammar, tools: &ToolSet, tool: &ToolRule) -> Value {
     match (&built.layout.arguments, spec) {
         (ArgumentNotation::Json, Some(spec)) => json!({
             "type": "json_schema",
-            "json_schema": closed_parameters(&spec.parameters),
+            "json_schema": own_document(&spec.parameters),
         }),
         _ => json!({"type": "grammar", "grammar": write_gbnf(&built.arguments_grammar(tool))}),
     }
+}
+
+/// Returns closed parameters as a document of their own.
+fn own_document(parameters: &Value) -> Value {
+    let name = "parameters";
+    let closed = ClosedParameters::new(parameters, name);
+    let mut schema = closed.schema;
+    if let (Some(object), Some(definitions)) = (schema.as_object_mut(), closed.definitions) {
+        object.insert("$defs".to_owned(), json!({name: definitions}));
+    }
+    schema
 }
 
 /// Finds texts that begin calls and nothing else: what all calls begin with, or else the beginning of each.

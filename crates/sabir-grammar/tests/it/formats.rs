@@ -3,6 +3,7 @@
 use sabir_call::dialect::DialectSet;
 use sabir_call::{ParallelCalls, ToolSet};
 use sabir_grammar::{GrammarError, GrammarFormat, build_grammar, write_grammar};
+use serde_json::{Value, json};
 
 use crate::tools::{all_tools, plain_tools};
 
@@ -63,4 +64,67 @@ fn gbnf_of_a_small_tool() {
     );
     let regex = write("hermes", &tools, GrammarFormat::Regex).unwrap();
     assert_eq!(regex, "<tool\\_call>\\n\\{\"name\": \"f\", \"arguments\": \\{\"n\": ?[1-9]\\}\\}\\n<\\/tool\\_call>\n".replace("\\_", "_"));
+}
+
+#[test]
+fn numbered_calls_are_no_structural_tags() {
+    let tools = plain_tools();
+    for (dialect, is_numbered) in [("kimi", true), ("hermes", false)] {
+        let dialect = DialectSet::built_in().find(dialect).unwrap();
+        let calls = ParallelCalls::Many;
+        let built = build_grammar(dialect, &tools, calls).unwrap();
+        let written = write_grammar(&built, &tools, calls, GrammarFormat::StructuralTag);
+        assert_eq!(
+            matches!(written, Err(GrammarError::Inexpressible { ref reason, .. }) if reason.contains("number")),
+            is_numbered
+        );
+    }
+    assert!(write("kimi", &tools, GrammarFormat::StructuralTag).is_ok());
+}
+
+#[test]
+fn references_lead_somewhere_and_objects_stay_satisfiable() {
+    let node = r##"{"type": "object", "required": ["name", "undeclared"], "properties": {"name": {"type": "string"},
+        "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}, "$ref": {"enum": [{"$ref": "#/kept"}]}}}"##;
+    let composed = r#"{"type": "object", "properties": {"a": {"type": "null"}}, "allOf": [{"required": ["b"], "properties": {"b": {"type": "null"}}}]}"#;
+    let tools = ToolSet::from_json(&format!(
+        r##"[{{"name": "f", "parameters": {{"$ref": "#/$defs/node", "$defs": {{"node": {node}}}}}}},
+            {{"name": "g", "parameters": {composed}}}]"##
+    ))
+    .unwrap();
+    let read = |dialect: &str, format| -> Value {
+        serde_json::from_str(&write(dialect, &tools, format).unwrap()).unwrap()
+    };
+    let message = read("json", GrammarFormat::JsonSchema);
+    let branches = message["items"]["anyOf"].as_array().unwrap();
+    let tag = read("hermes", GrammarFormat::StructuralTag);
+    let tags = tag["format"]["tags"].as_array().unwrap();
+    let arguments = |call: &Value| -> Value {
+        let properties = call["properties"].as_object().unwrap();
+        let mut objects = properties.values();
+        objects
+            .find(|schema| schema["const"].is_null())
+            .unwrap()
+            .clone()
+    };
+    for (document, closed, open) in [
+        (&message, arguments(&branches[0]), arguments(&branches[1])),
+        (
+            &tags[0]["content"]["json_schema"],
+            tags[0]["content"]["json_schema"].clone(),
+            tags[1]["content"]["json_schema"].clone(),
+        ),
+    ] {
+        assert_eq!(closed["additionalProperties"], false);
+        assert_eq!(closed["properties"]["undeclared"], true);
+        let kept = json!({"$ref": "#/kept"});
+        assert_eq!(closed["properties"]["$ref"]["enum"][0], kept);
+        let items = &closed["properties"]["children"]["items"];
+        let target = items["$ref"].as_str().unwrap().trim_start_matches('#');
+        let node = document.pointer(target).unwrap();
+        // The definition leads to itself.
+        assert_eq!(node["properties"]["children"]["items"], *items);
+        assert_eq!(open["additionalProperties"], Value::Null);
+        assert_eq!(open["allOf"][0]["required"][0], "b");
+    }
 }

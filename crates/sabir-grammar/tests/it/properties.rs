@@ -64,7 +64,7 @@ fn check_samples(count: u32) {
         let mut failures = 0;
         let mut example = String::new();
         for _ in 0..count {
-            let text = sampler.next_text();
+            let text = sampler.next_text().unwrap();
             if let Some(why) = find_misreading(dialect, &tools, &text, 1) {
                 failures += 1;
                 if example.is_empty() || text.len() < example.len() {
@@ -101,7 +101,7 @@ fn several_calls_are_read_as_valid_calls() {
         let grammar = built(dialect, &tools, ParallelCalls::Many);
         let mut sampler = Sampler::new(&grammar.grammar, 7);
         for _ in 0..100 {
-            let text = sampler.next_text();
+            let text = sampler.next_text().unwrap();
             if let Some(why) = find_misreading(dialect, &tools, &text, usize::MAX) {
                 wrong.push(format!("{}: {why}\n{text}", dialect.name));
                 break;

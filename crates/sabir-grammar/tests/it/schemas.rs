@@ -2,11 +2,14 @@
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{ParallelCalls, ToolSet};
-use sabir_grammar::{CallGrammar, GrammarError, build_grammar};
+use sabir_grammar::{
+    CallGrammar, Expression, Grammar, GrammarError, GrammarFormat, Rule, build_grammar,
+    write_grammar,
+};
 
 fn built(schema: &str) -> CallGrammar {
     let tools = ToolSet::from_json(&format!(
-        r#"[{{"name": "f", "parameters": {{"type": "object", "required": ["x"], "properties": {{"x": {schema}}}}}}}]"#
+        r#"[{{"name": "f", "parameters": {{"type": "object", "required": ["x"], "properties": {{"x": {schema}, "y": {{"type": "string"}}}}}}}}]"#
     ))
     .unwrap();
     let dialect = DialectSet::built_in().find("hermes").unwrap();
@@ -119,6 +122,19 @@ fn what_is_left_to_the_check_is_named() {
             "oneOf",
         ),
         (r##"{"$ref": "#/nowhere"}"##, "$ref"),
+        (
+            r##"{"$ref": "#/properties/y", "maxLength": 3}"##,
+            "maxLength",
+        ),
+        (
+            r#"{"type": "string", "minLength": 4000000000}"#,
+            "minLength",
+        ),
+        (r#"{"type": "string", "maxLength": 100000}"#, "maxLength"),
+        (
+            r#"{"type": "array", "items": {"type": "null"}, "minItems": 99999999999}"#,
+            "minItems",
+        ),
     ] {
         let named = built(schema).relaxations;
         let keywords: Vec<_> = named
@@ -143,4 +159,142 @@ fn a_name_that_a_dialect_cannot_write_is_refused() {
     assert!(build_grammar(find("hermes"), &tools, ParallelCalls::One).is_ok());
     let none = build_grammar(find("hermes"), &ToolSet::default(), ParallelCalls::One);
     assert_eq!(none, Err(GrammarError::NoTools));
+}
+
+fn build_parameters(dialect: &str, parameters: &str) -> Result<CallGrammar, GrammarError> {
+    let tools =
+        ToolSet::from_json(&format!(r#"[{{"name": "f", "parameters": {parameters}}}]"#)).unwrap();
+    let dialect = DialectSet::built_in().find(dialect).unwrap();
+    build_grammar(dialect, &tools, ParallelCalls::One)
+}
+
+#[test]
+fn schemas_without_a_finite_value_are_refused() {
+    for dialect in DialectSet::built_in().iter() {
+        for parameters in [
+            r##"{"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}}"##,
+            r##"{"type": "object", "required": ["x"], "properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}"##,
+            r#"{"type": "object", "required": ["x"], "properties": {"x": {"enum": []}}}"#,
+        ] {
+            let refused = build_parameters(dialect.name, parameters);
+            assert!(
+                matches!(refused, Err(GrammarError::Endless { ref tool }) if tool == "f"),
+                "{} {parameters} {refused:?}",
+                dialect.name
+            );
+        }
+    }
+}
+
+#[test]
+fn an_optional_part_without_a_finite_value_is_left_out() {
+    let grammar = build_parameters(
+        "hermes",
+        r##"{"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}, "y": {"type": "null"}},
+            "$defs": {"a": {"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#/$defs/a"}}}}}"##,
+    )
+    .unwrap();
+    let call = |arguments: &str| {
+        format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {arguments}}}\n</tool_call>")
+    };
+    assert!(grammar.grammar.accepts(&call("{\"y\": null}")));
+    assert!(grammar.grammar.accepts(&call("{}")));
+    assert!(!grammar.grammar.accepts(&call("{\"x\": {}}")));
+}
+
+#[test]
+fn left_recursion_is_refused_and_does_not_overflow() {
+    let parameters = r##"{"type": "object", "required": ["x"], "properties": {"x": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}}}"##;
+    let refused = build_parameters("hermes", parameters);
+    assert!(
+        matches!(refused, Err(GrammarError::LeftRecursive { ref rule }) if rule == "a"),
+        "{refused:?}"
+    );
+    // Tags flatten the branches, so a string is all that is left.
+    assert!(build_parameters("cline", parameters).is_ok());
+    let grammar = Grammar {
+        rules: vec![Rule {
+            name: "root".to_owned(),
+            expression: Expression::Choice(vec![Expression::Rule(0), Expression::literal("a")]),
+        }],
+    };
+    assert!(grammar.accepts("a") && !grammar.accepts("b"));
+}
+
+#[test]
+fn a_least_number_beside_an_exclusive_one_is_named() {
+    let named = built(r#"{"type": "number", "minimum": 5, "exclusiveMinimum": 0}"#).relaxations;
+    let keywords: Vec<_> = named.iter().map(|it| it.keyword.as_str()).collect();
+    assert_eq!(keywords, ["minimum", "exclusiveMinimum"]);
+}
+
+#[test]
+fn contradictory_bounds_are_refused() {
+    for (schema, least) in [
+        (
+            r#"{"type": "string", "minLength": 5, "maxLength": 3}"#,
+            "minLength",
+        ),
+        (
+            r#"{"type": "array", "minItems": 2, "maxItems": 1}"#,
+            "minItems",
+        ),
+    ] {
+        let parameters = format!(r#"{{"type": "object", "properties": {{"x": {schema}}}}}"#);
+        for dialect in ["hermes", "cline"] {
+            let refused = build_parameters(dialect, &parameters).unwrap_err();
+            let message = refused.to_string();
+            assert!(message.contains("`x` of `f`"), "{message}");
+            assert!(message.contains(least), "{message}");
+        }
+    }
+}
+
+/// Parameters whose definitions triple with each level.
+fn tripling_parameters(levels: usize, required: &str) -> String {
+    let mut definitions = vec![format!(r#""d{levels}": {{"type": "null"}}"#)];
+    for level in 0..levels {
+        let next = level + 1;
+        definitions.push(format!(
+            r##""d{level}": {{"type": "object", "required": {required}, "properties": {{"a": {{"$ref": "#/$defs/d{next}"}}, "b": {{"$ref": "#/$defs/d{next}"}}, "c": {{"$ref": "#/$defs/d{next}"}}}}}}"##
+        ));
+    }
+    format!(
+        r##"{{"type": "object", "properties": {{"x": {{"$ref": "#/$defs/d0"}}}}, "required": ["x"], "$defs": {{{}}}}}"##,
+        definitions.join(", ")
+    )
+}
+
+#[test]
+fn long_calls_and_long_grammars_are_refused() {
+    let refused = build_parameters("hermes", &tripling_parameters(13, r#"["a", "b", "c"]"#));
+    assert!(
+        matches!(refused, Err(GrammarError::LongCalls { ref tool, ref rule }) if tool == "f" && !rule.is_empty()),
+        "{refused:?}"
+    );
+    let nested = r#"{"type": "array", "minItems": 900, "items": {"type": "array", "minItems": 900, "items": {"type": "string", "minLength": 900}}}"#;
+    let parameters =
+        format!(r#"{{"type": "object", "required": ["x"], "properties": {{"x": {nested}}}}}"#);
+    let refused = build_parameters("hermes", &parameters);
+    assert!(
+        matches!(refused, Err(GrammarError::LongCalls { ref rule, .. }) if rule.starts_with("f-x")),
+        "{refused:?}"
+    );
+    let built = build_parameters("hermes", &tripling_parameters(13, "[]")).unwrap();
+    for format in [GrammarFormat::Lark, GrammarFormat::Regex] {
+        let refused = write_grammar(&built, &ToolSet::default(), ParallelCalls::One, format);
+        assert!(
+            matches!(refused, Err(GrammarError::LongGrammar { ref rule, .. }) if !rule.is_empty()),
+            "{}",
+            format.name()
+        );
+    }
+    let gbnf = write_grammar(
+        &built,
+        &ToolSet::default(),
+        ParallelCalls::One,
+        GrammarFormat::Gbnf,
+    );
+    assert!(gbnf.unwrap().len() < 100_000);
 }

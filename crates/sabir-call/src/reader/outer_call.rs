@@ -238,7 +238,7 @@ impl CallReader {
         let is_open = |value: &&OrphanValue| *value.name == *mark && value.is_open;
         let is_end = signs.rejected.is_some() || signs.opened.iter().any(|value| is_open(&value));
         match is_end {
-            true => self.reject_inner_calls(mark, span),
+            true => self.reject_inner_calls(mark, None, span),
             false => signs.note_value_open(mark, calls, span),
         }
     }
@@ -268,14 +268,23 @@ impl CallReader {
         signs.headed.get_or_insert((calls, span));
     }
 
-    /// Rejects the calls that a value may hold which ends with this tag or marker.
-    pub(super) fn reject_inner_calls(&mut self, name: &str, span: Span) {
+    /// Rejects the calls that a value may hold which ends with this tag, in this notation, or with this marker.
+    pub(super) fn reject_inner_calls(
+        &mut self,
+        name: &str,
+        notation: Option<TagNotation>,
+        span: Span,
+    ) {
         // Nearly all messages have no such sign, and closing tags in prose about HTML are frequent,
         // so nothing is looked up before the first sign.
         if self.diagnostics.outer_signs().is_none() {
             return;
         }
-        let is_fixed = self.vocabulary.is_fixed_value_tag(name);
+        // A special token is never written by accident, whatever name follows it.
+        let is_special = |notation: TagNotation| {
+            notation != TagNotation::Angle && self.vocabulary.is_value_tag(name, notation)
+        };
+        let is_fixed = self.vocabulary.is_fixed_value_tag(name) || notation.is_some_and(is_special);
         let signs = self.diagnostics.outer_signs_mut();
         let empty = signs.find_empty_call(name, &self.vocabulary);
         let is_known = signs

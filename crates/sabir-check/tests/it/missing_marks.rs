@@ -289,7 +289,8 @@ proptest! {
 }
 
 /// Tries many messages and lists all wrong calls, not only the first: to look for new classes of them.
-/// `SABIR_CASES=20 SABIR_SEED=7 cargo test -p sabir-check --test it explore -- --ignored` tries 400,000 with that seed.
+/// `SABIR_CASES=20 SABIR_SEED=7 cargo test -p sabir-check --test it explore -- --ignored` tries 400,000 with that seed; with
+/// `SABIR_DIALECT=minimax_m3` all of them in that dialect.
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
 fn explore() {
@@ -297,6 +298,7 @@ fn explore() {
         .ok()
         .and_then(|seed| seed.parse().ok())
         .unwrap_or(0);
+    let only = std::env::var("SABIR_DIALECT").ok();
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let messages = (values(), 0_usize..1000, 0_usize..60);
@@ -305,7 +307,11 @@ fn explore() {
         let (values, dialect, missing) = messages.new_tree(&mut runner).unwrap().current();
         let values = values.each_ref().map(String::as_str);
         wrong.extend(ALL.with_borrow(|all| {
-            let gates = &all[dialect % all.len()];
+            let is_chosen = |gates: &&Gates| only.as_deref() == Some(gates.dialect.name);
+            let gates = match &only {
+                Some(_) => all.iter().find(is_chosen).expect("a known dialect"),
+                None => &all[dialect % all.len()],
+            };
             let marker = gates.markers.get(missing % (gates.markers.len() + 1));
             gates.wrong_calls(marker.copied().unwrap_or(usize::MAX), values)
         }));

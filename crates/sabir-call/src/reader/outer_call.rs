@@ -277,7 +277,8 @@ impl CallReader {
     ) {
         // Nearly all messages have no such sign, and closing tags in prose about HTML are frequent,
         // so nothing is looked up before the first sign.
-        if self.diagnostics.outer_signs().is_none() {
+        let open_bare = self.diagnostics.calls_before_bare_call();
+        if self.diagnostics.outer_signs().is_none() && open_bare.is_none() {
             return;
         }
         // A special token is never written by accident, whatever name follows it.
@@ -294,6 +295,9 @@ impl CallReader {
         if is_fixed && is_known {
             signs.lost.get_or_insert(span);
         }
+        // The end of that call may be hidden by a quotation or a fence in a later value.
+        let open_bare = open_bare.filter(|_| is_fixed);
+        let empty = empty.into_iter().chain(open_bare).min();
         let Some(first) = signs.end_value(name, empty, is_fixed) else {
             return;
         };

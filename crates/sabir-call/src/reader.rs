@@ -437,6 +437,7 @@ impl CallReader {
             // Only now is it known that nothing follows, which is what makes bare JSON a call.
             ReaderState::Guess(guess) => self.end_guess(*guess, why, out),
         }
+        self.reject_run_in_string(self.offset);
         self.reject_calls_without_end(is_cut_in_tags);
         self.diagnostics.report_missed_calls(out);
     }

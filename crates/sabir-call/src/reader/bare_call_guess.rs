@@ -714,6 +714,7 @@ impl CallReader {
             return;
         };
         self.blank.clear();
+        self.note_bare_surroundings();
         out.push_event(Event::Mark(guess.call_mark(
             "calls without a marker: a declared tool with what it requires, and nothing behind",
         )));

@@ -714,10 +714,12 @@ impl OpenTagCall {
     /// of its name. Most `<` in code are ruled out here without lexing.
     #[inline]
     fn may_matter(&self, tail: &[u8], vocabulary: &Vocabulary) -> bool {
-        let letter = match tail {
+        // Of wrappers only the closing tag has a meaning inside a value.
+        let (letter, closing) = match tail {
             // In other notations the first byte is rare, so every candidate is lexed.
             _ if self.first != b'<' || self.unknown_tag_name().is_some() => return true,
-            [_, b'/', letter, ..] | [_, letter, ..] => *letter,
+            [_, b'/', letter, ..] => (*letter, tail.get(2..).unwrap_or_default()),
+            [_, letter, ..] => (*letter, &[][..]),
             _ => return true,
         };
         let begins = |name: &str| name.as_bytes().first() == Some(&letter);
@@ -728,7 +730,7 @@ impl OpenTagCall {
             || begins(&self.form.call)
             || (self.form.has_argument_tags() && vocabulary.begins_name(letter))
             || self.form.has_name_behind()
-            || self.form.may_begin_wrapper(letter)
+            || !closing.is_empty() && self.form.may_begin_wrapper(closing)
     }
 
     /// Emits a piece of the value, after the line feed that was held back.

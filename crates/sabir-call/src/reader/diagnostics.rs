@@ -185,6 +185,12 @@ impl ReaderDiagnostics {
         self.notes_mut().bare = Some(bare);
     }
 
+    /// Returns the number of calls before the last such tag, which may not have ended.
+    pub(super) fn calls_before_bare_call(&self) -> Option<u32> {
+        let bare = self.odd.as_ref()?.bare.as_ref();
+        bare.map(|bare| bare.calls)
+    }
+
     /// Takes that record, if it is about this tag.
     pub(super) fn take_bare_call(&mut self, tag: &str) -> Option<BareCall> {
         self.odd.as_mut()?.bare.take_if(|bare| bare.tag == tag)

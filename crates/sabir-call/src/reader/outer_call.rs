@@ -238,7 +238,7 @@ impl CallReader {
         let is_open = |value: &&OrphanValue| *value.name == *mark && value.is_open;
         let is_end = signs.rejected.is_some() || signs.opened.iter().any(|value| is_open(&value));
         match is_end {
-            true => self.reject_inner_calls(mark, span),
+            true => self.reject_inner_calls(mark, None, span),
             false => signs.note_value_open(mark, calls, span),
         }
     }
@@ -268,14 +268,24 @@ impl CallReader {
         signs.headed.get_or_insert((calls, span));
     }
 
-    /// Rejects the calls that a value may hold which ends with this tag or marker.
-    pub(super) fn reject_inner_calls(&mut self, name: &str, span: Span) {
+    /// Rejects the calls that a value may hold which ends with this tag, in this notation, or with this marker.
+    pub(super) fn reject_inner_calls(
+        &mut self,
+        name: &str,
+        notation: Option<TagNotation>,
+        span: Span,
+    ) {
         // Nearly all messages have no such sign, and closing tags in prose about HTML are frequent,
         // so nothing is looked up before the first sign.
-        if self.diagnostics.outer_signs().is_none() {
+        let open_bare = self.diagnostics.calls_before_bare_call();
+        if self.diagnostics.outer_signs().is_none() && open_bare.is_none() {
             return;
         }
-        let is_fixed = self.vocabulary.is_fixed_value_tag(name);
+        // A special token is never written by accident, whatever name follows it.
+        let is_special = |notation: TagNotation| {
+            notation != TagNotation::Angle && self.vocabulary.is_value_tag(name, notation)
+        };
+        let is_fixed = self.vocabulary.is_fixed_value_tag(name) || notation.is_some_and(is_special);
         let signs = self.diagnostics.outer_signs_mut();
         let empty = signs.find_empty_call(name, &self.vocabulary);
         let is_known = signs
@@ -285,6 +295,9 @@ impl CallReader {
         if is_fixed && is_known {
             signs.lost.get_or_insert(span);
         }
+        // The end of that call may be hidden by a quotation or a fence in a later value.
+        let open_bare = open_bare.filter(|_| is_fixed);
+        let empty = empty.into_iter().chain(open_bare).min();
         let Some(first) = signs.end_value(name, empty, is_fixed) else {
             return;
         };

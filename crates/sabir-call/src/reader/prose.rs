@@ -48,6 +48,8 @@ pub(crate) struct ProseTracker {
     /// The last byte of the mark that opened a quotation of markup; 0 if none is open, and [`QUOTATION_ENDED`] right behind
     /// its closing mark.
     quotation: u8,
+    /// The strings of JSON or Python on this line.
+    strings: LineStrings,
     /// True if a call or a thought precedes on this line.
     is_resumed: bool,
     /// True in a message that is addressed to the user, in which calls are only shown.
@@ -83,6 +85,50 @@ enum LineState {
     Code,
 }
 
+/// The strings of a payload, such as `{"path": "a` or `f(path="a`, on one line. A call that begins inside such a string is part of a
+/// value whose own call was not understood. One byte, since each reader holds it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct LineStrings(u8);
+
+impl LineStrings {
+    /// Inside a string in double quotes.
+    const DOUBLE: u8 = 1;
+    /// Inside a string in single quotes.
+    const SINGLE: u8 = 2;
+    /// Behind an odd number of backslashes in a string.
+    const ESCAPED: u8 = 4;
+    /// Behind the beginning of a string directly behind a bracket or an equals sign. Colons and commas come before quotation marks
+    /// in prose, too.
+    const PAYLOAD: u8 = 8;
+
+    fn is_open(self) -> bool {
+        self.0 & (Self::DOUBLE | Self::SINGLE) != 0
+    }
+
+    /// Processes a byte; `before` is the last one before it that is not white space.
+    fn push_byte(&mut self, byte: u8, before: u8) {
+        let mark = match byte {
+            b'"' => Self::DOUBLE,
+            b'\'' => Self::SINGLE,
+            _ => 0,
+        };
+        if self.is_open() {
+            let is_escaped = self.0 & Self::ESCAPED != 0;
+            self.0 &= !Self::ESCAPED;
+            if !is_escaped {
+                self.0 &= !mark;
+                self.0 |= Self::ESCAPED * u8::from(byte == b'\\');
+            }
+        } else if mark != 0 {
+            let is_payload = self.0 & Self::PAYLOAD != 0;
+            let begins = matches!(before, b'{' | b'[' | b'(' | b'=');
+            if begins || is_payload && matches!(before, b':' | b',') {
+                self.0 = Self::PAYLOAD | mark;
+            }
+        }
+    }
+}
+
 /// An open fence: its character, and the length that its close must at least have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CodeFence {
@@ -106,6 +152,7 @@ impl Default for ProseTracker {
             fresh: false,
             quote: false,
             quotation: 0,
+            strings: LineStrings::default(),
             is_resumed: false,
             is_addressed_to_user: false,
             last: [b'\n'; 4],
@@ -252,8 +299,7 @@ impl ProseTracker {
     /// Returns the last byte before this place that is not white space, or a line feed if more white space
     /// precedes than the tracker remembers.
     pub(crate) fn last_solid_byte(&self) -> u8 {
-        let is_solid = |byte: &u8| !byte.is_ascii_whitespace();
-        self.last.into_iter().rev().find(is_solid).unwrap_or(b'\n')
+        find_last_solid(self.last)
     }
 
     /// Returns true if a sentence continues at this place: words and white space precede it on the line, and no mark that ends or
@@ -265,6 +311,11 @@ impl ProseTracker {
         );
         let is_apart = matches!(self.previous_byte(), b' ' | b'\t' | b'(' | b'[');
         !self.is_start() && !self.is_resumed && is_apart && !ends
+    }
+
+    /// Returns true inside a string of JSON or Python that began on this line.
+    pub(crate) fn is_in_string(&self) -> bool {
+        self.strings.is_open()
     }
 
     /// Returns true if a sentence continues with markup of an inactive dialect that ends right before this place.
@@ -336,6 +387,7 @@ impl ProseTracker {
             fresh,
             is_addressed_to_user,
             quotation,
+            strings,
             ..
         } = *self;
         let line = LineState::Inside;
@@ -349,6 +401,7 @@ impl ProseTracker {
             fresh,
             is_addressed_to_user,
             quotation,
+            strings,
             is_resumed: true,
             resumed: read,
             ..Self::default()
@@ -387,14 +440,25 @@ impl ProseTracker {
             }
             stop += 1;
         }
+        let mut last = self.last;
         // Only the last four bytes can matter later, so a leap over a megabyte costs four steps
         // here.
         for &byte in rest.get(stop.saturating_sub(4)..stop).unwrap_or_default() {
             self.remember_byte(byte);
         }
         let leapt = rest.get(..stop).unwrap_or_default();
-        self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
-        if let Some(solid) = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace()) {
+        if memchr::memchr2(b'"', b'\'', leapt).is_some() {
+            self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
+            for &byte in leapt {
+                self.strings.push_byte(byte, find_last_solid(last));
+                last = shift_in(last, byte);
+            }
+        } else if !leapt.is_empty() {
+            // A backslash ends a leap, so there is none in it.
+            self.strings.0 &= !LineStrings::ESCAPED;
+        }
+        let solid = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace());
+        if let Some(solid) = solid {
             self.solid = self.read.saturating_add(to_u32(solid + 1));
         }
         self.read = self.read.saturating_add(to_u32(stop));
@@ -403,8 +467,7 @@ impl ProseTracker {
 
     /// Shifts a byte into the four last ones.
     fn remember_byte(&mut self, byte: u8) {
-        let [_, second, third, fourth] = self.last;
-        self.last = [second, third, fourth, byte];
+        self.last = shift_in(self.last, byte);
     }
 
     /// Reads one byte.
@@ -416,6 +479,9 @@ impl ProseTracker {
             }
             [_, _, b'-', b'-'] if byte == b'>' => self.comment = false,
             _ => {}
+        }
+        if self.strings != LineStrings::default() || matches!(byte, b'"' | b'\'') {
+            self.strings.push_byte(byte, self.last_solid_byte());
         }
         self.remember_byte(byte);
         if self.quotation != 0 {
@@ -555,6 +621,7 @@ impl ProseTracker {
         self.is_resumed = false;
         // A stray mark must not turn every later tag into a mention, so each line counts anew.
         self.quote = false;
+        self.strings = LineStrings::default();
     }
 
     /// Returns true if an opening quotation mark comes directly before this place.
@@ -576,6 +643,17 @@ impl ProseTracker {
     }
 }
 
+/// Shifts a byte into the four last ones.
+fn shift_in([_, second, third, fourth]: [u8; 4], byte: u8) -> [u8; 4] {
+    [second, third, fourth, byte]
+}
+
+/// Returns the last of these bytes that is not white space, or a line feed if there is none.
+fn find_last_solid(last: [u8; 4]) -> u8 {
+    let is_solid = |byte: &u8| !byte.is_ascii_whitespace();
+    last.into_iter().rev().find(is_solid).unwrap_or(b'\n')
+}
+
 /// Converts a length that is no longer than a chunk.
 fn to_u32(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
@@ -588,18 +666,22 @@ mod tests {
     use crate::dialect::DialectSet;
     use crate::reader::vocabulary::Vocabulary;
 
-    /// Returns one letter for each `<` of the text: `m` for a mention, `c` for a place where it
-    /// would be a call.
+    /// Returns the letter of a place: `m` for a mention, `s` inside a string, `c` where markup would be a call.
+    fn letter(prose: &ProseTracker) -> char {
+        match prose.mention_reason() {
+            Some(_) => 'm',
+            None if prose.is_in_string() => 's',
+            None => 'c',
+        }
+    }
+
+    /// Returns one letter for each `<` of the text.
     fn places(text: &str) -> String {
         let mut prose = ProseTracker::default();
         let mut found = String::new();
         for byte in text.bytes() {
             if byte == b'<' {
-                found.push(if prose.mention_reason().is_some() {
-                    'm'
-                } else {
-                    'c'
-                });
+                found.push(letter(&prose));
             }
             prose.push_byte(byte);
         }
@@ -611,11 +693,7 @@ mod tests {
             if at == text.len() {
                 break;
             }
-            again.push(if skipping.mention_reason().is_some() {
-                'm'
-            } else {
-                'c'
-            });
+            again.push(letter(&skipping));
             skipping.push_byte(b'<');
             at += 1;
         }
@@ -647,6 +725,22 @@ mod tests {
         check("a \\` b <", "c");
         check("`<` <", "mc");
         check("`a`<", "c");
+    }
+
+    #[test]
+    fn strings_of_payloads() {
+        check("[{\"name\": \"a < b", "s");
+        check("f(path=\"a < b\", content=\"c < d\") <", "ssc");
+        check("{'a': 'b < c', 'd': 2} <", "sc");
+        check("{\"a\": \"b \\\" < \\\\\" <", "sc");
+        // A line ends each string: values hold no line feed as it is.
+        check("{\"a\": \"b < c\n<", "sc");
+        // Quotation marks of prose.
+        check("He said: \"a < b", "c");
+        check("it's (see the docs), isn't it? <", "c");
+        check("a 5\" screen, \"b <", "c");
+        check("{   \"a <", "s");
+        check("{          \"a <", "c");
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl CallReader {
             if tag.close {
                 self.note_stray_close(tag, at);
                 let span = Span::new(self.offset + at, self.offset + at + tag.len);
-                self.reject_inner_calls(tag.name, span);
+                self.reject_inner_calls(tag.name, Some(notation), span);
                 self.reject_calls_before_lone_close(tag.name, span);
             } else if self.vocabulary.thought_tag(tag.name).is_none() {
                 self.open_quotation();
@@ -186,7 +186,7 @@ impl CallReader {
             };
         }
         if tag.close {
-            return self.scan_close_tag(tag, at);
+            return self.scan_close_tag(tag, at, notation);
         }
         if let Some(close) = self.vocabulary.thought_tag(tag.name) {
             if tag.is_plain() {
@@ -549,7 +549,7 @@ impl CallReader {
         // value may hold the quotation mark.
         match kind {
             MarkerKind::Quote => self.note_quote(text, span),
-            _ => self.reject_inner_calls(text, span),
+            _ => self.reject_inner_calls(text, None, span),
         }
         match kind {
             // It ends a call without its opening marker, which may hold the calls before.
@@ -714,7 +714,7 @@ impl CallReader {
         }
     }
 
-    fn scan_close_tag(&mut self, tag: Tag<'_>, at: usize) -> TriggerMatch {
+    fn scan_close_tag(&mut self, tag: Tag<'_>, at: usize, notation: TagNotation) -> TriggerMatch {
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
         if self
             .wrapped
@@ -755,7 +755,7 @@ impl CallReader {
             return TriggerMatch::Skip(tag.len);
         }
         self.note_stray_close(tag, at);
-        self.reject_inner_calls(tag.name, span);
+        self.reject_inner_calls(tag.name, Some(notation), span);
         self.reject_calls_before_lone_close(tag.name, span);
         self.diagnostics.end_wrapper_without_call(tag.name, span);
         if let Some(bare) = self.diagnostics.take_bare_call(tag.name) {

@@ -3,7 +3,8 @@
 //! Most mentions are known before the call begins (`reader/prose.rs`). These are known only behind it:
 //! a quotation that began in an earlier paragraph, a call in the middle of a sentence that continues
 //! behind it, and lines of a ReAct prompt that more prose follows. Such a call has been emitted
-//! already, so it is rejected by a fault.
+//! already, so it is rejected by a fault. So is a call inside a string of JSON or Python, which is
+//! part of a value whose own call has lost its opening markup.
 
 use crate::event::{Event, EventSink};
 use crate::fault::{Fault, FaultKind, Span};
@@ -41,6 +42,8 @@ enum RunStart {
     Foreign,
     /// At the label of a ReAct prompt, while other dialects are read too.
     Label,
+    /// Inside a string of JSON or Python.
+    String,
     /// Anywhere else.
     Other,
 }
@@ -72,7 +75,10 @@ impl CallReader {
             self.diagnostics.calls_before_run = self.diagnostics.calls;
             self.surroundings = Some(CallSurroundings {
                 before: self.prose.last_solid_byte(),
-                start,
+                start: match self.prose.is_in_string() {
+                    true => RunStart::String,
+                    false => start,
+                },
             });
         }
     }
@@ -90,6 +96,7 @@ impl CallReader {
         let Some(around) = self.surroundings else {
             return true;
         };
+        self.reject_run_in_string(at);
         let is_foreign = around.start == RunStart::Foreign;
         let is_markup =
             |next: &char| *next == '<' || self.vocabulary.marked.map(char::from) == Some(*next);
@@ -134,6 +141,14 @@ impl CallReader {
             None => self.surroundings = None,
         }
         true
+    }
+
+    /// Rejects the calls of the run if it began inside a string: that is a value of a call which was not understood.
+    pub(super) fn reject_run_in_string(&mut self, at: usize) {
+        let is_in_string = |around: CallSurroundings| around.start == RunStart::String;
+        if self.surroundings.is_some_and(is_in_string) {
+            self.reject_calls_from(self.diagnostics.calls_before_run, Span::new(at, at));
+        }
     }
 
     /// Rejects the calls of the run, which are only mentioned.

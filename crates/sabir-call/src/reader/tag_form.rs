@@ -63,9 +63,10 @@ impl TagForm {
         self.tagged.is_wrapper_name(name)
     }
 
-    /// Returns true if a wrapper's name may begin with this byte.
-    pub(super) fn may_begin_wrapper(&self, letter: u8) -> bool {
-        let begins = |name: &&str| name.as_bytes().first() == Some(&letter);
+    /// Returns true if a wrapper's name, or the part of it that has come, is at the start of `text`. Its first letter alone is that
+    /// of many other names.
+    pub(super) fn may_begin_wrapper(&self, text: &[u8]) -> bool {
+        let begins = |name: &&str| name.bytes().zip(text).all(|(own, given)| own == *given);
         self.tagged.wrappers.iter().any(begins)
     }
 

@@ -12,6 +12,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{Call, CallId, CallReader, DraftResponse, ToolSet, Truncation};
 use sabir_check::{CallChecker, CallState};
@@ -284,4 +286,40 @@ proptest! {
         });
         prop_assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
     }
+}
+
+/// Tries many messages and lists all wrong calls, not only the first: to look for new classes of them.
+/// `SABIR_CASES=20 SABIR_SEED=7 cargo test -p sabir-check --test it explore -- --ignored` tries 400,000 with that seed; with
+/// `SABIR_DIALECT=minimax_m3` all of them in that dialect.
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
+fn explore() {
+    let seed: u8 = std::env::var("SABIR_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(0);
+    let only = std::env::var("SABIR_DIALECT").ok();
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let messages = (values(), 0_usize..1000, 0_usize..60);
+    let mut wrong = Vec::new();
+    for _ in 0..crate::case_count::case_count(20_000) {
+        let (values, dialect, missing) = messages.new_tree(&mut runner).unwrap().current();
+        let values = values.each_ref().map(String::as_str);
+        wrong.extend(ALL.with_borrow(|all| {
+            let is_chosen = |gates: &&Gates| only.as_deref() == Some(gates.dialect.name);
+            let gates = match &only {
+                Some(_) => all.iter().find(is_chosen).expect("a known dialect"),
+                None => &all[dialect % all.len()],
+            };
+            let marker = gates.markers.get(missing % (gates.markers.len() + 1));
+            gates.wrong_calls(marker.copied().unwrap_or(usize::MAX), values)
+        }));
+    }
+    let count = wrong.len();
+    assert!(
+        wrong.is_empty(),
+        "{count} wrong calls ran:\n{}",
+        wrong.join("\n\n")
+    );
 }

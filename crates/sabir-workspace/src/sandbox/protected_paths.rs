@@ -3,8 +3,11 @@
 //! Finding them and placing masks takes about as long as the first half of the mounts, so the supervisor does the former while the
 //! launcher does the latter, and sends the paths through a pipe when all masks are in place.
 
+#[cfg(target_os = "linux")]
 use std::ffi::OsStr;
-use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
+use std::io::{self, PipeWriter, Write as _};
+#[cfg(target_os = "linux")]
+use std::io::{PipeReader, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 

@@ -16,6 +16,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_workspace::{Sandbox, ShellCommand, Workspace, supervise};
@@ -41,6 +42,9 @@ fn main() {
     rows.retain(|row| row.name.contains(&words) && row.start.measure_start().is_some());
     for _ in 0..rounds {
         for row in &mut rows {
+            // As in a session, where a model answers between two commands. What is made for the
+            // next command of this row must not disturb the next row.
+            thread::sleep(Duration::from_millis(40));
             row.times.extend(row.start.measure_start());
         }
     }

@@ -214,22 +214,25 @@ fn wait_until_taken(mut taken: PipeReader) -> io::Result<StandbyEnd> {
         return Ok(StandbyEnd::Died);
     }
     // A second command may come at once. It is in the queue already, and nobody is there to take
-    // it, so here input does count.
-    wait_for_request(Some(QUIET_TIME));
+    // it, so here input does count. It would have to wait for namespaces that are made ahead.
+    let is_urgent = wait_for_request(Some(QUIET_TIME));
     Ok(StandbyEnd::Taken(match need {
-        [1] => NamespaceNeed::Network,
+        [1] if !is_urgent => NamespaceNeed::Network,
         _ => NamespaceNeed::None,
     }))
 }
 
-/// Waits until a request is in the queue, the agent has closed its end, or the time is over.
-fn wait_for_request(limit: Option<Duration>) {
+/// Waits until a request is in the queue, the agent has closed its end, or the time is over. Returns false if the time is over.
+fn wait_for_request(limit: Option<Duration>) -> bool {
     let agent = io::stdin();
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-    while matches!(
-        poll(&mut [PollFd::new(&agent, PollFlags::IN)], limit.as_ref()),
-        Err(Errno::INTR)
-    ) {}
+    loop {
+        let mut waited = [PollFd::new(&agent, PollFlags::IN)];
+        match poll(&mut waited, limit.as_ref()) {
+            Err(Errno::INTR) => {}
+            ready => return !matches!(ready, Ok(0)),
+        }
+    }
 }
 
 /// Becomes a reaper and its supervisor, and waits for the order of the latter.

@@ -285,7 +285,7 @@ fn run_torture(
     }
     if arguments.json {
         write_json_line(&report, &mut ReportOutput::json()).map_err(ToolboxError::from)?;
-    } else {
+    } else if !report.cells.is_empty() {
         print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
     }
     if let Some(error) = failure {

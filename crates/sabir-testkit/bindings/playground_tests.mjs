@@ -13,8 +13,20 @@ const [build, folder, chromium] = process.argv.slice(2);
 const work = mkdtempSync(join(tmpdir(), "playground-"));
 process.on("exit", () => rmSync(work, { recursive: true, force: true }));
 
-/** Opens the page with a preset, or a state in its address, and returns its content after it has read the text. */
+/**
+ * Opens the page with a preset, or a state in its address, and returns its content after it has read the text. Chromium's virtual time
+ * does not wait for the threads that compile the module, so it can be over too early; then the page is opened again.
+ */
 function open(state, hash) {
+  let opened;
+  for (let attempt = 0; attempt < 10; attempt++) {
+    opened = openOnce(state, hash);
+    if (opened.state !== undefined) break;
+  }
+  return opened;
+}
+
+function openOnce(state, hash) {
   const preset = join(work, "preset.json");
   const page = join(work, "page.html");
   writeFileSync(preset, JSON.stringify(state));

@@ -1,18 +1,14 @@
 //! Tests the endpoints of the gateway beside those of chat: Gemini's, and those that are forwarded.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::{Value, json};
 
 use crate::gateway_ways::{Running, TOKEN};
 use crate::world::World;
-
-/// Longer than anything takes on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
 
 /// A request that a server received: its first line, and its body.
 type Received = Arc<Mutex<Vec<(String, String)>>>;
@@ -56,19 +52,9 @@ fn fixed_server(status: u16, kind: &'static str, body: &'static str) -> (String,
     (address, received)
 }
 
-/// Sends a request with a body of any type.
+/// Posts a body of any type with the gateway's own token.
 fn post(running: &Running, path: &str, head: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(&running.address).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
-    let lines = format!(
-        "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{TOKEN}{head}Content-Length: {}\r\n\r\n{body}",
-        running.address,
-        body.len()
-    );
-    stream.write_all(lines.as_bytes()).unwrap();
-    let mut got = String::new();
-    stream.read_to_string(&mut got).unwrap();
-    got
+    running.post(path, &format!("{TOKEN}{head}"), body)
 }
 
 #[test]
@@ -196,18 +182,7 @@ fn clients_of_gemini_send_their_key_in_its_own_header() {
         provider.address()
     );
     let running = Running::start(&world, &text, &[]);
-    let get = |head: &str, path: &str| {
-        let mut stream = TcpStream::connect(&running.address).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        let lines = format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{head}\r\n",
-            running.address
-        );
-        stream.write_all(lines.as_bytes()).unwrap();
-        let mut got = String::new();
-        stream.read_to_string(&mut got).unwrap();
-        got
-    };
+    let get = |head: &str, path: &str| running.get(path, head);
     let key = "x-goog-api-key: of-tests\r\n";
     let listed = get(key, "/v1beta/models");
     assert!(

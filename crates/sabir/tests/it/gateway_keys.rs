@@ -1,6 +1,5 @@
 //! Tests the keys of clients, their limits and budgets, with two gateways over one store.
 
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider};
 use serde_json::{Value, json};
 
-use crate::gateway_ways::{Running, TOKEN, message};
+use crate::gateway_ways::{Running, TOKEN, message, send_request};
 use crate::world::{World, code, stderr, stdout};
 
 /// Longer than anything takes on a busy machine.
@@ -52,34 +51,6 @@ fn counting(world: &World) -> ScriptedProvider {
         },
         ..ProviderReply::text("hello")
     }))
-}
-
-/// Asks the model of the gateway at an address.
-fn ask_at(address: &str, head: &str, body: &Value) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
-    let body = body.to_string();
-    let lines = format!(
-        "POST /v1/messages HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{head}Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(lines.as_bytes()).unwrap();
-    let mut got = String::new();
-    stream.read_to_string(&mut got).unwrap();
-    got
-}
-
-fn get(running: &Running, path: &str, head: &str) -> String {
-    let mut stream = TcpStream::connect(&running.address).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
-    let lines = format!(
-        "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{head}\r\n",
-        running.address
-    );
-    stream.write_all(lines.as_bytes()).unwrap();
-    let mut got = String::new();
-    stream.read_to_string(&mut got).unwrap();
-    got
 }
 
 /// Waits until the usage of a key contains this.
@@ -136,8 +107,8 @@ fn keys_are_added_limited_counted_and_revoked() {
     assert!(ask("/v1/messages", &free).starts_with("HTTP/1.1 200"));
     until_usage(&world, &text, "free", "m  1 requests  30 tokens  $0.00005");
     // Clients do not see each other.
-    assert!(get(&running, "/metrics", &free).starts_with("HTTP/1.1 403"));
-    let metrics = get(&running, "/metrics", TOKEN);
+    assert!(running.get("/metrics", &free).starts_with("HTTP/1.1 403"));
+    let metrics = running.get("/metrics", TOKEN);
     for line in [
         "sabir_gateway_key_tokens_total{key=\"free\",direction=\"output\"} 20",
         "sabir_gateway_key_nano_usd_total{key=\"free\"} 50000",
@@ -238,9 +209,10 @@ fn check_shared_budget(store: &str) {
     let clients: Vec<_> = (0..200)
         .map(|number| {
             let address = gateways[number % 2].address.clone();
-            let (key, body) = (key.clone(), body.clone());
+            let body = body.to_string();
+            let head = format!("{key}Content-Length: {}\r\n", body.len());
             std::thread::spawn(move || {
-                let got = ask_at(&address, &key, &body);
+                let got = send_request(&address, "POST /v1/messages", &head, &body);
                 let status = got[9..12].to_owned();
                 assert!(status == "200" || status == "429", "{got}");
                 status == "200"

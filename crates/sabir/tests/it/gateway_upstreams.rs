@@ -1,7 +1,7 @@
 //! Tests how `sabir gateway` distributes requests over several upstreams of a model.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -54,23 +54,9 @@ fn json_in(response: &str) -> &str {
     &response[begin..=end]
 }
 
-/// Requests a path without a body.
-fn get(running: &Running, path: &str) -> String {
-    let mut stream = TcpStream::connect(&running.address).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
-    let head = format!(
-        "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{TOKEN}\r\n",
-        running.address
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut got = String::new();
-    stream.read_to_string(&mut got).unwrap();
-    got
-}
-
 /// Returns a metric of an upstream.
 fn metric(running: &Running, name: &str, upstream: &str) -> u64 {
-    let text = get(running, "/metrics");
+    let text = running.get("/metrics", TOKEN);
     let start = format!("sabir_gateway_{name}{{model=\"m\",upstream=\"{upstream}\"}} ");
     let value = text.lines().find_map(|line| line.strip_prefix(&start));
     value
@@ -294,14 +280,14 @@ fn an_unhealthy_upstream_is_not_asked() {
         &[&format!("to = \"http://{address}\"")],
     );
     let running = Running::start(&world, &text, &[]);
-    assert!(get(&running, "/health").starts_with("HTTP/1.1 200"));
+    assert!(running.get("/health", TOKEN).starts_with("HTTP/1.1 200"));
     until("it is known to be down", || {
         metric(&running, "upstream_available", "u0") == 0
     });
-    assert!(get(&running, "/ready").starts_with("HTTP/1.1 503"));
+    assert!(running.get("/ready", TOKEN).starts_with("HTTP/1.1 503"));
     healthy.store(true, Ordering::SeqCst);
     until("it is up again", || {
-        get(&running, "/ready").starts_with("HTTP/1.1 200")
+        running.get("/ready", TOKEN).starts_with("HTTP/1.1 200")
     });
     assert_eq!(asked.load(Ordering::SeqCst), 0, "a probe asks no model");
 }

@@ -85,22 +85,41 @@ impl Running {
         panic!("no line with {part}: {seen:?}");
     }
 
-    /// A request with more lines in its head; the whole response.
+    /// Posts JSON, with more lines in the head; returns the whole response.
     pub(crate) fn ask(&self, path: &str, head: &str, body: &Value) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        let body = body.to_string();
-        let lines = format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{head}",
-            self.address
-        );
-        stream
-            .write_all(format!("{lines}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
-            .unwrap();
-        let mut got = String::new();
-        stream.read_to_string(&mut got).unwrap();
-        got
+        self.post(path, head, &body.to_string())
     }
+
+    /// Posts a body of any type, with more lines in the head; returns the whole response.
+    pub(crate) fn post(&self, path: &str, head: &str, body: &str) -> String {
+        let length = body.len();
+        self.send(
+            &format!("POST {path}"),
+            &format!("{head}Content-Length: {length}\r\n"),
+            body,
+        )
+    }
+
+    /// Gets a path, with more lines in the head; returns the whole response.
+    pub(crate) fn get(&self, path: &str, head: &str) -> String {
+        self.send(&format!("GET {path}"), head, "")
+    }
+
+    fn send(&self, target: &str, head: &str, body: &str) -> String {
+        send_request(&self.address, target, head, body)
+    }
+}
+
+/// Sends a request to a gateway: its method and path, more lines of its head, and its body. Returns the whole response.
+pub(crate) fn send_request(address: &str, target: &str, head: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let request =
+        format!("{target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{head}\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut got = String::new();
+    stream.read_to_string(&mut got).unwrap();
+    got
 }
 
 impl Drop for Running {

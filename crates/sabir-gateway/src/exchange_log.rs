@@ -77,7 +77,7 @@ struct ExchangeStats {
     first_output: Option<Duration>,
     /// The short name of the gateway's reason for a refusal.
     refusal: Option<&'static str>,
-    /// What is recorded, if exchanges are recorded and a model was asked.
+    /// The recorded exchange; `None` if exchanges are not recorded or no model was asked.
     record: Option<Box<RecordDraft>>,
     /// The error, without secrets.
     error: Option<String>,

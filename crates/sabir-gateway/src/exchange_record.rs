@@ -75,7 +75,7 @@ pub trait ExchangeRecorder: Send + Sync {
     fn record_exchange(&self, record: ExchangeRecord);
 }
 
-/// What is collected of a running exchange.
+/// The record of a running exchange, filled while it runs.
 #[derive(Default)]
 pub(crate) struct RecordDraft {
     /// The request.

@@ -50,7 +50,7 @@ pub(crate) struct OutputCounter {
     is_skipped: bool,
     /// The bytes of text so far.
     text_bytes: u64,
-    /// What the upstream reported.
+    /// The usage that the upstream reported.
     reported: Usage,
 }
 

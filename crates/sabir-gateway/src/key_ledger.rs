@@ -51,7 +51,7 @@ pub(crate) struct KeyLease {
     ledger: Arc<KeyLedger>,
     /// The id.
     id: String,
-    /// What is counted when it is settled.
+    /// The usage that is counted when the reservation is settled.
     pub(crate) used: Spending,
 }
 

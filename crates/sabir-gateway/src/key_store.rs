@@ -108,7 +108,7 @@ pub struct Reservation {
     pub key: String,
     /// The model.
     pub model: String,
-    /// What the request may use at most.
+    /// The upper bound of the usage of the request.
     pub most: Spending,
     /// The time in milliseconds since 1970.
     pub now_ms: u64,

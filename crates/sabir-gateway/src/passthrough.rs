@@ -321,7 +321,7 @@ struct ForwardedBody {
     ledger: ExchangeLog,
     /// Counts its tokens.
     counter: OutputCounter,
-    /// What was read already.
+    /// The bytes of the body that were read already.
     begin: Vec<u8>,
     /// True if nothing follows.
     is_over: bool,

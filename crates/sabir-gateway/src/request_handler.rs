@@ -27,7 +27,7 @@ use crate::serve::Gateway;
 pub(crate) struct RequestHandler {
     /// The gateway.
     pub(crate) gateway: Gateway,
-    /// Where the connection came in.
+    /// The listener that accepted the connection.
     pub(crate) origin: ConnectionOrigin,
     /// The state of the connection.
     pub(crate) link: Arc<ConnectionState>,

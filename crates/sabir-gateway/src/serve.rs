@@ -116,7 +116,7 @@ impl Listeners {
 struct Client {
     /// The stream.
     stream: ClientStream,
-    /// Where it came in.
+    /// The listener that accepted it.
     origin: ConnectionOrigin,
 }
 

@@ -292,7 +292,7 @@ impl UpstreamGroup {
         &self,
         make: &(dyn Fn(&str) -> ForwardedRequest + Send + Sync),
     ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
-        // No prefix is to be kept together here, so each request gets an order of its own.
+        // These requests share no prefix worth keeping on one upstream, so each gets its own order.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) as u64;
         let order = self.choose_order(turn);
         let mut known: Vec<(&Member, &Arc<ProviderClient>)> = Vec::new();

@@ -25,7 +25,7 @@ use crate::report_output::ReportOutput;
 /// A command for people who serve models.
 #[derive(Debug, Subcommand)]
 pub enum ServingCommand {
-    /// Print a grammar for constrained decoding: a model that is held to it writes only valid calls of these tools.
+    /// Print a grammar for constrained decoding, with which a model writes only valid calls of these tools.
     ///
     /// The grammar describes a message of calls in the dialect. What it cannot express of a schema is named on standard error. See
     /// `sabir help grammars`.
@@ -39,13 +39,13 @@ pub enum ServingCommand {
     Torture(TortureArguments),
     /// Export the examples of all dialects' specs as JSON lines, and score other parsers with them. See `sabir help corpus`.
     Corpus {
-        /// What is done with it.
+        /// The action on the corpus.
         #[command(subcommand)]
         command: CorpusCommand,
     },
 }
 
-/// What is done with the corpus.
+/// An action on the corpus.
 #[derive(Debug, Subcommand)]
 pub enum CorpusCommand {
     /// Print all cases, one JSON object a line, with what must be read.

@@ -32,14 +32,14 @@ pub struct CorpusCase {
     pub selection: String,
     /// The tools that are declared.
     pub tools: Value,
-    /// What the model wrote.
+    /// The text that the model wrote.
     pub text: String,
-    /// What must be read; parsers do not see it.
+    /// The expected reading; parsers do not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<ExpectedReading>,
 }
 
-/// What must be read in a case.
+/// The reading of a case that a parser has to give.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExpectedReading {
     /// The calls that may run, in their order.
@@ -117,7 +117,7 @@ fn read_case(case: &CorpusCase) -> Option<ExpectedReading> {
             name: call.name.clone(),
             arguments: call.arguments.clone(),
         });
-    // The order is the one in the text, and a parser is held to it: calls of a message may depend
+    // The calls must come in the order of the text: calls of a message may depend
     // on each other.
     let calls: Vec<_> = calls.collect();
     Some(ExpectedReading {
@@ -141,7 +141,7 @@ pub fn answer_line(line: &str) -> Result<CorpusAnswer, ToolboxError> {
     })
 }
 
-/// Writes the cases as JSON lines, without what is expected if a parser is to be scored.
+/// Writes the cases as JSON lines. `is_blind` leaves the expected readings out, for a parser under test.
 pub fn write_cases(cases: &[CorpusCase], is_blind: bool) -> io::Result<Vec<u8>> {
     let mut lines = Vec::new();
     for case in cases {

@@ -7,7 +7,7 @@ use crate::tool_choice::ShellCall;
 
 /// The file that the call writes.
 pub(crate) const SENTINEL: &str = "sentinel.txt";
-/// What a call of the whole command leaves in it.
+/// The content of the file after a call with the whole command.
 pub(crate) const SENTINEL_CONTENT: &str = "ok";
 /// The file that is there as long as only the beginning of the command was run.
 const CUT_FILE: &str = "cut.txt";
@@ -17,14 +17,14 @@ const CUT_FILE: &str = "cut.txt";
 pub struct TortureCase {
     /// The name, which is the same in all versions: `leak-hermes`.
     pub name: &'static str,
-    /// What the provider does, for people.
+    /// Describes the behaviour of the provider in a phrase.
     pub summary: &'static str,
     /// True if the file must be written; false if nothing must.
     pub expects_file: bool,
     kind: CaseKind,
 }
 
-/// What the provider sends first.
+/// The first answer of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CaseKind {
     Native,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// What an agent did in a case.
+/// The verdict on an agent in a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -29,7 +29,7 @@ pub struct CellResult {
     pub case: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// How the agent's process ended.
+    /// The end of the agent's process, as text.
     pub end: String,
     /// The number of requests that the provider received.
     pub requests: usize,

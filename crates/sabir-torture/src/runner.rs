@@ -197,7 +197,7 @@ pub async fn run_filter(
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What the provider knows of a cell.
+/// The state that the provider keeps of a cell.
 #[derive(Debug, Default)]
 struct CellState {
     /// The requests that could be answered with a call.

@@ -49,7 +49,7 @@ pub struct AppSettings {
     pub themes: ThemeSet,
     /// The name of the theme.
     pub theme_name: String,
-    /// How much moves on the screen.
+    /// The amount of motion on the screen.
     pub motion: Motion,
     /// Earlier messages, the oldest first.
     pub history: Vec<String>,

@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn an_address_within_a_path_is_no_link_of_its_own() {
         let text = "see https://b.example http://a.example/x.rs end";
-        let path = LineLink::to_path("http://a.example/x.rs", "/work", text).unwrap();
+        let path = LineLink::to_path("http://a.example/x.rs", "/project", text).unwrap();
         let links = ordered_links(std::slice::from_ref(&path), find_addresses(text));
         let targets: Vec<_> = links.iter().map(|link| link.target.as_str()).collect();
         assert_eq!(targets, ["https://b.example", path.target.as_str()]);
@@ -373,8 +373,8 @@ mod tests {
     #[test]
     fn a_path_becomes_the_address_of_a_file() {
         let text = "✓ read_file my src/ä.rs";
-        let link = LineLink::to_path("my src/ä.rs", "/work/", text).unwrap();
-        assert_eq!(link.target, "file:///work/my%20src/%C3%A4.rs");
+        let link = LineLink::to_path("my src/ä.rs", "/project/", text).unwrap();
+        assert_eq!(link.target, "file:///project/my%20src/%C3%A4.rs");
         let mut line = words(text);
         line.links.push(link);
         assert!(
@@ -382,15 +382,16 @@ mod tests {
             "{:?}",
             written(&line, 60)
         );
-        assert_eq!(LineLink::to_path("a\x1b.rs", "/work", "a\x1b.rs"), None);
+        assert_eq!(LineLink::to_path("a\x1b.rs", "/project", "a\x1b.rs"), None);
         assert_eq!(LineLink::to_path("a.rs", "", "a.rs"), None);
-        assert_eq!(LineLink::to_path("gone.rs", "/work", text), None);
+        assert_eq!(LineLink::to_path("gone.rs", "/project", text), None);
     }
 
     #[test]
     fn a_path_is_linked_as_whole_words_only() {
-        let start =
-            |path: &str, text: &str| LineLink::to_path(path, "/work", text).map(|link| link.start);
+        let start = |path: &str, text: &str| {
+            LineLink::to_path(path, "/project", text).map(|link| link.start)
+        };
         assert_eq!(start("read", "✓ read_file read"), Some(10));
         assert_eq!(start("a", "✓ read_file a/a.rs -a .a b/a a: 1"), Some(23));
         assert_eq!(start("a.rs", "read a.rs."), Some(4));

@@ -167,7 +167,7 @@ fn report_failure(done: io::Result<()>) -> ExitCode {
     }
 }
 
-/// What a supervisor has besides its plan.
+/// The environment and namespaces that a supervisor has besides its plan.
 #[derive(Default)]
 struct SupervisorStart<'a> {
     /// The environment of the command; `None` for that of this process.

@@ -183,7 +183,7 @@ fn record_files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// What records say about a model at an upstream.
+/// Sums the records of a model at an upstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RecordedModel {
     /// The exchanges.

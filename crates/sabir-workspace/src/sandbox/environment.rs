@@ -57,7 +57,7 @@ impl LaunchProgram<'_> {
     }
 }
 
-/// What the launcher gets from the supervisor: its ends of their connections, and namespaces that were made ahead.
+/// The launcher's ends of its connections to the supervisor, and namespaces that were made ahead.
 pub(super) struct LauncherLinks {
     /// The pipe for its progress, and the reason why it ends.
     pub(super) status: Option<OwnedFd>,

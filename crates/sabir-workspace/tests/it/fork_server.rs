@@ -182,7 +182,7 @@ fn abandoned_commands_are_reaped() {
     wait_for("the end of all", || alive(&place).is_empty());
 }
 
-/// Where no standby can live, the server says so for each request, instead of forking one after the other.
+/// The server refuses each request where no standby can live, instead of forking one after the other.
 #[test]
 fn a_server_without_standbys_refuses_requests() {
     let (ours, theirs) = socketpair(

@@ -728,14 +728,12 @@ impl CallReader {
                 self.cut_header(*heading, Truncation::Ended, rest, out);
                 return ReaderStep::To(window.text.len());
             }
-            // A call whose header has no end: what follows may be a value of it.
+            // A call whose header has no end: what follows may be a value of it. Only the words of the
+            // header count: in small chunks nothing behind them has come yet.
             let head = rest
                 .get(..rest.floor_char_boundary(HEAD_CAP))
                 .unwrap_or_default();
-            if head
-                .split_once('{')
-                .is_some_and(|(head, _)| head.contains("to="))
-            {
+            if heading.form.is_none() && header_words(head).contains("to=") {
                 let calls = self.diagnostics.calls;
                 let at = heading.opening.at;
                 let span = Span::new(at, at + heading.opening.len);
@@ -1188,19 +1186,24 @@ fn word_length(text: &str) -> usize {
 /// Returns true if the text may be a header that has not ended: words, and the token of a channel.
 /// Prose that begins like one is not held longer than a line.
 fn may_be_header(head: &str) -> bool {
-    let mut rest = head;
+    header_words(head).len() == head.len()
+}
+
+/// Returns the beginning of a text that may be a header: up to a line's end, or to markup that no header holds.
+fn header_words(head: &str) -> &str {
+    let mut at = 0;
     loop {
-        let end = rest.find(['\n', '<']).unwrap_or(rest.len());
+        let rest = head.get(at..).unwrap_or_default();
+        let Some(end) = rest.find(['\n', '<']) else {
+            return head;
+        };
         let tag = rest.get(end..).unwrap_or_default();
-        if tag.is_empty() {
-            return true;
-        }
         let is_token = |token: &str| is_partial_marker(tag, token, false) || tag.starts_with(token);
         let tokens = ["<|channel|>", "<|constrain|>", MESSAGE];
         if !tag.starts_with('<') || !tokens.into_iter().any(is_token) {
-            return false;
+            return head.get(..at + end).unwrap_or_default();
         }
-        rest = tag.get(1..).unwrap_or_default();
+        at += end + 1;
     }
 }
 

@@ -108,7 +108,8 @@ impl CallHeader {
             .or(brace);
         // Judged the same way once the end is there: in small chunks the words would have been
         // prose before it came.
-        let words = found.map_or(head, |(at, _)| head.get(..at).unwrap_or_default());
+        // With the end marker: a token that breaks off before it is not one that is still coming.
+        let words = found.map_or(head, |(_, next)| head.get(..next).unwrap_or_default());
         if self.form.is_none() && !may_be_header(words) {
             return HeaderEnd::No;
         }

@@ -155,6 +155,9 @@ fn words_that_no_header_holds_are_prose_in_any_chunks() {
     for text in [
         "to=get_time\nwords json<|message|>{}<|call|>",
         "to=get_time <b json<|message|>{}",
+        // A call behind a header that other markup ends, and a token that breaks off in one.
+        "<|channel|>to=<|tool_call>call:get_time{",
+        "<|start|>assistant to=get_time<|channel|>commentary json<|messa<|message|>{}<|call|>",
     ] {
         let whole = sequence(all, text.as_bytes(), text.len());
         for size in 1..9 {

@@ -289,11 +289,11 @@ proptest! {
 }
 
 /// Tries many messages and lists all wrong calls, not only the first: to look for new classes of them.
-/// `SABIR_CASES=20 SABIR_SEED=7 cargo test -p sabir-check --test it explore -- --ignored` tries 400,000 with that seed; with
+/// `SABIR_CASES=20 SABIR_SEED=7 cargo test -p sabir-check --test it random_messages -- --ignored` tries 400,000 with that seed; with
 /// `SABIR_DIALECT=minimax_m3` all of them in that dialect.
 #[test]
 #[ignore = "slow: .ci/slow-tests runs it"]
-fn explore() {
+fn random_messages_run_no_wrong_call() {
     let seed: u8 = std::env::var("SABIR_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok())

@@ -966,6 +966,12 @@ impl CallReader {
             false => at + header.len() + MESSAGE.len(),
         };
         let span = Span::new(opening.at, header_end);
+        // Only arguments of a call are constrained, so this is the header of one whose recipient is
+        // lost, and what follows may be a value of it.
+        if tool.is_none() && header.contains("<|constrain|>") {
+            let calls = self.diagnostics.calls;
+            self.diagnostics.outer_signs_mut().note_endless(calls, span);
+        }
         let is_thought = channel.starts_with("analysis") || addressee == "self";
         let (role, rule) = match tool {
             _ if is_thought => (MarkupRole::Thought, "a message on the analysis channel"),

@@ -85,6 +85,32 @@ fn value(argument: &DraftArgument, raw: bool) -> Value {
     }
 }
 
+/// All strings of a call are rendered in one style, so the markup of one argument makes a dialect
+/// write the lines of the other in the same way.
+#[test]
+fn lines_beside_a_value_of_markup_read_back() {
+    for name in TAGGED {
+        let dialect = DialectSet::built_in().find(name).unwrap();
+        let markup = dialect.render_calls(&[call("x")], &tools());
+        let lines = "one\n<two\nthree";
+        for content in [lines, "one\ntwo", "\none\n"] {
+            let mut call = call(content);
+            call.arguments
+                .insert("path".to_owned(), Value::from(markup.clone()));
+            let text = dialect.render_calls(&[call], &tools());
+            let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), &text);
+            let calls: Vec<_> = draft.calls().collect();
+            assert_eq!(calls.len(), 1, "{name}: {text}");
+            let values: Vec<Value> = calls[0]
+                .arguments
+                .iter()
+                .map(|argument| value(argument, true))
+                .collect();
+            assert_eq!(values, [json!(markup), json!(content)], "{name}: {text}");
+        }
+    }
+}
+
 /// Renders several calls in one text, and returns the text with each name and value of `content`
 /// that was read back.
 fn round_trip_all(name: &str, contents: &[String]) -> (String, Vec<(String, Option<Value>)>) {

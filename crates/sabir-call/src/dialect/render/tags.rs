@@ -145,7 +145,7 @@ pub(super) fn render_argument(
     value: &Value,
     style: StringStyle,
 ) -> String {
-    let RenderedValue { text, json } = style.render_value(value, tagged.has_value_lines());
+    let RenderedValue { text, json } = style.render_value(value, tagged);
     let mark = if json { " encoding=\"json\"" } else { "" };
     match tagged.tags {
         TagScheme::Own => format!(
@@ -257,7 +257,8 @@ impl NamePosition {
 }
 
 impl StringStyle {
-    fn render_value(self, value: &Value, pairs: bool) -> RenderedValue {
+    fn render_value(self, value: &Value, tagged: &TaggedCalls) -> RenderedValue {
+        let pairs = tagged.has_value_lines();
         let raw = |text: String| RenderedValue { text, json: false };
         match (value, self) {
             // `]` is escaped for MiniMax M3, whose tag marker begins with it.
@@ -273,6 +274,8 @@ impl StringStyle {
                 "<![CDATA[{}]]>",
                 text.replace("]]>", "]]]]><![CDATA[>")
             )),
+            // Where the reader keeps every line feed, a pair around the value would become part of it.
+            (Value::String(text), _) if tagged.exact_values => raw(text.clone()),
             (Value::String(text), _) if pairs || text.contains('\n') => raw(format!("\n{text}\n")),
             (Value::String(text), _) => raw(text.clone()),
             (other, Self::Json) => RenderedValue {

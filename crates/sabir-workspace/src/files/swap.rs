@@ -234,7 +234,25 @@ impl FileSwap<'_> {
         match stat_entry(folder, self.name)? {
             None => self.rename_to_free(temp.as_ref(), self.name),
             Some(found) if is_same_inode(&found, ours) => {
-                rustix::fs::renameat_with(folder, temp, folder, self.name, RenameFlags::EXCHANGE)
+                let exchange = || {
+                    rustix::fs::renameat_with(
+                        folder,
+                        temp,
+                        folder,
+                        self.name,
+                        RenameFlags::EXCHANGE,
+                    )
+                };
+                exchange()?;
+                let taken = stat_entry(folder, temp)?;
+                if taken.is_some_and(|taken| is_same_inode(&taken, ours)) {
+                    return Ok(());
+                }
+                // Between check and exchange another writer replaced our file, and believes its
+                // own in place, so that one goes back. The temporary name then holds the old file,
+                // or one that came in meanwhile; the caller keeps either.
+                exchange()?;
+                Err(Errno::EXIST)
             }
             Some(_) => Err(Errno::EXIST),
         }

@@ -91,14 +91,17 @@ fn value(argument: &DraftArgument, raw: bool) -> Value {
 fn lines_beside_a_value_of_markup_read_back() {
     for name in TAGGED {
         let dialect = DialectSet::built_in().find(name).unwrap();
-        let markup = dialect.render_calls(&[call("x")], &tools());
-        let lines = "one\n<two\nthree";
-        for content in [lines, "one\ntwo", "\none\n"] {
+        let markup = "<function=a b>\n<parameter name=\"content\">b</param";
+        for content in ["one\n<two\nthree", "one\ntwo", "\none\n"] {
             let mut call = call(content);
             call.arguments
-                .insert("path".to_owned(), Value::from(markup.clone()));
+                .insert("path".to_owned(), Value::from(markup));
             let text = dialect.render_calls(&[call], &tools());
-            let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), &text);
+            let draft = read(
+                DialectSet::built_in().select(name).unwrap(),
+                &tools(),
+                &text,
+            );
             let calls: Vec<_> = draft.calls().collect();
             assert_eq!(calls.len(), 1, "{name}: {text}");
             let values: Vec<Value> = calls[0]

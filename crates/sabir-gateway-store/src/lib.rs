@@ -1,8 +1,9 @@
-//! Keeps the gateway's client keys, their limits and their usage, in SQLite or PostgreSQL.
+//! Keeps the gateway's client keys, their limits and their usage, in SQLite, PostgreSQL or Redis.
 //!
-//! Both stores have the same tables, and decide with the same function
-//! ([`check_limits`](sabir_gateway::check_limits)) within one transaction: SQLite's transactions
-//! exclude each other, and PostgreSQL locks the row of the key. So a limit holds over all gateways
+//! All stores decide with the same function
+//! ([`check_limits`](sabir_gateway::check_limits)) about one state of a key:
+//! SQLite's transactions exclude each other, PostgreSQL locks the row of the key, and Redis
+//! refuses a reservation after another one. So a limit holds over all gateways
 //! that share a store.
 //!
 //! Usage is added when a lease is settled, and only by the settlement that closes the lease. A lease
@@ -10,6 +11,7 @@
 //! added then, once.
 
 mod postgres_store;
+mod redis_store;
 mod sqlite_store;
 
 use std::path::Path;
@@ -18,9 +20,10 @@ use std::sync::Arc;
 use sabir_gateway::{KeyStore, StoreError};
 
 pub use postgres_store::PostgresStore;
+pub use redis_store::RedisStore;
 pub use sqlite_store::SqliteStore;
 
-/// Opens the store of an address: `postgres://…`, or the path of a file for SQLite, which is created
+/// Opens the store of an address: `postgres://…`, `redis://…`, or the path of a file for SQLite, which is created
 /// if it is missing.
 ///
 /// # Errors
@@ -29,10 +32,13 @@ pub async fn open_store(address: &str) -> Result<Arc<dyn KeyStore>, StoreError> 
     if address.starts_with("postgres://") || address.starts_with("postgresql://") {
         return Ok(Arc::new(PostgresStore::connect(address).await?));
     }
+    if address.starts_with("redis://") {
+        return Ok(Arc::new(RedisStore::connect(address).await?));
+    }
     // Without this, a mistyped scheme would silently become the name of a new file.
     if let Some((scheme, _)) = address.split_once("://") {
         return Err(StoreError::Unavailable(format!(
-            "`{scheme}` is not a kind of store: give the path of a file, or postgres://USER@HOST/DATABASE"
+            "`{scheme}` is not a kind of store: give the path of a file, postgres://USER@HOST/DATABASE or redis://HOST/NUMBER"
         )));
     }
     Ok(Arc::new(SqliteStore::open(Path::new(address))?))

@@ -1,7 +1,8 @@
-//! Tests the stores of client keys: the same rules for SQLite and PostgreSQL.
+//! Tests the stores of client keys: the same rules for SQLite, PostgreSQL and Redis.
 //!
 //! The tests of PostgreSQL need a server at 127.0.0.1:5432 that lets `postgres` in without a password
-//! and has a database `test`. Where there is none, they say so and do nothing.
+//! and has a database `test`, those of Redis one at 127.0.0.1:6379, of which they use number 7. Where there is
+//! none, they say so and do nothing.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,6 +35,9 @@ struct SharedStore {
     _folder: tempfile::TempDir,
 }
 
+/// The address of the Redis for tests.
+const REDIS: &str = "redis://127.0.0.1:6379/7";
+
 /// Opens a file of SQLite twice.
 async fn sqlite() -> Option<SharedStore> {
     let folder = tempfile::tempdir().unwrap();
@@ -48,14 +52,24 @@ async fn sqlite() -> Option<SharedStore> {
 
 /// Connects to PostgreSQL twice; `None` where it is missing.
 async fn postgres() -> Option<SharedStore> {
-    match (open_store(POSTGRES).await, open_store(POSTGRES).await) {
+    connect_twice(POSTGRES).await
+}
+
+/// Connects to Redis twice; `None` where it is missing.
+async fn redis() -> Option<SharedStore> {
+    connect_twice(REDIS).await
+}
+
+/// Connects to a server twice; says that the test is skipped where there is none.
+async fn connect_twice(address: &str) -> Option<SharedStore> {
+    match (open_store(address).await, open_store(address).await) {
         (Ok(one), Ok(two)) => Some(SharedStore {
             one,
             two,
             _folder: tempfile::tempdir().unwrap(),
         }),
         (Err(error), _) | (_, Err(error)) => {
-            eprintln!("SKIPPED: no PostgreSQL at {POSTGRES}: {error}");
+            eprintln!("SKIPPED: no store at {address}: {error}");
             None
         }
     }
@@ -286,7 +300,7 @@ async fn huge_reservations_do_not_overflow(store: SharedStore) {
     );
 }
 
-macro_rules! for_both_stores {
+macro_rules! for_all_stores {
     ($($test:ident),*) => {
         $(mod $test {
             #[tokio::test(flavor = "multi_thread")]
@@ -300,11 +314,18 @@ macro_rules! for_both_stores {
                     super::$test(store).await;
                 }
             }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn redis() {
+                if let Some(store) = super::redis().await {
+                    super::$test(store).await;
+                }
+            }
         })*
     };
 }
 
-for_both_stores!(
+for_all_stores!(
     keys_live_and_are_revoked,
     usage_is_counted_once,
     leases_of_dead_gateways_expire,
@@ -313,11 +334,108 @@ for_both_stores!(
     huge_reservations_do_not_overflow
 );
 
+/// A Redis server of a test, which ends when it is dropped.
+struct RedisServer(std::process::Child);
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// Starts a Redis server of the test's own; `None` where the program is missing.
+fn start_redis(port: u16) -> Option<RedisServer> {
+    let started = std::process::Command::new("redis-server")
+        .args([
+            "--port",
+            &port.to_string(),
+            "--save",
+            "",
+            "--bind",
+            "127.0.0.1",
+        ])
+        .stdout(std::process::Stdio::null())
+        .spawn();
+    match started {
+        Ok(child) => Some(RedisServer(child)),
+        Err(error) => {
+            eprintln!("SKIPPED: redis-server cannot be started: {error}");
+            None
+        }
+    }
+}
+
+/// Connects to a server that is starting.
+async fn connect_when_ready(address: &str) -> Arc<dyn KeyStore> {
+    for _ in 0..3000 {
+        if let Ok(store) = open_store(address).await {
+            return store;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("no server at {address}");
+}
+
+/// A server that dies fails the store, and one that comes back, also without its data and the scripts,
+/// serves it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_was_restarted_is_used_again() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = {
+        let free = port.local_addr().unwrap().port();
+        drop(port);
+        free
+    };
+    let Some(server) = start_redis(port) else {
+        return;
+    };
+    let store = connect_when_ready(&format!("redis://127.0.0.1:{port}/")).await;
+    let key = add(&store, ModelLimit::default()).await;
+    store.reserve(&asked(&key, 1, 1, NOW)).await.unwrap();
+    drop(server);
+    let failed = store.reserve(&asked(&key, 1, 1, NOW)).await.unwrap_err();
+    assert!(
+        matches!(failed, ReserveError::Store(StoreError::Unavailable(_))),
+        "{failed:?}"
+    );
+    let _server = start_redis(port).unwrap();
+    let mut is_back = false;
+    for _ in 0..3000 {
+        match store.reserve(&asked(&key, 1, 1, NOW)).await {
+            // The key went with the data.
+            Err(ReserveError::Revoked) => {
+                is_back = true;
+                break;
+            }
+            Err(ReserveError::Store(StoreError::Unavailable(_))) => {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(is_back);
+    let key = add(&store, ModelLimit::default()).await;
+    store.reserve(&asked(&key, 1, 1, NOW)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_error_repeats_no_password_of_redis() {
+    let secret = "geheim";
+    for address in [
+        format!("redis://user:{secret}@127.0.0.1:1/"),
+        format!("redis://user:{secret}@:x/"),
+    ] {
+        let error = open_store(&address).await.err().unwrap();
+        assert!(!format!("{error} {error:?}").contains(secret), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn addresses_of_other_kinds_are_refused() {
-    let refused = open_store("redis://127.0.0.1").await.err().unwrap();
+    let refused = open_store("mysql://127.0.0.1").await.err().unwrap();
     assert!(
-        refused.to_string().contains("`redis` is not a kind"),
+        refused.to_string().contains("`mysql` is not a kind"),
         "{refused}"
     );
     let missing = open_store("/nonexistent/folder/keys.db")

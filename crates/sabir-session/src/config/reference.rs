@@ -858,7 +858,7 @@ fn gateway_keys() -> Vec<ConfigKey> {
             "keys",
             "none: the token is the only key",
             "\"/var/lib/sabir/keys.db\"",
-            "The store of client keys: a file (SQLite), or `postgres://USER@HOST/DATABASE`, shared by several gateways. With a password the file must be readable by you only.",
+            "The store of client keys: a file (SQLite), `postgres://USER@HOST/DATABASE` or `redis://HOST:PORT/NUMBER`, shared by several gateways. With a password the file must be readable by you only.",
         ),
         key(
             "keys_env",

@@ -148,7 +148,7 @@ pub async fn run_key_command(
 ) -> Result<KeyReport, SessionError> {
     let store = open_key_store(config).await?.ok_or_else(|| {
         SessionError::invalid(
-            "there is no store of keys: write `keys = \"/path/of/keys.db\"` or `keys = \"postgres://…\"` under [gateway]",
+            "there is no store of keys: write `keys = \"/path/of/keys.db\"` or `keys = \"postgres://…\"` or `keys = \"redis://…\"` under [gateway]",
         )
     })?;
     let since = (config.environment.clock)().duration_since(UNIX_EPOCH);

@@ -254,6 +254,15 @@ fn two_gateways_share_a_budget_in_postgres() {
 }
 
 #[test]
+fn two_gateways_share_a_budget_in_redis() {
+    if TcpStream::connect("127.0.0.1:6379").is_err() {
+        eprintln!("SKIPPED: no Redis at 127.0.0.1:6379");
+        return;
+    }
+    check_shared_budget("redis://127.0.0.1:6379/7");
+}
+
+#[test]
 fn exchanges_are_recorded_and_reported() {
     let world = World::new();
     let leaked =

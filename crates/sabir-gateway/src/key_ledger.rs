@@ -21,6 +21,10 @@ const KEY_CACHE_TIME: Duration = Duration::from_secs(5);
 /// The number of keys in that cache.
 const MAX_CACHED_KEYS: usize = 1024;
 
+/// The time for which a key that does not exist is not looked up again. It is short, since the key may
+/// be added by another process.
+const UNKNOWN_KEY_TIME: Duration = Duration::from_secs(1);
+
 /// The attempts to settle a lease while the store fails, with a pause before each repetition.
 const SETTLE_PAUSES: [Duration; 4] = [
     Duration::ZERO,
@@ -37,6 +41,8 @@ pub(crate) struct KeyLedger {
     clock: fn() -> SystemTime,
     /// Keys that were found lately.
     found: Mutex<HashMap<KeyHash, (Instant, ClientKey)>>,
+    /// Keys that lately did not exist: a client with a revoked key asks again and again.
+    unknown: Mutex<HashMap<KeyHash, Instant>>,
     /// The leases of running requests.
     open: Mutex<HashSet<String>>,
     /// The number of settlements that are running.
@@ -62,6 +68,7 @@ impl KeyLedger {
             store,
             clock,
             found: Mutex::default(),
+            unknown: Mutex::default(),
             open: Mutex::default(),
             settling: watch::Sender::new(0),
             lost: AtomicU64::new(0),
@@ -103,15 +110,23 @@ impl KeyLedger {
         {
             return Ok(Some(key));
         }
+        let asked = {
+            let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+            unknown.get(&hash).copied()
+        };
+        if asked.is_some_and(|at| now.duration_since(at) < UNKNOWN_KEY_TIME) {
+            return Ok(None);
+        }
         let key = self.store.find_key(&hash).await?;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if found.len() >= MAX_CACHED_KEYS {
-            found.clear();
-        }
-        // Unknown keys are not kept: guesses of strangers would drive the real ones out.
+        // Unknown keys have a map of their own: guesses of strangers would drive the real ones out.
         match &key {
-            Some(key) => _ = found.insert(hash, (now, key.clone())),
-            None => _ = found.remove(&hash),
+            Some(key) => insert_bounded(&mut found, hash, (now, key.clone())),
+            None => {
+                found.remove(&hash);
+                let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+                insert_bounded(&mut unknown, hash, now);
+            }
         }
         Ok(key)
     }
@@ -200,6 +215,14 @@ impl KeyLedger {
         self.lock_open().remove(&lease);
         self.settling.send_modify(|running| *running -= 1);
     }
+}
+
+/// Inserts into a cache, which is emptied when it is full.
+fn insert_bounded<T>(cache: &mut HashMap<KeyHash, T>, hash: KeyHash, value: T) {
+    if cache.len() >= MAX_CACHED_KEYS {
+        cache.clear();
+    }
+    cache.insert(hash, value);
 }
 
 impl Drop for KeyLease {

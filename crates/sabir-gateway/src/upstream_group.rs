@@ -322,11 +322,11 @@ impl UpstreamGroup {
                     let name = member.upstream.name.clone();
                     return Ok((name, Arc::clone(client), response));
                 }
-                Ok(_) => member.state.record_failover(),
-                Err(error) => {
-                    member.state.record_failover();
-                    failure = Some(error);
-                }
+                Ok(_) => {}
+                Err(error) => failure = Some(error),
+            }
+            if at + 1 < count {
+                member.state.record_failover();
             }
         }
         Err(failure)

@@ -57,6 +57,8 @@ struct Circuit {
     failures: u32,
     /// The end of the time for which no request is sent.
     open_until: Option<Instant>,
+    /// The end of the pause that the upstream itself asked for.
+    paused_until: Option<Instant>,
     /// The number of times that it opened in a row.
     openings: u32,
     /// True while a request tries whether the upstream works again.
@@ -148,6 +150,7 @@ impl UpstreamState {
             // It works, but has no capacity at present, so the pause does not grow.
             let until = Some(now + pause.min(MAX_EJECTION));
             circuit.open_until = circuit.open_until.max(until);
+            circuit.paused_until = circuit.paused_until.max(until);
             return;
         }
         circuit.failures = circuit.failures.saturating_add(1);
@@ -171,14 +174,15 @@ impl UpstreamState {
     }
 
     /// Takes the result of a probe. One success is enough to be up again, and ends the time for which
-    /// the circuit is open.
+    /// the circuit is open, except for a pause that the upstream asked for: a server without capacity
+    /// answers probes all the same.
     pub(crate) fn record_probe(&self, is_healthy: bool, now: Instant) {
         if is_healthy {
             self.failed_probes.store(0, Ordering::Relaxed);
             self.down.store(false, Ordering::Relaxed);
             let mut circuit = self.lock_circuit();
             if circuit.open_until.is_some() {
-                circuit.open_until = Some(now);
+                circuit.open_until = Some(now).max(circuit.paused_until);
             }
         } else if self.failed_probes.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_FAILED_PROBES {
             self.down.store(true, Ordering::Relaxed);
@@ -290,9 +294,24 @@ mod tests {
         assert!(state.is_available(now));
         state.record_probe(false, now);
         assert!(!state.is_available(now));
-        state.record_failure(&RULES, false, Some(seconds(50)), now);
         state.record_probe(true, now);
         assert!(state.is_available(now));
-        assert_eq!(state.counters(now).failures, 1);
+        for _ in 0..2 {
+            state.record_failure(&RULES, false, None, now);
+        }
+        assert!(!state.is_available(now));
+        state.record_probe(true, now);
+        assert!(state.is_available(now));
+        assert_eq!(state.counters(now).failures, 2);
+    }
+
+    #[test]
+    fn a_probe_does_not_end_a_pause_that_the_upstream_asked_for() {
+        let state = UpstreamState::default();
+        let now = Instant::now();
+        state.record_failure(&RULES, false, Some(seconds(50)), now);
+        state.record_probe(true, now);
+        assert!(!state.is_available(now + seconds(49)));
+        assert!(state.is_available(now + seconds(50)));
     }
 }

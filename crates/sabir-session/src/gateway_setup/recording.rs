@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use std::time::Duration;
 use sabir_call::redact::redact_json;
 use sabir_gateway::{ExchangeRecord, ExchangeRecorder};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::error::SessionError;
 
@@ -32,15 +33,26 @@ const MAX_RECORD_BYTES: usize = 1 << 20;
 /// The most records that wait to be written.
 const MAX_WAITING: usize = 1024;
 
+/// The most memory that waiting records may take, roughly, in bytes.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+
 /// The time to wait for the last records when the gateway ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Writes records into a folder.
 #[derive(Debug)]
 pub struct RecordFolder {
-    records: Mutex<Option<SyncSender<ExchangeRecord>>>,
+    records: Mutex<Option<SyncSender<WaitingRecord>>>,
+    /// The memory of the records that wait.
+    waiting_bytes: Arc<AtomicUsize>,
     done: Mutex<Receiver<()>>,
     lost: Arc<AtomicU64>,
+}
+
+/// A record with the memory that it takes.
+struct WaitingRecord {
+    record: ExchangeRecord,
+    bytes: usize,
 }
 
 /// The present file of a folder.
@@ -65,16 +77,19 @@ impl RecordFolder {
         };
         std::fs::create_dir_all(folder).map_err(unusable)?;
         let mut file = RecordFile::open(folder).map_err(unusable)?;
-        let (records, waiting) = sync_channel::<ExchangeRecord>(MAX_WAITING);
+        let (records, waiting) = sync_channel::<WaitingRecord>(MAX_WAITING);
         // Nothing is sent here: the end of the thread drops its half, and that wakes `finish`.
         let (writing, done) = sync_channel::<()>(0);
         let lost = Arc::new(AtomicU64::new(0));
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&lost);
+        let queued_bytes = Arc::clone(&waiting_bytes);
         let write_records = move || {
-            for record in waiting {
+            for WaitingRecord { record, bytes } in waiting {
                 if file.write_record(record).is_err() {
                     count.fetch_add(1, Ordering::Relaxed);
                 }
+                queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             }
             drop(writing);
         };
@@ -84,6 +99,7 @@ impl RecordFolder {
             .map_err(unusable)?;
         Ok(Self {
             records: Mutex::new(Some(records)),
+            waiting_bytes,
             done: Mutex::new(done),
             lost,
         })
@@ -106,11 +122,22 @@ impl RecordFolder {
 
 impl ExchangeRecorder for RecordFolder {
     fn record_exchange(&self, record: ExchangeRecord) {
+        let bytes = record.text.len()
+            + memory_of(&record.request)
+            + record
+                .calls
+                .iter()
+                .map(|call| call.name.len() + memory_of(&call.arguments))
+                .sum::<usize>();
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_queued = records
-            .as_ref()
-            .is_some_and(|records| records.try_send(record).is_ok());
+        // Counted before the thread can subtract it.
+        let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_queued = before.saturating_add(bytes) <= MAX_WAITING_BYTES
+            && records
+                .as_ref()
+                .is_some_and(|records| records.try_send(WaitingRecord { record, bytes }).is_ok());
         if !is_queued {
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -154,16 +181,37 @@ impl RecordFile {
         line.push('\n');
         // A record that is longer than a whole file gets a file of its own.
         if self.length > 0 && self.length + line.len() as u64 > MAX_FILE_BYTES {
-            *self = Self::create(&self.folder, self.number + 1)?;
-            let files = record_files(&self.folder)?;
-            let surplus = files.len().saturating_sub(MAX_FILES);
-            for (_, path) in files.iter().take(surplus) {
-                std::fs::remove_file(path)?;
-            }
+            // A failure loses no record: the present file grows, and the next record tries again.
+            _ = self.rotate();
         }
         self.length += line.len() as u64;
         self.file.write_all(line.as_bytes())
     }
+
+    /// Begins a new file, and deletes the oldest ones.
+    fn rotate(&mut self) -> io::Result<()> {
+        *self = Self::create(&self.folder, self.number + 1)?;
+        let files = record_files(&self.folder)?;
+        let surplus = files.len().saturating_sub(MAX_FILES);
+        for (_, path) in files.iter().take(surplus) {
+            std::fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+}
+
+/// Estimates the memory of a value in bytes.
+fn memory_of(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(memory_of).sum(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, field)| name.len() + memory_of(field))
+                .sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
 }
 
 /// Returns the files of records in a folder, oldest first.
@@ -270,6 +318,35 @@ impl RecordReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_is_kept_if_no_new_file_can_be_created() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = RecordFile::open(folder.path()).unwrap();
+        file.length = MAX_FILE_BYTES;
+        let second = folder.path().join("exchanges-000002.jsonl");
+        std::fs::create_dir(&second).unwrap();
+        file.write_record(ExchangeRecord::default()).unwrap();
+        std::fs::remove_dir(&second).unwrap();
+        file.write_record(ExchangeRecord::default()).unwrap();
+        for number in 1..=2 {
+            let path = folder.path().join(format!("exchanges-{number:06}.jsonl"));
+            assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn huge_records_do_not_wait_in_any_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = RecordFolder::open(folder.path()).unwrap();
+        records.record_exchange(ExchangeRecord {
+            request: Value::String("x".repeat(MAX_WAITING_BYTES)),
+            ..ExchangeRecord::default()
+        });
+        records.record_exchange(ExchangeRecord::default());
+        assert_eq!(records.finish(), 1);
+        assert_eq!(records.waiting_bytes.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn records_are_redacted_rotated_and_summed() {

@@ -73,6 +73,8 @@ struct ExchangeStats {
     output_bytes: u64,
     /// The upstream that answered.
     upstream: Option<String>,
+    /// The client's `traceparent` header.
+    trace_parent: Option<String>,
     /// The time of the model's first output, from the start.
     first_output: Option<Duration>,
     /// The short name of the gateway's reason for a refusal.
@@ -161,6 +163,13 @@ impl ExchangeLog {
     /// Holds the lease until the exchange is over.
     pub(crate) fn hold_lease(&self, lease: KeyLease) {
         self.lock_stats().lease = Some(lease);
+    }
+
+    /// Sets the client's `traceparent` header.
+    pub(crate) fn set_trace_parent(&self, header: &str) {
+        // A valid one of the present version has 55 characters.
+        let header = header.chars().take(100).collect();
+        self.lock_stats().trace_parent = Some(header);
     }
 
     /// Sets the upstream that answers.
@@ -358,6 +367,7 @@ impl Drop for ExchangeState {
             calls: entries.calls,
             usage: entries.usage,
             error: entries.error.as_deref(),
+            trace_parent: entries.trace_parent.as_deref(),
         };
         self.gateway
             .emit_event(&self.id, ended.model, GatewayEvent::Ended(&ended));

@@ -217,6 +217,7 @@ mod tests {
             calls: 0,
             usage: sabir_call::Usage::default(),
             error: None,
+            trace_parent: None,
         };
         let record = draft.finish("id", 0, &ended);
         assert_eq!(record.text.chars().count(), MAX_RECORDED_CHARS);

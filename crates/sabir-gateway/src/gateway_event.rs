@@ -84,12 +84,23 @@ pub struct ExchangeSummary<'a> {
     pub usage: Usage,
     /// The error, without secrets.
     pub error: Option<&'a str>,
+    /// The client's `traceparent` header (W3C Trace Context), as it was sent.
+    pub trace_parent: Option<&'a str>,
 }
 
 /// An observer of the gateway. It is called from within the exchange, so it must be quick.
 pub trait GatewayObserver: Send + Sync {
     /// Handles an event of the exchange with that id.
     fn on_event(&self, id: &str, note: GatewayEvent<'_>);
+}
+
+/// Passes each event to all observers, in their order.
+impl GatewayObserver for Vec<Box<dyn GatewayObserver>> {
+    fn on_event(&self, id: &str, note: GatewayEvent<'_>) {
+        for observer in self {
+            observer.on_event(id, note);
+        }
+    }
 }
 
 /// An observer that ignores all events.

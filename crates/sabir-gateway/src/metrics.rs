@@ -525,6 +525,7 @@ mod tests {
                 ..Usage::default()
             },
             error,
+            trace_parent: None,
         }
     }
 

@@ -67,6 +67,11 @@ impl RequestHandler {
         }
         let front = who.error_wire(&parts);
         let ledger = ExchangeLog::new(&self.gateway, self.gateway.new_id(), front);
+        if let Some(header) = parts.headers.get("traceparent")
+            && let Ok(header) = header.to_str()
+        {
+            ledger.set_trace_parent(header);
+        }
         let mut response = match self.check_request(&who, &parts, &ledger).await {
             Ok(()) => {
                 let answer = self.dispatch_request(&who, &parts, body, &ledger).await;

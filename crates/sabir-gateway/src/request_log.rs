@@ -300,6 +300,7 @@ mod tests {
             calls: 1,
             usage: sabir_call::Usage::default(),
             error: None,
+            trace_parent: None,
         };
         let mended = GatewayEvent::Repaired {
             rule: "strict",

@@ -9,12 +9,14 @@ use sabir_gateway::GatewaySettings;
 use sabir_model::Secret;
 
 pub use sabir_gateway::{
-    ClientFacts, ClientKey, DailyUsage, ExchangeRecorder, Gateway, Listeners, LogFormat, LogLine,
-    LogOptions, LogWriter, ModelLimit, RepairMode, RequestLog, ServeError, SharedLogOptions,
-    format_dollars, render_client_settings,
+    ClientFacts, ClientKey, DailyUsage, ExchangeRecorder, Gateway, GatewayObserver, Listeners,
+    LogFormat, LogLine, LogOptions, LogWriter, ModelLimit, RepairMode, RequestLog, ServeError,
+    SharedLogOptions, format_dollars, render_client_settings,
 };
 
 pub use sabir_wire::format_timestamp;
+
+pub use crate::telemetry::ExchangeTracer;
 
 use crate::config::Config;
 use crate::error::SessionError;

@@ -1,7 +1,9 @@
-//! Sends spans of a task to the user's telemetry collector. It is off unless `[telemetry]` in `config.toml` names one.
+//! Sends spans of tasks and of the gateway's exchanges to the user's telemetry collector. It is off unless `[telemetry]` in
+//! `config.toml` names one.
 //!
-//! As records are appended, a pure function turns them into spans (`spans.rs`), and a separate thread sends them (`send.rs`). No
-//! failure there affects the task: a collector that is slow or gone loses spans and never delays a turn.
+//! As records are appended, a pure function turns them into spans (`spans.rs`); an exchange of the gateway becomes one when it is
+//! over (`exchange_spans.rs`). A separate thread sends them (`send.rs`). No failure there affects the task or the exchange: a
+//! collector that is slow or gone loses spans and never delays anything.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +21,9 @@ pub(crate) use send::TelemetryError;
 pub(crate) use spans::AskedModel;
 use spans::{RunTracer, TraceIds};
 
+pub use exchange_spans::ExchangeTracer;
+
+mod exchange_spans;
 mod otlp;
 mod send;
 mod spans;
@@ -74,22 +79,15 @@ pub(crate) fn task_observer(
     setup: &TaskSetup,
     chosen: &ResolvedModel,
 ) -> Option<Arc<dyn DriverObserver>> {
-    let keys = config.telemetry_keys();
-    let url = keys
-        .endpoint
-        .as_deref()
-        .and_then(|endpoint| send::traces_url(endpoint).ok())?;
-    // Both were checked when the configuration was loaded. An error here only means no telemetry.
-    let headers = send::parse_headers(&keys.headers).ok()?;
+    let sender = open_sender(config)?;
     let [trace, base] = [
         config.environment.unique_id(),
         config.environment.unique_id(),
     ]
     .map(|id| id.as_u128());
-    // A trace has 128 bits, a span 64: the low half of a version 7 UUID is the random one.
     let ids = TraceIds {
         trace,
-        base: u64::try_from(base & u128::from(u64::MAX)).unwrap_or(1),
+        base: span_id(base),
     };
     let usual = AskedModel {
         provider: chosen.reached.provider.name.clone(),
@@ -99,13 +97,31 @@ pub(crate) fn task_observer(
         ids,
         &open.task.start_record().task,
         (usual, setup.modes.asked_models()),
-        keys.sends_content(),
+        config.telemetry_keys().sends_content(),
         unix_nanoseconds(config.environment.clock),
     );
     let tracer = tracer.with_history(open.task.mode_history().clone());
     let clock = config.environment.clock;
-    let trace = Mutex::new((tracer, SpanSender::new(url, headers)));
+    let trace = Mutex::new((tracer, sender));
     Some(Arc::new(TelemetryObserver { trace, clock }))
+}
+
+/// Returns the id of a span from a version 7 UUID.
+fn span_id(unique: u128) -> u64 {
+    // A trace has 128 bits, a span 64: the low half of such a UUID is the random one.
+    u64::try_from(unique & u128::from(u64::MAX)).unwrap_or(1)
+}
+
+/// Starts the thread that sends spans, if the configuration names a collector.
+fn open_sender(config: &Config) -> Option<SpanSender> {
+    let keys = config.telemetry_keys();
+    let url = keys
+        .endpoint
+        .as_deref()
+        .and_then(|endpoint| send::traces_url(endpoint).ok())?;
+    // Both were checked when the configuration was loaded. An error here only means no telemetry.
+    let headers = send::parse_headers(&keys.headers).ok()?;
+    Some(SpanSender::new(url, headers))
 }
 
 impl DriverObserver for TelemetryObserver {

@@ -12,10 +12,10 @@ use sabir_session::SessionError;
 use sabir_session::build_server_runtime;
 use sabir_session::config::Config;
 use sabir_session::gateway_setup::{
-    self, ExchangeRecorder, Gateway, GatewaySpec, KeyCommand, KeyLimitText, Listeners,
-    RecordFolder, ReloadableGateway, RepairMode, RequestLog, ServeError, SharedLogOptions,
-    build_routes, format_token, load_tls, open_key_store, open_unix_socket, random_bytes,
-    report_records, run_key_command,
+    self, ExchangeRecorder, ExchangeTracer, Gateway, GatewayObserver, GatewaySpec, KeyCommand,
+    KeyLimitText, Listeners, RecordFolder, ReloadableGateway, RepairMode, RequestLog, ServeError,
+    SharedLogOptions, build_routes, format_token, load_tls, open_key_store, open_unix_socket,
+    random_bytes, report_records, run_key_command,
 };
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -239,7 +239,11 @@ fn serve_gateway(
     let clock = config.clock();
     let (log, log_writer) = RequestLog::start(&options, clock, gateway_text::write_log_line)
         .map_err(|error| SessionError::internal(format!("the log cannot be written: {error}")))?;
-    let gateway = Gateway::new(routes, settings, log);
+    let mut observers: Vec<Box<dyn GatewayObserver>> = vec![Box::new(log)];
+    if let Some(tracer) = ExchangeTracer::from_config(config) {
+        observers.push(Box::new(tracer));
+    }
+    let gateway = Gateway::new(routes, settings, observers);
     let records = match &arguments.record {
         Some(folder) => Some(Arc::new(RecordFolder::open(folder)?)),
         None => None,

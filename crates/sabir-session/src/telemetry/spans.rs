@@ -319,7 +319,7 @@ fn provider_name(name: &str) -> &str {
     }
 }
 
-fn usage_attributes(usage: Usage) -> impl Iterator<Item = (&'static str, Value)> {
+pub(super) fn usage_attributes(usage: Usage) -> impl Iterator<Item = (&'static str, Value)> {
     let counts = [
         ("gen_ai.usage.input_tokens", usage.input),
         ("gen_ai.usage.output_tokens", usage.output),

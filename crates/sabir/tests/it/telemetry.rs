@@ -5,8 +5,10 @@ use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::{Value, json};
 
+use crate::gateway_ways::{Running, TOKEN, message, send_request};
 use crate::world::{Turn, WAYS, Way, World, code, stderr, stdout, turn};
 
 const WAY: Way = WAYS[1];
@@ -85,6 +87,38 @@ fn attribute<'a>(span: &'a Value, name: &str) -> &'a Value {
 fn configured(world: &World, text: &str) {
     let path = world.configure(text);
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn a_collector_gets_the_spans_of_the_gateway() {
+    let world = World::new();
+    let (address, requests) = collector();
+    let provider = world.provider(ReplyScript::from_fn(|_, _| {
+        ProviderReply::text("some words")
+    }));
+    let text = format!(
+        "[telemetry]\nendpoint = \"{address}\"\n[gateway.models.m]\nto = \"http://{}\"\n",
+        provider.address()
+    );
+    let running = Running::start(&world, &text, &[]);
+    // A list of models is no exchange with a model.
+    send_request(&running.address, "GET /v1/models", TOKEN, "");
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let head = format!("{TOKEN}traceparent: 00-{trace}-00f067aa0ba902b7-01\r\n");
+    let got = running.ask("/v1/messages", &head, &message("m"));
+    assert!(got.contains("some words"), "{got}");
+    let (_, body) = requests.recv_timeout(Duration::from_secs(60)).unwrap();
+    let spans = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
+    assert_eq!(spans.as_array().unwrap().len(), 1, "{spans}");
+    let span = &spans[0];
+    assert_eq!(span["name"], "chat m");
+    assert_eq!(span["traceId"], trace);
+    assert_eq!(span["parentSpanId"], "00f067aa0ba902b7");
+    assert_eq!(
+        attribute(span, "http.response.status_code")["intValue"],
+        "200"
+    );
+    assert!(!body.to_string().contains("some words"));
 }
 
 #[test]

@@ -292,6 +292,49 @@ fn each_request_is_logged_with_its_time() {
 }
 
 #[test]
+fn repairs_and_prefills_of_a_model_apply() {
+    let world = World::new();
+    let cut = "<tool_call>{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}";
+    let thought = format!("It says {cut}</tool_call></think>Done.");
+    let provider = world.provider(ReplyScript::from_fn(move |_, request| {
+        let is_cut = request.body["model"] != "thinks";
+        ProviderReply::text(if is_cut { cut } else { &thought })
+    }));
+    let models: String = ["plain", "mended", "thinks"]
+        .map(|name| {
+            format!(
+                "[gateway.models.{name}]\nto = \"http://{}#{name}\"\n",
+                provider.address()
+            )
+        })
+        .concat();
+    let text = format!(
+        "{models}[[models]]\npattern = \"mended\"\nrepairs_on = [\"missing_last_close\"]\n\
+         [[models]]\npattern = \"thinks\"\nprefill = \"<think>\"\n"
+    );
+    let running = Running::start(&world, &text, &[]);
+    let ask = |model: &str| {
+        let mut body = message(model);
+        body["tools"] = json!([{"name": "read_file", "input_schema": {"type": "object",
+            "properties": {"path": {"type": "string"}}}}]);
+        running.ask("/v1/messages", TOKEN, &body)
+    };
+    let plain = ask("plain");
+    assert!(plain.starts_with("HTTP/1.1 502"), "{plain}");
+    let mended = ask("mended");
+    assert!(
+        mended.starts_with("HTTP/1.1 200") && mended.contains("tool_use"),
+        "{mended}"
+    );
+    // A call in a thought that the prompt opened is only mentioned.
+    let thinks = ask("thinks");
+    assert!(
+        thinks.contains("Done.") && !thinks.contains("\"tool_use\""),
+        "{thinks}"
+    );
+}
+
+#[test]
 fn settings_are_reloaded() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| ProviderReply::text("hi")));

@@ -9,9 +9,11 @@
 //! it, and the state of the terminal is kept and restored here all the same.
 //!
 //! The terminal is the process's, so its state is a static. It is restored by [`restore`]: at the end,
-//! before a stop (Ctrl-Z), by the panic hook, and when a signal ends the process.
+//! before a stop (Ctrl-Z), by the panic hook, and when a signal ends the process. If an interface was
+//! killed at once, a [`TerminalGuard`] restores it.
 
 use std::io::{self, Write, stderr, stdin, stdout};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp,
     tcgetwinsize, tcsetattr,
 };
-use sabir_session::{is_in_process_group, is_session_leader};
+use sabir_session::{TerminalGuard, is_in_process_group, is_session_leader};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -33,6 +35,9 @@ const OWN_PROMPT: &str = "> ";
 const MARK_PASTES: &str = "\x1b[?2004h";
 /// Ends the marking of pastes.
 const UNMARK_PASTES: &str = "\x1b[?2004l";
+
+/// The time before the guard of the terminal is started, so that it does not delay the first screen.
+const GUARD_DELAY: Duration = Duration::from_millis(300);
 
 /// Ends the process because of the signal of this number.
 pub type ExitBySignal = fn(i32);
@@ -80,6 +85,10 @@ struct Screen {
     /// True while the process is stopped.
     is_suspended: bool,
     interrupt_key: InterruptKey,
+    /// The process that restores the terminal of an interface if this one is killed.
+    guard: Option<TerminalGuard>,
+    /// This program, from when the guard may be started on.
+    guard_program: Option<PathBuf>,
     /// True if signals are watched.
     is_watched: bool,
     /// True once a session reacts to the signals that end it.
@@ -111,6 +120,8 @@ static SCREEN: Mutex<Screen> = Mutex::new(Screen {
     saved: None,
     is_suspended: false,
     interrupt_key: InterruptKey::Byte,
+    guard: None,
+    guard_program: None,
     is_watched: false,
     has_session: false,
     column: 0,
@@ -139,19 +150,32 @@ pub(crate) fn begin_editing(key: InterruptKey, exit: ExitBySignal) -> io::Result
     screen.enter_raw_mode()
 }
 
-/// Gives the terminal to an interface, in raw mode, and sends it what happens to the terminal.
+/// Gives the terminal to an interface, in raw mode, and sends it what happens to the terminal. `helper` is this program, which is
+/// started a second time to restore the terminal if this process is killed.
 ///
 /// # Errors
 /// When standard input is not a terminal, or signals cannot be watched.
 pub fn begin_interface(
     exit: ExitBySignal,
     changes: UnboundedSender<TerminalChange>,
+    helper: PathBuf,
 ) -> io::Result<()> {
     lock_screen().interface = Some(Interface {
         changes,
         leaving: String::new(),
     });
-    begin_editing(InterruptKey::Byte, exit).inspect_err(|_| lock_screen().interface = None)
+    begin_editing(InterruptKey::Byte, exit).inspect_err(|_| lock_screen().interface = None)?;
+    // Without a guard the interface works all the same.
+    _ = std::thread::Builder::new()
+        .name("terminal guard".to_owned())
+        .spawn(move || {
+            std::thread::sleep(GUARD_DELAY);
+            let mut screen = lock_screen();
+            screen.guard_program = Some(helper);
+            let is_changed = screen.saved.is_some();
+            screen.tell_guard(is_changed);
+        });
+    Ok(())
 }
 
 /// Takes the terminal back from an interface. It stays in raw mode until [`restore`], so that nothing that is typed meanwhile is
@@ -371,8 +395,26 @@ impl Screen {
         self.is_suspended = false;
         if is_new {
             write_all(OutputStream::Stderr, MARK_PASTES.as_bytes());
+            self.tell_guard(true);
         }
         Ok(())
+    }
+
+    /// Tells the guard whether the terminal is changed, and starts it where it is needed.
+    fn tell_guard(&mut self, is_changed: bool) {
+        if let Some(guard) = &mut self.guard
+            && guard.set_changed(is_changed).is_err()
+        {
+            // A Ctrl-C for the user's editor has ended it, for example.
+            self.guard = None;
+        }
+        if let (true, None, Some(program), Some(saved)) =
+            (is_changed, &self.guard, &self.guard_program, &self.saved)
+            && let Ok(mut guard) = TerminalGuard::start(program, saved)
+            && guard.set_changed(true).is_ok()
+        {
+            self.guard = Some(guard);
+        }
     }
 
     fn leave_raw_mode(&mut self) {
@@ -394,6 +436,7 @@ impl Screen {
         write_all(OutputStream::Stderr, out.as_bytes());
         // Fails only if the terminal is gone.
         _ = tcsetattr(stdin(), OptionalActions::Drain, &saved);
+        self.tell_guard(false);
     }
 
     /// Returns the bytes that erase the draft and put the cursor where the output ended.

@@ -343,7 +343,8 @@ impl<'a> Driver<'a> {
         session: Option<SessionLink>,
     ) -> io::Result<Self> {
         let (sender, changes) = unbounded_channel();
-        screen::begin_interface(settings.exit, sender)?;
+        let helper = settings.host.environment().helper_program.clone();
+        screen::begin_interface(settings.exit, sender, helper)?;
         let size = terminal_size();
         let tui = &settings.tui;
         let background = settings.background.get().copied();

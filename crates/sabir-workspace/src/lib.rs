@@ -105,6 +105,7 @@ mod search;
 mod stop_flag;
 pub mod supervise;
 mod terminal;
+mod terminal_guard;
 mod terminal_text;
 mod trust;
 
@@ -146,4 +147,5 @@ pub use sandbox::{
 };
 pub use search::{SearchMatch, SearchOptions, SearchResult};
 pub use stop_flag::{StopFlag, StopOnDrop};
+pub use terminal_guard::TerminalGuard;
 pub use trust::{GitPrograms, Trust, TrustState, digest_hashes};

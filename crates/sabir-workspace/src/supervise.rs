@@ -46,6 +46,7 @@ use crate::sandbox::environment::{LaunchProgram, SandboxEnvironment};
 use crate::sandbox::prepared_namespaces::PreparedNamespaces;
 use crate::sandbox::process_cgroup::ProcessCgroup;
 use crate::sandbox::{self, WithheldPath, wall_check};
+use crate::terminal_guard;
 
 #[cfg(target_os = "linux")]
 pub(crate) mod fork_server;
@@ -108,6 +109,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let _ = rustix::io::write(std::io::stdout().as_fd(), b"x\n");
         }
         return ExitCode::SUCCESS;
+    }
+    if let Some((first, words)) = args.split_first()
+        && first == terminal_guard::MODE
+    {
+        return terminal_guard::run_guard(words);
     }
     #[cfg(target_os = "linux")]
     if args.first().is_some_and(|first| first == fork_server::MODE) {

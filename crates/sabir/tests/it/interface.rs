@@ -476,6 +476,64 @@ fn the_terminal_is_restored_by_every_end() {
     assert!(!seat.is_raw());
 }
 
+/// Waits for a child of a process whose command line contains a word.
+fn wait_for_child(parent: Pid, word: &str) -> Pid {
+    let parent = parent.as_raw_nonzero();
+    let list = format!("/proc/{parent}/task/{parent}/children");
+    for _ in 0..6000 {
+        // Of the main thread, or of any other one.
+        let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).unwrap();
+        let lists = tasks.flatten().map(|task| task.path().join("children"));
+        let children: String = lists
+            .filter_map(|list| std::fs::read_to_string(list).ok())
+            .collect();
+        for child in children.split_whitespace() {
+            let line = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            if String::from_utf8_lossy(&line).contains(word) {
+                return Pid::from_raw(child.parse().unwrap()).unwrap();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{list} has no `{word}`");
+}
+
+#[test]
+fn the_terminal_is_restored_after_a_kill() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[]);
+    let sabir = command(&world, &provider, &[]);
+    // The shell leads the session, as it does for a user; without job control it does not restore anything itself.
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-c", "\"$@\"; echo the shell is here; sleep 600", "sh"])
+        .arg(sabir.get_program())
+        .args(sabir.get_args())
+        .current_dir(world.work.path())
+        .env_clear();
+    for (name, value) in sabir.get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    let seat = ScreenSeat::start(shell, 80, 24);
+    seat.wait_for("What should Sabir do?");
+    seat.wait_until_raw(true);
+    let process = wait_for_child(seat.process(), "sabir");
+    let guard = wait_for_child(process, "terminal-guard");
+    kill_process(process, Signal::KILL).unwrap();
+    seat.wait_until_raw(false);
+    seat.wait_until("the end of the guard", |_| {
+        seat.raw().contains("\x1b[?1004l") && seat.raw().contains("\x1b[?2004l")
+    });
+    let proc = format!("/proc/{}/cmdline", guard.as_raw_nonzero());
+    // A process that ended has no command line, even if nobody has waited for it.
+    seat.wait_until("an empty command line", |_| {
+        std::fs::read(&proc).unwrap_or_default().is_empty()
+    });
+    seat.wait_for("the shell is here");
+}
+
 #[test]
 fn a_stopped_session_comes_back_with_its_draft() {
     let world = World::new();

@@ -539,6 +539,8 @@ impl CallReader {
                 let signs = self.diagnostics.outer_signs();
                 let first = signs.map_or(0, |signs| signs.calls_before_quotation);
                 self.reject_mentions(first, "in a quotation", self.offset + at, out);
+                // What follows the quotation mark need not be a trigger.
+                continue;
             }
             let rest = window.text_from(at);
             if rest.is_empty() {

@@ -43,6 +43,8 @@ pub(super) struct ReaderDiagnostics {
     has_thought: bool,
     /// True if the current thought holds markup of a call.
     thought_has_call: bool,
+    /// True once HTML that strikes text out began.
+    pub(super) is_struck: bool,
     odd: Option<Box<DiagnosticNotes>>,
 }
 
@@ -116,6 +118,15 @@ pub(super) struct ClosedCall {
 }
 
 impl ReaderDiagnostics {
+    /// Returns true if nothing was noted of the message, apart from calls without tags that ran.
+    pub(super) fn is_empty(&self) -> bool {
+        self.odd.is_none()
+            && self.closed.is_none()
+            && self.slips == 0
+            && self.strays == 0
+            && self.missed_elements == 0
+    }
+
     /// Returns true if notes wait to be emitted.
     pub(super) fn has_notes(&self) -> bool {
         self.odd.as_ref().is_some_and(|odd| !odd.notes.is_empty())

@@ -342,14 +342,14 @@ impl ProseTracker {
         let bytes = text.as_bytes();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
+            if self.quotation == QUOTATION_ENDED {
+                return at;
+            }
             if triggers.is_trigger(byte, self.previous_byte(), self.is_start()) {
                 return at;
             }
             self.push_byte(byte);
             at += 1;
-            if self.quotation == QUOTATION_ENDED {
-                return at;
-            }
             // In this state nothing but triggers can change anything, so the search can skip ahead.
             if self.line == LineState::Inside
                 && !self.is_start()

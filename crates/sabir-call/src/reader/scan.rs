@@ -26,6 +26,12 @@ use super::vocabulary::{SHOWN, TagDialect, UnopenedCall};
 /// The maximum length of the name of a tag that is looked up among the dialects that are not read, in bytes.
 const FOREIGN_NAME_CAP: usize = 32;
 
+/// The most text behind stray closing markup that is held back to learn whether the message ends there, in bytes.
+const END_CAP: usize = 256;
+
+/// The name in `</s>`, with which some models end a turn. HTML strikes text out with it.
+const END_OF_TURN: &str = "s";
+
 /// The reason for a mention in a message to the user.
 const TO_USER: &str = "in a message that is addressed to the user";
 
@@ -138,6 +144,10 @@ impl CallReader {
             (LexedTag::Partial, _) => return TriggerMatch::Wait,
             (LexedTag::Tag(tag), notation) => (tag, notation),
         };
+        if notation == TagNotation::Angle && self.may_end_turn(tag.name) && !tag.close {
+            self.diagnostics.is_struck |= tag.is_plain();
+            return TriggerMatch::Text;
+        }
         if notation == TagNotation::Angle
             && tag.is_plain()
             && self.vocabulary.find_exact_tool(tag.name).is_none()
@@ -186,7 +196,13 @@ impl CallReader {
             };
         }
         if tag.close {
-            return self.scan_close_tag(tag, at, notation);
+            let may_be_left_out = self.wrapped.is_none() && self.may_be_left_out(tag, notation);
+            let behind = rest.get(tag.len..).unwrap_or_default();
+            return match self.is_end_of_message(behind, last) {
+                None if may_be_left_out => TriggerMatch::Wait,
+                Some(true) => self.scan_close_tag(tag, at, notation, may_be_left_out),
+                _ => self.scan_close_tag(tag, at, notation, false),
+            };
         }
         if let Some(close) = self.vocabulary.thought_tag(tag.name) {
             if tag.is_plain() {
@@ -383,6 +399,9 @@ impl CallReader {
         // Without tools no tag can be a call, so apart from thoughts all of them are text.
         if self.vocabulary.is_empty() {
             return TagInterest::None;
+        }
+        if self.may_end_turn(name) {
+            return TagInterest::Plain;
         }
         let may_name = self.vocabulary.may_name(name);
         if may_name || close {
@@ -714,7 +733,57 @@ impl CallReader {
         }
     }
 
-    fn scan_close_tag(&mut self, tag: Tag<'_>, at: usize, notation: TagNotation) -> TriggerMatch {
+    /// Returns true if this is the name in the token that ends a turn, and not one of the user's tools or their arguments.
+    fn may_end_turn(&self, name: &str) -> bool {
+        name == END_OF_TURN
+            && self.vocabulary.resolve_tool(name).is_none()
+            && !self.vocabulary.is_any_argument(name)
+    }
+
+    /// Returns true if the closing tag is left out of the text where it closes nothing, directly behind a call or at the end of the
+    /// message. A tag behind a space is a word, and one behind other markup may belong to it.
+    fn may_be_left_out(&self, tag: Tag<'_>, notation: TagNotation) -> bool {
+        notation == TagNotation::Angle
+            && tag.is_plain()
+            && self.is_end_name(tag.name)
+            && self.prose.previous_byte() != b' '
+            && self.diagnostics.is_empty()
+    }
+
+    /// Returns true if a closing tag of this name ends a call or a turn.
+    fn is_end_name(&self, name: &str) -> bool {
+        self.vocabulary.is_call_close(name)
+            || self.may_end_turn(name) && !self.diagnostics.is_struck
+    }
+
+    /// Returns true if nothing but closing tags of calls follows in the message. `None` means that more text is needed.
+    fn is_end_of_message(&self, behind: &str, last: bool) -> Option<bool> {
+        if behind.len() > END_CAP {
+            return Some(false);
+        }
+        let mut behind = behind.trim_ascii_start();
+        while let Some(inside) = behind.strip_prefix("</") {
+            let Some((name, after)) = inside.split_once('>') else {
+                return last.then_some(false);
+            };
+            if !self.is_end_name(name) {
+                return Some(false);
+            }
+            behind = after.trim_ascii_start();
+        }
+        match behind {
+            "" | "<" if !last => None,
+            _ => Some(behind.is_empty()),
+        }
+    }
+
+    fn scan_close_tag(
+        &mut self,
+        tag: Tag<'_>,
+        at: usize,
+        notation: TagNotation,
+        is_left_out: bool,
+    ) -> TriggerMatch {
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
         if self
             .wrapped
@@ -765,7 +834,7 @@ impl CallReader {
             .diagnostics
             .last_call_end()
             .is_some_and(|position| self.prose.blank_since(position));
-        if follows_call && tag.is_plain() && self.vocabulary.is_call_close(tag.name) {
+        if follows_call && tag.is_plain() && self.is_end_name(tag.name) || is_left_out {
             self.note_stray_end(&format!("</{}>", tag.name), span);
             return TriggerMatch::Skip(tag.len);
         }

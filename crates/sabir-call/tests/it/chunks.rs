@@ -183,3 +183,20 @@ fn a_special_token_with_blanks_is_the_same_in_any_chunks() {
         }
     }
 }
+
+/// An input that fuzzing found: what follows a quotation mark was taken for the beginning of a marker in the same chunk, and not in
+/// the next one.
+#[test]
+fn the_end_of_a_quotation_is_the_same_in_any_chunks() {
+    let all = DialectSet::built_in().all();
+    for text in [
+        &b"\"[TOOL_CALLS]\">>\xff"[..],
+        b"Write \"[TOOL_CALLS]\">>>get_time\n{}\n",
+    ] {
+        let whole = sequence(all, text, text.len());
+        assert!(whole.iter().any(|event| event.contains("Mentioned")));
+        for size in 1..9 {
+            assert_eq!(sequence(all, text, size), whole);
+        }
+    }
+}

@@ -13,7 +13,7 @@ use crate::chunks::tools;
 use crate::notation::read;
 
 /// The dialects with tags, and the one with channels.
-pub(crate) const TAGGED: [&str; 22] = [
+pub(crate) const TAGGED: [&str; 21] = [
     CLINE,
     INVOKE,
     "dsml",
@@ -24,7 +24,6 @@ pub(crate) const TAGGED: [&str; 22] = [
     "minicpm5",
     "seed_oss",
     "glm",
-    "spark25",
     "hunyuan",
     "iquest_q1",
     "k2_horizon",

@@ -251,9 +251,20 @@ each argument.",
     },
     Dialect {
         name: "glm",
-        aliases: &["glm45", "glm47", "ling3", "poolside_v1", "spark25", "spark"],
-        summary: "The tool's name, then <arg_key> and <arg_value> pairs, in a <tool_call> block (GLM 4.5 and later, Spark 2.5).",
+        aliases: &["glm45", "glm47", "ling3", "poolside_v1"],
+        summary: "The tool's name, then <arg_key> and <arg_value> pairs, in a <tool_call> block (GLM 4.5 and later).",
         spec: include_str!("../specs/glm.md"),
+        grammar: &tagged_grammar(GLM_TAGS, &[], &[""]),
+        tokens: &[],
+        thought: None,
+        instructions: "Write each call in a `tool_call` block: the tool's name, then for each argument an `arg_key` and an \
+`arg_value`.",
+    },
+    Dialect {
+        name: "spark25",
+        aliases: &["spark"],
+        summary: "The tags of glm with each value as it is between its tags, line feeds included (Spark 2.5).",
+        spec: include_str!("../specs/spark25.md"),
         grammar: &Grammar::Tagged(TaggedCalls {
             exact_values: true,
             ..angle_calls(GLM_TAGS, &[], false, &[""])
@@ -268,14 +279,11 @@ each argument.",
         aliases: &["hy_v3", "hy_v4"],
         summary: "The tags of glm in a <tool_calls> block (Hunyuan v3 and v4).",
         spec: include_str!("../specs/hunyuan.md"),
-        grammar: &Grammar::Tagged(TaggedCalls {
-            exact_values: true,
-            ..angle_calls(GLM_TAGS, &["tool_calls"], false, &[""])
-        }),
+        grammar: &tagged_grammar(GLM_TAGS, &["tool_calls"], &[""]),
         tokens: &[],
         thought: None,
         instructions: "Write each call in a `tool_call` block, and all of them in a `tool_calls` block: the tool's name, then for \
-each argument an `arg_key` and an `arg_value`, the value directly between its tags.",
+each argument an `arg_key` and an `arg_value`.",
     },
     Dialect {
         name: "iquest_q1",

@@ -13,7 +13,7 @@ use crate::chunks::tools;
 use crate::notation::read;
 
 /// The dialects with tags, and the one with channels.
-pub(crate) const TAGGED: [&str; 21] = [
+pub(crate) const TAGGED: [&str; 22] = [
     CLINE,
     INVOKE,
     "dsml",
@@ -24,6 +24,7 @@ pub(crate) const TAGGED: [&str; 21] = [
     "minicpm5",
     "seed_oss",
     "glm",
+    "spark25",
     "hunyuan",
     "iquest_q1",
     "k2_horizon",
@@ -96,11 +97,7 @@ fn lines_beside_a_value_of_markup_read_back() {
             call.arguments
                 .insert("path".to_owned(), Value::from(markup));
             let text = dialect.render_calls(&[call], &tools());
-            let draft = read(
-                DialectSet::built_in().select(name).unwrap(),
-                &tools(),
-                &text,
-            );
+            let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), &text);
             let calls: Vec<_> = draft.calls().collect();
             assert_eq!(calls.len(), 1, "{name}: {text}");
             let values: Vec<Value> = calls[0]

@@ -88,10 +88,10 @@ fn carries(content: &str) {
     for dialect in DialectSet::built_in().iter() {
         let arguments = write(content);
         let text = rendered(dialect, "write_to_file", &arguments);
-        // Where all dialects are read, these bytes are a call of qwen_coder, in which line feeds at
-        // both ends are layout.
+        // Where all dialects are read, these bytes are a call of qwen_coder or glm, in which line
+        // feeds at both ends are layout.
         let is_layout = content.starts_with(['\n', '\r']) && content.ends_with('\n');
-        let readings = if dialect.name == "mimo" && is_layout {
+        let readings = if matches!(dialect.name, "mimo" | "spark25") && is_layout {
             1
         } else {
             2

@@ -100,8 +100,6 @@ pub enum Effect {
     CompareCheckpoint(CheckpointedCall),
     /// Find out what restoring the state before this call would change, and pass it to [`App::open_restore_choice`].
     PreviewRestore(CheckpointedCall),
-    /// Count the calls from this one on whose changes are in effect now, and pass the count to [`App::undo_counted`].
-    UndoSince(CheckpointedCall),
     /// Keep this theme in the configuration.
     KeepTheme(String),
     /// Attach the picture in the clipboard, and pass it to [`App::note_image`].
@@ -641,6 +639,10 @@ impl App {
                 // Shown before the message is written, so that the user sees what it continues.
                 vec![Effect::ShowTask(task)]
             }
+            PickerKey::ChosenSecond(PickedItem::Message(number)) => {
+                self.list_answers_after(number);
+                Vec::new()
+            }
             PickerKey::ChosenSecond(PickedItem::Subtask(task)) => {
                 vec![Effect::SubmitTo(task, Command::Interrupt)]
             }
@@ -709,6 +711,10 @@ impl App {
             }
             PickedItem::Checkpoint(call) => vec![Effect::PreviewRestore(call)],
             PickedItem::Restore { scope, call } => self.restore_call(scope, &call),
+            PickedItem::Answer(number) => {
+                self.show_answer(number);
+                Vec::new()
+            }
             PickedItem::Note => Vec::new(),
         }
     }
@@ -746,7 +752,9 @@ impl App {
             preview: said.text.clone(),
             item: PickedItem::Message(number),
         });
-        self.picker = Some(Picker::new("go back to", "", items.collect()));
+        let key = self.bindings.describe_keys(KeyAction::SecondAction);
+        let picker = Picker::new("go back to", "lists the answers", items.collect());
+        self.picker = Some(picker.with_second_key(key));
     }
 
     /// Opens a list, or says that it is empty.
@@ -1192,15 +1200,23 @@ impl App {
             }
             SlashCommand::Context => vec![Effect::Submit(Command::ContextUsage)],
             SlashCommand::Compact => vec![Effect::Submit(Command::Compact)],
-            SlashCommand::Undo(calls) => vec![Effect::Submit(Command::Undo { calls })],
+            SlashCommand::Undo { calls, checkpoint } => {
+                vec![Effect::Submit(Command::Undo { calls, checkpoint })]
+            }
             SlashCommand::Diff(count) => vec![Effect::CompareFolder(count)],
             SlashCommand::Checkpoints => vec![Effect::ListCheckpoints],
             SlashCommand::Todos => {
                 self.push_todos();
                 Vec::new()
             }
-            SlashCommand::Wire => {
-                self.shown_transcript().push_wire();
+            SlashCommand::Wire(number) => {
+                match number {
+                    Some(number) => self.show_answer(number),
+                    None => {
+                        let items = self.shown_transcript().answers().list_items();
+                        self.open_picker("answers", "", items);
+                    }
+                }
                 Vec::new()
             }
             SlashCommand::Quit => self.leave(),
@@ -1427,8 +1443,12 @@ impl App {
             self.transcript.push_user_message(&start.prompt);
         }
         for record in &snapshot.records {
-            self.said.note_record(record);
+            let answers = self.transcript.answers().count();
+            self.said.note_record(record, answers);
             self.note_status(record);
+            if let Record::Answered(turn) = &**record {
+                self.transcript.note_earlier_answer(turn);
+            }
         }
         for (request, question) in &snapshot.requests {
             self.open_decision(request.clone(), question.clone(), None);
@@ -1486,7 +1506,8 @@ impl App {
                 }
             }
             SessionEventKind::Record(record) if !is_nested => {
-                self.said.note_record(record);
+                let answers = self.transcript.answers().count();
+                self.said.note_record(record, answers);
                 self.note_status(record);
                 // The next request takes them up.
                 if matches!(**record, Record::Answered(_)) {

@@ -137,6 +137,8 @@ pub enum Effect {
     KeepNote(String),
     /// Copy a text to the terminal's clipboard.
     Copy(String),
+    /// Draw the whole screen again.
+    Redraw,
     /// Leave.
     Leave,
 }
@@ -232,6 +234,8 @@ pub struct App {
 /// The destination of the next message, if it is not the shown task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Destination {
+    /// A new task.
+    New,
     /// Another task, which continues.
     Task(TaskId),
     /// A fork of a task, with this many of its records.
@@ -425,6 +429,9 @@ impl App {
         let leaving = self.leaving_since.take();
         if key == Key::control('c') {
             return self.press_interrupt(leaving, now);
+        }
+        if key == Key::control('l') && self.bindings.find_action(key).is_none() {
+            return vec![Effect::Redraw];
         }
         // Any other key in between means that the two Escapes do not belong together.
         let escaped = self.escape_since.take();
@@ -843,6 +850,7 @@ impl App {
             images: std::mem::take(&mut self.images),
         };
         let next = match destination {
+            Destination::New => NextSession::New(message),
             Destination::Task(task) => NextSession::Resumed { task, message },
             Destination::Fork {
                 task,
@@ -1168,6 +1176,7 @@ impl App {
                 | SlashCommand::Themes
                 | SlashCommand::Theme(_)
                 | SlashCommand::Tasks
+                | SlashCommand::New
                 | SlashCommand::Quit
                 | SlashCommand::Say(_)
                 | SlashCommand::Image { .. }
@@ -1220,11 +1229,21 @@ impl App {
                 Vec::new()
             }
             SlashCommand::Quit => self.leave(),
-            SlashCommand::Tasks if !self.can_switch => {
+            SlashCommand::Tasks | SlashCommand::New if !self.can_switch => {
                 self.hint = "this message belongs to its task: send it first".to_owned();
                 Vec::new()
             }
             SlashCommand::Tasks => vec![Effect::ListTasks],
+            SlashCommand::New => {
+                self.hint = "your message begins a new task; Esc stays in this one".to_owned();
+                if self.activity == Activity::Composing {
+                    self.hint = "your message begins a new task".to_owned();
+                    self.destination = None;
+                } else {
+                    self.destination = Some(Destination::New);
+                }
+                Vec::new()
+            }
             SlashCommand::Models => vec![Effect::ListModels],
             SlashCommand::Modes => {
                 let item = |mode: &String| PickerItem {
@@ -1846,6 +1865,7 @@ impl Destination {
     /// Describes it for the status line.
     fn describe(&self) -> &'static str {
         match self {
+            Self::New => "begins a new task",
             Self::Task(_) => "continues another task",
             Self::Fork { records: None, .. } => "begins a fork",
             Self::Fork { .. } => "goes back",

@@ -60,6 +60,8 @@ pub enum SlashCommand {
         /// The address at which the browser ended.
         address: Option<String>,
     },
+    /// Lets the next message begin a new task.
+    New,
     /// Lists the earlier messages, for a rewind.
     Rewind,
     /// Lists the subtasks that work.
@@ -102,7 +104,7 @@ const fn help(name: &'static str, argument: &'static str, effect: &'static str) 
 }
 
 /// All commands.
-pub const COMMANDS: [CommandHelp; 20] = [
+pub const COMMANDS: [CommandHelp; 21] = [
     help("/help", "", "show the keys and commands"),
     help(
         "/checkpoints",
@@ -133,6 +135,7 @@ pub const COMMANDS: [CommandHelp; 20] = [
         "[NAME]",
         "list the models, or use another model from the next turn on",
     ),
+    help("/new", "", "begin a new task with your next message"),
     help("/now", "MESSAGE", "interrupt the model with a message"),
     help("/quit", "", "leave"),
     help("/rewind", "", "rewind to an earlier message (Esc twice)"),
@@ -168,7 +171,7 @@ pub const COMMANDS: [CommandHelp; 20] = [
 /// The keys that always mean the same, as `/help` shows them. [`ACTIONS`] has those that can be bound.
 ///
 /// [`ACTIONS`]: sabir_session::config::key_bindings::ACTIONS
-pub const FIXED_KEYS: [(&str, &str); 11] = [
+pub const FIXED_KEYS: [(&str, &str); 12] = [
     ("Enter", "send; while the task works, queue"),
     ("Alt-Enter, Shift-Enter", "break the line"),
     (
@@ -181,6 +184,7 @@ pub const FIXED_KEYS: [(&str, &str); 11] = [
     ),
     ("Ctrl-C", "clear the draft; stop the turn; twice to leave"),
     ("Ctrl-D", "leave, without a draft"),
+    ("Ctrl-L", "draw the screen again"),
     ("Ctrl-Z", "suspend Sabir; `fg` resumes it"),
     (
         "Up, Down",
@@ -288,6 +292,8 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
         "/todos" => SlashCommand::Todos,
         "/quit" => SlashCommand::Quit,
         "/tasks" | "/resume" => SlashCommand::Tasks,
+        // The second is what other programs call it.
+        "/new" | "/clear" => SlashCommand::New,
         "/rewind" => SlashCommand::Rewind,
         "/subtasks" => SlashCommand::Subtasks,
         "/copy" => SlashCommand::Copy,

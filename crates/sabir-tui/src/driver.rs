@@ -786,6 +786,10 @@ impl<'a> Driver<'a> {
                         Err(_) => self.app.paste_text(&text),
                     }
                 }
+                Effect::Redraw => {
+                    let bytes = self.screen.redraw();
+                    screen::write_frame(&bytes, self.leaving_bytes());
+                }
                 Effect::Leave => self.leave_session(),
             }
         }

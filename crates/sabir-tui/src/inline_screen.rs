@@ -239,6 +239,28 @@ impl InlineScreen {
         out
     }
 
+    /// Returns the bytes that erase the screen and print its lines again, because something else may have written over them. Draw the
+    /// view afterwards.
+    pub fn redraw(&mut self) -> String {
+        let viewport = self.drawn.take().map_or(0, |drawn| drawn.rows.len());
+        let mut start = self.recent.len();
+        let mut rows = viewport;
+        for line in self.recent.iter().rev() {
+            rows += self.row_count(line);
+            if rows > self.size.rows {
+                break;
+            }
+            start -= 1;
+        }
+        let mut out = format!("{BEGIN_UPDATE}\x1b[H\x1b[J");
+        let lines: Vec<_> = self.recent.iter().skip(start).cloned().collect();
+        for line in &lines {
+            self.print_line(line, &mut out);
+        }
+        out.push_str(END_UPDATE);
+        out
+    }
+
     /// Erases the lines that were visible before and after a change of the width, and prints them again.
     fn print_visible_again(&mut self, drawn: &View, old: TerminalSize, out: &mut String) {
         let size = self.size;
@@ -819,6 +841,21 @@ mod tests {
             let shown = rows(&parser);
             assert_eq!(shown[shown.len() - 2..], ["> de", "status 1"]);
         }
+    }
+
+    #[test]
+    fn a_screen_that_something_else_wrote_on_is_drawn_again() {
+        let mut parser = parser(8, 20);
+        let mut screen = InlineScreen::new(SIZE, RowReflow::Unknown);
+        let shown = view(&["live", "> x", "status"], 1, 3);
+        let drawn = screen.draw(numbered_lines(), shown.clone());
+        parser.process(drawn.as_bytes());
+        let before = rows(&parser);
+        parser.process(b"\x1b[Ha warning\r\nof the kernel");
+        parser.process(screen.redraw().as_bytes());
+        parser.process(screen.draw(Vec::new(), shown).as_bytes());
+        assert_eq!(rows(&parser), before);
+        assert_eq!(parser.screen().cursor_position(), (6, 3));
     }
 
     #[test]

@@ -734,7 +734,7 @@ fn the_status_line_shows_branch_and_sandbox() {
 #[test]
 fn a_task_is_chosen_from_a_list_and_continues() {
     let world = World::new();
-    let turns = ["First.", "Second.", "Third."].map(|text| turn(text, vec![]));
+    let turns = ["First.", "Second.", "Third.", "Fourth."].map(|text| turn(text, vec![]));
     let provider = world.plays(NATIVE, &turns);
     let mut seat = full(&world, &provider, &["about", "apples"]);
     seat.wait_for("First.");
@@ -754,6 +754,14 @@ fn a_task_is_chosen_from_a_list_and_continues() {
     assert!(said[0].contains("about apples"), "{said:?}");
     assert!(said.last().unwrap().contains("and plums"), "{said:?}");
     assert!(!said.iter().any(|said| said.contains("pears")), "{said:?}");
+    seat.wait_for("ready");
+    seat.keys("/new\r");
+    seat.wait_for("your message begins a new task");
+    seat.keys("about cherries\r");
+    seat.wait_for("Fourth.");
+    let said = last_said(&provider);
+    assert!(said[0].contains("about cherries"), "{said:?}");
+    assert!(!said[0].contains("apples"), "{said:?}");
     assert!(seat.leave().is_some());
 }
 

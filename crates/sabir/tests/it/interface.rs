@@ -861,8 +861,10 @@ fn the_answer_is_copied_and_the_desktop_is_notified() {
     let (provider, gate) = gated(&world, vec![turn("Hello.", vec![]), turn("Two.", vec![])]);
     let mut seat = full(&world, &provider, &["go", "on"]);
     seat.wait_for("Esc stops");
-    // The terminal has lost the focus.
-    seat.keys("\x1b[O");
+    // The terminal has lost the focus. The key shows when that was read.
+    seat.keys("\x1b[Ox");
+    seat.wait_for("› x");
+    seat.keys("\x7f");
     gate.send(()).unwrap();
     seat.wait_for("Hello.");
     seat.wait_for("ready");

@@ -500,7 +500,7 @@ impl RowChange {
 
 /// Returns true if two rows look the same, however their pieces are cut.
 fn look_equal(one: &Line<'_>, other: &Line<'_>) -> bool {
-    fn styled_chars<'a>(line: &'a Line<'_>) -> impl Iterator<Item = (char, Style)> {
+    fn styled_chars(line: &Line<'_>) -> impl Iterator<Item = (char, Style)> {
         let pieces = line.spans.iter();
         pieces.flat_map(|piece| piece.content.chars().map(|c| (c, piece.style)))
     }

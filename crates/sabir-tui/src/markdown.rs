@@ -1006,10 +1006,10 @@ mod tests {
                 let (target, rest) = part.split_once("\x1b\\").unwrap();
                 let (label, _) = rest.split_once("\x1b]8;;").unwrap();
                 let target = target.split_once(';').unwrap().1;
-                let mut label: String = label.to_owned();
-                while let Some(at) = label.find("\x1b[") {
-                    let end = at + label[at..].find('m').unwrap() + 1;
-                    label.drain(at..end);
+                let mut styled = label.split("\x1b[");
+                let mut label = styled.next().unwrap().to_owned();
+                for piece in styled {
+                    label.push_str(piece.split_once('m').unwrap().1);
                 }
                 links.push((label, target.to_owned()));
             }

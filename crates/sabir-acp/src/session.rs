@@ -499,7 +499,9 @@ impl SessionWorker {
         let (command, ends_with) = match command {
             OwnCommand::Compact => (Command::Compact, TurnEnd::Compaction),
             OwnCommand::Context => (Command::ContextUsage, TurnEnd::ContextUsage),
-            OwnCommand::Undo(calls) => (Command::Undo { calls }, TurnEnd::Undo),
+            OwnCommand::Undo { calls, checkpoint } => {
+                (Command::Undo { calls, checkpoint }, TurnEnd::Undo)
+            }
         };
         // Set before the command is submitted: its result may come at once.
         turn.ends_with = ends_with;

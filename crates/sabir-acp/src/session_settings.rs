@@ -19,8 +19,13 @@ pub(crate) enum OwnCommand {
     Compact,
     /// Shows what fills the context.
     Context,
-    /// Undoes this many changing calls, or those since the last message.
-    Undo(Option<usize>),
+    /// Undoes this many changing calls, those from a checkpoint on, or those since the last message.
+    Undo {
+        /// The number of calls.
+        calls: Option<usize>,
+        /// The number of the checkpoint.
+        checkpoint: Option<u32>,
+    },
 }
 
 impl OwnCommand {
@@ -30,12 +35,23 @@ impl OwnCommand {
         match words.as_slice() {
             ["/compact"] => Some(Self::Compact),
             ["/context"] => Some(Self::Context),
-            ["/undo"] => Some(Self::Undo(None)),
-            ["/undo", count] => count
-                .parse()
-                .ok()
-                .filter(|n| *n > 0)
-                .map(|count| Self::Undo(Some(count))),
+            ["/undo"] => Some(Self::Undo {
+                calls: None,
+                checkpoint: None,
+            }),
+            ["/undo", number] => match number.strip_prefix('@') {
+                Some(number) => number.parse().ok().map(|number| Self::Undo {
+                    calls: None,
+                    checkpoint: Some(number),
+                }),
+                None => {
+                    let calls = number.parse().ok().filter(|calls| *calls > 0);
+                    calls.map(|calls| Self::Undo {
+                        calls: Some(calls),
+                        checkpoint: None,
+                    })
+                }
+            },
             _ => None,
         }
     }
@@ -92,9 +108,9 @@ pub(crate) fn available_commands(choices: &SessionChoices) -> Vec<AvailableComma
         AvailableCommand::new("context", "Show what fills the context"),
         AvailableCommand::new(
             "undo",
-            "Undo what was changed since your last message, or by the last N calls",
+            "Undo what was changed since your last message, by the last N calls, or from checkpoint @N on",
         )
-        .input(hint("number of calls")),
+        .input(hint("number of calls, or @ and the number of a checkpoint")),
     ];
     let custom = choices.commands.commands().into_iter().map(|command| {
         let input = Some(command.argument_hint.as_str()).filter(|text| !text.is_empty());
@@ -163,9 +179,18 @@ mod tests {
         let parse = OwnCommand::parse;
         assert_eq!(parse("/compact"), Some(OwnCommand::Compact));
         assert_eq!(parse(" /context\n"), Some(OwnCommand::Context));
-        assert_eq!(parse("/undo"), Some(OwnCommand::Undo(None)));
-        assert_eq!(parse("/undo 3"), Some(OwnCommand::Undo(Some(3))));
-        for message in ["/undo 0", "/undo x", "/compact it", "compact", "/etc/hosts"] {
+        let undo = |calls, checkpoint| Some(OwnCommand::Undo { calls, checkpoint });
+        assert_eq!(parse("/undo"), undo(None, None));
+        assert_eq!(parse("/undo 3"), undo(Some(3), None));
+        assert_eq!(parse("/undo @3"), undo(None, Some(3)));
+        for message in [
+            "/undo 0",
+            "/undo x",
+            "/undo @x",
+            "/compact it",
+            "compact",
+            "/etc/hosts",
+        ] {
             assert_eq!(parse(message), None, "{message}");
         }
     }

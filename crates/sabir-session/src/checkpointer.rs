@@ -17,6 +17,7 @@ use sabir_policy::{Access, PolicyRules, Verdict};
 use sabir_workspace::{CommandWatch, Workspace};
 
 use crate::checkpoint_history::last_changing_turn;
+use crate::command::Rejected;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::SessionError;
@@ -115,6 +116,40 @@ pub fn store_caps(config: &Config) -> Result<StoreLimits, SessionError> {
     }
 }
 
+/// The calls that an undo is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UndoTarget {
+    /// The changing calls since the user's last message.
+    LastMessage,
+    /// This many changing calls, counted back from the last one.
+    Last(usize),
+    /// The call of the checkpoint of this number, and all later ones.
+    Since(u32),
+}
+
+impl UndoTarget {
+    /// Creates the target of a command.
+    pub(crate) fn new(calls: Option<usize>, checkpoint: Option<u32>) -> Result<Self, Rejected> {
+        match (calls, checkpoint) {
+            (None, None) => Ok(Self::LastMessage),
+            (Some(calls), None) => Ok(Self::Last(calls)),
+            (None, Some(number)) => Ok(Self::Since(number)),
+            (Some(_), Some(_)) => Err(Rejected::Invalid(
+                "an undo takes a number of calls or a checkpoint, not both".to_owned(),
+            )),
+        }
+    }
+}
+
+/// The result of an undo.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct UndoneCalls {
+    /// The paths that were restored.
+    pub(crate) paths: Vec<PathBuf>,
+    /// The number of the checkpoint with the state before; `None` if nothing was there to undo.
+    pub(crate) checkpoint: Option<u32>,
+}
+
 impl TaskCheckpointer {
     /// Creates the checkpointer of a task, or `None` where checkpoints are off. It does not write anything yet.
     pub(crate) fn from_options(
@@ -154,21 +189,22 @@ impl TaskCheckpointer {
         _ = self.task.set(task.clone());
     }
 
-    /// Undoes the last changing calls of the task, without a number those since the user's last message, and returns the paths that
-    /// were restored. It restores nothing if one of the paths was changed since.
-    pub(crate) fn undo_calls(&self, calls: Option<usize>) -> Result<Vec<PathBuf>, SessionError> {
+    /// Undoes calls of the task. It restores nothing if one of the paths was changed since.
+    pub(crate) fn undo_calls(&self, target: UndoTarget) -> Result<UndoneCalls, SessionError> {
         let failed = |error: CheckpointError| SessionError::invalid(error.to_string());
         // Nothing has run yet, so there is nothing to undo.
         let Some(task) = self.task.get() else {
-            return Ok(Vec::new());
+            return Ok(UndoneCalls::default());
         };
-        let counted = match calls {
-            Some(calls) => Ok(calls),
-            None => last_changing_turn(&self.checkpoints, &self.environment, task.as_str())
-                .map(|turn| turn.calls),
+        let goal = match target {
+            UndoTarget::Last(calls) => RestorePoint::Last(calls),
+            UndoTarget::Since(number) => RestorePoint::Before(number, Vec::new()),
+            UndoTarget::LastMessage => {
+                let turn = last_changing_turn(&self.checkpoints, &self.environment, task.as_str());
+                let turn = turn.map_err(|error| SessionError::invalid(error.to_string()))?;
+                RestorePoint::Last(turn.calls)
+            }
         };
-        let calls = counted.map_err(|error| SessionError::invalid(error.to_string()))?;
-        let goal = RestorePoint::Last(calls);
         let plan = self
             .checkpoints
             .plan_restore(task.as_str(), &goal)
@@ -189,7 +225,10 @@ impl TaskCheckpointer {
         let mark = CheckpointCall {
             task: task.to_string(),
             tool: "sabir".to_owned(),
-            label: format!("undo {calls}"),
+            label: match &goal {
+                RestorePoint::Last(calls) => format!("undo {calls}"),
+                _ => format!("undo @{}", plan.to),
+            },
             time_ms: self.environment.now_milliseconds(),
             ..CheckpointCall::default()
         };
@@ -199,7 +238,10 @@ impl TaskCheckpointer {
             .map_err(failed)?;
         let is_skipped = |path: &PathBuf| done.skipped.iter().any(|(skipped, _)| skipped == path);
         let paths = plan.items.into_iter().map(|item| item.path);
-        Ok(paths.filter(|path| !is_skipped(path)).collect())
+        Ok(UndoneCalls {
+            paths: paths.filter(|path| !is_skipped(path)).collect(),
+            checkpoint: Some(done.number).filter(|number| *number > 0),
+        })
     }
 
     /// Returns the paths that the calls since the last time changed, commands included. A store that cannot be read gives none: the

@@ -57,6 +57,10 @@ pub enum Command {
         /// are undone, as `sabir undo` does.
         #[serde(default)]
         calls: Option<usize>,
+        /// The number of a checkpoint, as `sabir checkpoints` lists them: its call and all later ones are undone. An undo is a
+        /// checkpoint too, so its number undoes the undo.
+        #[serde(default)]
+        checkpoint: Option<u32>,
     },
     /// Says that nobody can be asked from now on: questions are denied.
     Detach,

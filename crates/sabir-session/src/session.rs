@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
+use crate::checkpointer::{UndoTarget, UndoneCalls};
 use crate::command::{Command, Decision, Delivery, Rejected};
 use crate::custom_commands::CustomCommands;
 use crate::ends::completion_conditions;
@@ -120,8 +121,8 @@ enum IdleCommand {
     SetMode(String),
     /// Loads the task again with another model.
     SetModel(String),
-    /// Undoes this many changing calls, counted back from the last one; without a number all since the user's last message.
-    Undo(Option<usize>),
+    /// Undoes calls that changed files.
+    Undo(UndoTarget),
     /// Compacts the context, unless the signal comes first.
     Compact(Arc<Notify>),
     /// Publishes the contents of the context.
@@ -502,11 +503,16 @@ impl SessionHandle {
             Command::SetModel { model } if idle => {
                 self.control.send_idle(IdleCommand::SetModel(model))
             }
-            Command::Undo { calls } if idle => self.control.send_idle(IdleCommand::Undo(calls)),
+            Command::Undo { calls, checkpoint } => {
+                let target = UndoTarget::new(calls, checkpoint)?;
+                match idle {
+                    true => self.control.send_idle(IdleCommand::Undo(target)),
+                    false => self.end_prompt_for(IdleCommand::Undo(target), &mut state),
+                }
+            }
             Command::SetModel { model } => {
                 self.end_prompt_for(IdleCommand::SetModel(model), &mut state)
             }
-            Command::Undo { calls } => self.end_prompt_for(IdleCommand::Undo(calls), &mut state),
             Command::Compact if idle => {
                 if state.compaction.is_some() {
                     return Err(Rejected::Busy);
@@ -921,7 +927,7 @@ impl SessionWorker {
                         self.loaded.config.notices.send(NoticeTopic::Mode, text);
                     }
                 }
-                IdleCommand::Undo(calls) => self.undo_calls(calls).await,
+                IdleCommand::Undo(target) => self.undo_calls(target).await,
                 IdleCommand::Compact(stop) => {
                     let continues = self.compact_while_idle(&stop, end).await;
                     self.control.lock_state().compaction = None;
@@ -1028,8 +1034,8 @@ impl SessionWorker {
         true
     }
 
-    /// Undoes the last changing calls, and sends a notice with the result. Nothing is undone if the files were changed since.
-    async fn undo_calls(&mut self, calls: Option<usize>) {
+    /// Undoes calls, and sends a notice with the result. Nothing is undone if the files were changed since.
+    async fn undo_calls(&mut self, target: UndoTarget) {
         let text = match &self.loaded.setup.resources.checkpointer {
             None => "checkpoints are off: nothing can be undone".to_owned(),
             Some(checkpointer) => {
@@ -1037,9 +1043,9 @@ impl SessionWorker {
                 // It reads and writes files of the user. Awaited here, so that commands after it
                 // see the restored files.
                 let undone =
-                    tokio::task::spawn_blocking(move || checkpointer.undo_calls(calls)).await;
+                    tokio::task::spawn_blocking(move || checkpointer.undo_calls(target)).await;
                 match undone {
-                    Ok(Ok(paths)) => restored_text(&paths),
+                    Ok(Ok(undone)) => undone_text(&undone),
                     Ok(Err(error)) => format!("nothing was undone: {error}"),
                     Err(error) => {
                         format!("the undo failed, and may be incomplete: {error}")
@@ -1156,6 +1162,14 @@ impl SessionWorker {
     }
 }
 /// Says how many paths were restored, and names the first ones.
+fn undone_text(undone: &UndoneCalls) -> String {
+    let restored = restored_text(&undone.paths);
+    match undone.checkpoint {
+        Some(number) => format!("{restored}; the state before is checkpoint @{number}"),
+        None => restored,
+    }
+}
+
 fn restored_text(paths: &[PathBuf]) -> String {
     /// The most paths that are named.
     const MAX_NAMED: usize = 5;

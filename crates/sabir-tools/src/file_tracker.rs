@@ -4,7 +4,7 @@
 //! and refuses a write if the file is not the version that the model last read or wrote: a formatter
 //! or the user changed it in between, and the model would overwrite their work unseen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_agent::CallRefresh;
@@ -107,11 +107,14 @@ impl FileTracker {
 
     /// Adds the files that the model of a resumed task has seen. Of a path that is named twice the last one counts.
     pub(crate) fn with_seen_files(self, seen: &[SeenFile]) -> Self {
-        let resolved: Vec<_> = seen
-            .iter()
+        // A path is resolved by a dozen system calls, and a long task names few paths very often.
+        let mut named = HashSet::new();
+        let last = seen.iter().rev().filter(|file| named.insert(&file.path));
+        let resolved: Vec<_> = last
             .filter_map(|file| Some((self.resolve_path(&file.path).ok()?, file.seen_ms)))
             .collect();
-        self.lock_known().seen_before.extend(resolved);
+        let oldest_first = resolved.into_iter().rev();
+        self.lock_known().seen_before.extend(oldest_first);
         self
     }
 

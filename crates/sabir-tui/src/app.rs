@@ -100,8 +100,6 @@ pub enum Effect {
     CompareCheckpoint(CheckpointedCall),
     /// Find out what restoring the state before this call would change, and pass it to [`App::open_restore_choice`].
     PreviewRestore(CheckpointedCall),
-    /// Count the calls from this one on whose changes are in effect now, and pass the count to [`App::undo_counted`].
-    UndoSince(CheckpointedCall),
     /// Keep this theme in the configuration.
     KeepTheme(String),
     /// Attach the picture in the clipboard, and pass it to [`App::note_image`].
@@ -139,6 +137,8 @@ pub enum Effect {
     KeepNote(String),
     /// Copy a text to the terminal's clipboard.
     Copy(String),
+    /// Draw the whole screen again.
+    Redraw,
     /// Leave.
     Leave,
 }
@@ -234,6 +234,8 @@ pub struct App {
 /// The destination of the next message, if it is not the shown task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Destination {
+    /// A new task.
+    New,
     /// Another task, which continues.
     Task(TaskId),
     /// A fork of a task, with this many of its records.
@@ -427,6 +429,9 @@ impl App {
         let leaving = self.leaving_since.take();
         if key == Key::control('c') {
             return self.press_interrupt(leaving, now);
+        }
+        if key == Key::control('l') && self.bindings.find_action(key).is_none() {
+            return vec![Effect::Redraw];
         }
         // Any other key in between means that the two Escapes do not belong together.
         let escaped = self.escape_since.take();
@@ -641,6 +646,10 @@ impl App {
                 // Shown before the message is written, so that the user sees what it continues.
                 vec![Effect::ShowTask(task)]
             }
+            PickerKey::ChosenSecond(PickedItem::Message(number)) => {
+                self.list_answers_after(number);
+                Vec::new()
+            }
             PickerKey::ChosenSecond(PickedItem::Subtask(task)) => {
                 vec![Effect::SubmitTo(task, Command::Interrupt)]
             }
@@ -709,6 +718,10 @@ impl App {
             }
             PickedItem::Checkpoint(call) => vec![Effect::PreviewRestore(call)],
             PickedItem::Restore { scope, call } => self.restore_call(scope, &call),
+            PickedItem::Answer(number) => {
+                self.show_answer(number);
+                Vec::new()
+            }
             PickedItem::Note => Vec::new(),
         }
     }
@@ -746,7 +759,9 @@ impl App {
             preview: said.text.clone(),
             item: PickedItem::Message(number),
         });
-        self.picker = Some(Picker::new("go back to", "", items.collect()));
+        let key = self.bindings.describe_keys(KeyAction::SecondAction);
+        let picker = Picker::new("go back to", "lists the answers", items.collect());
+        self.picker = Some(picker.with_second_key(key));
     }
 
     /// Opens a list, or says that it is empty.
@@ -835,6 +850,7 @@ impl App {
             images: std::mem::take(&mut self.images),
         };
         let next = match destination {
+            Destination::New => NextSession::New(message),
             Destination::Task(task) => NextSession::Resumed { task, message },
             Destination::Fork {
                 task,
@@ -1160,6 +1176,7 @@ impl App {
                 | SlashCommand::Themes
                 | SlashCommand::Theme(_)
                 | SlashCommand::Tasks
+                | SlashCommand::New
                 | SlashCommand::Quit
                 | SlashCommand::Say(_)
                 | SlashCommand::Image { .. }
@@ -1192,23 +1209,41 @@ impl App {
             }
             SlashCommand::Context => vec![Effect::Submit(Command::ContextUsage)],
             SlashCommand::Compact => vec![Effect::Submit(Command::Compact)],
-            SlashCommand::Undo(calls) => vec![Effect::Submit(Command::Undo { calls })],
+            SlashCommand::Undo { calls, checkpoint } => {
+                vec![Effect::Submit(Command::Undo { calls, checkpoint })]
+            }
             SlashCommand::Diff(count) => vec![Effect::CompareFolder(count)],
             SlashCommand::Checkpoints => vec![Effect::ListCheckpoints],
             SlashCommand::Todos => {
                 self.push_todos();
                 Vec::new()
             }
-            SlashCommand::Wire => {
-                self.shown_transcript().push_wire();
+            SlashCommand::Wire(number) => {
+                match number {
+                    Some(number) => self.show_answer(number),
+                    None => {
+                        let items = self.shown_transcript().answers().list_items();
+                        self.open_picker("answers", "", items);
+                    }
+                }
                 Vec::new()
             }
             SlashCommand::Quit => self.leave(),
-            SlashCommand::Tasks if !self.can_switch => {
+            SlashCommand::Tasks | SlashCommand::New if !self.can_switch => {
                 self.hint = "this message belongs to its task: send it first".to_owned();
                 Vec::new()
             }
             SlashCommand::Tasks => vec![Effect::ListTasks],
+            SlashCommand::New => {
+                self.hint = "your message begins a new task; Esc stays in this one".to_owned();
+                if self.activity == Activity::Composing {
+                    self.hint = "your message begins a new task".to_owned();
+                    self.destination = None;
+                } else {
+                    self.destination = Some(Destination::New);
+                }
+                Vec::new()
+            }
             SlashCommand::Models => vec![Effect::ListModels],
             SlashCommand::Modes => {
                 let item = |mode: &String| PickerItem {
@@ -1427,8 +1462,12 @@ impl App {
             self.transcript.push_user_message(&start.prompt);
         }
         for record in &snapshot.records {
-            self.said.note_record(record);
+            let answers = self.transcript.answers().count();
+            self.said.note_record(record, answers);
             self.note_status(record);
+            if let Record::Answered(turn) = &**record {
+                self.transcript.note_earlier_answer(turn);
+            }
         }
         for (request, question) in &snapshot.requests {
             self.open_decision(request.clone(), question.clone(), None);
@@ -1486,7 +1525,8 @@ impl App {
                 }
             }
             SessionEventKind::Record(record) if !is_nested => {
-                self.said.note_record(record);
+                let answers = self.transcript.answers().count();
+                self.said.note_record(record, answers);
                 self.note_status(record);
                 // The next request takes them up.
                 if matches!(**record, Record::Answered(_)) {
@@ -1825,6 +1865,7 @@ impl Destination {
     /// Describes it for the status line.
     fn describe(&self) -> &'static str {
         match self {
+            Self::New => "begins a new task",
             Self::Task(_) => "continues another task",
             Self::Fork { records: None, .. } => "begins a fork",
             Self::Fork { .. } => "goes back",

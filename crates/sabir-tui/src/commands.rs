@@ -24,16 +24,21 @@ pub enum SlashCommand {
     Context,
     /// Compacts the context.
     Compact,
-    /// Undoes this many changing calls, or those since the last message.
-    Undo(Option<usize>),
+    /// Undoes this many changing calls, those from a checkpoint on, or those since the last message.
+    Undo {
+        /// The number of calls.
+        calls: Option<usize>,
+        /// The number of the checkpoint.
+        checkpoint: Option<u32>,
+    },
     /// Shows what the task has changed: all of it, or its last changing calls.
     Diff(Option<usize>),
     /// Lists the calls that can be undone.
     Checkpoints,
     /// Shows the todo list.
     Todos,
-    /// Shows the last answer as it was received, beside its interpretation.
-    Wire,
+    /// Shows an answer as it was received, beside its interpretation; without a number lists the answers.
+    Wire(Option<usize>),
     /// Leaves.
     Quit,
     /// Lists the tasks of the folder.
@@ -55,6 +60,8 @@ pub enum SlashCommand {
         /// The address at which the browser ended.
         address: Option<String>,
     },
+    /// Lets the next message begin a new task.
+    New,
     /// Lists the earlier messages, for a rewind.
     Rewind,
     /// Lists the subtasks that work.
@@ -97,7 +104,7 @@ const fn help(name: &'static str, argument: &'static str, effect: &'static str) 
 }
 
 /// All commands.
-pub const COMMANDS: [CommandHelp; 20] = [
+pub const COMMANDS: [CommandHelp; 21] = [
     help("/help", "", "show the keys and commands"),
     help(
         "/checkpoints",
@@ -128,6 +135,7 @@ pub const COMMANDS: [CommandHelp; 20] = [
         "[NAME]",
         "list the models, or use another model from the next turn on",
     ),
+    help("/new", "", "begin a new task with your next message"),
     help("/now", "MESSAGE", "interrupt the model with a message"),
     help("/quit", "", "leave"),
     help("/rewind", "", "rewind to an earlier message (Esc twice)"),
@@ -150,20 +158,20 @@ pub const COMMANDS: [CommandHelp; 20] = [
     help("/todos", "", "show the todo list"),
     help(
         "/undo",
-        "[N]",
-        "undo what was changed since your last message, or by the last N calls",
+        "[N|@N]",
+        "undo what was changed since your last message, by the last N calls, or from checkpoint @N on",
     ),
     help(
         "/wire",
-        "",
-        "show the last answer as received, with its interpretation",
+        "[N]",
+        "list the answers as received, with their interpretation, or show answer N",
     ),
 ];
 
 /// The keys that always mean the same, as `/help` shows them. [`ACTIONS`] has those that can be bound.
 ///
 /// [`ACTIONS`]: sabir_session::config::key_bindings::ACTIONS
-pub const FIXED_KEYS: [(&str, &str); 11] = [
+pub const FIXED_KEYS: [(&str, &str); 12] = [
     ("Enter", "send; while the task works, queue"),
     ("Alt-Enter, Shift-Enter", "break the line"),
     (
@@ -176,6 +184,7 @@ pub const FIXED_KEYS: [(&str, &str); 11] = [
     ),
     ("Ctrl-C", "clear the draft; stop the turn; twice to leave"),
     ("Ctrl-D", "leave, without a draft"),
+    ("Ctrl-L", "draw the screen again"),
     ("Ctrl-Z", "suspend Sabir; `fg` resumes it"),
     (
         "Up, Down",
@@ -259,10 +268,19 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
             Ok(count @ 1..) => SlashCommand::Diff(Some(count)),
             _ => return Some(Err(bad(trimmed, "`/diff` takes a number"))),
         },
-        "/undo" if rest.is_empty() => SlashCommand::Undo(None),
-        "/undo" => match rest.parse() {
-            Ok(count @ 1..) => SlashCommand::Undo(Some(count)),
-            _ => return Some(Err(bad(trimmed, "`/undo` takes a number"))),
+        "/undo" => match parse_undo(rest) {
+            Some(command) => command,
+            None => {
+                return Some(Err(bad(
+                    trimmed,
+                    "`/undo` takes a number, or `@` and the number of a checkpoint",
+                )));
+            }
+        },
+        "/wire" if rest.is_empty() => SlashCommand::Wire(None),
+        "/wire" => match rest.parse() {
+            Ok(number @ 1..) => SlashCommand::Wire(Some(number)),
+            _ => return Some(Err(bad(trimmed, "`/wire` takes the number of an answer"))),
         },
         _ if !rest.is_empty() && COMMANDS.iter().any(|known| known.name == word) => {
             return Some(Err(bad(trimmed, &format!("`{word}` takes no argument"))));
@@ -272,9 +290,10 @@ pub fn parse_command(line: &str) -> Option<Result<SlashCommand, BadCommand>> {
         "/compact" => SlashCommand::Compact,
         "/checkpoints" => SlashCommand::Checkpoints,
         "/todos" => SlashCommand::Todos,
-        "/wire" => SlashCommand::Wire,
         "/quit" => SlashCommand::Quit,
         "/tasks" | "/resume" => SlashCommand::Tasks,
+        // The second is what other programs call it.
+        "/new" | "/clear" => SlashCommand::New,
         "/rewind" => SlashCommand::Rewind,
         "/subtasks" => SlashCommand::Subtasks,
         "/copy" => SlashCommand::Copy,
@@ -297,6 +316,16 @@ fn bad(line: &str, problem: &str) -> BadCommand {
         line: crate::lines::fit_text(line, 60),
         problem: problem.to_owned(),
     }
+}
+
+/// Parses the argument of `/undo`; `None` if it is not one.
+fn parse_undo(rest: &str) -> Option<SlashCommand> {
+    let (calls, checkpoint) = match rest.strip_prefix('@') {
+        Some(number) => (None, Some(number.parse().ok()?)),
+        None if rest.is_empty() => (None, None),
+        None => (Some(rest.parse().ok().filter(|calls| *calls > 0)?), None),
+    };
+    Some(SlashCommand::Undo { calls, checkpoint })
 }
 
 /// Parses the argument of `/image`: a file name (in double quotes if it has blanks) and a message.
@@ -323,7 +352,12 @@ mod tests {
             parse("/now stop it"),
             Some(SlashCommand::Now("stop it".to_owned()))
         );
-        assert_eq!(parse("/undo 3"), Some(SlashCommand::Undo(Some(3))));
+        let undo = |calls, checkpoint| Some(SlashCommand::Undo { calls, checkpoint });
+        assert_eq!(parse("/undo"), undo(None, None));
+        assert_eq!(parse("/undo 3"), undo(Some(3), None));
+        assert_eq!(parse("/undo @3"), undo(None, Some(3)));
+        assert_eq!(parse("/wire"), Some(SlashCommand::Wire(None)));
+        assert_eq!(parse("/wire 3"), Some(SlashCommand::Wire(Some(3))));
         let login = SlashCommand::LogIn {
             server: "tracker".to_owned(),
             address: None,
@@ -363,7 +397,17 @@ mod tests {
         ] {
             assert_eq!(parse_command(line), None, "{line}");
         }
-        for line in ["/foo", "/compcat", "/now", "/compact now", "/undo x"] {
+        for line in [
+            "/foo",
+            "/compcat",
+            "/now",
+            "/compact now",
+            "/undo x",
+            "/undo 0",
+            "/undo @",
+            "/wire 0",
+            "/wire x",
+        ] {
             assert!(matches!(parse_command(line), Some(Err(_))), "{line}");
         }
         let Some(Err(error)) = parse_command("/compcat") else {

@@ -778,7 +778,6 @@ impl<'a> Driver<'a> {
                 Effect::KeepTheme(name) => self.keep_theme(&name),
                 Effect::CompareCheckpoint(call) => self.compare_checkpoint(call),
                 Effect::PreviewRestore(call) => self.preview_restore(call).await,
-                Effect::UndoSince(call) => effects.extend(self.undo_since(&call).await),
                 Effect::AttachPasted(text) => {
                     let path = pasted_path(&text, self.settings.host.environment());
                     match self.load_image(&path) {
@@ -787,6 +786,10 @@ impl<'a> Driver<'a> {
                         }
                         Err(_) => self.app.paste_text(&text),
                     }
+                }
+                Effect::Redraw => {
+                    let bytes = self.screen.redraw();
+                    screen::write_frame(&bytes, self.leaving_bytes());
                 }
                 Effect::Leave => self.leave_session(),
             }
@@ -990,18 +993,6 @@ impl<'a> Driver<'a> {
         self.app.open_restore_choice(&call, &files, &answer);
     }
 
-    /// Undoes a call and those after it. They are counted only now: the task may have changed more since the list was opened.
-    async fn undo_since(&mut self, call: &CheckpointedCall) -> Vec<Effect> {
-        let Some(checkpoints) = self.checkpoint_reader() else {
-            return Vec::new();
-        };
-        let number = call.number;
-        let count = move || checkpoints.count_calls_since(number);
-        let counted = tokio::task::spawn_blocking(count).await;
-        self.app
-            .undo_counted(counted.unwrap_or_else(|error| Err(error.to_string())))
-    }
-
     fn checkpoint_reader(&self) -> Option<CheckpointReader> {
         let session = self.session.as_ref()?;
         Some(CheckpointReader {
@@ -1065,6 +1056,7 @@ impl CheckpointReader {
         for listed in list.checkpoints.iter().rev() {
             let checkpoint = &listed.checkpoint;
             let age = age_text(now.saturating_sub(checkpoint.mark.time_ms));
+            let is_restore = checkpoint.kind != CheckpointKind::Call;
             let state = match (checkpoint.kind, listed.is_active) {
                 (CheckpointKind::Call, true) => "",
                 (CheckpointKind::Call, false) => "undone, ",
@@ -1080,8 +1072,11 @@ impl CheckpointReader {
                     checkpoint.number, checkpoint.mark.tool, checkpoint.mark.label
                 ),
                 note: format!("{state}{age}"),
-                preview: String::new(),
-                item: match listed.is_active && checkpoint.kind == CheckpointKind::Call {
+                preview: match is_restore {
+                    true => "Enter shows what undoing this restore would change".to_owned(),
+                    false => String::new(),
+                },
+                item: match listed.is_active || is_restore {
                     true => PickedItem::Checkpoint(call),
                     false => PickedItem::Note,
                 },

@@ -17,7 +17,7 @@ use ratatui_core::text::Line;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::lines::{HistoryLine, line_width, text_width, write_line, write_style, write_text};
-use crate::links::write_linked_rows;
+use crate::links::linked_rows;
 use crate::view::{TerminalSize, View};
 
 /// The maximum number of lines of the history that are kept to print the screen again.
@@ -78,36 +78,112 @@ impl InlineScreen {
     /// Returns the bytes that print these lines above the viewport, and draw the viewport.
     pub fn draw(&mut self, history: Vec<HistoryLine>, view: View) -> String {
         let mut out = String::new();
-        match self.drawn.take() {
-            Some(drawn) if history.is_empty() => {
-                let shift = RowShift::find(&drawn, &view);
-                let drawn = match shift {
-                    Some(shift) => shift.apply(drawn, &mut out),
-                    None => drawn,
-                };
-                self.draw_changes(&drawn, &view, &mut out);
-                // A change of one row needs no frame around it.
-                let breaks = out.matches('\n').count() + out.matches('\r').count();
-                if shift.is_some() || breaks > 3 {
-                    out = format!("{BEGIN_UPDATE}{out}{END_UPDATE}");
-                }
+        let is_framed = match self.drawn.take() {
+            Some(drawn) => self.draw_over(drawn, &history, &view, &mut out),
+            None => {
+                self.print_all(&history, &view, &mut out);
+                true
             }
-            drawn => {
-                out.push_str(BEGIN_UPDATE);
-                if let Some(drawn) = drawn {
-                    move_up(drawn.cursor_row, &mut out);
-                    out.push_str("\r\x1b[J");
-                }
-                for line in history {
-                    self.print_line(&line, &mut out);
-                    self.keep_recent(line);
-                }
-                print_view(&view, &mut out);
-                out.push_str(END_UPDATE);
-            }
+        };
+        if is_framed {
+            out = format!("{BEGIN_UPDATE}{out}{END_UPDATE}");
+        }
+        for line in history {
+            self.keep_recent(line);
         }
         self.drawn = Some(view);
         out
+    }
+
+    /// Prints lines and the viewport from the cursor on.
+    fn print_all(&mut self, history: &[HistoryLine], view: &View, out: &mut String) {
+        for line in history {
+            self.print_line(line, out);
+        }
+        print_view(view, out);
+    }
+
+    /// Prints lines and draws the viewport over the old one. Returns true if the terminal should show it as one update.
+    fn draw_over(
+        &mut self,
+        drawn: View,
+        history: &[HistoryLine],
+        view: &View,
+        out: &mut String,
+    ) -> bool {
+        let shift = RowShift::find(&drawn, view).filter(|_| history.is_empty());
+        let drawn = match shift {
+            Some(shift) => shift.apply(drawn, out),
+            None => drawn,
+        };
+        let rows = self.single_rows(history).map(|mut rows| {
+            rows.extend(view.rows.iter().cloned().map(NewRow::plain));
+            rows
+        });
+        let Some(change) = rows.and_then(|rows| RowChange::find(&drawn, rows, self.size)) else {
+            self.print_over(&drawn, history, view, out);
+            return true;
+        };
+        for line in history {
+            self.count_printed(line);
+        }
+        change.draw(&drawn, view, out);
+        // A change of one row needs no frame around it.
+        let breaks = out.matches('\n').count() + out.matches('\r').count();
+        shift.is_some() || breaks > 3
+    }
+
+    /// Prints lines and the viewport over the old one, below the rows that show the same already.
+    fn print_over(&mut self, drawn: &View, history: &[HistoryLine], view: &View, out: &mut String) {
+        let mut kept = 0;
+        let mut lines = history;
+        while let Some((line, rest)) = lines.split_first() {
+            let Some(rows) = self.single_rows(std::slice::from_ref(line)) else {
+                break;
+            };
+            let old = drawn.rows.get(kept..kept + rows.len()).unwrap_or_default();
+            let is_shown = rows.len() == old.len()
+                && kept + rows.len() < drawn.rows.len()
+                && old.iter().zip(&rows).all(|(old, new)| new.is_shown_by(old));
+            if !is_shown {
+                break;
+            }
+            self.count_printed(line);
+            kept += rows.len();
+            lines = rest;
+        }
+        move_to_row(drawn.cursor_row, kept, out);
+        out.push_str("\r\x1b[J");
+        self.print_all(lines, view, out);
+    }
+
+    /// Returns the rows of these lines; `None` if one of them continues in further rows of the terminal, or they are more than it shows.
+    fn single_rows(&self, history: &[HistoryLine]) -> Option<Vec<NewRow>> {
+        let mut new = Vec::new();
+        let mut number = self.printed_rows;
+        for line in history {
+            let rows = line.rows(self.size.columns);
+            if new.len() + rows.len() > self.size.rows
+                || rows.iter().any(|row| line_width(row) > self.size.columns)
+            {
+                return None;
+            }
+            let mut linked = match self.shows_links {
+                true => linked_rows(line, &rows, number).unwrap_or_default(),
+                false => Vec::new(),
+            };
+            number = number.saturating_add(rows.len());
+            linked.resize(rows.len(), String::new());
+            let linked = linked
+                .into_iter()
+                .map(|bytes| Some(bytes).filter(|bytes| !bytes.is_empty()));
+            new.extend(
+                rows.into_iter()
+                    .zip(linked)
+                    .map(|(line, linked)| NewRow { line, linked }),
+            );
+        }
+        Some(new)
     }
 
     /// Returns the bytes that prepare the screen for another size. Draw the view afterwards.
@@ -155,6 +231,28 @@ impl InlineScreen {
                 count_rows(line, narrow)
             });
         }
+        let lines: Vec<_> = self.recent.iter().skip(start).cloned().collect();
+        for line in &lines {
+            self.print_line(line, &mut out);
+        }
+        out.push_str(END_UPDATE);
+        out
+    }
+
+    /// Returns the bytes that erase the screen and print its lines again, because something else may have written over them. Draw the
+    /// view afterwards.
+    pub fn redraw(&mut self) -> String {
+        let viewport = self.drawn.take().map_or(0, |drawn| drawn.rows.len());
+        let mut start = self.recent.len();
+        let mut rows = viewport;
+        for line in self.recent.iter().rev() {
+            rows += self.row_count(line);
+            if rows > self.size.rows {
+                break;
+            }
+            start -= 1;
+        }
+        let mut out = format!("{BEGIN_UPDATE}\x1b[H\x1b[J");
         let lines: Vec<_> = self.recent.iter().skip(start).cloned().collect();
         for line in &lines {
             self.print_line(line, &mut out);
@@ -222,14 +320,29 @@ impl InlineScreen {
 
     fn print_line(&mut self, line: &HistoryLine, out: &mut String) {
         let rows = line.rows(self.size.columns);
-        if self.shows_links {
-            write_linked_rows(line, &rows, self.printed_rows, out);
-        } else {
-            for row in rows {
-                write_line(&row, out);
-                out.push_str("\r\n");
+        let linked = match self.shows_links {
+            true => linked_rows(line, &rows, self.printed_rows),
+            false => None,
+        };
+        match linked {
+            Some(linked) => {
+                for row in linked {
+                    out.push_str(&row);
+                    out.push_str("\r\n");
+                }
+            }
+            None => {
+                for row in rows {
+                    write_line(&row, out);
+                    out.push_str("\r\n");
+                }
             }
         }
+        self.count_printed(line);
+    }
+
+    /// Counts the rows of a line that was printed.
+    fn count_printed(&mut self, line: &HistoryLine) {
         self.printed_rows = self.printed_rows.saturating_add(self.row_count(line));
     }
 
@@ -243,85 +356,211 @@ impl InlineScreen {
     fn row_count(&self, line: &HistoryLine) -> usize {
         count_rows(line, self.size.columns)
     }
+}
 
-    /// Draws the rows that differ, and moves the cursor.
-    fn draw_changes(&self, drawn: &View, view: &View, out: &mut String) {
+/// A row that should be on the screen.
+#[derive(Debug)]
+struct NewRow {
+    line: Line<'static>,
+    /// The bytes of the row, if there are links in it.
+    linked: Option<String>,
+}
+
+impl NewRow {
+    fn plain(line: Line<'static>) -> Self {
+        Self { line, linked: None }
+    }
+
+    /// Returns true if the row looks like this one, and needs no links.
+    fn is_shown_by(&self, old: &Line<'_>) -> bool {
+        self.linked.is_none() && look_equal(old, &self.line)
+    }
+
+    fn write(&self, out: &mut String) {
+        match &self.linked {
+            Some(bytes) => out.push_str(bytes),
+            None => write_line(&self.line, out),
+        }
+    }
+
+    /// Draws the row over another one. `row` is the row of the cursor, and `at` that of both. Returns where the cursor is then.
+    fn draw_over(&self, old: &Line<'_>, row: usize, at: usize, out: &mut String) -> usize {
+        if self.is_shown_by(old) {
+            return row;
+        }
+        move_to_row(row, at, out);
+        if self.linked.is_some() {
+            out.push('\r');
+            self.write(out);
+            if line_width(&self.line) < line_width(old) {
+                out.push_str("\x1b[K");
+            }
+        } else {
+            draw_row_change(old, &self.line, out);
+        }
+        at
+    }
+}
+
+/// A change of the viewport and of the rows above it that were printed meanwhile. Rows that stay are not written again: the rows of
+/// a block that has streamed become history where they are, and the terminal itself moves the draft below them.
+#[derive(Debug)]
+struct RowChange {
+    /// The rows from the first one of the old viewport on.
+    rows: Vec<NewRow>,
+    /// The number of rows at the end that belong together in both.
+    below: usize,
+}
+
+impl RowChange {
+    /// Finds the change; `None` if some of the rows would leave the screen before they are drawn.
+    fn find(drawn: &View, rows: Vec<NewRow>, size: TerminalSize) -> Option<Self> {
+        let mut below = 0;
+        let mut differing = 0;
+        let pairs = drawn.rows.iter().rev().zip(rows.iter().rev());
+        for (at, (old, new)) in pairs.enumerate() {
+            if new.is_shown_by(old) {
+                below = at + 1;
+                differing = 0;
+            } else {
+                differing += 1;
+            }
+            // One row, such as that of the status, may change between others that stay.
+            if differing > 1 {
+                break;
+            }
+        }
+        let added = rows.len().saturating_sub(drawn.rows.len());
+        let fits = drawn.rows.len() <= size.rows && added + below <= size.rows;
+        (fits && !drawn.rows.is_empty()).then_some(Self { rows, below })
+    }
+
+    /// Draws the rows that differ, and moves the cursor to its place in the view, whose rows are the last ones.
+    fn draw(&self, drawn: &View, view: &View, out: &mut String) {
+        let begun = out.len();
         let mut row = drawn.cursor_row;
-        let mut is_moved = false;
-        let last_drawn = drawn.rows.len().saturating_sub(1);
-        for (at, line) in view.rows.iter().enumerate() {
-            let old = drawn.rows.get(at);
-            if old == Some(line) {
-                continue;
-            }
-            is_moved = true;
-            match old {
-                Some(old) => {
-                    move_to_row(row, at, out);
-                    self.draw_row_change(old, line, out);
-                }
-                None => {
-                    // A new row at the end may have to scroll the screen.
-                    let from = last_drawn.max(at.saturating_sub(1));
-                    move_to_row(row, from, out);
-                    out.push_str("\r\n");
-                    write_line(line, out);
-                }
-            }
-            row = at;
+        let old_above = drawn.rows.len() - self.below;
+        let new_above = self.rows.len() - self.below;
+        let pairs = drawn.rows.iter().zip(&self.rows).enumerate();
+        for (at, (old, new)) in pairs.take(old_above.min(new_above)) {
+            row = new.draw_over(old, row, at, out);
         }
-        if view.rows.len() < drawn.rows.len() {
-            is_moved = true;
-            move_to_row(row, view.rows.len(), out);
-            row = view.rows.len();
-            out.push_str("\r\x1b[J");
+        if new_above > old_above {
+            row = self.insert_rows(drawn, row, out);
+        } else if new_above < old_above {
+            move_to_row(row, new_above, out);
+            row = new_above;
+            match self.below {
+                0 => out.push_str("\r\x1b[J"),
+                // Writing to a string cannot fail.
+                _ => _ = write!(out, "\r\x1b[{}M", old_above - new_above),
+            }
         }
+        let below = drawn.rows.iter().skip(old_above);
+        let pairs = below.zip(self.rows.iter().skip(new_above));
+        for (at, (old, new)) in pairs.enumerate() {
+            row = new.draw_over(old, row, new_above + at, out);
+        }
+        let cursor_row = self.rows.len() - view.rows.len() + view.cursor_row;
         let is_elsewhere =
-            view.cursor_row != drawn.cursor_row || view.cursor_column != drawn.cursor_column;
-        if is_moved || is_elsewhere {
-            move_to_row(row, view.cursor_row, out);
+            cursor_row != drawn.cursor_row || view.cursor_column != drawn.cursor_column;
+        if out.len() > begun || is_elsewhere {
+            move_to_row(row, cursor_row, out);
             out.push('\r');
             move_right(view.cursor_column, out);
         }
     }
 
-    /// Draws what differs between two versions of a row.
-    fn draw_row_change(&self, old: &Line<'_>, new: &Line<'_>, out: &mut String) {
-        let old_cells: Vec<_> = cells(old).collect();
-        let new_cells: Vec<_> = cells(new).collect();
-        let mut same = old_cells
-            .iter()
-            .zip(&new_cells)
-            .take_while(|(one, other)| one == other)
-            .count();
-        // A combining mark belongs to the cell before it, which must be drawn with it.
-        let is_mark = |cells: &[(&str, Style)], at: usize| {
-            cells.get(at).is_some_and(|cell| text_width(cell.0) == 0)
-        };
-        while same > 0 && (is_mark(&old_cells, same) || is_mark(&new_cells, same)) {
-            same -= 1;
+    /// Inserts the rows that are more than before. Returns the row of the cursor.
+    fn insert_rows(&self, drawn: &View, mut row: usize, out: &mut String) -> usize {
+        let old_above = drawn.rows.len() - self.below;
+        let new_above = self.rows.len() - self.below;
+        let last = drawn.rows.len().saturating_sub(1);
+        let added = new_above - old_above;
+        move_to_row(row, last, out);
+        row = last;
+        if self.below > 0 {
+            // The screen may have to scroll; then the rows below are moved to its end.
+            out.extend(std::iter::repeat_n('\n', added));
+            move_to_row(last + added, old_above, out);
+            // Writing to a string cannot fail.
+            _ = write!(out, "\r\x1b[{added}L");
+            row = old_above;
         }
-        let column: usize = new_cells
-            .iter()
-            .take(same)
-            .map(|cell| text_width(cell.0))
-            .sum();
-        out.push('\r');
-        move_right(column, out);
-        let mut style = Style::new();
-        for (text, wanted) in new_cells.iter().skip(same) {
-            if *wanted != style {
-                style = *wanted;
-                write_style(style, out);
+        for (at, new) in self.rows.iter().enumerate().take(new_above).skip(old_above) {
+            if at > row {
+                out.push_str("\r\n");
             }
-            write_text(text, out);
+            new.write(out);
+            row = at;
         }
-        if style != Style::new() {
-            out.push_str("\x1b[m");
+        row
+    }
+}
+
+/// Returns true if two rows look the same, however their pieces are cut.
+fn look_equal(one: &Line<'_>, other: &Line<'_>) -> bool {
+    fn styled_chars(line: &Line<'_>) -> impl Iterator<Item = (char, Style)> {
+        let pieces = line.spans.iter();
+        pieces.flat_map(|piece| piece.content.chars().map(|c| (c, piece.style)))
+    }
+    one == other || one.style == other.style && styled_chars(one).eq(styled_chars(other))
+}
+
+/// Returns true for a character that takes one column in every terminal.
+fn has_certain_width(c: char) -> bool {
+    c.is_ascii() || "›…·│─┼└●✓✗".contains(c)
+}
+
+/// Draws what differs between two versions of a row. The cursor is in the row.
+fn draw_row_change(old: &Line<'_>, new: &Line<'_>, out: &mut String) {
+    let old_cells: Vec<_> = cells(old).collect();
+    let new_cells: Vec<_> = cells(new).collect();
+    // A combining mark belongs to the cell before it, which must be drawn with it.
+    let is_mark = |cells: &[(&str, Style)], at: usize| {
+        cells.get(at).is_some_and(|cell| text_width(cell.0) == 0)
+    };
+    let pairs = old_cells.iter().zip(&new_cells);
+    let mut same = pairs.take_while(|(one, other)| one == other).count();
+    while same > 0 && (is_mark(&old_cells, same) || is_mark(&new_cells, same)) {
+        same -= 1;
+    }
+    let width =
+        |cells: &[(&str, Style)]| cells.iter().map(|cell| text_width(cell.0)).sum::<usize>();
+    // What follows stays where it is, if it is as far from the beginning as before.
+    let pairs = old_cells
+        .iter()
+        .skip(same)
+        .rev()
+        .zip(new_cells.iter().skip(same).rev());
+    // Of other characters a terminal may think differently.
+    let is_certain = |line: &Line<'_>| {
+        line.spans
+            .iter()
+            .all(|piece| piece.content.chars().all(has_certain_width))
+    };
+    let is_in_place = line_width(old) == line_width(new) && is_certain(old) && is_certain(new);
+    let same_after = match is_in_place {
+        true => pairs.take_while(|(one, other)| one == other).count(),
+        false => 0,
+    };
+    out.push('\r');
+    move_right(width(new_cells.get(..same).unwrap_or_default()), out);
+    let mut style = Style::new();
+    for (text, wanted) in new_cells
+        .iter()
+        .take(new_cells.len() - same_after)
+        .skip(same)
+    {
+        if *wanted != style {
+            write_style(style, *wanted, out);
+            style = *wanted;
         }
-        if line_width(new) < line_width(old) {
-            out.push_str("\x1b[K");
-        }
+        write_text(text, out);
+    }
+    write_style(style, Style::new(), out);
+    if line_width(new) < line_width(old) {
+        out.push_str("\x1b[K");
     }
 }
 
@@ -561,6 +800,83 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn streamed_rows_become_history_where_they_are() {
+        // At the bottom of the screen, and above it.
+        for used in [0, 6] {
+            let mut parser = parser(8, 20);
+            let mut screen = InlineScreen::new(SIZE, RowReflow::Unknown);
+            let before: Vec<_> = (0..used).map(|number| format!("old {number}")).collect();
+            let before: Vec<_> = before.iter().map(String::as_str).collect();
+            let begun = screen.draw(lines(&before), view(&["one", "two", "> d", "status"], 2, 3));
+            parser.process(begun.as_bytes());
+            // The time in the status changes meanwhile.
+            let drawn = screen.draw(
+                lines(&["one"]),
+                view(&["two and", "three", "four", "> d", "status 1"], 3, 3),
+            );
+            parser.process(drawn.as_bytes());
+            let shown = rows(&parser);
+            let end = ["one", "two and", "three", "four", "> d", "status 1"];
+            assert_eq!(shown[shown.len() - end.len()..], end);
+            for kept in ["one", "two", "> d", "status"] {
+                assert!(!drawn.contains(kept), "{kept} in {drawn:?}");
+            }
+            assert_eq!(
+                usize::from(parser.screen().cursor_position().0),
+                shown.len() - 2
+            );
+            // All of it is decided, and the viewport shrinks.
+            let drawn = screen.draw(
+                lines(&["two and", "three", "four"]),
+                view(&["> d", "status 1"], 0, 3),
+            );
+            parser.process(drawn.as_bytes());
+            assert_eq!(rows(&parser), shown);
+            assert_eq!(drawn, "");
+            let drawn = screen.draw(Vec::new(), view(&["> de", "status 1"], 0, 4));
+            parser.process(drawn.as_bytes());
+            let shown = rows(&parser);
+            assert_eq!(shown[shown.len() - 2..], ["> de", "status 1"]);
+        }
+    }
+
+    #[test]
+    fn a_screen_that_something_else_wrote_on_is_drawn_again() {
+        let mut parser = parser(8, 20);
+        let mut screen = InlineScreen::new(SIZE, RowReflow::Unknown);
+        let shown = view(&["live", "> x", "status"], 1, 3);
+        let drawn = screen.draw(numbered_lines(), shown.clone());
+        parser.process(drawn.as_bytes());
+        let before = rows(&parser);
+        parser.process(b"\x1b[Ha warning\r\nof the kernel");
+        parser.process(screen.redraw().as_bytes());
+        parser.process(screen.draw(Vec::new(), shown).as_bytes());
+        assert_eq!(rows(&parser), before);
+        assert_eq!(parser.screen().cursor_position(), (6, 3));
+    }
+
+    #[test]
+    fn rows_with_links_are_written_again() {
+        let mut parser = parser(8, 20);
+        let mut screen = InlineScreen::new(SIZE, RowReflow::Unknown).with_links(true);
+        let row = "http://a.b/c and";
+        let drawn = screen.draw(Vec::new(), view(&[row, "> ", "status"], 1, 2));
+        parser.process(drawn.as_bytes());
+        let drawn = screen.draw(lines(&[row]), view(&["> ", "status"], 0, 2));
+        assert!(drawn.contains("\x1b]8;id="), "{drawn:?}");
+        parser.process(drawn.as_bytes());
+        assert_eq!(rows(&parser), [row, "> ", "status"]);
+    }
+
+    #[test]
+    fn the_middle_of_a_row_is_drawn_alone() {
+        let mut screen = InlineScreen::new(SIZE, RowReflow::Unknown);
+        screen.draw(Vec::new(), view(&["> ", "working 12 s, Esc"], 0, 2));
+        let drawn = screen.draw(Vec::new(), view(&["> ", "working 13 s, Esc"], 0, 2));
+        assert_eq!(drawn, "\x1b[1B\r\x1b[9C3\x1b[1A\r\x1b[2C");
     }
 
     #[test]

@@ -63,6 +63,12 @@ impl HistoryLine {
         self.links.extend(LineLink::to_path(path, folder, &text));
     }
 
+    /// Adds links to the line.
+    #[must_use]
+    pub fn with_links(self, links: Vec<LineLink>) -> Self {
+        Self { links, ..self }
+    }
+
     /// Creates an empty line.
     pub fn empty() -> Self {
         Self::whole(Line::default())
@@ -283,14 +289,12 @@ pub fn write_line(line: &Line<'_>, out: &mut String) {
     for piece in &line.spans {
         let style = line.style.patch(piece.style);
         if style != last {
-            write_style(style, out);
+            write_style(last, style, out);
             last = style;
         }
         write_text(&piece.content, out);
     }
-    if last != Style::new() {
-        out.push_str("\x1b[m");
-    }
+    write_style(last, Style::new(), out);
 }
 
 /// Appends text, cleaned.
@@ -304,9 +308,25 @@ pub fn write_text(text: &str, out: &mut String) {
     }
 }
 
-/// Appends the sequence that sets exactly this style.
-pub fn write_style(style: Style, out: &mut String) {
-    out.push_str("\x1b[0");
+/// Appends the sequence that turns a style into another one, if they differ.
+pub fn write_style(last: Style, style: Style, out: &mut String) {
+    if style == last {
+        return;
+    }
+    if style == Style::new() {
+        return out.push_str("\x1b[m");
+    }
+    let mut codes = String::new();
+    // What is set stays until it is reset; only a colour replaces another.
+    let is_kept =
+        style.add_modifier.contains(last.add_modifier) && (last.fg.is_none() || style.fg.is_some());
+    let kept = match is_kept {
+        true => last,
+        false => {
+            codes.push_str(";0");
+            Style::new()
+        }
+    };
     let modifiers = [
         (Modifier::BOLD, 1),
         (Modifier::DIM, 2),
@@ -316,22 +336,25 @@ pub fn write_style(style: Style, out: &mut String) {
         (Modifier::CROSSED_OUT, 9),
     ];
     for (modifier, code) in modifiers {
-        if style.add_modifier.contains(modifier) {
+        if style.add_modifier.contains(modifier) && !kept.add_modifier.contains(modifier) {
             // Writing to a string cannot fail.
-            _ = write!(out, ";{code}");
+            _ = write!(codes, ";{code}");
         }
     }
-    match style.fg {
-        Some(Color::Rgb(red, green, blue)) => _ = write!(out, ";38;2;{red};{green};{blue}"),
-        Some(Color::Indexed(number)) => _ = write!(out, ";38;5;{number}"),
+    match style.fg.filter(|_| style.fg != kept.fg) {
+        Some(Color::Rgb(red, green, blue)) => _ = write!(codes, ";38;2;{red};{green};{blue}"),
+        Some(Color::Indexed(number)) => _ = write!(codes, ";38;5;{number}"),
         Some(color) => {
             if let Some(code) = color_code(color) {
-                _ = write!(out, ";{code}");
+                _ = write!(codes, ";{code}");
             }
         }
         None => {}
     }
-    out.push('m');
+    // Without a code, the sequence would reset.
+    if let Some(codes) = codes.strip_prefix(';') {
+        _ = write!(out, "\x1b[{codes}m");
+    }
 }
 
 /// Returns the code that sets a colour of the palette as the foreground.
@@ -394,6 +417,26 @@ mod tests {
             out.chars().all(|c| !c.is_control() && !is_unseen(c)),
             "{out:?}"
         );
+    }
+
+    #[test]
+    fn a_style_is_changed_with_few_codes() {
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let red = Style::new().fg(Color::Red);
+        let steps = [
+            (Style::new(), red, "\x1b[31m"),
+            (red, red.fg(Color::Blue), "\x1b[34m"),
+            (red, red.patch(bold), "\x1b[1m"),
+            (red.patch(bold), red, "\x1b[0;31m"),
+            (red, bold, "\x1b[0;1m"),
+            (bold, bold, ""),
+            (bold, Style::new(), "\x1b[m"),
+        ];
+        for (last, style, expected) in steps {
+            let mut out = String::new();
+            write_style(last, style, &mut out);
+            assert_eq!(out, expected, "{last:?} to {style:?}");
+        }
     }
 
     #[test]

@@ -44,6 +44,39 @@ impl LineLink {
         Self::new(start, path, &format!("file://{}", percent_encoded(&whole)))
     }
 
+    /// Creates the link of a label to the address that a model has written; `None` for other kinds of addresses, which could start
+    /// programs. `start` is the number of visible characters before the label.
+    pub fn to_address(start: usize, label: &str, address: &str) -> Option<Self> {
+        let is_allowed = ["http://", "https://", "file://"]
+            .into_iter()
+            .any(|scheme| {
+                let head = address.get(..scheme.len());
+                head.is_some_and(|head| head.eq_ignore_ascii_case(scheme))
+            });
+        let link = Self::new(start, label, &percent_encoded(address));
+        link.filter(|link| is_allowed && link.start < link.end)
+    }
+
+    /// Returns the link with so many more visible characters before it.
+    #[must_use]
+    pub fn moved_by(self, count: usize) -> Self {
+        Self {
+            start: self.start + count,
+            end: self.end + count,
+            ..self
+        }
+    }
+
+    /// Returns the part of the link that is in a row, for the row alone. `start` and `count` are the visible characters before and in it.
+    pub fn within(&self, start: usize, count: usize) -> Option<Self> {
+        let part = Self {
+            start: self.start.saturating_sub(start),
+            end: self.end.saturating_sub(start).min(count),
+            target: self.target.clone(),
+        };
+        (part.start < part.end).then_some(part)
+    }
+
     fn new(start: usize, part: &str, target: &str) -> Option<Self> {
         // The target is written between control characters: one of them in it would end the
         // sequence, and the rest would reach the terminal as commands.
@@ -78,7 +111,8 @@ fn is_whole(text: &str, at: usize, length: usize) -> bool {
     !continues_after && !before.is_some_and(|c| continues(c) || c == '.')
 }
 
-fn visible_count(text: &str) -> usize {
+/// Returns the number of characters of a text that are not blanks.
+pub fn visible_count(text: &str) -> usize {
     text.chars().filter(|c| *c != ' ').count()
 }
 
@@ -166,26 +200,30 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// Writes the rows of a line with its links. `number` distinguishes the line from others, so that a terminal marks all rows of a link,
-/// and only those, when the mouse is over one.
-pub fn write_linked_rows(
+/// Returns the bytes of the rows of a line with its links, without line ends; `None` if it has no links. `number` distinguishes the line
+/// from others, so that a terminal marks all rows of a link, and only those, when the mouse is over one.
+pub fn linked_rows(
     line: &HistoryLine,
     rows: &[Line<'static>],
     number: usize,
-    out: &mut String,
-) {
+) -> Option<Vec<String>> {
     let text = line.line.to_string();
     let links = ordered_links(&line.links, find_addresses(&text));
+    if links.is_empty() {
+        return None;
+    }
     let mut writer = LinkWriter {
         links: &links,
         next: 0,
         number,
         place: 0,
     };
-    for row in rows {
-        writer.write_row(row, out);
-        out.push_str("\r\n");
-    }
+    let write = |row| {
+        let mut out = String::new();
+        writer.write_row(row, &mut out);
+        out
+    };
+    Some(rows.iter().map(write).collect())
 }
 
 /// Returns the links of a line in their order, without those that overlap an earlier one of these lists.
@@ -222,7 +260,7 @@ impl LinkWriter<'_> {
         for piece in &row.spans {
             let wanted = row.style.patch(piece.style);
             if wanted != style {
-                write_style(wanted, out);
+                write_style(style, wanted, out);
                 style = wanted;
             }
             let mut part = String::new();
@@ -246,9 +284,7 @@ impl LinkWriter<'_> {
         if open.is_some() {
             self.switch_link(None, out);
         }
-        if style != Style::new() {
-            out.push_str("\x1b[m");
-        }
+        write_style(style, Style::new(), out);
     }
 
     /// Returns the index of the link at the present place.
@@ -280,6 +316,7 @@ mod tests {
     use ratatui_core::text::Span;
 
     use super::*;
+    use crate::lines::write_line;
 
     fn targets(text: &str) -> Vec<String> {
         let links = find_addresses(text).into_iter();
@@ -314,9 +351,15 @@ mod tests {
     }
 
     fn written(line: &HistoryLine, width: usize) -> String {
-        let mut out = String::new();
-        write_linked_rows(line, &line.rows(width), 7, &mut out);
-        out
+        let rows = line.rows(width);
+        let plain = |row: &Line<'_>| {
+            let mut out = String::new();
+            write_line(row, &mut out);
+            out
+        };
+        let written = linked_rows(line, &rows, 7);
+        let written = written.unwrap_or_else(|| rows.iter().map(plain).collect());
+        written.iter().map(|row| format!("{row}\r\n")).collect()
     }
 
     fn words(text: &str) -> HistoryLine {

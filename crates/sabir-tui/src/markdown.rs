@@ -9,11 +9,17 @@ use ratatui_core::style::{Modifier, Style};
 use ratatui_core::text::{Line, Span};
 
 use crate::highlight::CodeHighlighter;
-use crate::lines::{HistoryLine, line_width, span, text_width};
+use crate::lines::{HistoryLine, MIN_WIDTH, line_width, span, text_width};
+use crate::links::{LineLink, visible_count};
 use crate::theme::{Role, Theme};
 
 /// The size at which a block is split, in bytes.
 const MAX_OPEN: usize = 16 << 10;
+
+/// The number of rows of an open paragraph from which on its first ones are decided.
+const MIN_PARAGRAPH_ROWS: usize = 8;
+/// The number of rows at the end of an open paragraph that are never decided.
+const OPEN_PARAGRAPH_ROWS: usize = 3;
 
 /// A stream of Markdown.
 #[derive(Debug)]
@@ -26,6 +32,8 @@ pub struct MarkdownStream {
     has_output: bool,
     /// True if the last returned block was an item of a list that may continue.
     is_in_list: bool,
+    /// True if the first rows of the open paragraph were returned.
+    is_in_paragraph: bool,
 }
 
 /// An unfinished code block.
@@ -51,6 +59,7 @@ impl MarkdownStream {
             fence: None,
             has_output: false,
             is_in_list: false,
+            is_in_paragraph: false,
         }
     }
 
@@ -94,6 +103,7 @@ impl MarkdownStream {
         }
         self.has_output = false;
         self.is_in_list = false;
+        self.is_in_paragraph = false;
         lines
     }
 
@@ -174,6 +184,9 @@ impl MarkdownStream {
             self.is_in_list = false;
             return;
         }
+        if self.take_paragraph_rows(width, lines) {
+            return;
+        }
         if self.open.len() > MAX_OPEN {
             let half = self.open.get(..self.open.floor_char_boundary(MAX_OPEN));
             let head = half.unwrap_or_default();
@@ -183,6 +196,54 @@ impl MarkdownStream {
                 .map_or(head.len(), |at| at + 1);
             let decided: String = self.open.drain(..cut).collect();
             self.render_blocks(decided.trim_end_matches('\n'), width, lines);
+        }
+    }
+
+    /// Returns the first rows of a long paragraph, which no text after them can change. They are then drawn only once, and a paragraph
+    /// that is longer than the screen can be read from its beginning. Returns false if there are none.
+    fn take_paragraph_rows(&mut self, width: usize, lines: &mut Vec<HistoryLine>) -> bool {
+        // A row of wide characters takes at least so many bytes.
+        if self.open.len() < MIN_PARAGRAPH_ROWS * width.max(MIN_WIDTH) {
+            return false;
+        }
+        let skipped = self.open.len() - self.open.trim_start_matches('\n').len();
+        let text = self.open.get(skipped..).unwrap_or_default();
+        let places = ParagraphPlaces::find(text);
+        let rows = self.paragraph_rows(text, width);
+        if rows.len() < MIN_PARAGRAPH_ROWS {
+            return false;
+        }
+        for count in (1..=rows.len() - OPEN_PARAGRAPH_ROWS).rev() {
+            let taken = rows.get(..count).unwrap_or_default();
+            let visible = taken.iter().map(|row| visible_count(&row.to_string()));
+            let Some(end) = places.end_after(visible.sum()) else {
+                continue;
+            };
+            let head = text.get(..end).unwrap_or_default();
+            let rest = text.get(end..).unwrap_or_default();
+            let rest = rest.trim_start_matches([' ', '\n']);
+            // At the beginning of a line, a dash or a number would begin a list.
+            let is_word = rest.chars().next().is_some_and(char::is_alphabetic);
+            if !is_word || self.paragraph_rows(head, width) != taken {
+                continue;
+            }
+            let head = head.to_owned();
+            let left = self.open.len() - rest.len();
+            self.render_blocks(&head, width, lines);
+            self.is_in_paragraph = true;
+            self.open.drain(..left);
+            return true;
+        }
+        false
+    }
+
+    /// Returns the rows of a text that is a single paragraph; none if it is anything else.
+    fn paragraph_rows(&self, text: &str, width: usize) -> Vec<Line<'static>> {
+        let mut renderer = BlockRenderer::new(self.theme, width);
+        renderer.render(text);
+        match renderer.lines.as_slice() {
+            [line] => line.rows(width),
+            _ => Vec::new(),
         }
     }
 
@@ -224,12 +285,13 @@ impl MarkdownStream {
         }
         self.has_output = true;
         self.is_in_list = renderer.ends_with_list;
+        self.is_in_paragraph = false;
         lines.append(&mut renderer.lines);
     }
 
     /// Returns true if an empty line comes before this text. Items of a list keep together.
     fn needs_distance(&self, text: &str) -> bool {
-        self.has_output && !(self.is_in_list && begins_with_item(text))
+        self.has_output && !self.is_in_paragraph && !(self.is_in_list && begins_with_item(text))
     }
 }
 
@@ -294,6 +356,78 @@ fn last_block(text: &str) -> Option<LastBlock> {
     Some(LastBlock { start: line })
 }
 
+/// The places of a paragraph at which it can be cut, because its text before them is final.
+#[derive(Debug, Default)]
+struct ParagraphPlaces {
+    /// The plain texts: the visible characters before them, and where they begin and end.
+    texts: Vec<PlainText>,
+    source: String,
+}
+
+#[derive(Debug)]
+struct PlainText {
+    visible_before: usize,
+    start: usize,
+    end: usize,
+}
+
+impl ParagraphPlaces {
+    /// Finds the places up to the first mark of which it is not known what it will be.
+    fn find(text: &str) -> Self {
+        let mut places = Self {
+            texts: Vec::new(),
+            source: text.to_owned(),
+        };
+        // A table takes its first line from the paragraph before it.
+        if text.contains('|') {
+            return places;
+        }
+        let mut depth = 0_usize;
+        let mut visible = 0;
+        for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
+            match event {
+                Event::Start(Tag::Paragraph) if range.start == 0 => {}
+                Event::Start(Tag::Emphasis | Tag::Strong) => depth += 1,
+                Event::End(TagEnd::Emphasis | TagEnd::Strong) => depth -= 1,
+                // A mark without a partner: it may find one later.
+                Event::Text(part)
+                    if part.contains(['*', '_', '~', '`', '[', ']', '<', '\\', '&']) =>
+                {
+                    break;
+                }
+                Event::Text(part) => {
+                    let is_plain = depth == 0 && text.get(range.clone()) == Some(&*part);
+                    if is_plain {
+                        places.texts.push(PlainText {
+                            visible_before: visible,
+                            start: range.start,
+                            end: range.end,
+                        });
+                    }
+                    visible += visible_count(&part);
+                }
+                Event::Code(part) => visible += visible_count(&part),
+                Event::SoftBreak => {}
+                _ => break,
+            }
+        }
+        places
+    }
+
+    /// Returns the end of the text with so many visible characters; `None` if it cannot be cut there.
+    fn end_after(&self, visible: usize) -> Option<usize> {
+        let at = self
+            .texts
+            .partition_point(|text| text.visible_before < visible);
+        let text = self.texts.get(at.checked_sub(1)?)?;
+        let part = self.source.get(text.start..text.end)?;
+        let wanted = visible - text.visible_before;
+        let mut seen = part.char_indices().filter(|(_, c)| *c != ' ');
+        let (last, c) = seen.nth(wanted.checked_sub(1)?)?;
+        Some(text.start + last + c.len_utf8())
+    }
+}
+
 fn begins_with_item(text: &str) -> bool {
     let first = Parser::new_ext(text, options()).next();
     matches!(first, Some(Event::Start(Tag::List(_))))
@@ -310,6 +444,8 @@ struct BlockRenderer {
     lines: Vec<HistoryLine>,
     /// The pieces of the line that is being written.
     line: Vec<Span<'static>>,
+    /// The links in that line.
+    links: Vec<LineLink>,
     styles: Vec<Style>,
     lists: Vec<Option<u64>>,
     /// The text before the lines of the open containers.
@@ -332,12 +468,51 @@ struct CodeBlock {
 struct OpenLink {
     target: String,
     text: String,
+    /// The number of visible characters of the line before its label.
+    start: usize,
 }
 
 #[derive(Default)]
 struct Table {
     alignments: Vec<Alignment>,
-    rows: Vec<Vec<Vec<Span<'static>>>>,
+    rows: Vec<Vec<TableCell>>,
+}
+
+/// A cell of a table, with the links in its text.
+#[derive(Default, Clone)]
+struct TableCell {
+    pieces: Vec<Span<'static>>,
+    links: Vec<LineLink>,
+}
+
+/// The text of a row of a table, as it is put together.
+#[derive(Default)]
+struct TableRow {
+    pieces: Vec<Span<'static>>,
+    links: Vec<LineLink>,
+    /// The number of visible characters.
+    visible: usize,
+}
+
+impl TableRow {
+    fn push(&mut self, piece: Span<'static>) {
+        self.visible += visible_count(&piece.content);
+        self.pieces.push(piece);
+    }
+
+    /// Appends a cell in a style that is added to its own.
+    fn push_cell(&mut self, cell: TableCell, style: Style) {
+        let links = cell.links.into_iter();
+        self.links
+            .extend(links.map(|link| link.moved_by(self.visible)));
+        for piece in cell.pieces {
+            self.push(piece.patch_style(style));
+        }
+    }
+
+    fn into_line(self, hanging: usize) -> HistoryLine {
+        HistoryLine::words(Line::from(self.pieces), hanging).with_links(self.links)
+    }
 }
 
 impl BlockRenderer {
@@ -347,6 +522,7 @@ impl BlockRenderer {
             width,
             lines: Vec::new(),
             line: Vec::new(),
+            links: Vec::new(),
             styles: vec![Style::new()],
             lists: Vec::new(),
             prefix: String::new(),
@@ -462,7 +638,10 @@ impl BlockRenderer {
                     table.rows.push(Vec::new());
                 }
             }
-            Tag::TableCell => self.line.clear(),
+            Tag::TableCell => {
+                self.line.clear();
+                self.links.clear();
+            }
             Tag::Emphasis => self.push_style(Style::new().add_modifier(Modifier::ITALIC)),
             Tag::Strong => self.push_style(Style::new().add_modifier(Modifier::BOLD)),
             Tag::Strikethrough => {
@@ -473,6 +652,7 @@ impl BlockRenderer {
                 self.link = Some(OpenLink {
                     target: dest_url.to_string(),
                     text: String::new(),
+                    start: self.visible_in_line(),
                 });
             }
             _ => {}
@@ -519,7 +699,10 @@ impl BlockRenderer {
                 self.needs_distance = false;
             }
             TagEnd::TableCell => {
-                let cell = std::mem::take(&mut self.line);
+                let cell = TableCell {
+                    pieces: std::mem::take(&mut self.line),
+                    links: std::mem::take(&mut self.links),
+                };
                 if let Some(row) = self.table.as_mut().and_then(|table| table.rows.last_mut()) {
                     row.push(cell);
                 }
@@ -533,6 +716,7 @@ impl BlockRenderer {
             }
             TagEnd::Link | TagEnd::Image => {
                 self.styles.pop();
+                self.note_link();
                 if let Some(link) = self.link.take()
                     && link.target != link.text
                     && !link.target.is_empty()
@@ -593,6 +777,28 @@ impl BlockRenderer {
         }
     }
 
+    /// Returns the number of visible characters of the line that is being written.
+    fn visible_in_line(&self) -> usize {
+        let pieces = self.line.iter();
+        pieces.map(|piece| visible_count(&piece.content)).sum()
+    }
+
+    /// Makes the label of the open link a link, as far as it is in the line that is being written.
+    fn note_link(&mut self) {
+        let Some(link) = &self.link else {
+            return;
+        };
+        let label: String = self.line.iter().map(|piece| &*piece.content).collect();
+        let mut left = link.start;
+        let label = label.trim_start_matches(|c: char| {
+            let is_before = left > 0 || c == ' ';
+            left = left.saturating_sub(usize::from(c != ' '));
+            is_before
+        });
+        self.links
+            .extend(LineLink::to_address(link.start, label, &link.target));
+    }
+
     /// Returns the pieces before the next line: the mark of an item, or the prefix.
     fn line_start(&mut self) -> Span<'static> {
         match self.mark.take() {
@@ -605,27 +811,42 @@ impl BlockRenderer {
         if self.line.is_empty() {
             return;
         }
-        let mut spans = vec![self.line_start()];
+        self.note_link();
+        if let Some(link) = &mut self.link {
+            // Its label goes on in the next line.
+            link.start = 0;
+        }
+        let start = self.line_start();
+        let visible = visible_count(&start.content);
+        let links = std::mem::take(&mut self.links).into_iter();
+        let links: Vec<_> = links.map(|link| link.moved_by(visible)).collect();
+        let mut spans = vec![start];
         spans.append(&mut self.line);
         let hanging = text_width(&self.prefix);
         // A quotation keeps its bar on every row.
         if self.prefix.contains('│') {
             let rows = crate::lines::wrap_words(&Line::from(spans), self.width, 0);
             let mut is_first = true;
+            let mut before = 0;
             for row in rows {
-                let line = if std::mem::take(&mut is_first) {
-                    row
-                } else {
-                    let mut spans = vec![span(&self.prefix, self.theme.style(Role::Dim))];
-                    spans.extend(row.spans);
-                    Line::from(spans)
+                let count = visible_count(&row.to_string());
+                let prefix = match std::mem::take(&mut is_first) {
+                    true => "",
+                    false => self.prefix.as_str(),
                 };
-                self.lines.push(HistoryLine::words(line, hanging));
+                let added = visible_count(prefix);
+                let links = links.iter().filter_map(|link| link.within(before, count));
+                let links = links.map(|link| link.moved_by(added)).collect();
+                before += count;
+                let mut spans = vec![span(prefix, self.theme.style(Role::Dim))];
+                spans.extend(row.spans);
+                let line = HistoryLine::words(Line::from(spans), hanging);
+                self.lines.push(line.with_links(links));
             }
             return;
         }
         self.lines
-            .push(HistoryLine::words(Line::from(spans), hanging));
+            .push(HistoryLine::words(Line::from(spans), hanging).with_links(links));
     }
 
     fn end_code(&mut self) {
@@ -646,9 +867,9 @@ impl BlockRenderer {
         };
         let start = self.prefix.clone();
         let columns = table.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width_of = |row: &Vec<Vec<Span<'static>>>, at: usize| {
+        let width_of = |row: &Vec<TableCell>, at: usize| {
             row.get(at)
-                .map_or(0, |cell| line_width(&Line::from(cell.clone())))
+                .map_or(0, |cell| line_width(&Line::from(cell.pieces.clone())))
         };
         let widths: Vec<usize> = (0..columns)
             .map(|at| {
@@ -666,10 +887,11 @@ impl BlockRenderer {
         }
         let dim = self.theme.style(Role::Dim);
         for (number, row) in table.rows.iter().enumerate() {
-            let mut spans = vec![span(&start, dim)];
+            let mut line = TableRow::default();
+            line.push(span(&start, dim));
             for (at, column) in widths.iter().enumerate() {
                 if at > 0 {
-                    spans.push(span(" │ ", dim));
+                    line.push(span(" │ ", dim));
                 }
                 let blanks = column.saturating_sub(width_of(row, at));
                 let left = match table.alignments.get(at) {
@@ -677,17 +899,17 @@ impl BlockRenderer {
                     Some(Alignment::Center) => blanks / 2,
                     _ => 0,
                 };
-                spans.push(Span::raw(" ".repeat(left)));
-                let cell = row.get(at).cloned().unwrap_or_default();
-                spans.extend(cell.into_iter().map(|piece| match number {
-                    0 => piece.patch_style(self.theme.style(Role::Strong)),
-                    _ => piece,
-                }));
+                line.push(Span::raw(" ".repeat(left)));
+                let style = match number {
+                    0 => self.theme.style(Role::Strong),
+                    _ => Style::new(),
+                };
+                line.push_cell(row.get(at).cloned().unwrap_or_default(), style);
                 if at + 1 < columns {
-                    spans.push(Span::raw(" ".repeat(blanks - left)));
+                    line.push(Span::raw(" ".repeat(blanks - left)));
                 }
             }
-            self.lines.push(HistoryLine::words(Line::from(spans), 0));
+            self.lines.push(line.into_line(0));
             if number == 0 {
                 let bars: Vec<_> = widths.iter().map(|width| "─".repeat(*width)).collect();
                 let rule = format!("{start}{}", bars.join("─┼─"));
@@ -708,13 +930,12 @@ impl BlockRenderer {
                 self.lines.push(HistoryLine::empty());
             }
             for (at, cell) in row.iter().enumerate() {
-                let mut spans = vec![Span::raw(start.to_owned())];
-                let name = head.get(at).cloned().unwrap_or_default();
-                spans.extend(name.into_iter().map(|piece| piece.patch_style(strong)));
-                spans.push(Span::raw(": "));
-                spans.extend(cell.iter().cloned());
-                self.lines
-                    .push(HistoryLine::words(Line::from(spans), start.len() + 2));
+                let mut line = TableRow::default();
+                line.push(Span::raw(start.to_owned()));
+                line.push_cell(head.get(at).cloned().unwrap_or_default(), strong);
+                line.push(Span::raw(": "));
+                line.push_cell(cell.clone(), Style::new());
+                self.lines.push(line.into_line(start.len() + 2));
             }
         }
     }
@@ -771,6 +992,140 @@ mod tests {
         );
         check("- [x] done\n- [ ] open", &["• [x] done", "• [ ] open"]);
         check("a\n\n---\n\nb", &["a", "", &"─".repeat(40), "", "b"]);
+    }
+
+    /// Returns the labels and targets of the links of a text.
+    fn links(text: &str, width: usize) -> Vec<(String, String)> {
+        let mut stream = MarkdownStream::new(Theme::new(true));
+        stream.push(text);
+        let mut links = Vec::new();
+        for line in stream.finish(width) {
+            let rows = line.rows(width);
+            let written = crate::links::linked_rows(&line, &rows, 1).unwrap_or_default();
+            for part in written.concat().split("\x1b]8;id=").skip(1) {
+                let (target, rest) = part.split_once("\x1b\\").unwrap();
+                let (label, _) = rest.split_once("\x1b]8;;").unwrap();
+                let target = target.split_once(';').unwrap().1;
+                let mut styled = label.split("\x1b[");
+                let mut label = styled.next().unwrap().to_owned();
+                for piece in styled {
+                    label.push_str(piece.split_once('m').unwrap().1);
+                }
+                links.push((label, target.to_owned()));
+            }
+        }
+        links
+    }
+
+    #[test]
+    fn labels_are_links() {
+        let linked = |text: &str, expected: &[(&str, &str)]| {
+            let found = links(text, 60);
+            let found: Vec<_> = found
+                .iter()
+                .map(|(l, t)| (l.as_str(), t.as_str()))
+                .collect();
+            assert_eq!(found, expected, "{text}");
+        };
+        let target = "https://e.org/a";
+        linked(
+            "see the [big `code` **page**](https://e.org/a), or not",
+            &[("big code page", target), (target, target)],
+        );
+        linked("- [a](https://e.org/a)", &[("a", target), (target, target)]);
+        linked(
+            "> q [a](https://e.org/a)",
+            &[("a", target), (target, target)],
+        );
+        linked(
+            "| x | y |\n|---|---|\n| p q | [a b](https://e.org/a) |\n",
+            &[("a b", target), (target, target)],
+        );
+        linked("[here](file:///etc/motd)", &[("here", "file:///etc/motd")]);
+        linked(
+            "![a picture](HTTPS://e.org/)",
+            &[("a picture", "HTTPS://e.org/")],
+        );
+        linked("<https://e.org/a>", &[(target, target)]);
+        // Two lines, or two rows, are two parts of a link.
+        linked(
+            "[one  \ntwo](https://e.org/a)",
+            &[("one", target), ("two", target), (target, target)],
+        );
+    }
+
+    #[test]
+    fn only_addresses_of_pages_and_files_are_links() {
+        for target in [
+            "javascript:alert(1)",
+            "ssh://h",
+            "x-man-page://ls",
+            "src/a.rs",
+            "#part",
+        ] {
+            assert_eq!(links(&format!("[label]({target})"), 60), [], "{target}");
+        }
+        for (label, target) in links("[a](<https://e.org/&#27;]8;;x&#7;&#155;b c>) z", 60) {
+            assert!(
+                target.chars().all(|c| c.is_ascii_graphic()),
+                "{label} {target}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_quoted_label_is_a_link_on_each_row() {
+        let words = "word ".repeat(20);
+        let found = links(
+            &format!("> [{}](https://e.org/a) end", words.trim_end()),
+            40,
+        );
+        let label: Vec<_> = found.iter().map(|(label, _)| label.as_str()).collect();
+        let label = label.join(" ").replace("https://e.org/a", "");
+        assert_eq!(label.trim(), words.trim());
+    }
+
+    /// Returns the rows that are handed out when a text comes in pieces of this many characters.
+    fn streamed_rows(text: &str, size: usize, width: usize) -> Vec<String> {
+        let mut stream = MarkdownStream::new(Theme::new(true));
+        let chars: Vec<char> = text.chars().collect();
+        let mut lines = Vec::new();
+        for chunk in chars.chunks(size) {
+            stream.push(&chunk.iter().collect::<String>());
+            lines.extend(stream.take_decided(width));
+            // What is open fits below what was handed out.
+            _ = stream.open_lines(width);
+        }
+        lines.extend(stream.finish(width));
+        let rows = lines.iter().flat_map(|line| line.rows(width));
+        rows.map(|row| row.to_string().trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn the_first_rows_of_a_long_paragraph_are_decided_early() {
+        let words = "a long sentence with *some* `code in it`, and (more) words - 3 of them.\n";
+        let text = format!("# Head\n\n{}\n\n- item\n", words.repeat(30).trim_end());
+        for width in [8, 20, 40, 100] {
+            let whole = streamed_rows(&text, usize::MAX, width);
+            for size in [1, 7, 100] {
+                assert_eq!(streamed_rows(&text, size, width), whole, "{size}, {width}");
+            }
+        }
+        let mut stream = MarkdownStream::new(Theme::new(true));
+        stream.push(&words.repeat(30));
+        let decided = stream.take_decided(40);
+        let rows: usize = decided.iter().map(|line| line.rows(40).len()).sum();
+        let open: usize = stream
+            .open_lines(40)
+            .iter()
+            .map(|line| line.rows(40).len())
+            .sum();
+        assert!(rows > 40 && open < MIN_PARAGRAPH_ROWS, "{rows}, {open}");
+        // A mark without a partner may become anything.
+        let mut stream = MarkdownStream::new(Theme::new(true));
+        stream.push(&format!("*{}", words.replace('*', "").repeat(30)));
+        assert_eq!(stream.take_decided(40).len(), 0);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::keys::{Key, KeyCode};
 use crate::lines::{fit_line, fit_text, one_line, span, text_width};
 use crate::theme::{Role, Theme};
 use crate::transcript::diff_role;
+use crate::wire_view::NOTE_MARK;
 
 /// The maximum number of rows in a preview.
 const MAX_PREVIEW: usize = 6;
@@ -53,6 +54,8 @@ pub enum PickedItem {
         /// The call.
         call: CheckpointedCall,
     },
+    /// An answer of the model, by its number.
+    Answer(usize),
     /// No action: the row is only for reading.
     Note,
 }
@@ -140,6 +143,12 @@ impl Picker {
     #[must_use]
     pub fn with_second_key(self, second_key: String) -> Self {
         Self { second_key, ..self }
+    }
+
+    /// Selects the row with this action, if it is in the list.
+    pub fn select(&mut self, item: &PickedItem) {
+        let is_wanted = |at: &usize| self.items.get(*at).is_some_and(|known| known.item == *item);
+        self.chosen = self.found.iter().position(is_wanted).unwrap_or(self.chosen);
     }
 
     /// Returns the selected row.
@@ -258,7 +267,7 @@ impl Picker {
         };
         let most = match chosen.item {
             // A change is what the list is for.
-            PickedItem::Checkpoint(_) => max_rows / 2,
+            PickedItem::Checkpoint(_) | PickedItem::Answer(_) => max_rows / 2,
             _ => MAX_PREVIEW.min(max_rows / 3),
         };
         if matches!(chosen.item, PickedItem::Theme(_)) {
@@ -267,6 +276,8 @@ impl Picker {
         let rows = chosen.preview.lines().take(most).map(|line| {
             let role = match chosen.item {
                 PickedItem::Checkpoint(_) => diff_role(line),
+                PickedItem::Answer(_) if line.starts_with(NOTE_MARK) => Role::Accent,
+                PickedItem::Answer(_) => Role::Plain,
                 _ => Role::Dim,
             };
             let room = width.saturating_sub(4);

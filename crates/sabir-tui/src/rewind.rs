@@ -13,6 +13,8 @@ use sabir_session::{Host, Session, SessionError, SessionSpec, TaskList};
 pub struct SaidMessage {
     /// The number of records before it.
     pub records_before: usize,
+    /// The number of answers before it.
+    pub answers_before: usize,
     /// The text.
     pub text: String,
 }
@@ -28,8 +30,8 @@ pub struct SaidMessages {
 }
 
 impl SaidMessages {
-    /// Notes the next record of the task.
-    pub fn note_record(&mut self, record: &Record) {
+    /// Notes the next record of the task, before which there were so many answers.
+    pub fn note_record(&mut self, record: &Record, answers: usize) {
         if let Record::Answered(turn) = record {
             let calls = turn.parts.iter().filter_map(|part| match part {
                 MessagePart::Call(call) => Some((call.id.as_str().to_owned(), self.records)),
@@ -52,6 +54,7 @@ impl SaidMessages {
         if let Some(text) = text {
             self.messages.push(SaidMessage {
                 records_before: self.records,
+                answers_before: answers,
                 text: text.clone(),
             });
         }

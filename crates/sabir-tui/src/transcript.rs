@@ -34,7 +34,7 @@ use crate::highlight::CodeHighlighter;
 use crate::lines::{HistoryLine, fit_line, fit_text, one_line, span, text_width};
 use crate::markdown::MarkdownStream;
 use crate::theme::{Role, Theme};
-use crate::wire_view::WireRecord;
+use crate::wire_view::AnswerHistory;
 
 /// The maximum number of bytes of a running output or a streaming argument that are kept for the screen.
 const MAX_TAIL: usize = 8 << 10;
@@ -69,8 +69,8 @@ pub struct Transcript {
     outputs: OutputFilter,
     nested: HashMap<TaskId, SubtaskRenderer>,
     todos: Vec<TodoItem>,
-    /// The last answer as it was received.
-    wire: WireRecord,
+    /// The answers as they were received.
+    answers: AnswerHistory,
     /// The most recently folded text, which a key shows.
     folded: Option<String>,
     /// True if the result of the open completion was shown while it streamed.
@@ -202,7 +202,7 @@ impl Transcript {
             outputs: OutputFilter::default(),
             nested: HashMap::new(),
             todos: Vec::new(),
-            wire: WireRecord::default(),
+            answers: AnswerHistory::default(),
             folded: None,
             has_streamed_result: false,
             last_failure: None,
@@ -307,12 +307,25 @@ impl Transcript {
         self.ends_with_gap = false;
     }
 
-    /// Shows the last answer as it was received, beside its interpretation.
-    pub fn push_wire(&mut self) {
+    /// Returns the answers as they were received.
+    pub fn answers(&self) -> &AnswerHistory {
+        &self.answers
+    }
+
+    /// Notes an answer that was received before this interface began.
+    pub fn note_earlier_answer(&mut self, turn: &AssistantTurn) {
+        self.answers.finish_answer(turn);
+    }
+
+    /// Shows an answer as it was received, beside its interpretation. Returns false if it is not kept.
+    pub fn push_answer(&mut self, number: usize) -> bool {
+        let Some(lines) = self.answers.lines(number, self.theme) else {
+            return false;
+        };
         self.end_text();
         self.push_gap();
-        let lines = self.wire.lines(self.theme);
         self.push_text_lines(lines);
+        true
     }
 
     /// Adds the change of a file.
@@ -374,9 +387,9 @@ impl Transcript {
         self.note_failure(kind);
         match kind {
             SessionEventKind::Record(record) => self.note_record(record, now),
-            SessionEventKind::Asking { .. } => self.wire.begin_answer(),
+            SessionEventKind::Asking { .. } => self.answers.begin_answer(),
             SessionEventKind::Delta(delta) => {
-                self.wire.note_delta(delta);
+                self.answers.note_delta(delta);
                 self.note_delta(delta, now);
             }
             SessionEventKind::Output { call, text } => self.note_output(call, text),
@@ -692,7 +705,7 @@ impl Transcript {
         self.end_thought(now);
         self.end_text();
         self.streaming = None;
-        self.wire.note_checks(answered);
+        self.answers.finish_answer(answered);
         let texts = answered.parts.iter().filter_map(|part| match part {
             MessagePart::Text { text } => Some(text.as_str()),
             _ => None,

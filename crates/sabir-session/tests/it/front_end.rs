@@ -467,14 +467,20 @@ fn commands_after_an_undo_wait_for_it() {
     let completion = front_end.wait_for(1, "question");
     front_end.answer(1, &completion, &json!({"decision": "allow"}));
     front_end.wait_for_state(1, "idle");
-    front_end.submit(1, &json!({"command": "undo", "calls": 1}));
+    front_end.submit(1, &json!({"command": "undo", "calls": 1, "checkpoint": 1}));
+    front_end.submit(1, &json!({"command": "undo", "checkpoint": 1}));
+    // An undo is a checkpoint itself, which undoes it.
+    front_end.submit(1, &json!({"command": "undo", "checkpoint": 2}));
+    front_end.submit(1, &json!({"command": "undo", "checkpoint": 9}));
     front_end.submit(1, &json!({"command": "context_usage"}));
     let mut kinds = Vec::new();
+    let mut errors = Vec::new();
     loop {
         let line = front_end
             .lines
             .recv_timeout(Duration::from_secs(120))
             .unwrap();
+        errors.extend(line["error"].as_str().map(str::to_owned));
         let event = &line["event"];
         if event["kind"] == "notice" {
             kinds.push(event["notice"]["text"].as_str().unwrap().to_owned());
@@ -483,7 +489,22 @@ fn commands_after_an_undo_wait_for_it() {
             break;
         }
     }
-    assert_eq!(kinds, ["1 path was restored: one.txt"]);
-    assert!(!work.path().join("one.txt").exists());
+    let [undone, redone, refused] = kinds.as_slice() else {
+        panic!("{kinds:?}");
+    };
+    assert_eq!(
+        undone,
+        "1 path was restored: one.txt; the state before is checkpoint @2"
+    );
+    assert_eq!(
+        redone,
+        "1 path was restored: one.txt; the state before is checkpoint @3"
+    );
+    assert!(refused.starts_with("nothing was undone: "), "{refused}");
+    assert_eq!(
+        errors,
+        ["an undo takes a number of calls or a checkpoint, not both"]
+    );
+    assert!(work.path().join("one.txt").exists());
     front_end.finish();
 }

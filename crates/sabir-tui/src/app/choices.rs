@@ -79,7 +79,10 @@ impl App {
         call: &CheckpointedCall,
     ) -> Vec<Effect> {
         if scope == RewindScope::Files {
-            return vec![Effect::UndoSince(call.clone())];
+            return vec![Effect::Submit(Command::Undo {
+                calls: None,
+                checkpoint: Some(call.number),
+            })];
         }
         let records = self.records_before_call(call);
         let (Some(task), Some(records)) = (self.task.clone(), records) else {
@@ -96,14 +99,24 @@ impl App {
         Vec::new()
     }
 
-    /// Undoes the last calls of the task; or refuses, with the reason why it is not known how many they are.
-    pub fn undo_counted(&mut self, counted: Result<usize, String>) -> Vec<Effect> {
-        match counted {
-            Ok(calls) => vec![Effect::Submit(Command::Undo { calls: Some(calls) })],
-            Err(why) => {
-                self.note_printed(&format!("sabir: nothing was undone: {why}"));
-                Vec::new()
-            }
+    /// Shows an answer as it was received, or says that it is not kept.
+    pub(super) fn show_answer(&mut self, number: usize) {
+        let transcript = self.shown_transcript();
+        if !transcript.push_answer(number) {
+            let kept = transcript.answers().kept_text();
+            self.hint = format!("there is no answer {number}: {kept}");
+        }
+    }
+
+    /// Lists the answers, with the first one after a message selected.
+    pub(super) fn list_answers_after(&mut self, message: usize) {
+        // The messages are those of the task, also while a subtask is shown.
+        let items = self.transcript.answers().list_items();
+        let said = self.said.messages().get(message);
+        let number = said.map_or(0, |said| said.answers_before) + 1;
+        self.open_picker("answers", "", items);
+        if let Some(picker) = &mut self.picker {
+            picker.select(&PickedItem::Answer(number));
         }
     }
 

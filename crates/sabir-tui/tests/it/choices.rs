@@ -169,20 +169,11 @@ fn a_checkpoint_is_looked_at_and_restored() {
         .open_restore_choice(&checkpoint(1), "restores a.rs\n", "");
     bench.draw();
     assert!(bench.shows("restores a.rs"), "{:?}", bench.rows());
-    // The number of calls is counted only then, from the checkpoint's number.
-    assert_eq!(bench.keys("\r"), [Effect::UndoSince(checkpoint(1))]);
-    let undo = Effect::Submit(Command::Undo { calls: Some(3) });
-    assert_eq!(bench.app.undo_counted(Ok(3)), [undo]);
-    let refused = bench
-        .app
-        .undo_counted(Err("checkpoint @1 is gone".to_owned()));
-    assert_eq!(refused, []);
-    bench.draw();
-    assert!(
-        bench.shows("nothing was undone: checkpoint @1 is gone"),
-        "{:?}",
-        bench.rows()
-    );
+    let undo = Effect::Submit(Command::Undo {
+        calls: None,
+        checkpoint: Some(1),
+    });
+    assert_eq!(bench.keys("\r"), [undo]);
     // The conversation before the call of an answer that this session has not seen cannot be restored.
     bench
         .app

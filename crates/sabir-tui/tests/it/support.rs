@@ -131,6 +131,10 @@ impl Bench {
 
     pub(crate) fn input(&mut self, input: TerminalInput) -> Vec<Effect> {
         let effects = self.app.handle_input(input, self.now);
+        if effects.contains(&Effect::Redraw) {
+            let bytes = self.screen.redraw();
+            self.parser.process(bytes.as_bytes());
+        }
         self.draw();
         effects
     }

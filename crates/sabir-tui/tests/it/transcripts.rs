@@ -72,6 +72,22 @@ fn an_output_is_folded_and_shown_on_demand() {
 }
 
 #[test]
+fn a_streamed_answer_is_written_about_once() {
+    let answer = "I looked at the **parser**, and it reads `1.2.3` as a number. ".repeat(12)
+        + "\n\n- the lexer accepts two dots\n- nothing tests an empty file, see [why](https://a.example)\n\n"
+        + "```rust\nfn parse(input: &str) -> Result<Vec<Item>, ParseError> {\n    Ok(Vec::new())\n}\n```\n\n";
+    let answer = answer.repeat(20);
+    let mut bench = Bench::working(120, 40);
+    let begun = bench.written;
+    let chars: Vec<char> = answer.chars().collect();
+    for piece in chars.chunks(80) {
+        bench.event(text(&piece.iter().collect::<String>()));
+    }
+    let written = bench.written - begun;
+    assert!(written < answer.len() * 2, "{written} for {}", answer.len());
+}
+
+#[test]
 fn a_hundred_megabytes_of_output_keep_the_screen_small() {
     let mut bench = Bench::working(80, 24);
     bench.event(answered(

@@ -217,8 +217,14 @@ impl ContinuedTask<'_> {
             Some(name) => lookup.find(Some(name))?,
             None => lookup.newest(self.unfinished_only)?,
         };
-        let sight = host().model_sight(&spec, Some(&id))?;
-        let images = sight.load_images(self.pictures)?;
+        // It reads the whole task, which is read once more below.
+        let images = match self.pictures.is_empty() {
+            true => Vec::new(),
+            false => {
+                let sight = host().model_sight(&spec, Some(&id))?;
+                sight.load_images(self.pictures)?
+            }
+        };
         let mut message = UserMessage { text, images };
         if output.is_none() {
             let (_, entries) = journal::read_entries(Some(id.as_str()))?;

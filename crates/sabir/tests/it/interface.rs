@@ -792,7 +792,7 @@ fn the_status_line_shows_branch_and_sandbox() {
 #[test]
 fn a_task_is_chosen_from_a_list_and_continues() {
     let world = World::new();
-    let turns = ["First.", "Second.", "Third."].map(|text| turn(text, vec![]));
+    let turns = ["First.", "Second.", "Third.", "Fourth."].map(|text| turn(text, vec![]));
     let provider = world.plays(NATIVE, &turns);
     let mut seat = full(&world, &provider, &["about", "apples"]);
     seat.wait_for("First.");
@@ -812,6 +812,14 @@ fn a_task_is_chosen_from_a_list_and_continues() {
     assert!(said[0].contains("about apples"), "{said:?}");
     assert!(said.last().unwrap().contains("and plums"), "{said:?}");
     assert!(!said.iter().any(|said| said.contains("pears")), "{said:?}");
+    seat.wait_for("ready");
+    seat.keys("/new\r");
+    seat.wait_for("your message begins a new task");
+    seat.keys("about cherries\r");
+    seat.wait_for("Fourth.");
+    let said = last_said(&provider);
+    assert!(said[0].contains("about cherries"), "{said:?}");
+    assert!(!said[0].contains("apples"), "{said:?}");
     assert!(seat.leave().is_some());
 }
 
@@ -911,8 +919,10 @@ fn the_answer_is_copied_and_the_desktop_is_notified() {
     let (provider, gate) = gated(&world, vec![turn("Hello.", vec![]), turn("Two.", vec![])]);
     let mut seat = full(&world, &provider, &["go", "on"]);
     seat.wait_for("Esc stops");
-    // The terminal has lost the focus.
-    seat.keys("\x1b[O");
+    // The terminal has lost the focus. The key shows when that was read.
+    seat.keys("\x1b[Ox");
+    seat.wait_for("› x");
+    seat.keys("\x7f");
     gate.send(()).unwrap();
     seat.wait_for("Hello.");
     seat.wait_for("ready");

@@ -65,7 +65,7 @@ fn the_background_is_asked_for_and_the_answer_is_no_input() {
     // Yellow is not used on a light background.
     seat.keys("/theme none\r");
     seat.wait_for("there is no theme `none`");
-    assert!(!seat.raw().contains("\x1b[0;33m"), "{:?}", seat.raw());
+    assert!(!seat.raw().contains("\x1b[33m"), "{:?}", seat.raw());
     seat.keys("\x03\x04");
     assert!(seat.end().success());
 }
@@ -84,11 +84,7 @@ fn a_theme_is_previewed_and_kept() {
     seat.wait_for("themes 6/6");
     seat.keys("dark");
     seat.wait_for("themes 1/6: dark");
-    assert!(
-        seat.raw().contains(";38;2;163;211;156m"),
-        "{:?}",
-        seat.raw()
-    );
+    assert!(seat.raw().contains("38;2;163;211;156m"), "{:?}", seat.raw());
     // The environment named the background.
     assert!(!seat.raw().contains("\x1b]11;?"));
     seat.keys("\r");
@@ -115,8 +111,8 @@ fn sixteen_colors_and_none() {
         seat.wait_for("Two.");
         seat.wait_for("ready");
         let raw = seat.raw();
-        assert!(!raw.contains(";38;"), "{raw:?}");
-        assert_eq!(raw.contains(";36m"), is_colored, "{raw:?}");
+        assert!(!raw.contains("38;2;") && !raw.contains("38;5;"), "{raw:?}");
+        assert_eq!(raw.contains("36m"), is_colored, "{raw:?}");
         assert!(seat.leave().is_some());
     }
 }
@@ -184,13 +180,91 @@ fn files_are_restored_from_a_checkpoint() {
 }
 
 #[test]
+fn a_checkpoint_is_undone_by_its_number() {
+    let world = World::new();
+    let write = |content: &str| {
+        let arguments = json!({"path": "notes.txt", "content": content});
+        turn("", vec![("write_to_file", arguments)])
+    };
+    let turns = [
+        write("first\n"),
+        write("second\n"),
+        turn("Both done.", vec![]),
+    ];
+    let provider = world.plays(NATIVE, &turns);
+    let mut command = command(&world, &provider, &["go", "on"]);
+    command.args(["--approve", "edits"]);
+    let mut seat = ScreenSeat::start(command, 80, 30);
+    seat.wait_for("Both done.");
+    seat.wait_for("ready");
+    seat.keys("/undo @2\r");
+    seat.wait_for("notes.txt; the state before is checkpoint @3");
+    assert_eq!(world.read("notes.txt"), "first\n");
+    // The undo itself is undone.
+    seat.keys("/undo @3\r");
+    seat.wait_for("notes.txt; the state before is checkpoint @4");
+    assert_eq!(world.read("notes.txt"), "second\n");
+    seat.keys("/undo @77\r");
+    seat.wait_for("nothing was undone");
+    assert_eq!(world.read("notes.txt"), "second\n");
+    assert!(seat.leave().is_some());
+}
+
+#[test]
+fn any_answer_is_shown_as_it_was_received() {
+    let world = World::new();
+    world.write("a.rs", "fn main() {}\n");
+    let turns = [
+        turn(
+            "I look first.",
+            vec![("read_file", json!({"path": "a.rs"}))],
+        ),
+        turn("It is empty.", vec![]),
+        turn("Nothing more.", vec![]),
+    ];
+    let provider = world.plays(NATIVE, &turns);
+    let mut seat = full(&world, &provider, &["go", "on"]);
+    seat.wait_for("It is empty.");
+    seat.wait_for("ready");
+    seat.keys("and now?\r");
+    seat.wait_for("Nothing more.");
+    seat.wait_for("ready");
+    seat.keys("/wire\r");
+    let text = seat.wait_for("answers 3/3");
+    assert!(text.contains("> 3 Nothing more."), "{text}");
+    // The next one is the one before.
+    seat.keys("\x1b[B");
+    seat.wait_for("> 2 It is empty.");
+    seat.keys("\x1b[B");
+    seat.wait_for("> 1 I look first.");
+    seat.wait_for("└ call read_file");
+    seat.keys("\r");
+    seat.wait_for("answer 1: 13 bytes of text");
+    seat.keys("/wire 2\r");
+    seat.wait_for("answer 2: 12 bytes of text");
+    seat.keys("/wire 9\r");
+    seat.wait_for("there is no answer 9: answers 1 to 3 are kept");
+    // From the list of messages to the answers to one of them.
+    seat.keys("/rewind\r");
+    seat.wait_for("go back to 2/2");
+    seat.keys("\x18");
+    seat.wait_for("> 3 Nothing more.");
+    seat.keys("\x1b");
+    seat.wait_until("a closed list", |text| !text.contains("answers 3/3"));
+    assert!(seat.leave().is_some());
+}
+
+#[test]
 fn links_are_written_where_the_terminal_shows_them() {
     for (variable, is_linked) in [("VTE_VERSION", true), ("OTHER", false)] {
         let world = World::new();
         world.write("a.rs", "fn main() {}\n");
         let turns = [
             turn("", vec![("read_file", json!({"path": "a.rs"}))]),
-            turn("See https://a.example/page.\n\nDone.", vec![]),
+            turn(
+                "See https://a.example/page, or [the manual](https://a.example/m).\n\nDone.",
+                vec![],
+            ),
         ];
         let provider = world.plays(NATIVE, &turns);
         let mut command = command(&world, &provider, &["go", "on"]);
@@ -199,8 +273,11 @@ fn links_are_written_where_the_terminal_shows_them() {
         seat.wait_for("Done.");
         seat.wait_for("ready");
         let raw = seat.raw();
-        let address = "https://a.example/page\x1b\\https://a.example/page\x1b]8;;\x1b\\.";
+        let address = "https://a.example/page\x1b\\https://a.example/page\x1b]8;;\x1b\\,";
         assert_eq!(raw.contains(address), is_linked, "{raw:?}");
+        // The style of the label comes between the link and the label.
+        let label = ";https://a.example/m\x1b\\";
+        assert_eq!(raw.contains(label), is_linked, "{raw:?}");
         let file = "/a.rs\x1b\\a.rs";
         assert_eq!(raw.contains(file), is_linked, "{raw:?}");
         assert!(seat.leave().is_some());
@@ -448,4 +525,61 @@ fn the_interface_works_in_tmux() {
     session.run(&["send-keys", "/copy", "Enter"]);
     session.wait_for("set-clipboard on");
     session.run(&["send-keys", "C-d"]);
+}
+
+/// A session of GNU screen, which ends with the test.
+struct GnuScreenSession {
+    folder: std::path::PathBuf,
+}
+
+impl Drop for GnuScreenSession {
+    fn drop(&mut self) {
+        let mut command = Command::new("screen");
+        command.env("SCREENDIR", &self.folder);
+        // Fails if it has ended.
+        _ = command.args(["-S", "sabir", "-X", "quit"]).output();
+    }
+}
+
+#[test]
+fn the_interface_works_in_screen() {
+    if Command::new("screen").arg("-v").output().is_err() {
+        return skipped("there is no screen");
+    }
+    let world = World::new();
+    let answer = "| a | b |\n|---|---|\n| one | two |\n\nIt is done.";
+    let provider = world.plays(NATIVE, &[turn(answer, vec![])]);
+    let sabir = command(&world, &provider, &[]);
+    let session = GnuScreenSession {
+        folder: world.home.path().join("screen"),
+    };
+    std::fs::create_dir(&session.folder).unwrap();
+    std::fs::set_permissions(&session.folder, PermissionsExt::from_mode(0o700)).unwrap();
+    let mut screen = Command::new("screen");
+    screen
+        .args(["-U", "-c", "/dev/null", "-S", "sabir"])
+        .arg(sabir.get_program())
+        .args(sabir.get_args())
+        .current_dir(world.work.path());
+    screen.env_clear();
+    for (name, value) in sabir.get_envs() {
+        if let Some(value) = value {
+            screen.env(name, value);
+        }
+    }
+    screen
+        .env("SCREENDIR", &session.folder)
+        .env("TERM", "xterm-256color");
+    let mut seat = ScreenSeat::start(screen, 80, 24);
+    seat.wait_for("What should Sabir do?");
+    seat.keys("say it\r");
+    let text = seat.wait_for("ready");
+    assert!(text.contains("one │ two"), "{text}");
+    assert_eq!(text.matches("It is done.").count(), 1, "{text}");
+    seat.keys("/copy\r");
+    seat.wait_for("copied to the terminal's clipboard");
+    let raw = seat.raw();
+    assert!(raw.contains("\x1b]52;c;"), "{raw:?}");
+    seat.keys("\x04");
+    seat.end();
 }

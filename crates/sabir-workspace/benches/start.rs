@@ -124,6 +124,17 @@ fn list_rows(folder: &Path) -> Vec<Row> {
     rows
 }
 
+/// Returns the variables that a session always gives to commands. Without them bash looks the user up first.
+fn command_variables() -> [(String, String); 4] {
+    [
+        ("PATH", "/usr/bin:/bin"),
+        ("HOME", "/nonexistent"),
+        ("USER", "user"),
+        ("SHELL", "/bin/bash"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
 struct SabirCommand {
     workspace: Workspace,
     sandbox: Sandbox,
@@ -147,7 +158,7 @@ impl MeasuredStart for SabirCommand {
     fn measure_start(&self) -> Option<Duration> {
         let begun = SystemTime::now();
         let command = ShellCommand::new(STAMP, &self.helper)
-            .env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())])
+            .env(command_variables())
             .sandbox(self.sandbox.clone());
         let outcome = self
             .runtime
@@ -171,6 +182,7 @@ impl MeasuredStart for OtherProgram {
         let mut command = Command::new(&words[0]);
         let output = command
             .args(&words[1..])
+            .envs(command_variables())
             .current_dir(&self.work)
             .output()
             .ok()?;

@@ -26,14 +26,14 @@ mod linux;
 mod macos;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::close_others;
-#[cfg(target_os = "linux")]
 pub(crate) use linux::{
     FOLDER_HANDLE, RECEIVE_CLOSED_ON_EXEC, RawDir, SEND_WITHOUT_SIGNAL, adopt_orphans,
     allow_inspection, close_others_on_exec, die_with_parent, enter_folder, forbid_inspection,
     fork_process, open_folder_beneath, open_process_handle, open_terminal_pair, rename_process,
     to_mode_bits,
 };
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{close_others, close_others_but};
 #[cfg(target_os = "macos")]
 pub(crate) use macos::{
     FOLDER_HANDLE, RECEIVE_CLOSED_ON_EXEC, RawDir, SEND_WITHOUT_SIGNAL, adopt_orphans,

@@ -75,7 +75,7 @@ mod mounts;
 #[cfg(target_os = "linux")]
 mod namespaces;
 mod plan;
-pub(crate) mod prepared_namespaces;
+pub(crate) mod prepared_launcher;
 pub(crate) mod process_cgroup;
 mod protected_entries;
 mod protected_paths;

@@ -43,7 +43,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getppid, setsid, wai
 use crate::passed_descriptor;
 use crate::platform;
 use crate::sandbox::environment::{LaunchProgram, SandboxEnvironment};
-use crate::sandbox::prepared_namespaces::PreparedNamespaces;
+use crate::sandbox::prepared_launcher::OrderedLauncher;
 use crate::sandbox::process_cgroup::ProcessCgroup;
 use crate::sandbox::{self, WithheldPath, wall_check};
 use crate::terminal_guard;
@@ -58,6 +58,9 @@ mod reaper;
 mod registry_proxy;
 #[cfg(target_os = "linux")]
 mod write_watch;
+
+#[cfg(target_os = "linux")]
+pub(crate) use reaper::close_streams;
 
 /// The beginning of the line that reports a [`WithheldPath`].
 pub(crate) const WITHHELD: &str = "withheld ";
@@ -132,7 +135,7 @@ fn supervise_standby(standby: fork_server::OrderedStandby) -> ExitCode {
     let fork_server::OrderedStandby {
         order,
         mut reaper,
-        namespaces,
+        launcher,
     } = standby;
     let Some(plan) = SupervisorPlan::from_args(order.arguments) else {
         return ExitCode::from(2);
@@ -140,7 +143,7 @@ fn supervise_standby(standby: fork_server::OrderedStandby) -> ExitCode {
     let done = reaper.set_grace(plan.grace).and_then(|()| {
         let start = SupervisorStart {
             variables: Some(&order.environment),
-            namespaces,
+            launcher,
         };
         run_supervisor(&plan, start, reaper.reaper())
     });
@@ -173,13 +176,13 @@ fn report_failure(done: io::Result<()>) -> ExitCode {
     }
 }
 
-/// The environment and namespaces that a supervisor has besides its plan.
+/// The environment and the launcher that a supervisor has besides its plan.
 #[derive(Default)]
 struct SupervisorStart<'a> {
     /// The environment of the command; `None` for that of this process.
     variables: Option<&'a [(OsString, OsString)]>,
-    /// Namespaces that were made ahead.
-    namespaces: Option<PreparedNamespaces>,
+    /// A launcher that was started ahead.
+    launcher: Option<OrderedLauncher>,
 }
 
 /// The command to run, with its time limits.
@@ -219,6 +222,11 @@ impl OutputDevice {
 }
 
 impl SupervisorPlan {
+    /// Returns the arguments of the shell.
+    pub(crate) fn shell_arguments(&self) -> [&OsStr; 2] {
+        [OsStr::new("-c"), self.text.as_os_str()]
+    }
+
     pub(crate) fn into_args(self) -> Vec<OsString> {
         let number = |time: Duration| time.as_millis().to_string().into();
         let device = self.device.as_str().into();
@@ -234,7 +242,7 @@ impl SupervisorPlan {
         args
     }
 
-    fn from_args(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
+    pub(crate) fn from_args(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut args = args.into_iter();
         let mut time = || Some(Duration::from_millis(args.next()?.to_str()?.parse().ok()?));
         let settle = time()?;
@@ -361,11 +369,10 @@ fn run_supervisor(
         OutputDevice::Pipe | OutputDevice::Terminal => None,
     };
     // Prepared before the shell starts; dropping it removes the masks and the temporary folder.
-    let mut environment = SandboxEnvironment::open(&plan.sandbox, start.namespaces)?;
-    let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
+    let mut environment = SandboxEnvironment::open(&plan.sandbox, start.launcher)?;
     let (shell, confined) = environment.start_program(&LaunchProgram {
         path: &plan.shell,
-        arguments,
+        arguments: plan.shell_arguments(),
         variables: start.variables,
         device: plan.device,
         input: input.as_ref(),

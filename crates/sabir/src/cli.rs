@@ -599,13 +599,18 @@ fn exit_with(error: &clap::Error, arguments: &[OsString]) -> ! {
 impl Cli {
     /// Parses the command line. If it asks for help or is invalid, the program ends here.
     pub(crate) fn parse_arguments(arguments: Vec<OsString>) -> Result<Self, CommandError> {
-        let grouped = Self::grouped_command();
-        let words = CommandWords::of_command(&grouped);
+        let command = Self::command();
+        let words = CommandWords::of_command(&command);
         let is_marked = arguments.iter().any(|argument| argument == "--");
         let arguments = words.reorder_arguments(arguments);
-        let cli = grouped
-            .try_get_matches_from(arguments.iter())
-            .and_then(|mut matches| Self::from_arg_matches_mut(&mut matches))
+        let parse = |command: clap::Command| {
+            command
+                .try_get_matches_from(arguments.iter())
+                .and_then(|mut matches| Self::from_arg_matches_mut(&mut matches))
+        };
+        // Only a help needs the groups, which take as long to make as to parse.
+        let cli = parse(command)
+            .or_else(|_| parse(Self::grouped_command()))
             .unwrap_or_else(|error| exit_with(&error, &arguments));
         let is_bare = cli.command.is_none() && !is_marked && !cli.continues;
         match words

@@ -71,9 +71,22 @@ pub(crate) fn close_others() -> io::Result<()> {
     change_others(0)
 }
 
+/// Closes every descriptor but the three standard ones and this one. What owns another one in this process must never be dropped.
+pub(crate) fn close_others_but(kept: BorrowedFd<'_>) -> io::Result<()> {
+    let kept = kept.as_raw_fd().unsigned_abs();
+    if kept > 3 {
+        change_range(3, kept - 1, 0)?;
+    }
+    change_range(kept + 1, u32::MAX, 0)
+}
+
 fn change_others(flags: libc::c_uint) -> io::Result<()> {
+    change_range(3, u32::MAX, flags)
+}
+
+fn change_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
     // SAFETY: close_range takes three integers. It closes nothing in this process with the one flag; without, the caller vouches.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, flags) };
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if done == 0 {
         Ok(())
     } else {

@@ -3,9 +3,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, IoSliceMut, PipeReader, Read};
+use std::io::{self, IoSliceMut, PipeReader, PipeWriter, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+#[cfg(target_os = "linux")]
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -21,7 +23,7 @@ use super::aftermath::{ProtectedState, WithheldPath};
 use super::launch::run_launcher;
 use super::masks::WorkspaceMasks;
 use super::plan::TempDirLifetime;
-use super::prepared_namespaces::PreparedNamespaces;
+use super::prepared_launcher::OrderedLauncher;
 use super::process_cgroup::ProcessCgroup;
 use super::removed_folders::RemovedFolders;
 #[cfg(target_os = "macos")]
@@ -57,7 +59,7 @@ impl LaunchProgram<'_> {
     }
 }
 
-/// The launcher's ends of its connections to the supervisor, and namespaces that were made ahead.
+/// The launcher's ends of its connections to the supervisor.
 pub(super) struct LauncherLinks {
     /// The pipe for its progress, and the reason why it ends.
     pub(super) status: Option<OwnedFd>,
@@ -65,7 +67,6 @@ pub(super) struct LauncherLinks {
     pub(super) proxy: Option<UnixDatagram>,
     /// Takes the handle by which the writes of the command are watched.
     pub(super) watch: Option<UnixDatagram>,
-    pub(super) namespaces: Option<PreparedNamespaces>,
     /// Yields the protected paths of the workspace; none for a command that cannot write there.
     pub(super) protected: Option<PipeReader>,
 }
@@ -82,17 +83,18 @@ pub(crate) struct SandboxEnvironment {
     listener: Option<OwnedFd>,
     /// The handle by which the writes of the command are watched.
     watch: Option<OwnedFd>,
-    /// Namespaces that were made ahead, until the program is started.
-    namespaces: Option<PreparedNamespaces>,
+    /// A launcher that was started ahead, until the program is started.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "only Linux starts launchers ahead")
+    )]
+    prepared: Option<OrderedLauncher>,
 }
 
 impl SandboxEnvironment {
     /// Prepares the environment for a plan given as arguments; without arguments there is no
     /// sandbox.
-    pub(crate) fn open(
-        words: &[OsString],
-        namespaces: Option<PreparedNamespaces>,
-    ) -> io::Result<Self> {
+    pub(crate) fn open(words: &[OsString], prepared: Option<OrderedLauncher>) -> io::Result<Self> {
         if words.is_empty() {
             return Ok(Self {
                 plan: None,
@@ -101,7 +103,7 @@ impl SandboxEnvironment {
                 cgroup: None,
                 listener: None,
                 watch: None,
-                namespaces: None,
+                prepared: None,
             });
         }
         let malformed = || SetupStage::Order.to_error(&io::Error::from_raw_os_error(libc::EINVAL));
@@ -118,7 +120,7 @@ impl SandboxEnvironment {
             cgroup: None,
             listener: None,
             watch: None,
-            namespaces,
+            prepared,
         })
     }
 
@@ -162,8 +164,7 @@ impl SandboxEnvironment {
         let mut failure = None;
         for &tier in asked.level.candidate_tiers() {
             // A read-only command cannot create protected names, so nothing has to be guarded.
-            let top = asked.write.first();
-            if let Some(top) = top
+            if let Some(top) = asked.write.first()
                 && tier == SandboxTier::One
             {
                 self.state = Some(ProtectedState::capture(top, asked.home.as_deref(), tier));
@@ -173,30 +174,21 @@ impl SandboxEnvironment {
             if !has_limit {
                 self.cgroup = ProcessCgroup::create(max_tasks());
             }
-            // Only the first tier that is tried gets them: a launcher that failed may have used
-            // them.
-            let namespaces = self.namespaces.take();
-            let guard = top.filter(|_| tier == SandboxTier::Two).map(|top| {
-                || {
-                    let (masks, protected) = WorkspaceMasks::put_masks(&asked, top)
-                        .map_err(|error| SetupStage::Guard.to_error(&error))?;
-                    self.masks = Some(masks);
-                    self.state = Some(ProtectedState::capture(top, asked.home.as_deref(), tier));
-                    Ok(protected)
+            // The one that was started ahead may have ended, or not be able to start this
+            // command. Then nothing has run, and another one can.
+            #[cfg(target_os = "linux")]
+            if tier == SandboxTier::Two
+                && let Some(prepared) = self.prepared.take()
+                && prepared.can_launch(&asked, program.device)
+            {
+                let source = LauncherSource::Prepared(prepared);
+                match self.launch_program(&asked, tier, program, source) {
+                    Ok(started) => return Ok(started),
+                    Err(_) => self.forget_protected(),
                 }
-            });
-            let cgroup = self.cgroup.as_ref();
-            match fork_launcher(&asked, tier, program, cgroup, namespaces, guard) {
-                Ok(Launched {
-                    shell,
-                    report,
-                    listener,
-                    watch,
-                }) => {
-                    self.listener = listener;
-                    self.watch = watch;
-                    return Ok((shell, Some(report)));
-                }
+            }
+            match self.launch_program(&asked, tier, program, LauncherSource::Fork) {
+                Ok(started) => return Ok(started),
                 // If tier 2 failed and tier 1 cannot hide secrets in the workspace, the message has
                 // to explain both.
                 Err(error) if failure.is_some() && SetupStage::Secrets.is_stage_of(&error) => {
@@ -204,11 +196,47 @@ impl SandboxEnvironment {
                 }
                 Err(error) => failure = failure.or(Some(error)),
             }
-            self.masks = None;
-            self.state = None;
+            self.forget_protected();
             self.cgroup = None;
         }
         Err(failure.unwrap_or_else(|| SetupStage::Order.to_error(&io::Error::from_raw_os_error(0))))
+    }
+}
+
+impl SandboxEnvironment {
+    /// Starts the program in a tier. Returns the process, and the report number of the sandbox.
+    fn launch_program(
+        &mut self,
+        plan: &SandboxPlan,
+        tier: SandboxTier,
+        program: &LaunchProgram<'_>,
+        source: LauncherSource,
+    ) -> io::Result<(Pid, Option<i32>)> {
+        // A read-only command cannot create protected names, so nothing has to be guarded.
+        let top = plan.write.first().filter(|_| tier == SandboxTier::Two);
+        let guard = top.map(|top| {
+            |mut writer: PipeWriter| {
+                // If the launcher has ended, its own report says why. Without the paths, or the
+                // confirmation, it does not become the program.
+                let pass_on = |part: &ProtectedPaths| _ = part.send(&mut writer);
+                let masks = WorkspaceMasks::put_masks(plan, top, pass_on)
+                    .map_err(|error| SetupStage::Guard.to_error(&error))?;
+                self.masks = Some(masks);
+                self.state = Some(ProtectedState::capture(top, plan.home.as_deref(), tier));
+                let _ = ProtectedPaths::confirm(writer);
+                Ok(())
+            }
+        });
+        let launched = start_launcher(plan, tier, program, self.cgroup.as_ref(), source, guard)?;
+        self.listener = launched.listener;
+        self.watch = launched.watch;
+        Ok((launched.shell, Some(launched.report)))
+    }
+
+    /// Removes the masks of a program that was not started.
+    fn forget_protected(&mut self) {
+        self.masks = None;
+        self.state = None;
     }
 }
 
@@ -278,85 +306,130 @@ struct Launched {
     watch: Option<OwnedFd>,
 }
 
-/// Forks the launcher, and waits until it has become the program. Meanwhile `guard` places the masks of the workspace. This process has
-/// only one thread, so its copy may run arbitrary code.
-fn fork_launcher(
+/// Where the launcher of a program comes from.
+enum LauncherSource {
+    /// It is forked from this process, which has only one thread, so its copy may run arbitrary code.
+    Fork,
+    /// It was forked before the program was known.
+    #[cfg(target_os = "linux")]
+    Prepared(OrderedLauncher),
+}
+
+/// The supervisor's ends of its connections to the launcher.
+struct SupervisorLinks {
+    status: PipeReader,
+    listener: Option<UnixDatagram>,
+    watch: Option<UnixDatagram>,
+    protected: Option<PipeWriter>,
+}
+
+/// Both ends of the connections between supervisor and launcher.
+struct LinkPair {
+    ours: SupervisorLinks,
+    theirs: LauncherLinks,
+}
+
+impl LinkPair {
+    fn open(plan: &SandboxPlan, is_guarded: bool) -> io::Result<Self> {
+        let (from, to) = io::pipe()?;
+        // The launcher sends the socket of the proxy through this pair.
+        let pair = (plan.network == NetworkAccess::Registries)
+            .then(UnixDatagram::pair)
+            .transpose()?;
+        let (receiver, sender) = pair.unzip();
+        // What cannot write in the workspace needs no watch.
+        let can_write = cfg!(target_os = "linux") && !plan.write.is_empty();
+        let pair = can_write.then(UnixDatagram::pair).transpose()?;
+        let (watch_receiver, watch_sender) = pair.unzip();
+        let pipe = is_guarded.then(io::pipe).transpose()?;
+        let (protected_reader, protected_writer) = pipe.unzip();
+        Ok(Self {
+            ours: SupervisorLinks {
+                status: from,
+                listener: receiver,
+                watch: watch_receiver,
+                protected: protected_writer,
+            },
+            theirs: LauncherLinks {
+                status: Some(to.into()),
+                proxy: sender,
+                watch: watch_sender,
+                protected: protected_reader,
+            },
+        })
+    }
+}
+
+/// Starts the launcher, and waits until it has become the program. Meanwhile `guard` places the masks of the workspace.
+fn start_launcher(
     plan: &SandboxPlan,
     tier: SandboxTier,
     program: &LaunchProgram<'_>,
     cgroup: Option<&ProcessCgroup>,
-    namespaces: Option<PreparedNamespaces>,
-    guard: Option<impl FnOnce() -> io::Result<ProtectedPaths>>,
+    source: LauncherSource,
+    guard: Option<impl FnOnce(PipeWriter) -> io::Result<()>>,
 ) -> io::Result<Launched> {
     let failed = |error: io::Error| SetupStage::Launch.to_error(&error);
-    let (from, to) = io::pipe().map_err(failed)?;
-    // The launcher sends the socket of the proxy through this pair.
-    let pair = (plan.network == NetworkAccess::Registries)
-        .then(UnixDatagram::pair)
-        .transpose()
-        .map_err(failed)?;
-    let (receiver, sender) = pair.unzip();
-    // What cannot write in the workspace needs no watch.
-    let can_write = cfg!(target_os = "linux") && !plan.write.is_empty();
-    let pair = can_write
-        .then(UnixDatagram::pair)
-        .transpose()
-        .map_err(failed)?;
-    let (watch_receiver, watch_sender) = pair.unzip();
-    let pipe = guard.is_some().then(io::pipe).transpose().map_err(failed)?;
-    let (protected_reader, protected_writer) = pipe.unzip();
-    let parent = getpid();
-    match platform::fork_process().map_err(failed)? {
-        ForkSide::Parent(launcher) => {
-            // The launcher has its own copies. Kept here, the reader would let `send` below wait
-            // for ever when the launcher has died and the list is longer than the pipe.
-            drop((to, sender, watch_sender, namespaces, protected_reader));
-            let guarded = match guard.zip(protected_writer) {
-                // If the launcher has ended, its own report says why. Without the paths it does not become the program.
-                Some((guard, writer)) => guard().map(|protected| _ = protected.send(writer)),
-                None => Ok(()),
-            };
-            let launched = read_answer(from.into()).and_then(|report| {
-                let listener = receiver.map(receive_descriptor).transpose()?;
-                // A kernel before 5.5, or a filter around this process that has a listener already.
-                let watch = watch_receiver.and_then(|receiver| receive_descriptor(receiver).ok());
-                Ok(Launched {
-                    shell: launcher,
-                    report,
-                    listener,
-                    watch,
-                })
-            });
-            // The reason of the guard goes first: without the paths, the launcher only reports that
-            // it got none.
-            guarded.and(launched).inspect_err(|_| {
-                // The launcher has reported why it ends.
-                let _ = waitpid(Some(launcher), WaitOptions::empty());
-            })
+    let LinkPair { ours, theirs } = LinkPair::open(plan, guard.is_some()).map_err(failed)?;
+    let launcher = match source {
+        LauncherSource::Fork => {
+            let parent = getpid();
+            match platform::fork_process().map_err(failed)? {
+                ForkSide::Parent(launcher) => launcher,
+                ForkSide::Child => {
+                    // While a copy of the writer is open here, the launcher would never see that the
+                    // supervisor has died.
+                    drop(ours);
+                    // If the limit cannot be set after all, the supervisor enforces it.
+                    let _ = cgroup.map(ProcessCgroup::join);
+                    std::process::exit(run_launcher(plan, tier, program, parent, theirs))
+                }
+            }
         }
-        ForkSide::Child => {
-            // While a copy of the writer is open here, the launcher would never see that the
-            // supervisor has died.
-            drop((from, receiver, watch_receiver, protected_writer));
-            // If the limit cannot be set after all, the supervisor enforces it.
-            let _ = cgroup.map(ProcessCgroup::join);
-            let links = LauncherLinks {
-                status: Some(to.into()),
-                proxy: sender,
-                watch: watch_sender,
-                namespaces,
-                protected: protected_reader,
-            };
-            std::process::exit(run_launcher(plan, tier, program, parent, links))
+        #[cfg(target_os = "linux")]
+        LauncherSource::Prepared(prepared) => {
+            let folder = rustix::process::getcwd(Vec::new())
+                .map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
+            let folder = Path::new(OsStr::from_bytes(folder.to_bytes()));
+            prepared.send_order(folder, &theirs).map_err(failed)?
         }
-    }
+    };
+    // The launcher has its own copies. Kept here, the reader would let `send` below wait for ever
+    // when the launcher has died and the list is longer than the pipe.
+    drop(theirs);
+    let guarded = match guard.zip(ours.protected) {
+        Some((guard, writer)) => guard(writer),
+        None => Ok(()),
+    };
+    let launched = read_answer(ours.status.into()).and_then(|report| {
+        let listener = ours.listener.map(receive_descriptor).transpose()?;
+        // A kernel before 5.5, or a filter around this process that has a listener already.
+        let watch = ours
+            .watch
+            .and_then(|receiver| receive_descriptor(receiver).ok());
+        Ok(Launched {
+            shell: launcher,
+            report,
+            listener,
+            watch,
+        })
+    });
+    // The reason of the guard goes first: without the paths, the launcher only reports that
+    // it got none.
+    guarded.and(launched).inspect_err(|_| {
+        // The launcher has reported why it ends.
+        let _ = waitpid(Some(launcher), WaitOptions::empty());
+    })
 }
 
 /// Puts the launcher into the state of a new process: no input (or the terminal, or a server's), a separate session,
 /// default signal handling, and open to inspection as any other. `parent` is the supervisor.
-pub(super) fn prepare_process(parent: Pid, program: &LaunchProgram<'_>) -> io::Result<()> {
-    let device = program.device;
-    match (device, program.input) {
+pub(super) fn prepare_process(
+    parent: Pid,
+    device: OutputDevice,
+    input: Option<&OwnedFd>,
+) -> io::Result<()> {
+    match (device, input) {
         (OutputDevice::Server, Some(input)) => dup2_stdin(input)?,
         (OutputDevice::Pipe | OutputDevice::Server, _) => dup2_stdin(rustix::fs::open(
             "/dev/null",

@@ -9,7 +9,8 @@
 //! Not covered: a socket that a program outside of `/run` and the temporary folders creates later,
 //! or in another network namespace.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -19,20 +20,52 @@ const FIELDS: usize = 7;
 /// system, and the next one, the mount point.
 const MOUNT_ROOT: usize = 3;
 
+/// The kernel's lists of sockets and mounts, open. They keep showing those of the namespaces in which they were opened, as they are when
+/// they are read.
+pub(super) struct HostSocketLists {
+    sockets: File,
+    mounts: File,
+}
+
+impl HostSocketLists {
+    pub(super) fn open() -> io::Result<Self> {
+        Ok(Self {
+            sockets: File::open("/proc/net/unix")?,
+            mounts: File::open("/proc/self/mountinfo")?,
+        })
+    }
+
+    /// Lists the sockets in the file system that this process sees.
+    pub(super) fn list_sockets(&self) -> io::Result<Vec<PathBuf>> {
+        let listed = read_list(&self.sockets)?;
+        let listed = String::from_utf8_lossy(&listed);
+        let mounts = read_list(&self.mounts)?;
+        let mounts = String::from_utf8_lossy(&mounts);
+        let mut sockets: Vec<PathBuf> = listed
+            .lines()
+            .filter_map(socket_path)
+            .chain(mounts.lines().filter_map(mounted_file))
+            .filter(|path| {
+                fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+            })
+            .collect();
+        sockets.sort();
+        sockets.dedup();
+        Ok(sockets)
+    }
+}
+
 /// Lists the sockets in the file system; `None` if the kernel does not list them.
 pub(super) fn list_host_sockets() -> Option<Vec<PathBuf>> {
-    let listed = fs::read("/proc/net/unix").ok()?;
-    let listed = String::from_utf8_lossy(&listed);
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let mut sockets: Vec<PathBuf> = listed
-        .lines()
-        .filter_map(socket_path)
-        .chain(mounts.lines().filter_map(mounted_file))
-        .filter(|path| fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()))
-        .collect();
-    sockets.sort();
-    sockets.dedup();
-    Some(sockets)
+    HostSocketLists::open().ok()?.list_sockets().ok()
+}
+
+/// Reads a list that the kernel makes while it is read. Each call makes a part anew, so few large ones are much faster than many that
+/// begin small, as they do for a file without a length.
+fn read_list(mut list: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(32 << 10);
+    list.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Returns the path in a line of `/proc/net/unix`; an abstract name begins with `@`.

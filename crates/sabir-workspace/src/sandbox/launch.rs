@@ -45,7 +45,13 @@ pub(super) fn run_launcher(
     parent: Pid,
     mut links: LauncherLinks,
 ) -> i32 {
-    match launch_program(plan, tier, program, parent, &mut links) {
+    let done = launch_program(plan, tier, program, parent, &mut links);
+    report_end(done, &links)
+}
+
+/// Reports a failure to the supervisor, and returns the exit code.
+pub(super) fn report_end(done: io::Result<i32>, links: &LauncherLinks) -> i32 {
+    match done {
         Ok(code) => code,
         Err(error) => {
             write_status(
@@ -64,7 +70,8 @@ fn launch_program(
     parent: Pid,
     links: &mut LauncherLinks,
 ) -> io::Result<i32> {
-    prepare_process(parent, program).map_err(|error| SetupStage::Launch.to_error(&error))?;
+    prepare_process(parent, program.device, program.input)
+        .map_err(|error| SetupStage::Launch.to_error(&error))?;
     // Read here, where the sockets of the machine are listed: the list shows one network namespace.
     let sockets = if tier == SandboxTier::Two {
         host_sockets::list_host_sockets()
@@ -87,6 +94,55 @@ fn launch_program(
     }
     // After the namespaces: the filter denies the calls that create and mount them.
     let landlock = confine_process(plan, tier, sockets.is_some())?;
+    Err(execute_program(
+        plan, tier, program, landlock, proxy_port, links,
+    ))
+}
+
+/// Confines the shell of a command that is not known yet, but for its files.
+pub(super) fn confine_ahead(network: NetworkAccess) -> io::Result<()> {
+    confine_to_user()?;
+    let program = syscall_filter::build_filter(SandboxTier::Two, network, true);
+    syscalls::install_filter(&program).map_err(|error| SetupStage::Filter.to_error(&error))
+}
+
+/// Confines this process to files, after [`confine_ahead`], and returns the kernel's Landlock version.
+pub(super) fn confine_to_files(plan: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
+    let write = plan.writable_folders(tier);
+    // Without mounts, nothing inside a writable folder can be hidden.
+    if tier == SandboxTier::One
+        && plan
+            .hide
+            .iter()
+            .any(|path| write.iter().any(|folder| path.starts_with(folder)))
+    {
+        return Err(SetupStage::Secrets.to_error(&io::Error::from_raw_os_error(0)));
+    }
+    // Nothing can look empty to Landlock; what cannot be read at least reveals nothing.
+    let empty = plan
+        .empty
+        .iter()
+        .filter(|path| !write.iter().any(|folder| path.starts_with(folder)));
+    let hide: Vec<PathBuf> = plan.hide.iter().chain(empty).cloned().collect();
+    let rights = LandlockRights {
+        tier,
+        network: plan.network,
+        write: &write,
+        read: &plan.read,
+        hide: &hide,
+    };
+    restrict_process(&rights).map_err(|error| SetupStage::Landlock.to_error(&root_cause(&error)))
+}
+
+/// Becomes the program in a process that is confined. Returns only if that fails.
+pub(super) fn execute_program(
+    plan: &SandboxPlan,
+    tier: SandboxTier,
+    program: &LaunchProgram<'_>,
+    landlock: i32,
+    proxy_port: Option<u16>,
+    links: &LauncherLinks,
+) -> io::Error {
     write_status(
         links.status.as_ref(),
         &format!("ready {}\n", tier.report_number(landlock)),
@@ -101,7 +157,7 @@ fn launch_program(
     // the program. If there is no watch, the command runs all the same, and nothing tells its
     // changes from those of others.
     let _ = links.watch.as_ref().map(install_write_watch);
-    Err(command.exec())
+    command.exec()
 }
 
 /// Installs the filter that notifies about writes, and sends its handle to the supervisor.
@@ -178,38 +234,19 @@ fn confine_process(
     tier: SandboxTier,
     sockets_are_covered: bool,
 ) -> io::Result<i32> {
-    lower_limits(&[(Resource::Nproc, MAX_USER_TASKS)])
-        .map_err(|error| SetupStage::Limits.to_error(&error))?;
-    drop_privileges().map_err(|error| SetupStage::Privileges.to_error(&error))?;
-    let write = plan.writable_folders(tier);
-    // Without mounts, nothing inside a writable folder can be hidden.
-    if tier == SandboxTier::One
-        && plan
-            .hide
-            .iter()
-            .any(|path| write.iter().any(|folder| path.starts_with(folder)))
-    {
-        return Err(SetupStage::Secrets.to_error(&io::Error::from_raw_os_error(0)));
-    }
-    // Nothing can look empty to Landlock; what cannot be read at least reveals nothing.
-    let empty = plan
-        .empty
-        .iter()
-        .filter(|path| !write.iter().any(|folder| path.starts_with(folder)));
-    let hide: Vec<PathBuf> = plan.hide.iter().chain(empty).cloned().collect();
-    let rights = LandlockRights {
-        tier,
-        network: plan.network,
-        write: &write,
-        read: &plan.read,
-        hide: &hide,
-    };
-    let landlock = restrict_process(&rights)
-        .map_err(|error| SetupStage::Landlock.to_error(&root_cause(&error)))?;
+    confine_to_user()?;
+    let landlock = confine_to_files(plan, tier)?;
     let unix_sockets = allow_unix_sockets(plan, tier, landlock, sockets_are_covered);
     let program = syscall_filter::build_filter(tier, plan.network, unix_sockets);
     syscalls::install_filter(&program).map_err(|error| SetupStage::Filter.to_error(&error))?;
     Ok(landlock)
+}
+
+/// Lowers the limits of this process, and drops its privileges.
+fn confine_to_user() -> io::Result<()> {
+    lower_limits(&[(Resource::Nproc, MAX_USER_TASKS)])
+        .map_err(|error| SetupStage::Limits.to_error(&error))?;
+    drop_privileges().map_err(|error| SetupStage::Privileges.to_error(&error))
 }
 
 /// Returns true if a command may use unix sockets: only where those of the machine are covered, and

@@ -65,6 +65,9 @@ const MASKED: [(&str, MaskKind); 22] = [
     ("CLAUDE.md", MaskKind::Folder),
 ];
 
+/// The number of masks that are passed on together.
+const PART: usize = 6;
+
 /// A sign of a folder that Cargo uses as its home, which commands have to write.
 const CARGO_HOME: &str = "registry";
 
@@ -109,8 +112,13 @@ pub(super) struct WorkspaceMasks {
 }
 
 impl WorkspaceMasks {
-    /// Finds the protected paths of the workspace of a plan, and places masks for missing ones.
-    pub(super) fn put_masks(plan: &SandboxPlan, top: &Path) -> io::Result<(Self, ProtectedPaths)> {
+    /// Finds the protected paths of the workspace of a plan, and places masks for missing ones. Passes all of them to `pass_on`, in parts,
+    /// the last of which comes when all masks are in place.
+    pub(super) fn put_masks(
+        plan: &SandboxPlan,
+        top: &Path,
+        mut pass_on: impl FnMut(&ProtectedPaths),
+    ) -> io::Result<Self> {
         let lock = File::open(top)?;
         for _ in 0..TRIES {
             if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
@@ -124,6 +132,8 @@ impl WorkspaceMasks {
             top,
             protected: ProtectedPaths::default(),
             pool: open_pool(plan.mask_pool.as_deref(), &plan.write, &lock),
+            passed: Vec::new(),
+            pass_on: &mut pass_on,
         };
         for entry in list_protected_entries(top) {
             // A link cannot be mounted over; it is restored after the command.
@@ -136,7 +146,12 @@ impl WorkspaceMasks {
         let usual = umask(Mode::empty());
         let put = guard.guard_all(plan.home.as_deref());
         umask(usual);
-        let PathGuard { mut protected, .. } = guard;
+        let PathGuard {
+            mut protected,
+            mut passed,
+            ..
+        } = guard;
+        protected.missing.retain(|path| !passed.contains(path));
         for list in [
             &mut protected.existing,
             &mut protected.pinned,
@@ -146,13 +161,16 @@ impl WorkspaceMasks {
             list.sort();
             list.dedup();
         }
+        passed.extend_from_slice(&protected.missing);
         let masks = Self {
-            masks: protected.missing.clone(),
+            masks: passed,
             lock,
             writable: plan.write.clone(),
             pool: plan.mask_pool.clone(),
         };
-        put.map(|()| (masks, protected))
+        put?;
+        pass_on(&protected);
+        Ok(masks)
     }
 }
 
@@ -184,6 +202,9 @@ struct PathGuard<'a> {
     top: &'a Path,
     protected: ProtectedPaths,
     pool: Option<MaskPool>,
+    /// The masks that were passed on.
+    passed: Vec<PathBuf>,
+    pass_on: &'a mut dyn FnMut(&ProtectedPaths),
 }
 
 /// Opens the pool for the masks of a workspace, if there is one.
@@ -209,8 +230,11 @@ impl PathGuard<'_> {
                 self.guard_name(&folder.path, name, kind)?;
             }
         }
-        for (name, kind) in MASKED {
-            self.guard_name(self.top, name, kind)?;
+        for names in MASKED.chunks(PART) {
+            for (name, kind) in names {
+                self.guard_name(self.top, name, *kind)?;
+            }
+            self.pass_masks();
         }
         for path in git.named {
             match path {
@@ -227,6 +251,25 @@ impl PathGuard<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Passes on the new masks that are directly in the workspace. They can be mounted over before anything else, since no other mount
+    /// covers them.
+    fn pass_masks(&mut self) {
+        let is_new =
+            |path: &&PathBuf| path.parent() == Some(self.top) && !self.passed.contains(path);
+        let missing: Vec<PathBuf> = self
+            .protected
+            .missing
+            .iter()
+            .filter(is_new)
+            .cloned()
+            .collect();
+        self.passed.extend_from_slice(&missing);
+        (self.pass_on)(&ProtectedPaths {
+            missing,
+            ..ProtectedPaths::default()
+        });
     }
 
     /// Makes an existing path read-only, and keeps the folders above it from being renamed.
@@ -430,20 +473,25 @@ mod tests {
         names
     }
 
+    fn put_masks(top: &Path, pass_on: impl FnMut(&ProtectedPaths)) -> WorkspaceMasks {
+        WorkspaceMasks::put_masks(&plan(top), top, pass_on).unwrap()
+    }
+
     #[test]
     fn masks_are_shared_and_removed_by_the_last_user() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join("CLAUDE.md"), "be good").unwrap();
-        let (first, protected) =
-            WorkspaceMasks::put_masks(&plan(folder.path()), folder.path()).unwrap();
+        let mut parts = Vec::new();
+        let first = put_masks(folder.path(), |part| parts.push(part.clone()));
+        let all: Vec<&PathBuf> = parts.iter().flat_map(|part| &part.missing).collect();
         assert!(
-            protected
-                .missing
-                .contains(&folder.path().join(".git/config")),
-            "{protected:?}"
+            all.contains(&&folder.path().join(".git/config")),
+            "{parts:?}"
         );
-        let (second, _) = WorkspaceMasks::put_masks(&plan(folder.path()), folder.path()).unwrap();
+        let each: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(each.len(), all.len(), "none is passed on twice");
+        let second = put_masks(folder.path(), |_| {});
         drop(first);
         assert!(folder.path().join(".vscode").exists());
         let handle = File::open(folder.path()).unwrap();
@@ -463,19 +511,15 @@ mod tests {
     #[test]
     fn masks_of_a_killed_process_are_taken_over() {
         let folder = tempfile::tempdir().unwrap();
-        let (killed, _) = WorkspaceMasks::put_masks(&plan(folder.path()), folder.path()).unwrap();
+        let killed = put_masks(folder.path(), |_| {});
         // A kill releases the lock and leaves the masks.
         let WorkspaceMasks { lock, .. } = &killed;
         flock(lock, FlockOperation::Unlock).unwrap();
-        let (next, protected) =
-            WorkspaceMasks::put_masks(&plan(folder.path()), folder.path()).unwrap();
-        assert!(
-            protected
-                .missing
-                .iter()
-                .chain(&protected.existing)
-                .any(|path| path.ends_with(".idea"))
-        );
+        let mut paths = Vec::new();
+        let next = put_masks(folder.path(), |part| {
+            paths.extend(part.missing.iter().chain(&part.existing).cloned());
+        });
+        assert!(paths.iter().any(|path| path.ends_with(".idea")));
         fs::write(folder.path().join(".idea/made-by-the-user"), "").unwrap();
         drop(next);
         assert_eq!(names(folder.path()), [".idea"]);

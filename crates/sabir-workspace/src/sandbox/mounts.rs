@@ -2,13 +2,14 @@
 //! `/proc`, `/dev` and `/tmp` are new; secrets are hidden.
 //!
 //! Folders that stay writable are cloned before everything is made read-only, and then mounted over
-//! themselves. The mount namespace keeps all of this private and disappears with its last process.
+//! themselves. Where the mounts that every command has are made ahead, they are cloned later and made
+//! writable again. The mount namespace keeps all of this private and disappears with its last process.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2};
@@ -20,7 +21,7 @@ use rustix::mount::{
 };
 
 use super::landlock_rules::DEVICES;
-use super::syscalls::{MountScope, add_mount_attributes};
+use super::syscalls::{MountScope, add_mount_attributes, remove_mount_attributes};
 use super::{ProtectedPaths, SandboxPlan};
 use crate::kernel;
 use crate::supervise::max_tasks;
@@ -63,19 +64,53 @@ pub(super) fn arrange_mounts(
     text: &OsStr,
     protected: Option<PipeReader>,
 ) -> io::Result<()> {
-    // First of all, cut the propagation: otherwise these mounts could show up outside.
-    mount_change(
+    make_private()?;
+    let caches = open_caches(plan, text);
+    // Cloned before the root becomes read-only, since a clone keeps the attributes that it was made
+    // with.
+    let trees = PlanTrees::clone_all(plan)?;
+    replace_system_folders()?;
+    mount_plan(plan, &trees, &caches, sockets)?;
+    protected.map_or(Ok(()), protect_received)
+}
+
+/// Builds the mounts that every command has, before one is known. [`mount_command`] adds the others.
+pub(super) fn mount_system() -> io::Result<()> {
+    make_private()?;
+    replace_system_folders()
+}
+
+/// Builds the mounts of a command after [`mount_system`], which can be done unless something of the plan [is replaced](is_replaced).
+/// Its protected paths remain for [`protect_received`].
+pub(super) fn mount_command(
+    plan: &SandboxPlan,
+    sockets: &[PathBuf],
+    text: &OsStr,
+) -> io::Result<()> {
+    let caches = open_caches(plan, text);
+    let trees = PlanTrees::clone_all(plan)?;
+    trees.make_writable()?;
+    mount_plan(plan, &trees, &caches, sockets)
+}
+
+/// Protects the paths that it receives, until it has all of them.
+pub(super) fn protect_received(mut pipe: PipeReader) -> io::Result<()> {
+    while let Some(paths) = ProtectedPaths::receive(&mut pipe)? {
+        protect_paths(&paths)?;
+    }
+    Ok(())
+}
+
+/// Cuts the propagation, before anything else: otherwise these mounts could show up outside.
+fn make_private() -> io::Result<()> {
+    Ok(mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )?;
-    let caches = open_caches(plan, text);
-    let mut temporary = Vec::new();
-    for place in TEMPORARY {
-        // A link, for instance to the other one, needs no mount.
-        if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-            temporary.push((place, clone_tree(&plan.tmp)?));
-        }
-    }
+    )?)
+}
+
+/// Makes everything read-only, and replaces the folders of processes, devices and services.
+fn replace_system_folders() -> io::Result<()> {
     let runtime = clone_runtime_folders()?;
     let mut devices = Vec::new();
     for device in DEVICES {
@@ -83,13 +118,6 @@ pub(super) fn arrange_mounts(
             devices.push((device, clone_tree(Path::new(device))?));
         }
     }
-    let mut kept = Vec::new();
-    // Cloned before the root becomes read-only, since a clone keeps the attributes that it was made
-    // with.
-    for path in plan.visible_paths() {
-        kept.push((path, clone_tree(path)?, path.is_dir()));
-    }
-    let writable = plan.write.len();
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     add_mount_attributes(root.as_fd(), ALL, MountScope::Tree)?;
     // A new `/proc` shows the processes of this PID namespace only. It is read-only, since writes
@@ -99,17 +127,98 @@ pub(super) fn arrange_mounts(
     for folder in runtime {
         replace_runtime_folder(folder)?;
     }
-    for (place, tree) in temporary {
-        harden_tree(&tree, 0)?;
-        attach_tree(&tree, Path::new(place))?;
+    Ok(())
+}
+
+/// Returns true if a path is in a folder that [`mount_system`] replaces, or contains one.
+pub(super) fn is_replaced(path: &Path) -> bool {
+    let mut replaced = RUNTIME.iter().chain(&["/dev", "/proc"]);
+    replaced.any(|place| path.starts_with(place) || Path::new(place).starts_with(path))
+}
+
+/// The device and number of a file.
+pub(super) type FileIdentity = (u64, u64);
+
+/// Identifies the folders of services that stay visible. The list differs if one was added, removed or exchanged.
+pub(super) fn identify_services() -> Vec<Option<FileIdentity>> {
+    let places = RUNTIME.iter().map(Path::new);
+    let shown = places.flat_map(|place| RUNTIME_SHOWN.iter().map(move |name| place.join(name)));
+    shown
+        .map(|path| {
+            let found = fs::metadata(path).ok()?;
+            Some((found.dev(), found.ino()))
+        })
+        .collect()
+}
+
+/// The trees of a plan, not mounted anywhere yet.
+struct PlanTrees<'a> {
+    /// The private temporary folder, for each place that it is mounted at.
+    temporary: Vec<(&'static str, OwnedFd)>,
+    /// The folders that may be written, and then the others that stay visible.
+    kept: Vec<KeptTree<'a>>,
+}
+
+struct KeptTree<'a> {
+    path: &'a Path,
+    tree: OwnedFd,
+    is_folder: bool,
+    is_writable: bool,
+}
+
+impl<'a> PlanTrees<'a> {
+    fn clone_all(plan: &'a SandboxPlan) -> io::Result<Self> {
+        let mut temporary = Vec::new();
+        for place in TEMPORARY {
+            // A link, for instance to the other one, needs no mount.
+            if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+                temporary.push((place, clone_tree(&plan.tmp)?));
+            }
+        }
+        let mut kept = Vec::new();
+        // `visible_paths` yields the writable folders first, so the index tells them apart.
+        for (index, path) in plan.visible_paths().enumerate() {
+            kept.push(KeptTree {
+                path,
+                tree: clone_tree(path)?,
+                is_folder: path.is_dir(),
+                is_writable: index < plan.write.len(),
+            });
+        }
+        Ok(Self { temporary, kept })
     }
-    // `visible_paths` yields the writable folders first, so the index tells them apart.
-    for (index, (path, tree, is_folder)) in kept.iter().enumerate() {
-        harden_tree(tree, if index < writable { 0 } else { READ_ONLY })?;
-        make_mount_point(path, *is_folder)?;
-        attach_tree(tree, path)?;
+
+    /// Makes trees that were cloned after the root became read-only writable again where they have to be.
+    ///
+    /// # Errors
+    /// If a part of them is read-only outside, which cannot be told apart any more. The kernel then changes nothing.
+    fn make_writable(&self) -> io::Result<()> {
+        let temporary = self.temporary.iter().map(|(_, tree)| tree);
+        let kept = self.kept.iter().filter(|kept| kept.is_writable);
+        for tree in temporary.chain(kept.map(|kept| &kept.tree)) {
+            remove_mount_attributes(tree.as_fd(), READ_ONLY)?;
+        }
+        Ok(())
     }
-    for cache in &caches {
+}
+
+/// Mounts the trees of a plan, and covers what it hides.
+fn mount_plan(
+    plan: &SandboxPlan,
+    trees: &PlanTrees<'_>,
+    caches: &[LayeredCache],
+    sockets: &[PathBuf],
+) -> io::Result<()> {
+    for (place, tree) in &trees.temporary {
+        harden_tree(tree, 0)?;
+        attach_tree(tree, Path::new(place))?;
+    }
+    for kept in &trees.kept {
+        harden_tree(&kept.tree, if kept.is_writable { 0 } else { READ_ONLY })?;
+        make_mount_point(kept.path, kept.is_folder)?;
+        attach_tree(&kept.tree, kept.path)?;
+    }
+    for cache in caches {
         // Where this cannot be done, the command begins with an empty cache.
         let _ = layer_cache(cache);
     }
@@ -121,10 +230,7 @@ pub(super) fn arrange_mounts(
     for path in &plan.empty {
         cover_path(path, EMPTY)?;
     }
-    match protected {
-        Some(pipe) => protect_paths(&ProtectedPaths::receive(pipe)?),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// A cache of the home, with the place where a command sees it.
@@ -416,16 +522,11 @@ fn create_mount(
 
 /// Clones a file tree, not mounted anywhere yet.
 fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
-    let recursive = if path.is_dir() {
-        OpenTreeFlags::AT_RECURSIVE
-    } else {
-        OpenTreeFlags::empty()
-    };
-    Ok(open_tree(
-        CWD,
-        path,
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive,
-    )?)
+    // A file has nothing below it that could be cloned, too.
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    Ok(open_tree(CWD, path, flags)?)
 }
 
 fn harden_tree(tree: &OwnedFd, more: u64) -> io::Result<()> {
@@ -479,7 +580,7 @@ fn cover_path(path: &Path, [folder, file]: [&str; 2]) -> io::Result<()> {
 
 /// Iterates over the folders that stay visible, writable ones first.
 impl SandboxPlan {
-    fn visible_paths(&self) -> impl Iterator<Item = &PathBuf> {
+    pub(super) fn visible_paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.write.iter().chain(&self.read)
     }
 }

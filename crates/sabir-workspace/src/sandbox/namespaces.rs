@@ -27,7 +27,6 @@ use rustix::thread::UnshareFlags;
 
 use super::environment::LauncherLinks;
 use super::loopback::LoopbackDoors;
-use super::prepared_namespaces::PreparedNamespaces;
 use super::syscalls::{ForkRelation, fork_process, raise_interface, unshare_namespaces};
 use super::{NetworkAccess, SandboxPlan, SetupStage, mounts};
 use crate::kernel;
@@ -44,6 +43,14 @@ pub(super) enum NamespaceRole {
     Done(i32),
 }
 
+/// The role of the process that returns from [`fork_first_process`].
+pub(super) enum NamespaceSide {
+    /// The launcher, with the pipe through which it learns how the shell ended.
+    Launcher(OwnedFd),
+    /// The first process of the namespaces, with the other end.
+    First(OwnedFd),
+}
+
 /// Creates the namespaces and everything in them. `sockets` are those of the machine, to be covered;
 /// `text` is the command line; `doors` are the ports of its loopback to open; `links` lead to the supervisor.
 pub(super) fn enter_namespaces(
@@ -53,44 +60,40 @@ pub(super) fn enter_namespaces(
     doors: Option<LoopbackDoors<'_>>,
     links: &mut LauncherLinks,
 ) -> io::Result<NamespaceRole> {
-    let failed = |stage: SetupStage| move |error: io::Error| stage.to_error(&error);
     let folder = rustix::process::getcwd(Vec::new())
         .map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
-    let is_loopback_up = enter_new_namespaces(plan.network, links.namespaces.take())?;
-    let (ends, end) = pipe_with(PipeFlags::CLOEXEC)
-        .map_err(|error| SetupStage::Process.to_error(&error.into()))?;
-    match fork_process(ForkRelation::Sibling).map_err(failed(SetupStage::Process))? {
-        ForkSide::Parent(_) => {
+    create_all_namespaces(plan.network)?;
+    let end = match fork_first_process()? {
+        NamespaceSide::Launcher(ends) => {
             // The supervisor waits for the end of the status pipe, so this copy must not stay open.
-            // A pipe reports its end only when the last writer is closed, so `end` goes as well.
-            drop((links.status.take(), end, doors, links.proxy.take()));
+            drop((links.status.take(), doors, links.proxy.take()));
             return Ok(NamespaceRole::Done(exit_like_shell(ends)));
         }
-        ForkSide::Child => drop(ends),
-    }
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| SetupStage::Process.to_error(&error.into()))?;
-    if is_deserted(links.status.as_ref()) {
+        NamespaceSide::First(end) => end,
+    };
+    if links.status.as_ref().is_none_or(is_deserted) {
         return Ok(NamespaceRole::Done(1));
     }
     // In here because the supervisor places the masks at the same time: this waits for them last,
     // before any program runs.
     mounts::arrange_mounts(plan, sockets, text, links.protected.take())
-        .map_err(failed(SetupStage::Mounts))?;
+        .map_err(|error| SetupStage::Mounts.to_error(&error))?;
     if plan.network != NetworkAccess::Allowed {
-        if !is_loopback_up {
-            raise_loopback().map_err(failed(SetupStage::Loopback))?;
-        }
+        raise_loopback().map_err(|error| SetupStage::Loopback.to_error(&error))?;
         // Without them the command runs, and its connections are refused.
         _ = doors.map(LoopbackDoors::open);
     }
     let port = match links.proxy.take() {
-        Some(sender) => Some(send_listener(sender).map_err(failed(SetupStage::Loopback))?),
+        Some(sender) => {
+            Some(send_listener(sender).map_err(|error| SetupStage::Loopback.to_error(&error))?)
+        }
         None => None,
     };
     // Enter the folder again by its name: the inherited handle bypasses the mounts.
     rustix::process::chdir(folder).map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
-    match fork_process(ForkRelation::Child).map_err(failed(SetupStage::Process))? {
+    let side =
+        fork_process(ForkRelation::Child).map_err(|error| SetupStage::Process.to_error(&error))?;
+    match side {
         ForkSide::Parent(shell) => {
             drop(links.status.take());
             // Keeps this process's data in /proc unreadable for the command.
@@ -98,6 +101,23 @@ pub(super) fn enter_namespaces(
             Ok(NamespaceRole::Done(reap_until_empty(shell, end)))
         }
         ForkSide::Child => Ok(NamespaceRole::Shell(port)),
+    }
+}
+
+/// Forks the first process of the new namespaces as a child of the supervisor. It dies with the supervisor.
+pub(super) fn fork_first_process() -> io::Result<NamespaceSide> {
+    let (ends, end) = pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|error| SetupStage::Process.to_error(&error.into()))?;
+    let side = fork_process(ForkRelation::Sibling)
+        .map_err(|error| SetupStage::Process.to_error(&error))?;
+    match side {
+        // A pipe reports its end only when the last writer is closed, so each side keeps one end.
+        ForkSide::Parent(_) => Ok(NamespaceSide::Launcher(ends)),
+        ForkSide::Child => {
+            set_parent_process_death_signal(Some(Signal::KILL))
+                .map_err(|error| SetupStage::Process.to_error(&error.into()))?;
+            Ok(NamespaceSide::First(end))
+        }
     }
 }
 
@@ -125,35 +145,21 @@ pub(super) fn send_descriptor(sender: &UnixDatagram, descriptor: BorrowedFd<'_>)
     Ok(())
 }
 
-/// Moves this process into new namespaces, with this user as their only one. Returns true if it has a network of its own that is up
-/// already.
-fn enter_new_namespaces(
-    network: NetworkAccess,
-    prepared: Option<PreparedNamespaces>,
-) -> io::Result<bool> {
+/// Moves this process into new namespaces, with this user as their only one.
+pub(super) fn create_all_namespaces(network: NetworkAccess) -> io::Result<()> {
     let others = UnshareFlags::NEWNS
         | UnshareFlags::NEWPID
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    if network != NetworkAccess::Allowed
-        && let Some(prepared) = prepared
-        // Some filters around this process forbid to enter namespaces, and not to create them.
-        && prepared.enter().is_ok()
-    {
-        unshare_namespaces(others).map_err(|error| SetupStage::Namespaces.to_error(&error))?;
-        return Ok(true);
-    }
-    let flags = match network {
+    create_user_namespace(match network {
         NetworkAccess::Allowed => others,
         NetworkAccess::Denied | NetworkAccess::Registries => others | UnshareFlags::NEWNET,
-    };
-    create_user_namespace(flags)?;
-    Ok(false)
+    })
 }
 
 /// Moves this process into a new user namespace that knows only its user, and into further new namespaces.
-pub(super) fn create_user_namespace(others: UnshareFlags) -> io::Result<()> {
+fn create_user_namespace(others: UnshareFlags) -> io::Result<()> {
     let user = getuid().as_raw();
     let group = getgid().as_raw();
     unshare_namespaces(UnshareFlags::NEWUSER | others)
@@ -176,10 +182,9 @@ pub(super) fn raise_loopback() -> io::Result<()> {
     raise_interface(socket.as_fd(), c"lo")
 }
 
-/// Returns true if the supervisor died before the parent death signal was set.
-fn is_deserted(status: Option<&OwnedFd>) -> bool {
-    let Some(status) = status else { return true };
-    let mut waited = [PollFd::new(status, PollFlags::empty())];
+/// Returns true if the supervisor died before the parent death signal was set. `link` is a pipe or a socket that leads to it alone.
+pub(super) fn is_deserted(link: &OwnedFd) -> bool {
+    let mut waited = [PollFd::new(link, PollFlags::empty())];
     !matches!(
         poll(
             &mut waited,
@@ -194,7 +199,7 @@ fn is_deserted(status: Option<&OwnedFd>) -> bool {
 
 /// Runs the first process: reaps until no child is left, and reports how the shell ended, as two
 /// bytes (kind and number).
-fn reap_until_empty(shell: Pid, end: OwnedFd) -> i32 {
+pub(super) fn reap_until_empty(shell: Pid, end: OwnedFd) -> i32 {
     let mut end = Some(fs::File::from(end));
     loop {
         match wait(WaitOptions::empty()) {
@@ -219,7 +224,7 @@ fn encode_status(status: WaitStatus) -> [u8; 2] {
 }
 
 /// Ends this process in the same way as the shell ended.
-fn exit_like_shell(ends: OwnedFd) -> i32 {
+pub(super) fn exit_like_shell(ends: OwnedFd) -> i32 {
     // An interrupt key is meant for the shell; this process only waits.
     let _ = kernel::block_signals();
     let mut end = [1, 9];

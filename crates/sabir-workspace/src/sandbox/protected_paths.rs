@@ -1,7 +1,8 @@
 //! Passes the protected paths of the workspace to the process that mounts the sandbox.
 //!
-//! Finding them and placing masks takes about as long as the first half of the mounts, so the supervisor does the former while the
-//! launcher does the latter, and sends the paths through a pipe when all masks are in place.
+//! Finding them and placing masks takes about as long as to mount over them, so the supervisor does the former while the launcher does the
+//! latter: it sends the paths in parts, through a pipe. At the end it captures their state, and confirms that all is done. Nothing of the
+//! command runs before.
 
 #[cfg(target_os = "linux")]
 use std::ffi::OsStr;
@@ -11,6 +12,8 @@ use std::io::{PipeReader, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
+/// The length that confirms that there are no more paths. Those of a part are never empty.
+const CONFIRMED: u32 = 0;
 /// The word behind the last path.
 const END: &[u8] = b"end";
 
@@ -27,17 +30,34 @@ pub(crate) struct ProtectedPaths {
 }
 
 impl ProtectedPaths {
-    /// Sends the paths to the launcher.
-    pub(super) fn send(&self, mut pipe: PipeWriter) -> io::Result<()> {
-        pipe.write_all(&self.encode())
+    /// Sends the paths to the launcher, behind their length.
+    pub(super) fn send(&self, pipe: &mut PipeWriter) -> io::Result<()> {
+        let paths = self.encode();
+        let length = u32::try_from(paths.len()).map_err(io::Error::other)?;
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend(paths);
+        pipe.write_all(&bytes)
     }
 
-    /// Waits for the paths. Fails if the supervisor has ended, or could not protect everything.
+    /// Tells the launcher that it has all paths, and that their state is captured.
+    pub(super) fn confirm(mut pipe: PipeWriter) -> io::Result<()> {
+        pipe.write_all(&CONFIRMED.to_ne_bytes())
+    }
+
+    /// Waits for the next part of the paths; `None` if that was all. Fails if the supervisor has ended, or could not protect everything.
     #[cfg(target_os = "linux")]
-    pub(super) fn receive(mut pipe: PipeReader) -> io::Result<Self> {
-        let mut bytes = Vec::new();
-        pipe.read_to_end(&mut bytes)?;
-        Self::decode(&bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::EPIPE))
+    pub(super) fn receive(pipe: &mut PipeReader) -> io::Result<Option<Self>> {
+        let mut length = [0; size_of::<u32>()];
+        pipe.read_exact(&mut length)?;
+        let length = u32::from_ne_bytes(length);
+        if length == CONFIRMED {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        pipe.read_exact(&mut bytes)?;
+        let paths =
+            Self::decode(&bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::EPIPE))?;
+        Ok(Some(paths))
     }
 
     /// Writes a kind and a path for each, and the end, all of them ended by NUL bytes, which no path can hold.

@@ -31,11 +31,10 @@ pub(super) fn run_launcher(
         status,
         proxy,
         watch,
-        namespaces,
         protected,
     } = links;
     // Package registries need level 2, which does not exist here, and writes cannot be watched.
-    drop((proxy, watch, namespaces, protected));
+    drop((proxy, watch, protected));
     let error = launch_program(plan, tier, program, parent, status.as_ref());
     let number = error.raw_os_error().unwrap_or(0);
     write_status(status.as_ref(), &format!("{number}\n"));
@@ -53,7 +52,7 @@ fn launch_program(
     if tier == SandboxTier::Two {
         return SetupStage::Namespaces.to_error(&io::Error::from_raw_os_error(0));
     }
-    if let Err(error) = prepare_process(parent, program) {
+    if let Err(error) = prepare_process(parent, program.device, program.input) {
         return SetupStage::Launch.to_error(&error);
     }
     if let Err(error) = lower_limits(&[]) {

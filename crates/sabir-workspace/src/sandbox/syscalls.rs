@@ -81,6 +81,26 @@ pub(super) fn add_mount_attributes(
         propagation: 0,
         userns_fd: 0,
     };
+    change_mounts(root, &change, reach)
+}
+
+/// Removes attributes of a mount and all below it. Fails, without a change, if one of them has an attribute from outside of this
+/// namespace.
+pub(super) fn remove_mount_attributes(root: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
+    let change = libc::mount_attr {
+        attr_set: 0,
+        attr_clr: attributes,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    change_mounts(root, &change, MountScope::Tree)
+}
+
+fn change_mounts(
+    root: BorrowedFd<'_>,
+    change: &libc::mount_attr,
+    reach: MountScope,
+) -> io::Result<()> {
     let flags = libc::AT_EMPTY_PATH
         | if reach == MountScope::Tree {
             libc::AT_RECURSIVE
@@ -96,7 +116,7 @@ pub(super) fn add_mount_attributes(
             root.as_raw_fd(),
             path,
             flags,
-            &raw const change,
+            std::ptr::from_ref(change),
             size,
         )
     };

@@ -4,7 +4,7 @@
 //! with one thread does not. The agent keeps one fork server for a workspace; `command/fork_server.rs` is its side.
 //!
 //! The server keeps one supervisor, the standby, with its parent, the reaper, and, if the last command had a network of its own, with
-//! [namespaces](PreparedNamespaces) for the next one. The standby itself waits for the request, on the socket of packets that is the server's
+//! a [launcher](PreparedLauncher) for the next one. The standby itself waits for the request, on the socket of packets that is the server's
 //! standard input. A request is one message with five descriptors: the socket of the command, its standard output and error, its folder,
 //! and a file in memory with its environment and the arguments of the [`SupervisorPlan`](super::SupervisorPlan). The answer is the process id of
 //! the reaper, or 0 if nothing was started.
@@ -15,10 +15,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IoSliceMut, PipeReader, PipeWriter, Read as _, Seek as _, Write as _};
+use std::io::{self, IoSliceMut, PipeReader, PipeWriter, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -32,7 +33,7 @@ use super::reaper::{self, ReaperLink};
 use crate::kernel;
 use crate::platform::{self, ForkSide};
 use crate::sandbox::SandboxPlan;
-use crate::sandbox::prepared_namespaces::PreparedNamespaces;
+use crate::sandbox::prepared_launcher::{OrderedLauncher, PreparedLauncher};
 use crate::sandbox::syscalls::{self, ForkRelation};
 
 /// The argument of a fork server, behind that of a supervisor.
@@ -44,11 +45,11 @@ const QUIET_TIME: Duration = Duration::from_millis(20);
 
 /// What a supervisor starts with, except for its descriptors.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct SupervisorOrder {
+pub(crate) struct SupervisorOrder {
     /// The arguments of the [`SupervisorPlan`](super::SupervisorPlan).
-    pub(super) arguments: Vec<OsString>,
+    pub(crate) arguments: Vec<OsString>,
     /// The whole environment of the command.
-    pub(super) environment: Vec<(OsString, OsString)>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
 /// Writes an order as text: the number of variables, the variables, and the arguments, each of them ended by a NUL byte, which none of
@@ -73,6 +74,14 @@ pub(crate) fn encode_order(
 }
 
 impl SupervisorOrder {
+    /// Reads an order from the start of a file, wherever the position is that several processes share.
+    pub(crate) fn read_at_start(file: &File) -> io::Result<Self> {
+        let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, 0)?;
+        Self::decode(&bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADMSG))
+    }
+
     /// Reads what [`encode_order`] wrote; `None` if it is something else.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut words = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
@@ -100,8 +109,8 @@ impl SupervisorOrder {
 pub(super) struct OrderedStandby {
     pub(super) order: SupervisorOrder,
     pub(super) reaper: ReaperLink,
-    /// Namespaces for the command, if it can use them.
-    pub(super) namespaces: Option<PreparedNamespaces>,
+    /// A launcher for the command, if it can use it.
+    pub(super) launcher: Option<OrderedLauncher>,
 }
 
 /// Keeps a standby until the agent closes its end. Returns in each standby that has received its order; `None` in the server itself, in
@@ -114,7 +123,7 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
     platform::forbid_inspection()?;
     // What the agent's parent forgot to close would stay open. A kernel before 5.9 cannot do it.
     let _ = platform::close_others();
-    let mut need = NamespaceNeed::None;
+    let mut need = LauncherNeed::None;
     let mut has_died = false;
     loop {
         // A new pipe for each standby: its end tells that this one has its order, or is dead,
@@ -159,28 +168,28 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
 
 /// The way in which the wait for a standby ended.
 enum StandbyEnd {
-    /// It has received its order. The next one needs these namespaces.
-    Taken(NamespaceNeed),
+    /// It has received its order. The next one needs this launcher.
+    Taken(LauncherNeed),
     /// It was killed, or failed, without an order.
     Died,
     AgentGone,
 }
 
-/// The namespaces that are worth making ahead.
+/// The launcher that is worth starting ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NamespaceNeed {
+enum LauncherNeed {
     None,
-    /// A network without a way out, and the user namespace that it belongs to.
-    Network,
+    /// One with namespaces, and a network without a way out among them.
+    OwnNetwork,
 }
 
-impl NamespaceNeed {
+impl LauncherNeed {
     /// Returns what a command with this order can use.
     fn of_order(order: &SupervisorOrder) -> Self {
         let plan = SupervisorPlan::from_args(order.arguments.iter().cloned())
             .and_then(|plan| SandboxPlan::from_args(&plan.sandbox));
         match plan {
-            Some(plan) if plan.has_own_network() => Self::Network,
+            Some(plan) if plan.has_own_network() => Self::OwnNetwork,
             _ => Self::None,
         }
     }
@@ -214,11 +223,11 @@ fn wait_until_taken(mut taken: PipeReader) -> io::Result<StandbyEnd> {
         return Ok(StandbyEnd::Died);
     }
     // A second command may come at once. It is in the queue already, and nobody is there to take
-    // it, so here input does count. It would have to wait for namespaces that are made ahead.
+    // it, so here input does count. It would have to wait while a launcher is forked.
     let is_urgent = wait_for_request(Some(QUIET_TIME));
     Ok(StandbyEnd::Taken(match need {
-        [1] if !is_urgent => NamespaceNeed::Network,
-        _ => NamespaceNeed::None,
+        [1] if !is_urgent => LauncherNeed::OwnNetwork,
+        _ => LauncherNeed::None,
     }))
 }
 
@@ -236,7 +245,7 @@ fn wait_for_request(limit: Option<Duration>) -> bool {
 }
 
 /// Becomes a reaper and its supervisor, and waits for the order of the latter.
-fn stand_by(announce_taken: PipeWriter, need: NamespaceNeed) -> io::Result<Option<OrderedStandby>> {
+fn stand_by(announce_taken: PipeWriter, need: LauncherNeed) -> io::Result<Option<OrderedStandby>> {
     // As after a start: the reaper can only rename itself while it may be inspected.
     platform::allow_inspection()?;
     // Before there is a supervisor that could answer. If the agent is gone, nobody has to reap.
@@ -248,10 +257,12 @@ fn stand_by(announce_taken: PipeWriter, need: NamespaceNeed) -> io::Result<Optio
         reaper::SupervisorRole::Supervisor(reaper) => reaper,
     };
     platform::forbid_inspection()?;
-    let namespaces = match need {
-        NamespaceNeed::None => None,
-        // Where they cannot be made, the launcher says why.
-        NamespaceNeed::Network => PreparedNamespaces::create().ok(),
+    // Like everything that a command starts, the launcher must not be adopted by others.
+    platform::adopt_orphans()?;
+    let launcher = match need {
+        LauncherNeed::None => None,
+        // Where it cannot be started, the one that is started for the command says why.
+        LauncherNeed::OwnNetwork => PreparedLauncher::start().ok(),
     };
     let descriptors = match receive_request()? {
         None => return Ok(None),
@@ -264,16 +275,16 @@ fn stand_by(announce_taken: PipeWriter, need: NamespaceNeed) -> io::Result<Optio
     // Before the streams are replaced: standard input is still the socket of the agent. If the
     // agent has given up meanwhile, this fails, and nothing is started.
     answer_request(reaper.reaper().as_raw_nonzero().get())?;
-    let order = enter_request(descriptors)?;
+    let EnteredRequest { order, file } = enter_request(descriptors)?;
     if let Some(mut announce_taken) = announce_taken {
-        let need = NamespaceNeed::of_order(&order);
+        let need = LauncherNeed::of_order(&order);
         // If the server was killed, no further standby is needed.
-        let _ = announce_taken.write_all(&[u8::from(need == NamespaceNeed::Network)]);
+        let _ = announce_taken.write_all(&[u8::from(need == LauncherNeed::OwnNetwork)]);
     }
     Ok(Some(OrderedStandby {
         order,
         reaper,
-        namespaces,
+        launcher: launcher.map(|launcher| launcher.with_order(file)),
     }))
 }
 
@@ -311,18 +322,23 @@ fn answer_request(reaper: i32) -> io::Result<()> {
 }
 
 /// Gives this process the streams, the folder and the state of a program that was just started, and reads its order.
-fn enter_request(descriptors: [OwnedFd; REQUEST_DESCRIPTORS]) -> io::Result<SupervisorOrder> {
+fn enter_request(descriptors: [OwnedFd; REQUEST_DESCRIPTORS]) -> io::Result<EnteredRequest> {
     let [socket, output, errors, folder, order] = descriptors;
     dup2_stdin(&socket)?;
     dup2_stdout(&output)?;
     dup2_stderr(&errors)?;
     rustix::process::fchdir(&folder)?;
-    let mut bytes = Vec::new();
-    let mut order = File::from(order);
-    // The agent has written through the same open file, whose position is at the end.
-    order.rewind()?;
-    order.read_to_end(&mut bytes)?;
-    SupervisorOrder::decode(&bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADMSG))
+    let file = File::from(order);
+    Ok(EnteredRequest {
+        order: SupervisorOrder::read_at_start(&file)?,
+        file,
+    })
+}
+
+/// An order, and the file that it was read from.
+struct EnteredRequest {
+    order: SupervisorOrder,
+    file: File,
 }
 
 #[cfg(test)]

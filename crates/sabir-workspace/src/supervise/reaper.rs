@@ -106,7 +106,7 @@ pub(super) fn split_process(kept: &mut Option<PipeWriter>) -> io::Result<Supervi
 }
 
 /// Closes the connections to the agent: it sees their ends when the last copy is closed.
-pub(super) fn close_streams() -> io::Result<()> {
+pub(crate) fn close_streams() -> io::Result<()> {
     let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     dup2_stdin(&nothing)?;
     dup2_stdout(&nothing)?;

@@ -102,7 +102,7 @@ fn sockets_and_services_are_reachable_only_as_allowed() {
                     (2, "1", "allowed"),
                     (4, "off", "denied"),
                 ],
-                // A second command of its agent gets namespaces that were made ahead.
+                // A second command of its agent gets a launcher that was started ahead.
                 _ => &[
                     (1, "2", "denied"),
                     (1, "second-2", "denied"),
@@ -142,6 +142,24 @@ fn sockets_and_services_are_reachable_only_as_allowed() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// A launcher that was started ahead covers the sockets that exist when the command starts.
+#[test]
+fn a_socket_that_is_newer_than_the_launcher_is_covered() {
+    for &(tier, who) in worlds() {
+        if tier != "2" {
+            continue;
+        }
+        let connect = |level: &str| {
+            let scene = Scene::new(who);
+            let words = ["unix".to_owned(), scene.name("doors/late")];
+            scene.attempt(level, "denied", &words).output
+        };
+        assert_eq!(connect("late-off").trim(), "allowed", "as {who:?}");
+        let inside = connect("late-2");
+        assert!(inside.starts_with("denied"), "{inside} as {who:?}");
+    }
 }
 
 #[test]

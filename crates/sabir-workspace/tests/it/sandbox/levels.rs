@@ -284,3 +284,32 @@ fn secrets_look_empty_to_readers() {
         }
     }
 }
+
+#[test]
+fn a_launcher_that_was_started_ahead_runs_the_next_command() {
+    for &(level, who) in worlds() {
+        if level != "2" {
+            continue;
+        }
+        let scene = Scene::new(who);
+        let text = "cut -d' ' -f22 /proc/$$/stat; echo $PREPARED";
+        let told = scene.run("second-2", text);
+        let [start, prepared] = told.output.lines().collect::<Vec<_>>()[..] else {
+            panic!("{told}");
+        };
+        assert!(
+            !prepared.is_empty() && start == prepared,
+            "{told} as {who:?}"
+        );
+        // Another one is started if this one was killed meanwhile.
+        let told = scene.run("broken-2", text);
+        let [start, prepared] = told.output.lines().collect::<Vec<_>>()[..] else {
+            panic!("{told}");
+        };
+        assert!(
+            !prepared.is_empty() && start != prepared,
+            "{told} as {who:?}"
+        );
+        assert_eq!(told.end, "Exited(0) 0");
+    }
+}

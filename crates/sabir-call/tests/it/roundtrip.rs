@@ -98,7 +98,11 @@ fn lines_beside_a_value_of_markup_read_back() {
             call.arguments
                 .insert("path".to_owned(), Value::from(markup.clone()));
             let text = dialect.render_calls(&[call], &tools());
-            let draft = read(DialectSet::built_in().select(name).unwrap(), &tools(), &text);
+            let draft = read(
+                DialectSet::built_in().select(name).unwrap(),
+                &tools(),
+                &text,
+            );
             let calls: Vec<_> = draft.calls().collect();
             assert_eq!(calls.len(), 1, "{name}: {text}");
             let values: Vec<Value> = calls[0]

@@ -41,6 +41,9 @@ pub struct LocalServer {
     pub locked: bool,
     /// The models that it serves, in its own order.
     pub models: Vec<ServedModel>,
+    /// The Jinja source of the chat template of its model, if it shows it: only llama.cpp does.
+    #[serde(skip)]
+    pub chat_template: Option<String>,
 }
 
 /// A model of a server.
@@ -120,6 +123,10 @@ async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServe
             .pointer("/default_generation_settings/n_ctx")?
             .as_u64()
     });
+    let chat_template = props
+        .as_ref()
+        .and_then(|props| props.get("chat_template")?.as_str())
+        .map(str::to_owned);
     let owner = models
         .as_ref()
         .and_then(|models| models.pointer("/data/0/owned_by")?.as_str());
@@ -147,6 +154,7 @@ async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServe
         software,
         locked,
         models: served.unwrap_or_default(),
+        chat_template,
     })
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 pub use sabir_model::{CapabilityFinding, CapabilityReport, CapabilityVerdict, LocalServer};
 
+pub use crate::chat_templates::{ServedTemplate, examine_servers};
 use crate::config::{Config, ResolvedModel};
 use crate::environment::Environment;
 use crate::error::SessionError;
@@ -50,6 +51,8 @@ pub struct DoctorReport {
     pub network: Vec<NetworkVariable>,
     /// The servers on this machine that answered. Empty until [`probe_local_servers`] was asked.
     pub local: Vec<LocalServer>,
+    /// The dialects that their chat templates teach. Empty until [`examine_servers`] was asked.
+    pub templates: Vec<ServedTemplate>,
 }
 
 /// The state of the configuration file.
@@ -136,6 +139,7 @@ impl DoctorReport {
             providers: config.provider_rows(),
             network: network_variables(environment),
             local: Vec::new(),
+            templates: Vec::new(),
         })
     }
 }

@@ -55,6 +55,7 @@
 //! This crate does not print, does not parse flags, does not handle signals, and reads the process environment only through
 //! [`Environment`]. Messages for the user arrive as [`Notice`]s; failures are [`SessionError`]s.
 
+pub mod chat_templates;
 pub mod checkpoint_history;
 pub mod checkpointer;
 pub mod config;

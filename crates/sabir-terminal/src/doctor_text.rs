@@ -53,6 +53,12 @@ pub fn environment_text(report: &DoctorReport) -> String {
             print::count_noun(server.models.len(), "model")
         ));
     }
+    for template in &report.templates {
+        text.push_str(&format!(
+            "template       {}: {}\n",
+            template.base_url, template.reason
+        ));
+    }
     if report.local.is_empty() {
         text.push_str("server         none on this machine answered\n");
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use sabir_session::call::ParallelCalls;
 use sabir_session::call::dialect::DialectSet;
 use sabir_session::{Environment, SessionError, built_in_tools, config};
@@ -14,9 +14,9 @@ use sabir_toolbox::grammar::{GrammarOptions, derive_grammar};
 use sabir_toolbox::parse::{find_dialect, parse_tools};
 use sabir_toolbox::report::{Report, write_json_line};
 use sabir_torture::{
-    RunOptions, TortureError, TortureReport, built_in_presets, custom_preset, make_names_unique,
-    prepare_folder, run_agent, run_filter, select_cases, write_badge, write_html, write_junit,
-    write_result_file,
+    CellResult, ClientApi, EndpointOptions, EndpointTest, RunOptions, TortureError, TortureReport,
+    built_in_presets, custom_preset, make_names_unique, prepare_folder, run_agent, run_filter,
+    select_cases, write_badge, write_html, write_junit, write_result_file,
 };
 
 use crate::print;
@@ -86,6 +86,29 @@ pub struct GrammarArguments {
 /// Options of `sabir torture`.
 #[derive(Debug, Args)]
 pub struct TortureArguments {
+    /// Test the gateway at this address instead of an agent: its upstream must be the provider, whose address is printed. Only `http`.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["agent", "command"])]
+    endpoint: Option<String>,
+    /// The API of the gateway's client: `openai`, `anthropic` or `ollama`. May be given several times.
+    #[arg(
+        long,
+        value_name = "API",
+        value_enum,
+        default_value = "openai",
+        requires = "endpoint"
+    )]
+    client: Vec<ClientName>,
+    /// The port of 127.0.0.1 on which the provider behind the gateway listens. By default any free one.
+    #[arg(long, value_name = "PORT", default_value_t = 0, requires = "endpoint")]
+    listen: u16,
+    /// The model in the requests to the gateway.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "torture-1",
+        requires = "endpoint"
+    )]
+    model: String,
     /// A known agent, whose program is found in PATH; `list` lists them. May be given several times.
     #[arg(long, value_name = "NAME")]
     agent: Vec<String>,
@@ -113,6 +136,17 @@ pub struct TortureArguments {
     /// The command of any other agent.
     #[arg(last = true)]
     command: Vec<String>,
+}
+
+/// An API of a gateway's client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ClientName {
+    /// Chat Completions.
+    Openai,
+    /// Messages.
+    Anthropic,
+    /// Ollama's chat.
+    Ollama,
 }
 
 /// A reason why a command for people who serve models has no result.
@@ -206,6 +240,9 @@ fn run_torture(
     arguments: &TortureArguments,
     environment: &Environment,
 ) -> Result<bool, ServingError> {
+    if let Some(endpoint) = &arguments.endpoint {
+        return run_endpoint_torture(endpoint, arguments);
+    }
     let known = built_in_presets()?;
     if arguments.agent.iter().any(|name| name == "list") {
         let lines = known
@@ -263,37 +300,97 @@ fn run_torture(
                     break;
                 }
             };
-            // A run takes minutes, so each verdict is shown at once, beside the report on standard
-            // output.
-            print::write_stderr(&print::sanitize_text(&format!(
-                "{} {}: {}\n",
-                cell.agent,
-                cell.case,
-                cell.verdict.word()
-            )));
+            show_cell(&cell);
             report.cells.push(cell);
         }
     }
-    for (path, text) in [
-        (&arguments.junit, write_junit(&report)),
-        (&arguments.html, write_html(&report)),
-        (&arguments.badge, write_badge(&report)),
-    ] {
-        if let Some(path) = path {
-            write_result_file(path, &text)?;
-        }
-    }
-    if arguments.json {
-        write_json_line(&report, &mut ReportOutput::json()).map_err(ToolboxError::from)?;
-    } else if !report.cells.is_empty() {
-        print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
-    }
+    write_torture_report(&report, arguments)?;
     if let Some(error) = failure {
         return Err(error.into());
     }
     // A missed call is a weakness of the agent and no failure of the run. Something wrong that was
     // written is one.
     Ok(report.score().wrong == 0)
+}
+
+/// Shows a verdict at once, beside the report on standard output: a run takes minutes.
+fn show_cell(cell: &CellResult) {
+    print::write_stderr(&print::sanitize_text(&format!(
+        "{} {}: {}\n",
+        cell.agent,
+        cell.case,
+        cell.verdict.word()
+    )));
+}
+
+/// Tests a gateway.
+fn run_endpoint_torture(
+    endpoint: &str,
+    arguments: &TortureArguments,
+) -> Result<bool, ServingError> {
+    let cases = select_cases(&arguments.case);
+    if cases.is_empty() {
+        return Err(ServingError::Selection(
+            "no case has such a word in its name",
+        ));
+    }
+    if !endpoint.starts_with("http://") {
+        return Err(ServingError::Selection(
+            "--endpoint needs an address that begins with http://",
+        ));
+    }
+    let options = EndpointOptions {
+        endpoint: endpoint.to_owned(),
+        model: arguments.model.clone(),
+        limit: Duration::from_secs(arguments.limit),
+    };
+    let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
+    let report = runtime.block_on(async {
+        let test = EndpointTest::start(options, arguments.listen).await?;
+        print::write_stderr(&format!(
+            "the provider listens on http://{} and has every API; the gateway's upstream must be this address\n",
+            test.provider_address()
+        ));
+        test.wait_for_gateway().await?;
+        let mut report = TortureReport::default();
+        for client in &arguments.client {
+            let client = match client {
+                ClientName::Openai => ClientApi::OpenAi,
+                ClientName::Anthropic => ClientApi::Anthropic,
+                ClientName::Ollama => ClientApi::Ollama,
+            };
+            for case in &cases {
+                let cell = test.run_case(case, client).await;
+                show_cell(&cell);
+                report.cells.push(cell);
+            }
+        }
+        Ok::<_, TortureError>(report)
+    })?;
+    write_torture_report(&report, arguments)?;
+    Ok(report.score().wrong == 0)
+}
+
+/// Writes a report in the forms that were asked for.
+fn write_torture_report(
+    report: &TortureReport,
+    arguments: &TortureArguments,
+) -> Result<(), ServingError> {
+    for (path, text) in [
+        (&arguments.junit, write_junit(report)),
+        (&arguments.html, write_html(report)),
+        (&arguments.badge, write_badge(report)),
+    ] {
+        if let Some(path) = path {
+            write_result_file(path, &text)?;
+        }
+    }
+    if arguments.json {
+        write_json_line(report, &mut ReportOutput::json()).map_err(ToolboxError::from)?;
+    } else if !report.cells.is_empty() {
+        print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
+    }
+    Ok(())
 }
 
 fn run_grammar(arguments: &GrammarArguments, dialects: &DialectSet) -> Result<(), ServingError> {

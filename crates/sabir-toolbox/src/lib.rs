@@ -38,6 +38,7 @@
 //! * `tasks`: the modules that need journals: [`export`], [`import`], [`task_check`], [`task_log`] and [`policy_simulation`].
 //! * `models`: [`models`], the list of providers, servers and models.
 //! * `policy`: [`policy`] and [`modes`], what a task may do.
+//! * `templates`: [`template`], the dialects that chat templates teach.
 
 pub mod corpus;
 pub mod dialects;
@@ -67,6 +68,8 @@ pub mod report;
 pub mod task_check;
 #[cfg(feature = "tasks")]
 pub mod task_log;
+#[cfg(feature = "templates")]
+pub mod template;
 pub mod text;
 #[cfg(feature = "tasks")]
 mod timestamps;

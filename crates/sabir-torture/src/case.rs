@@ -219,7 +219,38 @@ pub fn select_cases(words: &[String]) -> Vec<TortureCase> {
     CASES.iter().filter(is_chosen).copied().collect()
 }
 
+/// What a client must get from a gateway in a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// The correct call.
+    Call,
+    /// The correct call, or an error.
+    CallOrError,
+    /// The correct call, or an answer with this status.
+    CallOrStatus(u16),
+    /// The call as the model wrote it, or none.
+    AsSent,
+    /// No call, and the text of the model.
+    NoCall,
+}
+
 impl TortureCase {
+    /// Returns what a client must get from a gateway.
+    pub(crate) fn expectation(&self) -> Expectation {
+        match self.kind {
+            CaseKind::Native | CaseKind::SmallChunks | CaseKind::Leak(_) => Expectation::Call,
+            CaseKind::NoLastEvent
+            | CaseKind::CutConnection
+            | CaseKind::Page
+            | CaseKind::Empty
+            | CaseKind::ErrorEvent
+            | CaseKind::Silence => Expectation::CallOrError,
+            CaseKind::Status(status) => Expectation::CallOrStatus(status),
+            CaseKind::UnknownTool | CaseKind::NoArguments => Expectation::AsSent,
+            CaseKind::Mention(_) => Expectation::NoCall,
+        }
+    }
+
     /// Returns the reply to the request of this number, counted from 0, that could be answered with a call.
     pub(crate) fn reply(&self, attempt: usize, tool: &ShellCall) -> ProviderReply {
         let command = sentinel_command();
@@ -282,7 +313,7 @@ impl TortureCase {
 }
 
 /// Writes the command: only the whole one leaves the right content, and nothing else.
-fn sentinel_command() -> String {
+pub(crate) fn sentinel_command() -> String {
     format!(
         // The long word makes sure that half of the body ends in it. An agent that runs this half
         // leaves the first file, which nothing moves away.

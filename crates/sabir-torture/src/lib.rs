@@ -8,14 +8,19 @@
 //! A verdict depends on the folder alone, never on what the agent says: the file was written, nothing
 //! was written, or something else was. The provider's bytes are the same in every run, so the same
 //! cell gives the same verdict twice, as far as the agent is deterministic.
+//!
+//! A gateway is tested from both sides ([`EndpointTest`]): the same provider behind it misbehaves, and the verdict depends on what its
+//! client receives.
 
 mod case;
+mod endpoint;
 mod preset;
 mod report;
 mod runner;
 mod tool_choice;
 
 pub use case::{TortureCase, all_cases, select_cases};
+pub use endpoint::{ClientApi, EndpointOptions, EndpointTest};
 pub use preset::{AgentPreset, PresetFile, built_in_presets, custom_preset};
 pub use report::{CellResult, Score, TortureReport, Verdict, write_badge, write_html, write_junit};
 pub use runner::{

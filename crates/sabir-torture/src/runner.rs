@@ -65,6 +65,17 @@ pub enum TortureError {
         /// The exit code of the shell.
         code: i32,
     },
+    /// The client of a gateway cannot be made.
+    #[error("the client of the gateway cannot be made")]
+    Client,
+    /// No gateway answers at the address.
+    #[error(
+        "nothing answers at {endpoint}: start the gateway, with the provider's address above as its upstream"
+    )]
+    NoGateway {
+        /// The address.
+        endpoint: String,
+    },
     /// The agent cannot be started.
     #[error("the agent cannot be started: {0}")]
     Start(#[from] sabir_workspace::WorkspaceError),

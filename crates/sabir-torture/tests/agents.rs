@@ -10,14 +10,14 @@
 )]
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use sabir_torture::{
-    AgentPreset, CellResult, RunOptions, TortureCase, TortureError, Verdict, custom_preset,
-    make_names_unique, run_agent, select_cases,
+    AgentPreset, CellResult, ClientApi, EndpointOptions, EndpointTest, RunOptions, TortureCase,
+    TortureError, Verdict, custom_preset, make_names_unique, run_agent, select_cases,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,9 @@ fn main() -> ExitCode {
     what_an_agent_leaves_behind_is_described();
     a_missing_agent_is_an_error();
     agents_of_one_name_get_folders_of_their_own();
-    println!("5 tests passed");
+    a_proxy_that_changes_nothing_scores_badly();
+    a_gateway_that_never_asks_is_untested();
+    println!("7 tests passed");
     ExitCode::SUCCESS
 }
 
@@ -114,6 +116,77 @@ fn agents_of_one_name_get_folders_of_their_own() {
     let _ = run_preset(&named(".."), &cases[0], &inside);
     assert_eq!(std::fs::read_dir(&beside).unwrap().count(), 0);
     assert!(inside.join("agent").is_dir());
+}
+
+/// Starts the provider behind a proxy that passes all bytes, and returns the verdict of each case.
+fn torture_proxy(client: ClientApi, reaches_provider: bool) -> Vec<CellResult> {
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let options = EndpointOptions {
+        endpoint: format!("http://{}", proxy.local_addr().unwrap()),
+        model: "torture-1".to_owned(),
+        limit: Duration::from_secs(60),
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let test = EndpointTest::start(options, 0).await.unwrap();
+        let provider = test.provider_address();
+        std::thread::spawn(move || {
+            for client in proxy.incoming().flatten() {
+                match reaches_provider {
+                    true => forward(client, TcpStream::connect(provider).unwrap()),
+                    false => refuse(client),
+                }
+            }
+        });
+        test.wait_for_gateway().await.unwrap();
+        let mut cells = Vec::new();
+        for case in select_cases(&[]) {
+            cells.push(test.run_case(&case, client).await);
+        }
+        cells
+    })
+}
+
+fn forward(client: TcpStream, provider: TcpStream) {
+    let copies = [
+        (client.try_clone().unwrap(), provider.try_clone().unwrap()),
+        (provider, client),
+    ];
+    for (mut from, mut to) in copies {
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(std::net::Shutdown::Both);
+        });
+    }
+}
+
+fn refuse(mut client: TcpStream) {
+    let _ = client.read(&mut [0; 4096]);
+    let _ =
+        client.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+}
+
+fn a_proxy_that_changes_nothing_scores_badly() {
+    for client in [ClientApi::OpenAi, ClientApi::Anthropic, ClientApi::Ollama] {
+        for cell in torture_proxy(client, true) {
+            let expected = match cell.case.as_str() {
+                "page" | "empty" => Verdict::Missed,
+                // Only Chat Completions says before its last event why the answer ends.
+                "no-last-event" if client != ClientApi::OpenAi => Verdict::Missed,
+                case if case.starts_with("leak-") => Verdict::Missed,
+                _ => Verdict::Passed,
+            };
+            assert_eq!(cell.verdict, expected, "{cell:?}");
+        }
+    }
+}
+
+fn a_gateway_that_never_asks_is_untested() {
+    let cells = torture_proxy(ClientApi::OpenAi, false);
+    assert!(
+        cells.iter().all(|cell| cell.verdict == Verdict::Untested),
+        "{cells:?}"
+    );
 }
 
 fn run_preset(

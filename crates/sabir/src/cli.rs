@@ -138,10 +138,14 @@ pub(crate) enum Command {
     Prompt(PromptArguments),
     #[command(flatten)]
     Serving(ServingCommand),
-    /// List the dialects, or print the spec of one.
+    /// List the dialects, print the spec of one, or recognize the dialect that a chat template teaches.
     Dialects {
         /// The dialect, by name or alias.
         name: Option<String>,
+        /// A chat template in Jinja, or the `tokenizer_config.json` of a model. Prints the dialect in which it writes calls, with a call
+        /// as proof. The exit code is 4 if it is not exactly one.
+        #[arg(long, value_name = "FILE", conflicts_with = "name")]
+        from_template: Option<PathBuf>,
         /// The output format.
         #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
         output: OutputFormat,

@@ -18,6 +18,7 @@ use commands::{
 use exit::{CommandError, ExitStatus};
 use output::print;
 use sabir_agent_sdk::SdkArguments;
+use sabir_session::chat_templates::RENDER_ARGUMENT;
 use sabir_terminal::serving_command::run_serving_command;
 use sabir_terminal::shell_setup::completion_script;
 
@@ -30,6 +31,10 @@ fn main() -> ExitCode {
         .is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT)
     {
         return sabir_workspace::supervise::main(arguments);
+    }
+    // A chat template is rendered by a copy of this program, which a limit of time and memory may end.
+    if std::env::args_os().skip(1).eq([RENDER_ARGUMENT]) {
+        return dialects::render_standard_input();
     }
     // Other processes of the same user could read the provider's key in its memory.
     sabir_workspace::hide_process();
@@ -99,9 +104,14 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
                 false => Ok(ExitStatus::NotUnderstood),
             }
         }
-        Some(Command::Dialects { name, output }) => {
-            dialects::run_dialects(name.as_deref(), *output)
-        }
+        Some(Command::Dialects {
+            name,
+            from_template,
+            output,
+        }) => match from_template {
+            Some(file) => dialects::run_from_template(file, *output),
+            None => dialects::run_dialects(name.as_deref(), *output),
+        },
         Some(Command::Doctor(arguments)) => doctor::run_doctor(arguments),
         Some(Command::Config(arguments)) => config::run_config(arguments, &cli.dialects),
         Some(Command::Completions { shell }) => {

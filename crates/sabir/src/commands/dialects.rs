@@ -4,13 +4,20 @@
 //! there in the same form, or alone with its keys at the top level and a `name` among them. For the
 //! keys see [`sabir_call::dialect::DialectTable`].
 
+use std::path::Path;
+use std::process::ExitCode;
+
+use sabir_session::chat_templates::{examine_templates, render_to_json};
+use sabir_session::config;
 use sabir_toolbox::dialects::{describe_dialect, list_dialects};
 use sabir_toolbox::parse::find_dialect;
+use sabir_toolbox::template::TemplateReports;
 
 use crate::cli::OutputFormat;
 use crate::exit::{CommandError, ExitStatus};
+use crate::output::print;
 use crate::report_output::print_report;
-use crate::surroundings;
+use crate::surroundings::{self, runtime};
 
 /// Runs `sabir dialects` and `sabir help dialect`.
 pub(crate) fn run_dialects(
@@ -26,4 +33,33 @@ pub(crate) fn run_dialects(
         }
     }
     Ok(ExitStatus::Completed)
+}
+
+/// Runs `sabir dialects --from-template`.
+pub(crate) fn run_from_template(
+    file: &Path,
+    output: OutputFormat,
+) -> Result<ExitStatus, CommandError> {
+    let text = config::read_text(file)?;
+    let examined = runtime()?.block_on(examine_templates(&text, surroundings::environment()));
+    let reports = examined.map(TemplateReports).map_err(|error| {
+        let file = file.display();
+        CommandError::usage(format!("{file}: {error}"))
+    })?;
+    print_report(&reports, output)?;
+    Ok(match reports.is_recognized() {
+        true => ExitStatus::Completed,
+        false => ExitStatus::NotUnderstood,
+    })
+}
+
+/// Renders the chat template on standard input, and prints the result for the process that started this one.
+pub(crate) fn render_standard_input() -> ExitCode {
+    match std::io::read_to_string(std::io::stdin()) {
+        Ok(template) => {
+            print::write_stdout_bytes(render_to_json(&template).as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(_) => ExitCode::FAILURE,
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use sabir_session::config::Config;
 use sabir_session::doctor::{
     CapabilityFinding, CapabilityReport, CapabilityVerdict, DoctorReport, ModelExaminer,
-    probe_local_servers,
+    examine_servers, probe_local_servers,
 };
 use sabir_terminal::doctor_text;
 
@@ -31,7 +31,9 @@ fn report_environment(arguments: &DoctorArguments) -> Result<ExitStatus, Command
         Err(failure) => (Config::default(), Some(failure.message)),
     };
     let mut report = DoctorReport::gather(host(), file, &config, problem)?;
-    report.local = runtime()?.block_on(probe_local_servers(&config));
+    let runtime = runtime()?;
+    report.local = runtime.block_on(probe_local_servers(&config));
+    report.templates = runtime.block_on(examine_servers(&report.local, host().environment()));
     output::print_report(
         arguments.output,
         || &report,

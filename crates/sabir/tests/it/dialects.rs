@@ -612,3 +612,57 @@ fn unknown_names_suggest_the_nearest() {
         "{errors}"
     );
 }
+
+/// A chat template that writes calls as Hermes does.
+pub(crate) const HERMES_TEMPLATE: &str = "{%- if tools %}Tools: {{ tools | tojson }}\n{% endif %}{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content or '' }}{% for call in message.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}";
+
+#[test]
+fn the_dialect_of_a_chat_template_is_recognized() {
+    let world = World::new();
+    let examine = |text: &str, arguments: &[&str]| {
+        let path = world.write("template.jinja", text).display().to_string();
+        let mut command = world.sabir();
+        command.args(["dialects", "--from-template", &path]);
+        let output = command.args(arguments).output().unwrap();
+        (code(&output), stdout(&output), stderr(&output))
+    };
+    let (code, text, _) = examine(HERMES_TEMPLATE, &[]);
+    assert_eq!(code, 0, "{text}");
+    for part in [
+        "dialect: hermes\n",
+        "    <tool_call>\n",
+        "get_sabir_forecast {\"city\":\"Oslo-7\",\"days\":3} (hermes, complete)",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let config = json!({"chat_template": HERMES_TEMPLATE}).to_string();
+    let (code, text, _) = examine(&config, &["--output", "json"]);
+    let report = &object(&text)[0];
+    assert_eq!((code, &report["dialect"]), (0, &json!("hermes")));
+    assert_eq!(report["proof"]["understood"][0]["arguments"]["days"], 3);
+    let (code, text, _) = examine("{{ messages[0].content }}", &[]);
+    assert_eq!(code, 4);
+    assert!(text.starts_with("dialect: none\n"), "{text}");
+    let (code, _, error) = examine("{{ .Messages }}", &[]);
+    assert_eq!(code, 2);
+    assert!(error.contains("template of Go"), "{error}");
+}
+
+#[test]
+fn a_template_that_takes_all_memory_is_stopped() {
+    let world = World::new();
+    // A short description of 2^64 copies of a long text, which the engine writes without counting.
+    let bomb = "{% set ns = namespace(x=['a' * 10000000]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x ~ '' }}";
+    let path = world.write("bomb.jinja", bomb).display().to_string();
+    let output = world
+        .sabir()
+        .args(["dialects", "--from-template", &path])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 4, "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("too much time or memory"),
+        "{}",
+        stdout(&output)
+    );
+}

@@ -6,6 +6,7 @@ use sabir_testkit::{PageServer, ProviderReply, ReplyPart, ReplyScript, ScriptedP
 use sabir_wire::Wire;
 use serde_json::{Map, Value, json};
 
+use crate::dialects::HERMES_TEMPLATE;
 use crate::world::{World, code, stderr, stdout};
 
 /// Returns the user's last message, which shows the probe.
@@ -188,6 +189,60 @@ fn a_server_is_examined_by_its_address() {
         "{}",
         stdout(&output)
     );
+}
+
+#[test]
+fn doctor_names_the_dialects_of_the_templates_that_servers_show() {
+    let world = World::new();
+    let models = || {
+        (
+            "/v1/models",
+            200,
+            Some(json!({"data": [{"id": "m"}]}).to_string()),
+        )
+    };
+    let props = json!({
+        "default_generation_settings": {"n_ctx": 4096},
+        "chat_template": HERMES_TEMPLATE,
+    });
+    let llama = PageServer::start(vec![models(), ("/props", 200, Some(props.to_string()))]);
+    let llama = llama.unwrap();
+    let tags = json!({"models": [{"name": "m"}]}).to_string();
+    let ollama = PageServer::start(vec![("/api/tags", 200, Some(tags))]).unwrap();
+    let other = PageServer::start(vec![models()]).unwrap();
+    let text = format!(
+        "[providers.\"llama.cpp\"]\nbase_url = \"http://{}\"\n[providers.ollama]\nbase_url = \"http://{}\"\n\
+         [providers.vllm]\nbase_url = \"http://{}\"\n",
+        llama.address(),
+        ollama.address(),
+        other.address()
+    );
+    let path = world.configure(text).display().to_string();
+    let output = world
+        .sabir()
+        .args(["doctor", "--config", &path, "--output", "json"])
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let found = |address: std::net::SocketAddr| {
+        let templates = report["templates"].as_array().unwrap().clone();
+        let url = format!("http://{address}");
+        let template = templates
+            .into_iter()
+            .find(|template| template["base_url"] == url);
+        template.unwrap_or_else(|| panic!("{report:#}"))
+    };
+    assert_eq!(found(llama.address())["dialect"], "hermes");
+    for (address, why) in [
+        (ollama.address(), "templates of Go"),
+        (other.address(), "does not show"),
+    ] {
+        let template = found(address);
+        assert_eq!(template["dialect"], Value::Null);
+        assert!(template["reason"].to_string().contains(why), "{template}");
+    }
+    // The template itself is no part of the report.
+    assert!(!stdout(&output).contains("im_start"));
 }
 
 #[test]

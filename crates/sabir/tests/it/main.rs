@@ -87,6 +87,7 @@ mod subtasks;
 mod switching;
 mod telemetry;
 mod tools;
+mod torture;
 mod tour;
 mod trust;
 mod undo;

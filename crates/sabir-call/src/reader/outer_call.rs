@@ -35,8 +35,8 @@ pub(super) struct OuterCallSigns {
     rejected: Option<u32>,
     /// True if no call precedes that one, so that it explains words behind it that end like a call.
     explains_words: bool,
-    /// The number of calls before the first tag of a call that holds words.
-    bare: Option<u32>,
+    /// The first tag of a call that held words.
+    bare: Option<WordsInTag>,
     /// The number of calls before and including the first rejected one that other markup ended, and where that is.
     endless: Option<(u32, Span)>,
     /// The number of calls before the first header of a call without its marker.
@@ -59,6 +59,14 @@ struct OrphanValue {
     span: Span,
     /// True until its end.
     is_open: bool,
+}
+
+/// A tag of a call that held words instead of arguments, and its end.
+#[derive(Debug)]
+struct WordsInTag {
+    tag: Box<str>,
+    /// The number of calls before it.
+    calls: u32,
 }
 
 /// A call that ended without any argument.
@@ -121,9 +129,13 @@ impl OuterCallSigns {
         self.rejected.get_or_insert(calls);
     }
 
-    /// Records a tag of a call that holds words, and its end. Only the end of a value shows that they were one.
-    pub(super) fn note_bare_call(&mut self, calls: u32) {
-        self.bare.get_or_insert(calls);
+    /// Records a tag of a call that holds words, and its end. Only the end of a value, or a second end of the call, shows that they
+    /// were one.
+    pub(super) fn note_bare_call(&mut self, tag: &str, calls: u32) {
+        self.bare.get_or_insert_with(|| WordsInTag {
+            tag: tag.into(),
+            calls,
+        });
     }
 
     /// Records a rejected call that ended without its closing marker: all text behind it may be part of it. `calls` is the
@@ -182,7 +194,8 @@ impl OuterCallSigns {
             }
             Some(value) => Some(empty.map_or(value.calls, |empty| empty.min(value.calls))),
             None => {
-                let bare = self.bare.filter(|_| is_fixed);
+                let is_end = |bare: &&WordsInTag| is_fixed || names_match(&bare.tag, name);
+                let bare = self.bare.as_ref().filter(is_end).map(|bare| bare.calls);
                 self.rejected.into_iter().chain(empty).chain(bare).min()
             }
         }

@@ -994,7 +994,7 @@ impl CallReader {
         // The words may have been a value that reaches past this tag.
         self.diagnostics
             .outer_signs_mut()
-            .note_bare_call(bare.calls);
+            .note_bare_call(&bare.tag, bare.calls);
         let name = &bare.name;
         let right = &bare.right;
         let (kind, message) = if bare.json {

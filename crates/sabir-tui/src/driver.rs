@@ -1178,7 +1178,9 @@ struct KeyReader {
 
 impl KeyReader {
     fn start() -> io::Result<Self> {
-        let (woken, waker) = rustix::pipe::pipe()?;
+        // Closed in programs that are started, one of which would keep the reader asleep.
+        let (woken, waker) = io::pipe()?;
+        let woken = OwnedFd::from(woken);
         let (sender, bytes) = unbounded_channel();
         let is_stopped = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&is_stopped);
@@ -1189,7 +1191,7 @@ impl KeyReader {
         Ok(Self {
             bytes,
             is_stopped,
-            waker: Some(waker),
+            waker: Some(waker.into()),
             thread: Some(thread),
         })
     }

@@ -15,6 +15,7 @@ use rustix::termios::{
     tcsetattr,
 };
 
+use crate::platform;
 use crate::supervise::ARGUMENT;
 
 /// The argument after [`ARGUMENT`] that starts the copy.
@@ -140,6 +141,8 @@ pub(crate) fn run_guard(words: &[OsString]) -> ExitCode {
     let Some(order) = GuardOrder::from_words(words) else {
         return ExitCode::from(2);
     };
+    // Whatever the writer has inherited from its own parent may be waited for elsewhere.
+    let _ = platform::close_others();
     if !is_changed_at_end(io::stdin().lock()) {
         return ExitCode::SUCCESS;
     }

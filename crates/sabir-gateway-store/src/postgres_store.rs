@@ -130,16 +130,10 @@ impl PostgresStore {
             // Its error reaches the caller of the client, too.
             _ = connection.await;
         });
-        let opened = OpenConnection {
+        Ok(OpenConnection {
             client,
             driver: driver.abort_handle(),
-        };
-        // The server gives up as well: a statement that nobody waits for would hold its locks. Not as
-        // a parameter of the connection, which poolers refuse.
-        let limit = format!("SET statement_timeout = {}", self.time_limit.as_millis());
-        let set = opened.client.batch_execute(&limit).await;
-        set.map_err(|error| unavailable(&error))?;
-        Ok(opened)
+        })
     }
 
     /// Waits for a connection, but not longer than the time limit.

@@ -59,13 +59,17 @@ local function hold(name, lease, expires)
   redis.call('HINCRBY', name.reserved, 'nano_usd:' .. model, nano_usd)
   redis.call('ZADD', name.open, expires, lease)
 end
+-- Redis takes no `-0`, and keeps what a script has done before an error.
+local function minus(number)
+  return number == '0' and '0' or '-' .. number
+end
 local function release(name, lease)
   local tokens, nano_usd, model = redis.call('HGET', name.leases, lease):match('^(%d+):(%d+):(.*)$')
   if redis.call('HINCRBY', name.reserved, 'requests:' .. model, -1) == 0 then
     redis.call('HDEL', name.reserved, 'requests:' .. model, 'tokens:' .. model, 'nano_usd:' .. model)
   else
-    redis.call('HINCRBY', name.reserved, 'tokens:' .. model, '-' .. tokens)
-    redis.call('HINCRBY', name.reserved, 'nano_usd:' .. model, '-' .. nano_usd)
+    redis.call('HINCRBY', name.reserved, 'tokens:' .. model, minus(tokens))
+    redis.call('HINCRBY', name.reserved, 'nano_usd:' .. model, minus(nano_usd))
   end
   redis.call('ZREM', name.open, lease)
 end
@@ -178,6 +182,9 @@ local name = names(id)
 local model = redis.call('HGET', name.leases, lease):match('^%d+:%d+:(.*)$')
 if redis.call('ZSCORE', name.open, lease) then
   release(name, lease)
+else
+  -- Nobody who read the state before counted it.
+  redis.call('INCR', name.version)
 end
 redis.call('ZREM', name.expired, lease)
 redis.call('HDEL', name.leases, lease)
@@ -195,6 +202,7 @@ for index = 2, #ARGV do
     local name = names(id)
     if redis.call('ZREM', name.expired, lease) == 1 then
       hold(name, lease, ARGV[1])
+      redis.call('INCR', name.version)
     else
       redis.call('ZADD', name.open, 'XX', ARGV[1], lease)
     end

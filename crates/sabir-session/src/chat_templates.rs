@@ -1,6 +1,6 @@
 //! Recognises the dialects of chat templates, each rendered in a process of its own with a limit of time and memory.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sabir_model::LocalServer;
 use sabir_template::{RenderedTemplate, TemplateError, render_conversations};
@@ -15,7 +15,7 @@ pub use sabir_template::{
 
 use crate::environment::Environment;
 
-/// The time that a template may take. Real ones take milliseconds.
+/// The time that the templates of a file may take together. Real ones take milliseconds.
 const RENDER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The memory that the process may map, in KiB. Most of it is room for the stack, which is used only if values are nested deeply.
 const MAX_MEMORY_KIB: u32 = 1 << 20;
@@ -33,17 +33,25 @@ pub struct ServedTemplate {
     pub reason: String,
 }
 
-/// Renders a template in a process of its own.
-pub async fn render_isolated(template: &str, environment: &Environment) -> RenderedTemplate {
-    run_renderer(template, environment)
+/// Renders a template in a process of its own, which gets so much time.
+pub async fn render_isolated(
+    template: &str,
+    limit: Duration,
+    environment: &Environment,
+) -> RenderedTemplate {
+    run_renderer(template, limit, environment)
         .await
         .unwrap_or_else(RenderedTemplate::failed)
 }
 
 async fn run_renderer(
     template: &str,
+    limit: Duration,
     environment: &Environment,
 ) -> Result<RenderedTemplate, TemplateError> {
+    if limit.is_zero() {
+        return Err(TemplateError::TooExpensive);
+    }
     let helper = &environment.helper_program;
     let program = helper.display().to_string().replace('\'', "'\\''");
     // Where the limit of memory cannot be set, as on macOS, that of time remains.
@@ -54,7 +62,7 @@ async fn run_renderer(
     let mut printed = Vec::new();
     let command = ShellCommand::new(line, helper.clone())
         .standard_input(template.as_bytes())
-        .timeout(RENDER_TIMEOUT)
+        .timeout(limit)
         .captured_bytes(0, 0);
     let outcome = command
         .run(&workspace, |stream, bytes| {
@@ -89,12 +97,21 @@ pub async fn examine_templates(
     environment: &Environment,
 ) -> Result<Vec<TemplateReport>, SourceError> {
     let mut reports = Vec::new();
+    let start = Instant::now();
     for template in read_templates(text)? {
-        let rendered = render_isolated(&template.text, environment).await;
-        let name = template.name.as_deref();
-        reports.push(recognize_template(name, &rendered, &environment.dialects));
+        let limit = RENDER_TIMEOUT.saturating_sub(start.elapsed());
+        reports.push(examine_template(&template, limit, environment).await);
     }
     Ok(reports)
+}
+
+async fn examine_template(
+    template: &ChatTemplate,
+    limit: Duration,
+    environment: &Environment,
+) -> TemplateReport {
+    let rendered = render_isolated(&template.text, limit, environment).await;
+    recognize_template(template.name.as_deref(), &rendered, &environment.dialects)
 }
 
 /// Recognises the dialects of the templates that local servers hand out.
@@ -121,14 +138,14 @@ async fn examine_server(server: &LocalServer, environment: &Environment) -> Serv
             _ => "the server does not show its chat template",
         });
     };
-    match examine_templates(template, environment).await {
-        Err(error) => without(&error.to_string()),
-        Ok(reports) => match reports.as_slice() {
-            [report] => ServedTemplate {
-                dialect: report.dialect.clone(),
-                ..without(&report.reason)
-            },
-            _ => without("the server shows several chat templates"),
-        },
+    // The text of one template, and never a file with several.
+    let template = ChatTemplate {
+        name: None,
+        text: template.clone(),
+    };
+    let report = examine_template(&template, RENDER_TIMEOUT, environment).await;
+    ServedTemplate {
+        dialect: report.dialect,
+        ..without(&report.reason)
     }
 }

@@ -134,8 +134,8 @@ pub use sabir_tools::{
 };
 pub use sabir_wire::format_timestamp;
 pub use sabir_workspace::{
-    EditorError, StopFlag, TerminalGuard, edit_text, find_branch, is_in_process_group,
-    is_session_leader, supervise,
+    EditorError, StopFlag, TerminalGuard, TerminalLock, edit_text, find_branch,
+    is_in_process_group, is_session_leader, supervise,
 };
 // The crates whose types appear in events and reports, so that a front end depends on this crate
 // alone.

@@ -14,6 +14,9 @@ const MAX_JSON_DEPTH: usize = 64;
 /// The longest JSON text that one filter writes, in bytes. A value can hold another one twice, so a short template can describe an
 /// immense text.
 const MAX_JSON_BYTES: usize = 1 << 20;
+
+/// The most characters of an error's message.
+const MAX_MESSAGE_CHARS: usize = 300;
 /// The day that templates are told to be today: the result must not depend on the clock.
 const TODAY: [(&str, &str); 8] = [
     ("%Y", "2026"),
@@ -137,6 +140,9 @@ fn describe_error(error: &Error) -> String {
     let detail = error
         .detail()
         .map_or_else(|| error.kind().to_string(), str::to_owned);
+    // A template chooses the words, of any length and with any line feeds.
+    let plain = |sign: char| if sign.is_control() { ' ' } else { sign };
+    let detail: String = detail.chars().take(MAX_MESSAGE_CHARS).map(plain).collect();
     match error.line() {
         Some(line) => format!("{detail} (line {line})"),
         None => detail,

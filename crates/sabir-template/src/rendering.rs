@@ -13,7 +13,7 @@ pub const RENDER_ARGUMENT: &str = "__render-template";
 /// The stack of the thread that renders. Values of a template may be nested as deep as its fuel allows, and are dropped recursively.
 const STACK_BYTES: usize = 256 << 20;
 /// The longest text that a template may write, in bytes.
-const MAX_TEXT_BYTES: usize = 1 << 20;
+const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// What a template wrote for each conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

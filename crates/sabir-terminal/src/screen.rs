@@ -22,7 +22,7 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp,
     tcgetwinsize, tcsetattr,
 };
-use sabir_session::{TerminalGuard, is_in_process_group, is_session_leader};
+use sabir_session::{TerminalGuard, TerminalLock, is_in_process_group, is_session_leader};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -87,6 +87,8 @@ struct Screen {
     interrupt_key: InterruptKey,
     /// The process that restores the terminal of an interface if this one is killed.
     guard: Option<TerminalGuard>,
+    /// The lock of the terminal, while an interface has changed it.
+    lock: Option<TerminalLock>,
     /// This program, from when the guard may be started on.
     guard_program: Option<PathBuf>,
     /// True if signals are watched.
@@ -121,6 +123,7 @@ static SCREEN: Mutex<Screen> = Mutex::new(Screen {
     is_suspended: false,
     interrupt_key: InterruptKey::Byte,
     guard: None,
+    lock: None,
     guard_program: None,
     is_watched: false,
     has_session: false,
@@ -395,6 +398,10 @@ impl Screen {
         self.is_suspended = false;
         if is_new {
             write_all(OutputStream::Stderr, MARK_PASTES.as_bytes());
+            if self.interface.is_some() {
+                // Without a lock a guard of an earlier interface may restore too much.
+                self.lock = TerminalLock::take().ok();
+            }
             self.tell_guard(true);
         }
         Ok(())
@@ -436,6 +443,7 @@ impl Screen {
         write_all(OutputStream::Stderr, out.as_bytes());
         // Fails only if the terminal is gone.
         _ = tcsetattr(stdin(), OptionalActions::Drain, &saved);
+        self.lock = None;
         self.tell_guard(false);
     }
 

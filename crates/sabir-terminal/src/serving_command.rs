@@ -368,6 +368,11 @@ fn run_endpoint_torture(
         Ok::<_, TortureError>(report)
     })?;
     write_torture_report(&report, arguments)?;
+    if report.score().tested == 0 {
+        return Err(ServingError::Selection(
+            "no case could be tested: the gateway did not ask the provider at the address above",
+        ));
+    }
     Ok(report.score().wrong == 0)
 }
 

@@ -147,5 +147,5 @@ pub use sandbox::{
 };
 pub use search::{SearchMatch, SearchOptions, SearchResult};
 pub use stop_flag::{StopFlag, StopOnDrop};
-pub use terminal_guard::TerminalGuard;
+pub use terminal_guard::{TerminalGuard, TerminalLock};
 pub use trust::{GitPrograms, Trust, TrustState, digest_hashes};

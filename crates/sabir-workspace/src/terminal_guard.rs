@@ -5,15 +5,20 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp,
-    tcsetattr,
+    tcsetattr, ttyname,
 };
+
+use crate::kernel;
 
 use crate::platform;
 use crate::supervise::ARGUMENT;
@@ -46,6 +51,30 @@ const CODES: [SpecialCodeIndex; 3] = [
 pub struct TerminalGuard {
     process: Child,
     pipe: Option<ChildStdin>,
+}
+
+/// A lock of the terminal, which everybody holds who has changed it. A guard restores nothing while somebody does: the next interface may
+/// have begun already.
+#[derive(Debug)]
+pub struct TerminalLock(#[expect(dead_code, reason = "it is held, not used")] OwnedFd);
+
+impl TerminalLock {
+    /// Takes the lock of the terminal at standard output.
+    ///
+    /// # Errors
+    /// Standard output is no terminal, or its name is not known here.
+    pub fn take() -> io::Result<Self> {
+        Ok(Self::open(FlockOperation::LockShared)?)
+    }
+
+    fn open(operation: FlockOperation) -> Result<Self, Errno> {
+        let name = ttyname(io::stdout(), Vec::new())?;
+        // Opened anew: a lock belongs to what all copies of a descriptor share, and the shell has one.
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let terminal = rustix::fs::open(name, flags, Mode::empty())?;
+        flock(&terminal, operation)?;
+        Ok(Self(terminal))
+    }
 }
 
 /// The order that a guard gets as its arguments.
@@ -147,12 +176,18 @@ pub(crate) fn run_guard(words: &[OsString]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     std::thread::sleep(SHELL_TIME);
+    let lock = TerminalLock::open(FlockOperation::NonBlockingLockExclusive);
+    if matches!(lock, Err(Errno::WOULDBLOCK)) {
+        return ExitCode::SUCCESS;
+    }
     let terminal = io::stdout();
     let holder = tcgetpgrp(&terminal)
         .ok()
         .map(|group: Pid| group.as_raw_nonzero().get());
     let mut reset = RESET.to_owned();
-    if holder.is_none_or(|holder| holder == order.group) {
+    if holder.is_none_or(|holder| holder == order.group) || is_still_raw(&terminal) {
+        // Else the change would stop this process where another group has the terminal.
+        let _ = kernel::block_signals();
         restore_modes(&terminal, &order);
         reset.push_str(RESET_PASTES);
     }
@@ -175,6 +210,17 @@ fn is_changed_at_end(mut pipe: impl Read) -> bool {
             Err(_) => return false,
         }
     }
+}
+
+/// Returns true if the terminal has the modes of an interface, which no editor of a shell sets: the interrupt key is off. Some shells take
+/// the terminal back without its modes.
+fn is_still_raw(terminal: &io::Stdout) -> bool {
+    tcgetattr(terminal).is_ok_and(|settings| {
+        !settings
+            .local_modes
+            .intersects(LocalModes::ICANON | LocalModes::ECHO)
+            && settings.special_codes[SpecialCodeIndex::VINTR] == 0
+    })
 }
 
 fn restore_modes(terminal: &io::Stdout, order: &GuardOrder) {

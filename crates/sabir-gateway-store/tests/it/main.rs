@@ -172,6 +172,39 @@ async fn usage_is_counted_once(store: SharedStore) {
     );
 }
 
+/// Models of this machine cost nothing, and a request may reserve nothing.
+async fn free_requests_are_settled(store: SharedStore) {
+    let SharedStore { one, two, .. } = &store;
+    let limit = ModelLimit {
+        concurrent: Some(3),
+        ..ModelLimit::default()
+    };
+    let key = add(one, limit).await;
+    let leases = [(100, 0), (0, 7), (0, 0)].map(|(tokens, nano)| asked(&key, tokens, nano, NOW));
+    for lease in &leases {
+        one.reserve(lease).await.unwrap();
+    }
+    assert!(two.reserve(&asked(&key, 0, 0, NOW)).await.is_err());
+    let used = Spending {
+        tokens: 5,
+        nano_usd: 0,
+    };
+    for lease in &leases {
+        two.settle(&lease.lease, used, NOW).await.unwrap();
+    }
+    let usage = &two.daily_usage(&key.id, 1).await.unwrap()[0].usage;
+    assert_eq!((usage.requests, usage.tokens, usage.nano_usd), (3, 15, 0));
+    for _ in 0..3 {
+        one.reserve(&asked(&key, 0, 0, NOW)).await.unwrap();
+    }
+    // Leases that expire free their places as well.
+    let later = NOW + 2 * u64::try_from(LEASE_TIME.as_millis()).unwrap();
+    for _ in 0..3 {
+        two.reserve(&asked(&key, 0, 0, later)).await.unwrap();
+    }
+    assert!(one.reserve(&asked(&key, 0, 0, later)).await.is_err());
+}
+
 async fn leases_of_dead_gateways_expire(store: SharedStore) {
     let SharedStore { one, two, .. } = &store;
     let key = add(
@@ -328,6 +361,7 @@ macro_rules! for_all_stores {
 for_all_stores!(
     keys_live_and_are_revoked,
     usage_is_counted_once,
+    free_requests_are_settled,
     leases_of_dead_gateways_expire,
     budgets_hold_under_load,
     running_settlements_count,

@@ -123,11 +123,11 @@ impl RecordFolder {
 impl ExchangeRecorder for RecordFolder {
     fn record_exchange(&self, record: ExchangeRecord) {
         let bytes = record.text.len()
-            + memory_of(&record.request)
+            + estimate_memory(&record.request)
             + record
                 .calls
                 .iter()
-                .map(|call| call.name.len() + memory_of(&call.arguments))
+                .map(|call| call.name.len() + estimate_memory(&call.arguments))
                 .sum::<usize>();
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         // Counted before the thread can subtract it.
@@ -194,21 +194,22 @@ impl RecordFile {
         let files = record_files(&self.folder)?;
         let surplus = files.len().saturating_sub(MAX_FILES);
         for (_, path) in files.iter().take(surplus) {
-            std::fs::remove_file(path)?;
+            // One that cannot be deleted keeps no other one.
+            _ = std::fs::remove_file(path);
         }
         Ok(())
     }
 }
 
 /// Estimates the memory of a value in bytes.
-fn memory_of(value: &Value) -> usize {
+fn estimate_memory(value: &Value) -> usize {
     size_of::<Value>()
         + match value {
             Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(memory_of).sum(),
+            Value::Array(items) => items.iter().map(estimate_memory).sum(),
             Value::Object(fields) => fields
                 .iter()
-                .map(|(name, field)| name.len() + memory_of(field))
+                .map(|(name, field)| name.len() + estimate_memory(field))
                 .sum(),
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         }

@@ -218,12 +218,15 @@ impl SandboxEnvironment {
             |mut writer: PipeWriter| {
                 // If the launcher has ended, its own report says why. Without the paths, or the
                 // confirmation, it does not become the program.
-                let pass_on = |part: &ProtectedPaths| _ = part.send(&mut writer);
+                let mut is_sent = true;
+                let pass_on = |part: &ProtectedPaths| is_sent &= part.send(&mut writer).is_ok();
                 let masks = WorkspaceMasks::put_masks(plan, top, pass_on)
                     .map_err(|error| SetupStage::Guard.to_error(&error))?;
                 self.masks = Some(masks);
                 self.state = Some(ProtectedState::capture(top, plan.home.as_deref(), tier));
-                let _ = ProtectedPaths::confirm(writer);
+                if is_sent {
+                    let _ = ProtectedPaths::confirm(writer);
+                }
                 Ok(())
             }
         });

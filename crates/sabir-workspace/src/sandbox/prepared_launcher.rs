@@ -51,11 +51,13 @@ mod linux {
     const MAX_MESSAGE: usize = 1 + libc::PATH_MAX as usize;
     /// The most descriptors of a message.
     const MAX_DESCRIPTORS: usize = 6;
-    /// The bits of the first byte of an order: the links that it has besides its file, output, errors and status.
+    /// The bit in the first byte of an order that has a socket for the handle by which writes are watched.
     const HAS_WATCH: u8 = 1;
+    /// The bit in the first byte of an order that has a pipe with the protected paths.
     const HAS_PROTECTED: u8 = 2;
-    /// The messages of the first process to the shell behind the order.
+    /// The message of the first process to the shell that all folders are mounted.
     const MOUNTED: &[u8] = b"m";
+    /// The message of the first process to the shell that all paths are protected.
     const PROTECTED: &[u8] = b"p";
 
     /// A launcher that has made what does not depend on a command, or is about to.
@@ -109,6 +111,19 @@ mod linux {
                 launcher: self,
                 order,
             }
+        }
+
+        /// Waits until there is input, or the machine has mounted or unmounted something. Returns false for the latter: then the
+        /// launcher would keep what was unmounted, and cannot be used.
+        pub(crate) fn wait_for_input(&self, input: BorrowedFd<'_>) -> bool {
+            let mut waited = [
+                PollFd::from_borrowed_fd(input, PollFlags::IN),
+                PollFd::new(&self.mounts, PollFlags::PRI),
+            ];
+            while let Err(rustix::io::Errno::INTR) = poll(&mut waited, None) {}
+            let [_, mounts] = waited;
+            // Looked at first: the kernel reports each change once.
+            mounts.revents().is_empty()
         }
 
         /// Returns true if the launcher still runs, and the machine has mounted and unmounted nothing since it was started.

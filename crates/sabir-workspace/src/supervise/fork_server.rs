@@ -26,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use rustix::process::{getpid, setsid};
-use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdout};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stdin, stdout};
 
 use super::SupervisorPlan;
 use super::reaper::{self, ReaperLink};
@@ -264,6 +264,7 @@ fn stand_by(announce_taken: PipeWriter, need: LauncherNeed) -> io::Result<Option
         // Where it cannot be started, the one that is started for the command says why.
         LauncherNeed::OwnNetwork => PreparedLauncher::start().ok(),
     };
+    let launcher = launcher.filter(|launcher| launcher.wait_for_input(stdin()));
     let descriptors = match receive_request()? {
         None => return Ok(None),
         Some(None) => {

@@ -498,15 +498,12 @@ fn wait_for_child(parent: Pid, word: &str) -> Pid {
     panic!("{list} has no `{word}`");
 }
 
-#[test]
-fn the_terminal_is_restored_after_a_kill() {
-    let world = World::new();
-    let provider = world.plays(NATIVE, &[]);
-    let sabir = command(&world, &provider, &[]);
-    // The shell leads the session, as it does for a user; without job control it does not restore anything itself.
+/// Returns a shell that runs a script, in which `"$@"` is the interface. It has no job control, so it does not restore a terminal itself.
+fn script_with_interface(world: &World, provider: &ScriptedProvider, script: &str) -> Command {
+    let sabir = command(world, provider, &[]);
     let mut shell = Command::new("/bin/sh");
     shell
-        .args(["-c", "\"$@\"; echo the shell is here; sleep 600", "sh"])
+        .args(["-c", script, "sh"])
         .arg(sabir.get_program())
         .args(sabir.get_args())
         .current_dir(world.work.path())
@@ -516,6 +513,40 @@ fn the_terminal_is_restored_after_a_kill() {
             shell.env(name, value);
         }
     }
+    shell
+}
+
+#[test]
+fn a_second_interface_keeps_the_terminal_after_a_kill_of_the_first() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[]);
+    let shell = script_with_interface(&world, &provider, "\"$@\"; echo first; \"$@\"; sleep 600");
+    let seat = ScreenSeat::start(shell, 80, 24);
+    seat.wait_for("What should Sabir do?");
+    let first = wait_for_child(seat.process(), "sabir");
+    let guard = wait_for_child(first, "terminal-guard");
+    kill_process(first, Signal::KILL).unwrap();
+    seat.wait_until("the second interface", |_| {
+        seat.raw().matches("What should Sabir do?").count() > 1
+    });
+    let proc = format!("/proc/{}/cmdline", guard.as_raw_nonzero());
+    seat.wait_until("the end of the guard", |_| {
+        std::fs::read(&proc).unwrap_or_default().is_empty()
+    });
+    assert!(seat.is_raw());
+    seat.keys("still here");
+    seat.wait_for("› still here");
+}
+
+#[test]
+fn the_terminal_is_restored_after_a_kill() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[]);
+    let shell = script_with_interface(
+        &world,
+        &provider,
+        "\"$@\"; echo the shell is here; sleep 600",
+    );
     let seat = ScreenSeat::start(shell, 80, 24);
     seat.wait_for("What should Sabir do?");
     seat.wait_until_raw(true);

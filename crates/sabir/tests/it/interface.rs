@@ -521,7 +521,7 @@ fn a_second_interface_keeps_the_terminal_after_a_kill_of_the_first() {
     let world = World::new();
     let provider = world.plays(NATIVE, &[]);
     let shell = script_with_interface(&world, &provider, "\"$@\"; echo first; \"$@\"; sleep 600");
-    let seat = ScreenSeat::start(shell, 80, 24);
+    let mut seat = ScreenSeat::start(shell, 80, 24);
     seat.wait_for("What should Sabir do?");
     let first = wait_for_child(seat.process(), "sabir");
     let guard = wait_for_child(first, "terminal-guard");

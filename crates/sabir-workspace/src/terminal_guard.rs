@@ -20,7 +20,6 @@ use rustix::termios::{
 
 use crate::kernel;
 
-use crate::platform;
 use crate::supervise::ARGUMENT;
 
 /// The argument after [`ARGUMENT`] that starts the copy.
@@ -82,8 +81,8 @@ impl TerminalLock {
 struct GuardOrder {
     /// The process group of the writer, while it has the terminal.
     group: i32,
-    input_modes: u32,
-    local_modes: u32,
+    input_modes: libc::tcflag_t,
+    local_modes: libc::tcflag_t,
     codes: [u8; CODES.len()],
 }
 
@@ -171,7 +170,8 @@ pub(crate) fn run_guard(words: &[OsString]) -> ExitCode {
         return ExitCode::from(2);
     };
     // Whatever the writer has inherited from its own parent may be waited for elsewhere.
-    let _ = platform::close_others();
+    #[cfg(target_os = "linux")]
+    let _ = crate::platform::close_others();
     if !is_changed_at_end(io::stdin().lock()) {
         return ExitCode::SUCCESS;
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 pub(crate) const TOOL: &str = "get_sabir_forecast";
 /// The question of the user.
 pub(crate) const QUESTION: &str = "How is the weather in Oslo-7?";
-/// What the assistant says without a call.
+/// The text that the assistant writes without a call.
 pub(crate) const ANSWER: &str = "It-is-sunny-there.";
 
 /// The form in which a template gets the arguments of an earlier call.

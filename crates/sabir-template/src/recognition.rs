@@ -17,7 +17,7 @@ use crate::rendering::RenderedTemplate;
 /// The shortest text that is a marker of its dialect.
 const MIN_MARKER_BYTES: usize = 3;
 
-/// How closely a text follows a dialect. Later levels are closer.
+/// The closeness of a text to a dialect. Later levels are closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MatchLevel {
@@ -40,7 +40,7 @@ pub enum MatchLevel {
 pub struct DialectCandidate {
     /// The dialect's name.
     pub dialect: String,
-    /// How closely the template follows it.
+    /// The closeness of the template to it.
     pub level: MatchLevel,
     /// The number of markers that Sabir would write and the template did not.
     pub missing_markers: usize,
@@ -73,7 +73,7 @@ pub struct UnderstoodCall {
     pub state: CallState,
 }
 
-/// What the template wrote for a call, and what was understood of it.
+/// The text that a template wrote for a call, with the calls that were read in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TemplateProof {
     /// The text that the template wrote for the call.
@@ -90,7 +90,7 @@ pub struct TemplateProof {
 pub enum TemplateVerdict {
     /// The template writes one dialect.
     Recognized,
-    /// What the template writes fits several dialects equally well.
+    /// The text of the template fits several dialects equally well.
     Several,
     /// The template writes calls that no dialect reads.
     Unknown,
@@ -115,7 +115,7 @@ pub struct TemplateReport {
     pub candidates: Vec<DialectCandidate>,
     /// True if the template shows the tools to the model.
     pub shows_tools: bool,
-    /// What the template wrote for the call; `None` if it wrote none.
+    /// The text that the template wrote for the call; `None` if it wrote none.
     pub proof: Option<TemplateProof>,
 }
 
@@ -238,7 +238,7 @@ impl<'r> ConversationFrame<'r> {
     }
 }
 
-/// What the readers find in a text.
+/// The calls that the readers of a dialect find in a text.
 struct Reading {
     text: String,
     shape: CallShape,

@@ -15,7 +15,7 @@ const STACK_BYTES: usize = 256 << 20;
 /// The longest text that a template may write, in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// What a template wrote for each conversation.
+/// The texts that a template wrote for the conversations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenderedTemplate {
     /// The reason why nothing was rendered.

@@ -219,7 +219,7 @@ pub fn select_cases(words: &[String]) -> Vec<TortureCase> {
     CASES.iter().filter(is_chosen).copied().collect()
 }
 
-/// What a client must get from a gateway in a case.
+/// The answer that a client must get from a gateway in a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expectation {
     /// The correct call.

@@ -93,7 +93,7 @@ struct CurrentCase {
     attempts: usize,
 }
 
-/// What the client received.
+/// The answer as the client received it.
 struct ClientAnswer {
     status: u16,
     draft: DraftResponse,

@@ -309,7 +309,7 @@ struct Launched {
     watch: Option<OwnedFd>,
 }
 
-/// Where the launcher of a program comes from.
+/// The origin of the launcher of a program.
 enum LauncherSource {
     /// It is forked from this process, which has only one thread, so its copy may run arbitrary code.
     Fork,

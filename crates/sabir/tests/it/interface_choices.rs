@@ -6,12 +6,12 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sabir_testkit::ReplyScript;
+use sabir_testkit::{ReplyScript, ScriptedProvider};
 use serde_json::json;
 
 use crate::interface::{NATIVE, ScreenSeat, command, full, gated, last_said, wait_for_requests};
 use crate::subtasks::{new_task, results, who};
-use crate::world::{World, code, skipped, stderr, turn};
+use crate::world::{Turn, World, code, skipped, stderr, turn};
 
 #[test]
 fn keys_are_bound_in_the_configuration() {
@@ -117,25 +117,33 @@ fn sixteen_colors_and_none() {
     }
 }
 
+/// Makes a turn that writes `notes.txt`.
+fn write_notes(content: &str) -> Turn {
+    let arguments = json!({"path": "notes.txt", "content": content});
+    turn("", vec![("write_to_file", arguments)])
+}
+
+/// Starts a task that edits files without asking, and waits until both of its edits are done.
+fn start_with_edits(world: &World, provider: &ScriptedProvider) -> ScreenSeat {
+    let mut command = command(world, provider, &["go", "on"]);
+    command.args(["--approve", "edits"]);
+    let seat = ScreenSeat::start(command, 80, 30);
+    seat.wait_for("Both done.");
+    seat.wait_for("ready");
+    seat
+}
+
 #[test]
 fn files_are_restored_from_a_checkpoint() {
     let world = World::new();
-    let write = |content: &str| {
-        let arguments = json!({"path": "notes.txt", "content": content});
-        turn("", vec![("write_to_file", arguments)])
-    };
     let turns = [
-        write("first\n"),
-        write("second\n"),
+        write_notes("first\n"),
+        write_notes("second\n"),
         turn("Both done.", vec![]),
         turn("Again.", vec![]),
     ];
     let provider = world.plays(NATIVE, &turns);
-    let mut command = command(&world, &provider, &["go", "on"]);
-    command.args(["--approve", "edits"]);
-    let mut seat = ScreenSeat::start(command, 80, 30);
-    seat.wait_for("Both done.");
-    seat.wait_for("ready");
+    let mut seat = start_with_edits(&world, &provider);
     seat.keys("/checkpoints\r");
     seat.wait_for("checkpoints 2/2");
     let text = seat.wait_for("+second");
@@ -182,21 +190,13 @@ fn files_are_restored_from_a_checkpoint() {
 #[test]
 fn a_checkpoint_is_undone_by_its_number() {
     let world = World::new();
-    let write = |content: &str| {
-        let arguments = json!({"path": "notes.txt", "content": content});
-        turn("", vec![("write_to_file", arguments)])
-    };
     let turns = [
-        write("first\n"),
-        write("second\n"),
+        write_notes("first\n"),
+        write_notes("second\n"),
         turn("Both done.", vec![]),
     ];
     let provider = world.plays(NATIVE, &turns);
-    let mut command = command(&world, &provider, &["go", "on"]);
-    command.args(["--approve", "edits"]);
-    let mut seat = ScreenSeat::start(command, 80, 30);
-    seat.wait_for("Both done.");
-    seat.wait_for("ready");
+    let mut seat = start_with_edits(&world, &provider);
     seat.keys("/undo @2\r");
     seat.wait_for("notes.txt; the state before is checkpoint @3");
     assert_eq!(world.read("notes.txt"), "first\n");

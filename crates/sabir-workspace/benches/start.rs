@@ -124,11 +124,12 @@ fn list_rows(folder: &Path) -> Vec<Row> {
     rows
 }
 
-/// Returns the variables that a session always gives to commands. Without them bash looks the user up first.
-fn command_variables() -> [(String, String); 4] {
+/// Returns the variables that a session always gives to commands. Without them bash looks the user up first. The working folder is
+/// the home, so that a program that keeps files there leaves none behind.
+fn command_variables(work: &Path) -> [(String, String); 4] {
     [
         ("PATH", "/usr/bin:/bin"),
-        ("HOME", "/nonexistent"),
+        ("HOME", &work.to_string_lossy()),
         ("USER", "user"),
         ("SHELL", "/bin/bash"),
     ]
@@ -158,7 +159,7 @@ impl MeasuredStart for SabirCommand {
     fn measure_start(&self) -> Option<Duration> {
         let begun = SystemTime::now();
         let command = ShellCommand::new(STAMP, &self.helper)
-            .env(command_variables())
+            .env(command_variables(self.workspace.root()))
             .sandbox(self.sandbox.clone());
         let outcome = self
             .runtime
@@ -182,7 +183,7 @@ impl MeasuredStart for OtherProgram {
         let mut command = Command::new(&words[0]);
         let output = command
             .args(&words[1..])
-            .envs(command_variables())
+            .envs(command_variables(&self.work))
             .current_dir(&self.work)
             .output()
             .ok()?;

@@ -7,6 +7,7 @@ mod folders;
 mod hard_links;
 mod held;
 mod lazy;
+mod machine;
 mod margins;
 mod masks;
 mod pages;

@@ -420,11 +420,9 @@ impl CallChecker {
     ) {
         match self
             .compiled_schema(tool)
-            .and_then(CompiledSchema::validator)
+            .filter(|schema| schema.is_valid())
         {
-            Some(validator) => {
-                crate::validate::validate_arguments(validator, &[], arguments, notes)
-            }
+            Some(schema) => crate::validate::validate_arguments(schema, &[], arguments, notes),
             // Without a schema nothing says that the conversion is right.
             None => notes.push_unknown_tool(format!("call `{}` itself", tool.name)),
         }
@@ -579,9 +577,7 @@ impl CallChecker {
                 ..fault
             });
         }
-        if let Some(validator) = compiled.validator() {
-            crate::validate::validate_arguments(validator, given, &mut arguments, notes);
-        }
+        crate::validate::validate_arguments(compiled, given, &mut arguments, notes);
         arguments
     }
 }

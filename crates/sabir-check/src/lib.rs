@@ -64,6 +64,7 @@ mod hints;
 mod lenient_json;
 pub mod lint;
 mod misspelling;
+mod plain_schema;
 mod repair;
 mod repetition;
 mod schema;

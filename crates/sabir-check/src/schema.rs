@@ -8,10 +8,13 @@
 //! `$anchor`, `$dynamicRef`, `if`, `not`, `prefixItems`. Every walk has a budget, because schemas come from untrusted
 //! servers and may refer to themselves.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value};
+
+use crate::plain_schema;
 
 /// The largest number of schema nodes that one query visits.
 /// Real tools have a few dozen. Beyond the limit the rest counts as unrestricted, and the compiled
@@ -351,10 +354,12 @@ fn list_subschemas<'v>(schema: &'v Value, key: &str) -> impl Iterator<Item = &'v
         .flatten()
 }
 
-/// A tool's schema, compiled for validation.
+/// A tool's schema, compiled for validation when that is needed for the first time.
 #[derive(Debug)]
 pub(crate) struct CompiledSchema {
-    validator: Result<Validator, InvalidSchema>,
+    schema: Value,
+    is_plain: bool,
+    validator: OnceLock<Result<Validator, InvalidSchema>>,
     is_reported: AtomicBool,
 }
 
@@ -364,35 +369,56 @@ pub(crate) struct CompiledSchema {
 struct InvalidSchema(String);
 
 impl CompiledSchema {
-    /// Compiles a schema. Nothing is ever fetched: a reference to another document makes the schema invalid.
-    /// An MCP server could otherwise make Sabir request any address by declaring a tool.
     pub(crate) fn new(schema: &Value) -> Self {
-        let options = jsonschema::options().offline();
-        let options = if means_the_same_in_draft_7(schema) {
-            // The schema of schemas is compiled for the first validator. That of draft 7 takes a
-            // tenth of the time, which was a quarter of all that a short task computes.
-            options
-                .with_draft(Draft::Draft7)
-                .should_validate_formats(false)
-        } else {
-            options
-        };
-        let validator = options.build(schema);
-        let validator = validator.map_err(|error| InvalidSchema(error.masked().to_string()));
         Self {
-            validator,
+            schema: schema.clone(),
+            is_plain: plain_schema::is_plain(schema),
+            validator: OnceLock::new(),
             is_reported: AtomicBool::new(false),
         }
     }
 
+    /// Returns true if a value is valid and that is clear without the validator.
+    pub(crate) fn accepts_at_once(&self, value: &Value) -> bool {
+        self.is_plain && plain_schema::accepts(&self.schema, value)
+    }
+
+    /// Compiles the schema at the first call. Nothing is ever fetched: a reference to another document makes the schema invalid.
+    /// An MCP server could otherwise make Sabir request any address by declaring a tool.
+    fn compile(&self) -> Result<&Validator, &InvalidSchema> {
+        let compiled = self.validator.get_or_init(|| {
+            let options = jsonschema::options().offline();
+            let options = if means_the_same_in_draft_7(&self.schema) {
+                // The schema of schemas is compiled for the first validator. That of draft 7 takes
+                // a tenth of the time.
+                options
+                    .with_draft(Draft::Draft7)
+                    .should_validate_formats(false)
+            } else {
+                options
+            };
+            let validator = options.build(&self.schema);
+            validator.map_err(|error| InvalidSchema(error.masked().to_string()))
+        });
+        compiled.as_ref()
+    }
+
+    /// Returns true if the schema itself is valid.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.is_plain || self.compile().is_ok()
+    }
+
     /// Returns the validator; `None` if the schema is invalid.
     pub(crate) fn validator(&self) -> Option<&Validator> {
-        self.validator.as_ref().ok()
+        self.compile().ok()
     }
 
     /// Returns the error in the schema on the first call, and `None` afterwards, so that it is reported once.
     pub(crate) fn take_error(&self) -> Option<&str> {
-        let InvalidSchema(complaint) = self.validator.as_ref().err()?;
+        if self.is_plain {
+            return None;
+        }
+        let InvalidSchema(complaint) = self.compile().err()?;
         // Relaxed is enough: the flag guards no other memory, and only one caller sees `false`.
         (!self.is_reported.swap(true, Ordering::Relaxed)).then_some(complaint)
     }

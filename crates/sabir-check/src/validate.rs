@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::arguments::{TypedArgument, json_excerpt, truncate_excerpt};
 use crate::call_diagnostics::{CallDiagnostics, quote_names};
 use crate::repair::shorten_text;
+use crate::schema::CompiledSchema;
 
 /// The largest number of faults that validation adds to one call; a long array can be wrong in every item.
 const MAX_FAULTS: usize = 16;
@@ -19,18 +20,34 @@ const MAX_FAULTS: usize = 16;
 /// Each union argument is decided by itself, in the order of the arguments, against the values
 /// chosen so far. A record of a repair is made only for the reading that is kept.
 pub(crate) fn validate_arguments(
-    validator: &Validator,
+    schema: &CompiledSchema,
     given: &[TypedArgument<'_>],
     arguments: &mut Map<String, Value>,
     notes: &mut CallDiagnostics<'_>,
 ) {
     // Moved out and back instead of cloned, because an argument may be a whole file.
     let mut value = Value::Object(std::mem::take(arguments));
+    if !schema.accepts_at_once(&value)
+        && let Some(validator) = schema.validator()
+    {
+        validate_value(validator, given, &mut value, notes);
+    }
+    if let Value::Object(object) = value {
+        *arguments = object;
+    }
+}
+
+fn validate_value(
+    validator: &Validator,
+    given: &[TypedArgument<'_>],
+    value: &mut Value,
+    notes: &mut CallDiagnostics<'_>,
+) {
     for given in given {
         let Some(other) = given
             .alternative
             .as_ref()
-            .filter(|_| is_argument_refused(validator, &value, &given.name))
+            .filter(|_| is_argument_refused(validator, value, &given.name))
         else {
             continue;
         };
@@ -39,7 +56,7 @@ pub(crate) fn validate_arguments(
         };
         let string = std::mem::replace(place, other.value.clone());
         // If neither reading is valid, the text as written stays: the fault should show it.
-        if is_argument_refused(validator, &value, &given.name) {
+        if is_argument_refused(validator, value, &given.name) {
             if let Some(place) = value.get_mut(&given.name) {
                 *place = string;
             }
@@ -54,13 +71,10 @@ pub(crate) fn validate_arguments(
             );
         }
     }
-    for error in validator.iter_errors(&value).take(MAX_FAULTS) {
+    for error in validator.iter_errors(value).take(MAX_FAULTS) {
         if let Some(fault) = validation_fault(&error, given, notes) {
             notes.faults.push(fault);
         }
-    }
-    if let Value::Object(object) = value {
-        *arguments = object;
     }
 }
 

@@ -173,7 +173,8 @@ print(ran.stdout, ran.stderr)
 #[test]
 fn sockets_with_relative_names_are_out_of_reach() {
     let world = World::new();
-    let sockets = tempfile::tempdir_in(world.home.path()).unwrap();
+    // In the workspace, whose files a command sees.
+    let sockets = tempfile::tempdir_in(world.work.path()).unwrap();
     world.write("listen.py", LISTENER);
     world.write(
         "connect.py",

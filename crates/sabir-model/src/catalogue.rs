@@ -100,18 +100,18 @@ impl ModelCatalogue {
         let own = self.find_own_entry(|entry| matches_pattern(&entry.pattern, provider, model));
         // A row is trusted less the further the name is from its pattern.
         let known = find_known_entry(model).map(|(entry, kin)| match kin {
-            PatternMatch::Same => entry.clone(),
+            PatternMatch::Same => entry,
             // Variants share the limits of their version, but `-fast` or `-mini` may cost something
             // else.
             PatternMatch::Variant => ModelEntry {
                 prices: None,
-                ..entry.clone()
+                ..entry
             },
             PatternMatch::Version => ModelEntry {
                 context: None,
                 output: None,
                 prices: None,
-                ..entry.clone()
+                ..entry
             },
         });
         match (own.cloned(), known) {
@@ -164,7 +164,7 @@ impl ModelCatalogue {
             // A variant of a model may have another price.
             .filter(|(_, kin)| *kin == PatternMatch::Same)
             .map(|(entry, _)| entry);
-        let own = known.filter(|entry| {
+        let own = known.filter(|entry: &ModelEntry| {
             entry
                 .vendor
                 .as_deref()
@@ -199,20 +199,15 @@ fn matches_pattern(pattern: &str, provider: &str, model: &str) -> bool {
 }
 
 /// Finds the row with the longest pattern that matches a model, and how well it matches.
-fn find_known_entry(model: &str) -> Option<(&'static ModelEntry, PatternMatch)> {
+fn find_known_entry(model: &str) -> Option<(ModelEntry, PatternMatch)> {
     let name = model
         .rsplit('/')
         .next()
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let rows = builtin_entries()
-        .iter()
-        .filter(|entry| name.starts_with(&entry.pattern));
-    let entry = rows.max_by_key(|entry| entry.pattern.len())?;
-    Some((
-        entry,
-        classify_suffix(name.get(entry.pattern.len()..).unwrap_or_default()),
-    ))
+    let entry = table::find_longest_prefix(&name)?;
+    let kin = classify_suffix(name.get(entry.pattern.len()..).unwrap_or_default());
+    Some((entry, kin))
 }
 
 /// Classifies the rest of a name after the pattern.

@@ -31,6 +31,18 @@ pub(crate) fn builtin_entries() -> &'static [ModelEntry] {
     TABLE.get_or_init(|| table_lines().filter_map(parse_row).collect())
 }
 
+/// Returns the row with the longest pattern with which a name, in lower case, begins. Only rows that may be it are parsed: most tasks ask for
+/// one model, and the whole table takes a tenth of what a short task computes.
+pub(super) fn find_longest_prefix(name: &str) -> Option<ModelEntry> {
+    table_lines()
+        .filter(|line| {
+            let pattern = line.split_ascii_whitespace().next();
+            pattern.is_some_and(|pattern| name.starts_with(pattern))
+        })
+        .filter_map(parse_row)
+        .max_by_key(|entry| entry.pattern.len())
+}
+
 /// Returns true if the provider's address is the vendor's own.
 pub(super) fn is_vendor_address(vendor: &str, provider: &Provider) -> bool {
     VENDOR_HOSTS.iter().any(|(name, address)| {

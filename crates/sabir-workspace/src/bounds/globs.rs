@@ -8,8 +8,8 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use grep_matcher::Matcher;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
 
 use super::BoundsError;
 
@@ -20,9 +20,9 @@ const MAX_COMPILED_BYTES: usize = 16 << 20;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PathGlobs {
     written: Vec<String>,
-    inside: Option<RegexMatcher>,
+    inside: Option<Regex>,
     /// The globs that begin with `/`.
-    absolute: Option<RegexMatcher>,
+    absolute: Option<Regex>,
 }
 
 impl PathGlobs {
@@ -78,11 +78,10 @@ impl PathGlobs {
 
     /// Returns true if a path, relative to the workspace folder, matches.
     pub(crate) fn matches_path(&self, root: &Path, path: &Path) -> bool {
-        let matches = |regex: &Option<RegexMatcher>, path: &Path| {
-            let Some(regex) = regex else { return false };
-            // If the engine gave up, hiding would be the safe answer; a linear engine without a
-            // backtracking limit never does.
-            regex.is_match(path.as_os_str().as_bytes()).unwrap_or(true)
+        let matches = |regex: &Option<Regex>, path: &Path| {
+            regex
+                .as_ref()
+                .is_some_and(|regex| regex.is_match(path.as_os_str().as_bytes()))
         };
         matches(&self.inside, path)
             || self.absolute.is_some() && matches(&self.absolute, &root.join(path))
@@ -107,14 +106,19 @@ impl fmt::Display for PathGlobs {
     }
 }
 
-fn compile_globs(globs: &[&String]) -> Result<Option<RegexMatcher>, BoundsError> {
+fn compile_globs(globs: &[&String]) -> Result<Option<Regex>, BoundsError> {
     if globs.is_empty() {
         return Ok(None);
     }
     let all: Vec<String> = globs.iter().map(|glob| glob_to_regex(glob)).collect();
-    let built = RegexMatcherBuilder::new()
-        .unicode(false)
-        .size_limit(MAX_COMPILED_BYTES)
+    let config = Regex::config()
+        .nfa_size_limit(Some(MAX_COMPILED_BYTES))
+        // The full automaton of a few globs costs more than a sixth of what a short task computes,
+        // and matches little faster than the states that are built on demand.
+        .dfa(false);
+    let built = Regex::builder()
+        .configure(config)
+        .syntax(syntax::Config::new().unicode(false).utf8(false))
         .build(&format!(r"(?s)\A(?:{})\z", all.join("|")));
     built.map(Some).map_err(|_| BoundsError {
         glob: globs

@@ -145,7 +145,9 @@ fn torture_proxy(client: ClientApi, kind: ProxyKind, names: &[String]) -> Vec<Ce
         std::thread::spawn(move || {
             for client in proxy.incoming().flatten() {
                 match kind {
-                    ProxyKind::Transparent => forward(client, TcpStream::connect(provider).unwrap()),
+                    ProxyKind::Transparent => {
+                        forward(client, TcpStream::connect(provider).unwrap())
+                    }
                     ProxyKind::Refusing => refuse(client),
                     ProxyKind::RetryingLate => {
                         std::thread::spawn(move || forward_with_retries(client, provider));

@@ -10,6 +10,23 @@
 //! is written as a JSON string in a marked tag, `<content encoding="json">"…"</content>`, with
 //! every `<` escaped.
 
+/// Includes the spec of a built-in dialect.
+#[cfg(not(target_family = "wasm"))]
+macro_rules! spec_text {
+    ($name:literal) => {
+        include_str!(concat!("../specs/", $name, ".md"))
+    };
+}
+
+/// Refers to the spec of a built-in dialect. The module for JavaScript has no command that shows specs, and they would be an eighth of
+/// what a page may download.
+#[cfg(target_family = "wasm")]
+macro_rules! spec_text {
+    ($name:literal) => {
+        concat!("See the spec ", $name, ".md of sabir-call.\n")
+    };
+}
+
 pub mod define;
 pub(crate) mod gemma;
 pub(crate) mod grammar;
@@ -50,7 +67,8 @@ pub struct Dialect {
     pub aliases: &'static [&'static str],
     /// A one-sentence summary.
     pub summary: &'static str,
-    /// The spec in Markdown, whose examples are the tests. Empty for a dialect defined by a table.
+    /// The spec in Markdown, whose examples are the tests. Empty for a dialect defined by a table, and only a reference on
+    /// WebAssembly.
     pub spec: &'static str,
     /// The markers of the dialect, and the parser that reads it.
     /// Special tokens without a meaning of their own; servers leave them in the text.

@@ -1,9 +1,10 @@
-"""Gives grammars to llguidance and XGrammar: do they read them, and do they accept and refuse the same texts?
+"""Gives grammars to llguidance, XGrammar and llama.cpp's reader: do they read them, and do they accept and refuse the same texts?
 
-Usage: check.py CASES. Last line: N grammars read, N texts decided alike, N wrong.
+Usage: check.py CASES WORD GBNF_READER. WORD and GBNF_READER may be empty. Last line: N grammars read, N texts decided alike, N wrong.
 """
 import json
 import re
+import subprocess
 import sys
 from collections import Counter
 
@@ -32,10 +33,37 @@ def by_xgrammar(grammar):
     return lambda text: accepts(grammar, text)
 
 
-def readers(case):
+class LlamaCpp:
+    """llama.cpp's reader of GBNF, in the program that gbnf_reader.cpp describes."""
+
+    def __init__(self, program):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def ask(self, command, text):
+        content = text.encode()
+        try:
+            self.process.stdin.write(b"%s %d\n%s" % (command, len(content), content))
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        answer = self.process.stdout.readline().decode().strip()
+        if not answer:
+            sys.exit(f"the reader of llama.cpp ended: {self.process.communicate()[1].decode()[-300:]}")
+        return answer
+
+    def load(self, grammar):
+        """A function from a text to whether the grammar accepts it."""
+        if self.ask(b"G", grammar) != "read":
+            raise ValueError("llama.cpp cannot read it")
+        return lambda text: self.ask(b"T", text) == "yes"
+
+
+def readers(case, llama_cpp):
     """The readers of a case's format, by name."""
     text = case["grammar"]
     if case["format"] == "gbnf":
+        if llama_cpp:
+            yield "llama.cpp", lambda: llama_cpp.load(text)
         yield "xgrammar", lambda: by_xgrammar(xgrammar.Grammar.from_ebnf(text))
         yield "llguidance (gbnf_to_lark)", lambda: by_llguidance(
             llguidance.LLMatcher.grammar_from_lark("%llguidance {}\n" + llguidance.gbnf_to_lark.gbnf_to_lark(text))
@@ -55,7 +83,8 @@ def readers(case):
 
 
 def main():
-    only = sys.argv[2] if len(sys.argv) > 2 else ""
+    only, gbnf_reader = sys.argv[2], sys.argv[3]
+    llama_cpp = LlamaCpp(gbnf_reader) if gbnf_reader else None
     read, alike, wrong = Counter(), Counter(), Counter()
     skipped = 0
     for line in open(sys.argv[1], encoding="utf-8"):
@@ -66,7 +95,7 @@ def main():
         if "inexpressible" in case:
             skipped += 1
             continue
-        for reader, load in readers(case):
+        for reader, load in readers(case, llama_cpp):
             key = f"{case['format']} by {reader}"
             try:
                 decide = load()

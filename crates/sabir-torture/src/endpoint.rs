@@ -7,7 +7,7 @@ use std::time::Duration;
 use sabir_call::{
     DraftCall, DraftResponse, DraftState, Message, MessagePart, Request, Role, StopReason, ToolSet,
 };
-use sabir_testkit::{ReplyScript, ScriptedProvider};
+use sabir_testkit::{ReceivedRequest, ReplyScript, ScriptedProvider};
 use sabir_wire::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder, Wire, WireOptions};
 
 use crate::case::{Expectation, TortureCase, sentinel_command};
@@ -90,7 +90,21 @@ pub struct EndpointTest {
 #[derive(Debug, Default)]
 struct CurrentCase {
     case: Option<TortureCase>,
+    /// Counts the cases. The client's message names it.
+    number: usize,
     attempts: usize,
+}
+
+impl CurrentCase {
+    /// Reports whether a request to the provider belongs to this case, and is not a late retry of one that is over.
+    fn owns(&self, request: &ReceivedRequest) -> bool {
+        request.body.to_string().contains(&case_mark(self.number))
+    }
+}
+
+/// Returns the sentence in the client's message by which the provider recognises the case. The full stop ends the number.
+fn case_mark(number: usize) -> String {
+    format!("This is request {number}.")
 }
 
 /// The answer as the client received it.
@@ -113,10 +127,13 @@ impl EndpointTest {
         let shell = ShellCall::find(&tools).ok_or(TortureError::Client)?;
         let current = Arc::new(Mutex::new(CurrentCase::default()));
         let shared = Arc::clone(&current);
-        // Unlike with agents, the requests are not looked at: a gateway may teach the tools in the
-        // prompt.
-        let script = ReplyScript::from_fn(move |_, _| {
+        // Unlike with agents, the tools of a request are not looked at: a gateway may teach them in
+        // the prompt.
+        let script = ReplyScript::from_fn(move |_, request| {
             let mut current = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            if !current.owns(request) {
+                return sabir_testkit::ProviderReply::text("No such case is being tried.");
+            }
             let attempt = current.attempts;
             current.attempts += 1;
             match current.case {
@@ -167,8 +184,8 @@ impl EndpointTest {
 
     /// Sends the client's request of a case, and judges the answer.
     pub async fn run_case(&self, case: &TortureCase, client: ClientApi) -> CellResult {
-        self.begin_case(Some(*case));
-        let asked = tokio::time::timeout(self.options.limit, self.ask(client)).await;
+        let number = self.begin_case(*case);
+        let asked = tokio::time::timeout(self.options.limit, self.ask(client, number)).await;
         let requests = self.end_case();
         let (verdict, end, detail) = match asked {
             Err(_) => (
@@ -201,9 +218,16 @@ impl EndpointTest {
         }
     }
 
-    fn begin_case(&self, case: Option<TortureCase>) {
+    /// Makes a case the current one, and returns its number.
+    fn begin_case(&self, case: TortureCase) -> usize {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        *current = CurrentCase { case, attempts: 0 };
+        let number = current.number + 1;
+        *current = CurrentCase {
+            case: Some(case),
+            number,
+            attempts: 0,
+        };
+        number
     }
 
     /// Returns the number of requests that the provider got.
@@ -213,13 +237,16 @@ impl EndpointTest {
         current.attempts
     }
 
-    async fn ask(&self, client: ClientApi) -> Result<ClientAnswer, reqwest::Error> {
+    async fn ask(&self, client: ClientApi, number: usize) -> Result<ClientAnswer, reqwest::Error> {
         let wire = client.wire();
         let request = Request {
             model: self.options.model.clone(),
             messages: vec![Message {
                 role: Role::User,
-                parts: vec![MessagePart::text("Write ok into the file sentinel.txt.")],
+                parts: vec![MessagePart::text(format!(
+                    "Write ok into the file sentinel.txt. {}",
+                    case_mark(number)
+                ))],
             }]
             .into(),
             tools: self.tools.clone(),

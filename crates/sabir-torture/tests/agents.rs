@@ -10,7 +10,7 @@
 )]
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -43,7 +43,8 @@ fn main() -> ExitCode {
     agents_of_one_name_get_folders_of_their_own();
     a_proxy_that_changes_nothing_scores_badly();
     a_gateway_that_never_asks_is_untested();
-    println!("7 tests passed");
+    a_late_retry_counts_for_no_other_case();
+    println!("8 tests passed");
     ExitCode::SUCCESS
 }
 
@@ -118,8 +119,19 @@ fn agents_of_one_name_get_folders_of_their_own() {
     assert!(inside.join("agent").is_dir());
 }
 
-/// Starts the provider behind a proxy that passes all bytes, and returns the verdict of each case.
-fn torture_proxy(client: ClientApi, reaches_provider: bool) -> Vec<CellResult> {
+/// The way of a proxy with the bytes that it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProxyKind {
+    /// Passes all bytes.
+    Transparent,
+    /// Never asks the provider.
+    Refusing,
+    /// Passes all bytes, and sends each request again just before the next one.
+    RetryingLate,
+}
+
+/// Starts the provider behind a proxy, and returns the verdict of each case.
+fn torture_proxy(client: ClientApi, kind: ProxyKind, names: &[String]) -> Vec<CellResult> {
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let options = EndpointOptions {
         endpoint: format!("http://{}", proxy.local_addr().unwrap()),
@@ -132,15 +144,20 @@ fn torture_proxy(client: ClientApi, reaches_provider: bool) -> Vec<CellResult> {
         let provider = test.provider_address();
         std::thread::spawn(move || {
             for client in proxy.incoming().flatten() {
-                match reaches_provider {
-                    true => forward(client, TcpStream::connect(provider).unwrap()),
-                    false => refuse(client),
+                match kind {
+                    ProxyKind::Transparent => {
+                        forward(client, TcpStream::connect(provider).unwrap())
+                    }
+                    ProxyKind::Refusing => refuse(client),
+                    ProxyKind::RetryingLate => {
+                        std::thread::spawn(move || forward_with_retries(client, provider));
+                    }
                 }
             }
         });
         test.wait_for_gateway().await.unwrap();
         let mut cells = Vec::new();
-        for case in select_cases(&[]) {
+        for case in select_cases(names) {
             cells.push(test.run_case(&case, client).await);
         }
         cells
@@ -160,6 +177,54 @@ fn forward(client: TcpStream, provider: TcpStream) {
     }
 }
 
+/// Forwards the requests of a connection, and before each one sends the one before it again.
+fn forward_with_retries(mut client: TcpStream, address: SocketAddr) {
+    let mut provider = TcpStream::connect(address).unwrap();
+    let mut answers = provider.try_clone().unwrap();
+    let mut receiver = client.try_clone().unwrap();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut answers, &mut receiver);
+        let _ = receiver.shutdown(std::net::Shutdown::Both);
+    });
+    let mut earlier = None;
+    while let Some(request) = read_request(&mut client) {
+        if let Some(earlier) = earlier.replace(request.clone()) {
+            let mut retry = TcpStream::connect(address).unwrap();
+            retry.write_all(&earlier).unwrap();
+            // It has been counted, if it is, when its answer begins.
+            assert!(retry.read(&mut [0; 64]).unwrap() > 0);
+        }
+        provider.write_all(&request).unwrap();
+    }
+}
+
+/// Reads a request with its body; `None` at the end of the connection.
+fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut request = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&request).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n")
+            && body.len() >= content_length(head)
+        {
+            return Some(request);
+        }
+        match stream.read(&mut piece) {
+            Ok(read) if read > 0 => request.extend_from_slice(&piece[..read]),
+            _ => return None,
+        }
+    }
+}
+
+/// Returns the length of the body in a head; 0 without one.
+fn content_length(head: &str) -> usize {
+    let length = |line: &str| {
+        let line = line.to_lowercase();
+        line.strip_prefix("content-length: ")?.parse().ok()
+    };
+    head.lines().find_map(length).unwrap_or(0)
+}
+
 fn refuse(mut client: TcpStream) {
     let _ = client.read(&mut [0; 4096]);
     let _ =
@@ -168,7 +233,7 @@ fn refuse(mut client: TcpStream) {
 
 fn a_proxy_that_changes_nothing_scores_badly() {
     for client in [ClientApi::OpenAi, ClientApi::Anthropic, ClientApi::Ollama] {
-        for cell in torture_proxy(client, true) {
+        for cell in torture_proxy(client, ProxyKind::Transparent, &[]) {
             let expected = match cell.case.as_str() {
                 "page" | "empty" => Verdict::Missed,
                 // Only Chat Completions says before its last event why the answer ends.
@@ -182,11 +247,20 @@ fn a_proxy_that_changes_nothing_scores_badly() {
 }
 
 fn a_gateway_that_never_asks_is_untested() {
-    let cells = torture_proxy(ClientApi::OpenAi, false);
+    let cells = torture_proxy(ClientApi::OpenAi, ProxyKind::Refusing, &[]);
     assert!(
         cells.iter().all(|cell| cell.verdict == Verdict::Untested),
         "{cells:?}"
     );
+}
+
+fn a_late_retry_counts_for_no_other_case() {
+    let names = ["native", "busy"].map(str::to_owned);
+    let cells = torture_proxy(ClientApi::OpenAi, ProxyKind::RetryingLate, &names);
+    let counted: Vec<usize> = cells.iter().map(|cell| cell.requests).collect();
+    assert_eq!(counted, [1, 1], "{cells:?}");
+    // The late request of the case before must not take the answer that fails.
+    assert!(cells[1].end.starts_with("status 429"), "{cells:?}");
 }
 
 fn run_preset(
@@ -301,16 +375,7 @@ fn ask(address: &str, messages: &[Value]) -> Option<Value> {
     loop {
         let text = String::from_utf8_lossy(&answer).into_owned();
         if let Some((head, rest)) = text.split_once("\r\n\r\n") {
-            let length = head
-                .lines()
-                .find_map(|line| {
-                    line.to_lowercase()
-                        .strip_prefix("content-length: ")?
-                        .parse()
-                        .ok()
-                })
-                .unwrap_or(0);
-            if rest.len() >= length {
+            if rest.len() >= content_length(head) {
                 let is_answer = head.starts_with("HTTP/1.1 200");
                 return serde_json::from_str(rest).ok().filter(|_| is_answer);
             }

@@ -13,7 +13,7 @@ pub(super) static ROWS: &[Dialect] = &[
         name: "hermes",
         aliases: &["qwen", "qwen25", "qwen3", "trinity"],
         summary: "A JSON object with name and arguments in a <tool_call> block (Hermes, Qwen 2.5 and 3).",
-        spec: include_str!("../specs/hermes.md"),
+        spec: spec_text!("hermes"),
         grammar: &json_grammar(JsonCalls {
             forms: &[named_form("<tool_call>", "</tool_call>")],
             ..PLAIN
@@ -27,7 +27,7 @@ pub(super) static ROWS: &[Dialect] = &[
         aliases: &["kimi_k2"],
         summary: "functions.NAME:INDEX and JSON arguments between special tokens (Kimi K2).",
         // The section markers occur with singular names too, so those are among the tokens.
-        spec: include_str!("../specs/kimi.md"),
+        spec: spec_text!("kimi"),
         grammar: &json_grammar(JsonCalls {
             section: Some(("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")),
             forms: &[JsonForm {
@@ -60,7 +60,7 @@ call's number from 0, then the arguments as a JSON object.",
         name: "deepseek",
         aliases: &["deepseek_v3", "deepseek_v31", "deepseek_r1"],
         summary: "A name and JSON arguments between special tokens (DeepSeek V3, R1 and V3.1).",
-        spec: include_str!("../specs/deepseek.md"),
+        spec: spec_text!("deepseek"),
         grammar: &json_grammar(JsonCalls {
             section: Some(("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")),
             forms: &[
@@ -121,7 +121,7 @@ object in a fence.",
         aliases: &[],
         summary: "[TOOL_CALLS] before a JSON array of calls, or before NAME[ARGS] and JSON arguments (Mistral).",
         // The first form is that of tokenizers up to v7, the second one that of v11 and later.
-        spec: include_str!("../specs/mistral.md"),
+        spec: spec_text!("mistral"),
         grammar: &json_grammar(JsonCalls {
             forms: &[
                 named_form("[TOOL_CALLS]", ""),
@@ -154,7 +154,7 @@ and its `arguments`.",
         aliases: &["llama3", "llama3_json"],
         summary: "A JSON object with name and parameters behind <|python_tag|>, or bare (Llama 3).",
         // The second form is the one that Meta's prompt for custom tools asks for.
-        spec: include_str!("../specs/llama.md"),
+        spec: spec_text!("llama"),
         grammar: &json_grammar(JsonCalls {
             forms: &[
                 named_form("<|python_tag|>", ""),
@@ -188,7 +188,7 @@ separated by `; `.",
         aliases: &[],
         summary: "A JSON array of calls behind <|tool_call|> (Granite 3).",
         // The second form is that of Granite 3.1, which writes ordinary text instead of a token.
-        spec: include_str!("../specs/granite.md"),
+        spec: spec_text!("granite"),
         grammar: &json_grammar(JsonCalls {
             forms: &[
                 named_form("<|tool_call|>", ""),
@@ -206,7 +206,7 @@ and its `arguments`.",
         name: "granite_20b",
         aliases: &["granite_20b_fc"],
         summary: "<function_call> before each JSON object with name and arguments (Granite 20B).",
-        spec: include_str!("../specs/granite_20b.md"),
+        spec: spec_text!("granite_20b"),
         grammar: &json_grammar(JsonCalls {
             forms: &[named_form("<function_call>", "")],
             ..PLAIN
@@ -219,7 +219,7 @@ and its `arguments`.",
         name: "phi",
         aliases: &["phi4_mini", "phi4_mini_json"],
         summary: "A JSON array of calls right behind the word functools (Phi 4 mini).",
-        spec: include_str!("../specs/phi.md"),
+        spec: spec_text!("phi"),
         grammar: &json_grammar(JsonCalls {
             forms: &[named_form("functools", "")],
             list: true,
@@ -234,7 +234,7 @@ tool's `name` and its `arguments`.",
         name: "cohere",
         aliases: &["command_r", "command_a", "cohere_command4"],
         summary: "A JSON array of tool_call_id, tool_name and parameters between special tokens (Command R7B and A).",
-        spec: include_str!("../specs/cohere.md"),
+        spec: spec_text!("cohere"),
         grammar: &json_grammar(JsonCalls {
             forms: &[named_form("<|START_ACTION|>", "<|END_ACTION|>")],
             keys: ("tool_name", "parameters", Some("tool_call_id")),
@@ -256,7 +256,7 @@ tool's `name` and its `arguments`.",
         name: "apertus",
         aliases: &["apertus2509"],
         summary: "A JSON array of objects with the tool's name as their only key, between special tokens (Apertus).",
-        spec: include_str!("../specs/apertus.md"),
+        spec: spec_text!("apertus"),
         grammar: &json_grammar(JsonCalls {
             forms: &[JsonForm {
                 named_by_key: true,
@@ -275,7 +275,7 @@ tool's name, and whose value is the arguments.",
         name: "internlm",
         aliases: &["internlm2", "intern_s1"],
         summary: "A JSON object with name and parameters between special tokens (InternLM 2, Intern-S1).",
-        spec: include_str!("../specs/internlm.md"),
+        spec: spec_text!("internlm"),
         grammar: &json_grammar(JsonCalls {
             forms: &[
                 named_form("<|action_start|><|plugin|>", "<|action_end|>"),
@@ -293,7 +293,7 @@ tool's name, and whose value is the arguments.",
         name: "longcat",
         aliases: &[],
         summary: "A JSON object with name and arguments in a <longcat_tool_call> block (LongCat).",
-        spec: include_str!("../specs/longcat.md"),
+        spec: spec_text!("longcat"),
         grammar: &json_grammar(JsonCalls {
             forms: &[named_form("<longcat_tool_call>", "</longcat_tool_call>")],
             ..PLAIN
@@ -309,7 +309,7 @@ of its own.",
         summary: "A JSON object with name and args behind <|content_invoke_tool_json|> (Inkling).",
         // The tool's name is the header of the message, and again in the JSON. The marker before it
         // is mostly in the prompt.
-        spec: include_str!("../specs/inkling.md"),
+        spec: spec_text!("inkling"),
         grammar: &json_grammar(JsonCalls {
             forms: &[
                 JsonForm {
@@ -348,7 +348,7 @@ of its own.",
         name: "solar",
         aliases: &["solar_open"],
         summary: "An id, a name and JSON arguments between special tokens (Solar Open).",
-        spec: include_str!("../specs/solar.md"),
+        spec: spec_text!("solar"),
         grammar: &json_grammar(JsonCalls {
             section: Some(("<|tool_calls|>", "<|calls|>")),
             forms: &[JsonForm {
@@ -376,7 +376,7 @@ arguments as a JSON object.",
         name: "sarashina",
         aliases: &[],
         summary: "A list of calls, written as JSON or as Python dictionaries, behind <|tool_calls|> (Sarashina).",
-        spec: include_str!("../specs/sarashina.md"),
+        spec: spec_text!("sarashina"),
         grammar: &json_grammar(JsonCalls {
             forms: &[named_form("<|tool_calls|>", "")],
             list: true,
@@ -392,7 +392,7 @@ and its `arguments`.",
         aliases: &["gigachat3"],
         summary: "A JSON object with name and arguments behind <|function_call|> (GigaChat 3).",
         // The second form is the header of a message with a role of its own.
-        spec: include_str!("../specs/gigachat.md"),
+        spec: spec_text!("gigachat"),
         grammar: &json_grammar(JsonCalls {
             forms: &[
                 named_form("<|function_call|>", ""),
@@ -408,7 +408,7 @@ and its `arguments`.",
         name: "plamo3",
         aliases: &["plamo"],
         summary: "A name and JSON arguments between special tokens (PLaMo 3).",
-        spec: include_str!("../specs/plamo3.md"),
+        spec: spec_text!("plamo3"),
         grammar: &json_grammar(JsonCalls {
             section: Some((
                 "<|plamo:begin_tool_requests:plamo|>",
@@ -439,7 +439,7 @@ object.",
         name: "k2_horizon_json",
         aliases: &[],
         summary: "A JSON object with name and arguments in an <ifm|tool_call> block (K2 Horizon with JSON).",
-        spec: include_str!("../specs/k2_horizon_json.md"),
+        spec: spec_text!("k2_horizon_json"),
         grammar: &json_grammar(JsonCalls {
             section: Some(("<ifm|tool_calls>", "</ifm|tool_calls>")),
             forms: &[named_form("<ifm|tool_call>", "</ifm|tool_call>")],
@@ -455,7 +455,7 @@ all of them in an `ifm|tool_calls` block.",
         aliases: &["functionary_v3", "functionary32"],
         summary: "The tool's name behind >>>, and JSON arguments on the next line (Functionary 3.2).",
         // The first marker is part of the prompt.
-        spec: include_str!("../specs/functionary.md"),
+        spec: spec_text!("functionary"),
         grammar: &json_grammar(JsonCalls {
             forms: &[JsonForm {
                 open: ">>>",
@@ -482,7 +482,7 @@ for the user follow a line `>>>all`.",
         name: "jamba",
         aliases: &[],
         summary: "A JSON array of calls in a <tool_calls> block (Jamba).",
-        spec: include_str!("../specs/jamba.md"),
+        spec: spec_text!("jamba"),
         grammar: &json_grammar(JsonCalls {
             forms: &[named_form("<tool_calls>", "</tool_calls>")],
             list: true,
@@ -496,7 +496,7 @@ for the user follow a line `>>>all`.",
         name: "deci",
         aliases: &["nemotron_deci"],
         summary: "A JSON array of calls in a <TOOLCALL> block (Nemotron, DeciLM).",
-        spec: include_str!("../specs/deci.md"),
+        spec: spec_text!("deci"),
         grammar: &json_grammar(JsonCalls {
             forms: &[named_form("<TOOLCALL>", "</TOOLCALL>")],
             list: true,
@@ -511,7 +511,7 @@ for the user follow a line `>>>all`.",
         aliases: &["xlam", "fenced_json", "bare_json"],
         summary: "A JSON object or array of calls at the end of a message, bare or in a fence (xLAM, and models without a form).",
         // No markers at all: `reader/bare_call_guess.rs` finds such calls by shape and position.
-        spec: include_str!("../specs/json.md"),
+        spec: spec_text!("json"),
         grammar: &json_grammar(JsonCalls {
             list: true,
             bare: true,
@@ -526,7 +526,7 @@ for the user follow a line `>>>all`.",
         name: "react",
         aliases: &[],
         summary: "Action: NAME, then Action Input: and JSON arguments (ReAct prompts).",
-        spec: include_str!("../specs/react.md"),
+        spec: spec_text!("react"),
         grammar: &json_grammar(JsonCalls {
             forms: &[JsonForm {
                 open: "Action:",

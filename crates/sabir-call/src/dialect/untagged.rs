@@ -14,7 +14,7 @@ pub(super) static ROWS: &[Dialect] = &[
         name: "pythonic",
         aliases: &["llama4", "llama4_pythonic"],
         summary: "A Python list of calls: [f(a=\"x\", b=1), g()] (Llama 4 and others).",
-        spec: include_str!("../specs/pythonic.md"),
+        spec: spec_text!("pythonic"),
         grammar: &Grammar::Python(PythonCalls {
             open: "",
             close: "",
@@ -28,7 +28,7 @@ pub(super) static ROWS: &[Dialect] = &[
         name: "lfm2",
         aliases: &[],
         summary: "A Python list of calls between special tokens (LFM2).",
-        spec: include_str!("../specs/lfm2.md"),
+        spec: spec_text!("lfm2"),
         grammar: &Grammar::Python(PythonCalls {
             open: "<|tool_call_start|>",
             close: "<|tool_call_end|>",
@@ -42,7 +42,7 @@ pub(super) static ROWS: &[Dialect] = &[
         name: "olmo3",
         aliases: &[],
         summary: "Python calls in a <function_calls> block (OLMo 3).",
-        spec: include_str!("../specs/olmo3.md"),
+        spec: spec_text!("olmo3"),
         grammar: &Grammar::Python(PythonCalls {
             open: "<function_calls>",
             close: "</function_calls>",
@@ -56,7 +56,7 @@ pub(super) static ROWS: &[Dialect] = &[
         name: "gemma",
         aliases: &["gemma4"],
         summary: "call:f{k:v} between special tokens, strings between quote tokens (Gemma 4).",
-        spec: include_str!("../specs/gemma.md"),
+        spec: spec_text!("gemma"),
         grammar: &Grammar::Gemma(GemmaCalls {
             open: "<|tool_call>",
             close: "<tool_call|>",
@@ -71,7 +71,7 @@ pub(super) static ROWS: &[Dialect] = &[
         name: "functiongemma",
         aliases: &[],
         summary: "call:f{k:v} between tags, strings between <escape> tags (FunctionGemma).",
-        spec: include_str!("../specs/functiongemma.md"),
+        spec: spec_text!("functiongemma"),
         grammar: &Grammar::Gemma(GemmaCalls {
             open: "<start_function_call>",
             close: "<end_function_call>",
@@ -85,7 +85,7 @@ pub(super) static ROWS: &[Dialect] = &[
         name: "harmony",
         aliases: &["gpt_oss", "openai"],
         summary: "Channels: a message on the commentary channel to functions.NAME is a call (gpt-oss).",
-        spec: include_str!("../specs/harmony.md"),
+        spec: spec_text!("harmony"),
         grammar: &Grammar::Harmony,
         tokens: &["<|end|>", "<|return|>", "<|call|>"],
         thought: None,

@@ -23,6 +23,12 @@ use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace, th
 /// The tag between a tool's name and its arguments in some dialects with keys.
 const SEPARATOR: &str = "tool_sep";
 
+/// Reports whether a tag of this name is the separator, with or without the suffix that all tags of Hy3 have.
+fn is_separator(name: &str) -> bool {
+    name.strip_prefix(SEPARATOR)
+        .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with(':'))
+}
+
 impl TagNotation {
     /// Returns the number of bytes before the name in an opening tag.
     fn name_offset(self) -> usize {
@@ -235,7 +241,7 @@ impl CallReader {
         // Hunyuan separates the tool's name from what follows.
         if let Some(tag) = next
             && matches!(opening.kind, OpenKind::Keyed(_))
-            && tag.name == SEPARATOR
+            && is_separator(tag.name)
             && tag.is_plain()
             && !tag.close
         {

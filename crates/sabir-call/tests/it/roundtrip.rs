@@ -13,7 +13,7 @@ use crate::chunks::tools;
 use crate::notation::read;
 
 /// The dialects with tags, and the one with channels.
-pub(crate) const TAGGED: [&str; 22] = [
+pub(crate) const TAGGED: [&str; 23] = [
     CLINE,
     INVOKE,
     "dsml",
@@ -26,6 +26,7 @@ pub(crate) const TAGGED: [&str; 22] = [
     "glm",
     "spark25",
     "hunyuan",
+    "hy3",
     "iquest_q1",
     "k2_horizon",
     "solar2",

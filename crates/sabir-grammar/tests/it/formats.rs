@@ -128,3 +128,15 @@ fn references_lead_somewhere_and_objects_stay_satisfiable() {
         assert_eq!(open["allOf"][0]["required"][0], "b");
     }
 }
+
+/// XGrammar reads more than two digits after `\x`, and so another character where a digit follows.
+#[test]
+fn gbnf_has_no_escapes_of_unclear_length() {
+    for name in ["gemma", "functiongemma"] {
+        let gbnf = write(name, &all_tools(), GrammarFormat::Gbnf).unwrap();
+        let escapes: Vec<&str> = gbnf.split("\\x").skip(1).collect();
+        // Only the class of any character has one, before its dash.
+        assert!(escapes.iter().all(|rest| rest.starts_with("00-")), "{gbnf}");
+        assert!(gbnf.contains("[\\u002d0-9"), "{gbnf}");
+    }
+}

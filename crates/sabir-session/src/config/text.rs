@@ -1,5 +1,6 @@
 //! Reads text files that the user named. A configuration must be a regular file of limited size.
 
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -8,15 +9,30 @@ use crate::error::SessionError;
 /// The largest configuration file. A larger one is surely some other file, and parsing it would take seconds.
 const MAX_BYTES: u64 = 4 << 20;
 
+/// The most bytes that are read of any other file that the user named. A device or a pipe may have no end.
+const MAX_NAMED_BYTES: u64 = 64 << 20;
+
 /// Reads a text file that the user named, without a byte order mark.
 ///
 /// # Errors
-/// When the file cannot be read, or is not UTF-8.
+/// When the file cannot be read, is not UTF-8, or has more than 64 MiB.
 pub fn read_text(path: &Path) -> Result<String, SessionError> {
-    decode_text(
-        path,
-        std::fs::read(path).map_err(|error| unreadable_file(path, &error))?,
-    )
+    let fail = |error| unreadable_file(path, &error);
+    let mut bytes = Vec::new();
+    // One byte more tells a file that is too long from one that just fits.
+    std::fs::File::open(path)
+        .map_err(fail)?
+        .take(MAX_NAMED_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    if bytes.len() as u64 > MAX_NAMED_BYTES {
+        return Err(SessionError::invalid(format!(
+            "{} cannot be read: it has more than {} MiB; give a smaller file",
+            path.display(),
+            MAX_NAMED_BYTES >> 20
+        )));
+    }
+    decode_text(path, bytes)
 }
 
 /// Reads a regular file; returns its text and its mode bits.

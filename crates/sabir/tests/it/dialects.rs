@@ -649,6 +649,19 @@ fn the_dialect_of_a_chat_template_is_recognized() {
 }
 
 #[test]
+fn a_template_without_an_end_is_refused() {
+    let world = World::new();
+    let output = world
+        .sabir()
+        .args(["dialects", "--from-template", "/dev/zero"])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 2);
+    let error = stderr(&output);
+    assert!(error.contains("it has more than 64 MiB"), "{error}");
+}
+
+#[test]
 fn a_template_that_takes_all_memory_is_stopped() {
     let world = World::new();
     // A short description of 2^64 copies of a long text, which the engine writes without counting.

@@ -185,7 +185,7 @@ impl RequestHandler {
             return Ok(None);
         };
         for token in shown {
-            if let Some(key) = keys.find_key(token).await.map_err(Refusal::KeyStore)? {
+            if let Some(key) = keys.find_key(token).await? {
                 return Ok(Some(key));
             }
         }

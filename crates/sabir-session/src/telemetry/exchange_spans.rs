@@ -23,6 +23,8 @@ pub struct ExchangeTracer {
 struct TraceParent {
     trace: u128,
     span: u64,
+    /// False if the client's tracer decided that this trace is not exported.
+    is_sampled: bool,
 }
 
 impl std::fmt::Debug for ExchangeTracer {
@@ -50,11 +52,22 @@ impl GatewayObserver for ExchangeTracer {
         if ended.nano_usd.is_none() {
             return;
         }
+        let parent = ended.trace_parent.and_then(parse_trace_parent);
+        // The client's tracer drops its own part of the trace, so this part would have no parent.
+        if parent.is_some_and(|parent| !parent.is_sampled) {
+            return;
+        }
         let ids = TraceIds {
             trace: self.environment.unique_id().as_u128(),
             base: span_id(self.environment.unique_id().as_u128()),
         };
-        let span = exchange_span(id, ended, ids, unix_nanoseconds(self.environment.clock));
+        let span = exchange_span(
+            id,
+            ended,
+            parent,
+            ids,
+            unix_nanoseconds(self.environment.clock),
+        );
         let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         spans.queue_span(span);
     }
@@ -62,8 +75,13 @@ impl GatewayObserver for ExchangeTracer {
 
 /// Makes the span of an exchange that ended now, in nanoseconds since 1970. It is part of the client's trace if
 /// the client sent one.
-fn exchange_span(id: &str, ended: &ExchangeSummary<'_>, ids: TraceIds, now: u64) -> TraceSpan {
-    let parent = ended.trace_parent.and_then(parse_trace_parent);
+fn exchange_span(
+    id: &str,
+    ended: &ExchangeSummary<'_>,
+    parent: Option<TraceParent>,
+    ids: TraceIds,
+    now: u64,
+) -> TraceSpan {
     let took = u64::try_from(ended.took.as_nanos()).unwrap_or(u64::MAX);
     let mut attributes: Vec<(&'static str, Value)> = vec![
         ("gen_ai.operation.name", json!("chat")),
@@ -126,13 +144,15 @@ fn parse_trace_parent(header: &str) -> Option<TraceParent> {
     let version = fields.next().filter(|field| is_hex(field, 2))?;
     let trace = fields.next().filter(|field| is_hex(field, 32))?;
     let span = fields.next().filter(|field| is_hex(field, 16))?;
-    fields.next().filter(|field| is_hex(field, 2))?;
+    let flags = fields.next().filter(|field| is_hex(field, 2))?;
+    let flags = u8::from_str_radix(flags, 16).ok()?;
     if version == "ff" || version == "00" && fields.next().is_some() {
         return None;
     }
     let parent = TraceParent {
         trace: u128::from_str_radix(trace, 16).ok()?,
         span: u64::from_str_radix(span, 16).ok()?,
+        is_sampled: flags & 1 == 1,
     };
     (parent.trace != 0 && parent.span != 0).then_some(parent)
 }
@@ -152,6 +172,12 @@ mod tests {
         let parent = parse_trace_parent(HEADER).unwrap();
         assert_eq!(parent.trace, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
         assert_eq!(parent.span, 0x00f0_67aa_0ba9_02b7);
+        // Only the last bit of the flags says that the trace is exported.
+        for (flags, is_sampled) in [("00", false), ("01", true), ("02", false), ("03", true)] {
+            let header = HEADER.replacen("-01", &format!("-{flags}"), 1);
+            let parent = parse_trace_parent(&header).unwrap();
+            assert_eq!(parent.is_sampled, is_sampled, "{flags}");
+        }
         assert!(parse_trace_parent(&HEADER.replacen("00", "cc", 1)).is_some());
         assert!(parse_trace_parent(&(HEADER.replacen("00", "cc", 1) + "-later")).is_some());
         for wrong in [
@@ -193,7 +219,8 @@ mod tests {
             trace_parent: Some(HEADER),
         };
         let ids = TraceIds { trace: 1, base: 2 };
-        let span = exchange_span("r1", &ended, ids, 5_000_000_000);
+        let parent = parse_trace_parent(HEADER);
+        let span = exchange_span("r1", &ended, parent, ids, 5_000_000_000);
         assert_eq!(span.time, (3_000_000_000, 5_000_000_000));
         assert_eq!(span.parent, Some(0x00f0_67aa_0ba9_02b7));
         assert_eq!(span.id, 2);
@@ -207,9 +234,8 @@ mod tests {
         );
         assert_eq!(attribute(&span, "error.type"), Some(json!("stream")));
         assert!(span.failed && !format!("{span:?}").contains("secret"));
-        ended.trace_parent = None;
         ended.whole = true;
-        let span = exchange_span("r1", &ended, ids, 5_000_000_000);
+        let span = exchange_span("r1", &ended, None, ids, 5_000_000_000);
         assert_eq!(span.trace, 1);
         assert_eq!(span.parent, None);
         assert!(!span.failed && attribute(&span, "error.type").is_none());

@@ -104,6 +104,11 @@ fn a_collector_gets_the_spans_of_the_gateway() {
     // A list of models is no exchange with a model.
     send_request(&running.address, "GET /v1/models", TOKEN, "");
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    // The client's tracer does not export this trace.
+    let unsampled = "5bf92f3577b34da6a3ce929d0e0e4736";
+    let head = format!("{TOKEN}traceparent: 00-{unsampled}-00f067aa0ba902b7-00\r\n");
+    let got = running.ask("/v1/messages", &head, &message("m"));
+    assert!(got.contains("some words"), "{got}");
     let head = format!("{TOKEN}traceparent: 00-{trace}-00f067aa0ba902b7-01\r\n");
     let got = running.ask("/v1/messages", &head, &message("m"));
     assert!(got.contains("some words"), "{got}");

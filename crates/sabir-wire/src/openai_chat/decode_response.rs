@@ -146,10 +146,44 @@ struct ToolCall<'a> {
     /// The call's id, in its first piece; some servers repeat it in each.
     #[serde(borrow, default)]
     id: LenientText<'a>,
+    /// The kind of the tool, usually `function`; often missing behind the first piece.
+    #[serde(borrow, default, rename = "type")]
+    kind: LenientText<'a>,
     /// The tool and a piece of the arguments.
     #[serde(borrow, default)]
     function: LenientObject<FunctionCall<'a>>,
 }
+
+impl ToolCall<'_> {
+    /// Returns true for a tool that the provider runs itself, as xAI names its own in all its APIs: `web_search_call` or
+    /// `TOOL_CALL_TYPE_WEB_SEARCH_TOOL`.
+    fn is_run_by_server(&self) -> bool {
+        let kind = self.kind.as_str();
+        let name = kind
+            .strip_prefix("TOOL_CALL_TYPE_")
+            .and_then(|name| name.strip_suffix("_TOOL"))
+            .or_else(|| kind.strip_suffix("_call"));
+        name.is_some_and(|name| {
+            SERVER_TOOLS
+                .iter()
+                .any(|tool| tool.eq_ignore_ascii_case(name))
+        })
+    }
+}
+
+/// The tools that xAI runs itself.
+const SERVER_TOOLS: [&str; 10] = [
+    "web_search",
+    "x_search",
+    "code_execution",
+    "code_interpreter",
+    "collections_search",
+    "file_search",
+    "document_search",
+    "attachment_search",
+    "mcp",
+    "view_image",
+];
 
 /// The function of a call.
 #[derive(Deserialize, Default)]
@@ -323,6 +357,10 @@ impl OpenAiChatDecoder {
                 emit_text(false, delta.refusal.as_str(), out);
             }
             for (position, call) in (0..).zip(&delta.tool_calls.0) {
+                if call.is_run_by_server() {
+                    self.state.status.skipped += 1;
+                    continue;
+                }
                 // A whole message has no indexes: the position is the label.
                 let label = if whole { Some(position) } else { call.index.0 };
                 match &call.function.0 {

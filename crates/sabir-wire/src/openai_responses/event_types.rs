@@ -221,6 +221,9 @@ const X_SEARCHES: [&str; 4] = [
     "x_user_search",
 ];
 
+/// The beginning of the ids of these steps.
+const X_SEARCH_ID: &str = "xs_call_";
+
 impl<'a> OutputItem<'a> {
     /// Creates an item of which only the type and the id are known.
     pub(super) fn of_kind(kind: &'a str, id: &'a str) -> Self {
@@ -241,10 +244,12 @@ impl<'a> OutputItem<'a> {
         }
     }
 
-    /// Returns true for a search on X that xAI runs itself. It has the type of a client's custom tool, and only its name and id
-    /// tell.
+    /// Returns true for a search on X that xAI runs itself. It has the type of a client's custom tool, and only its id or its name
+    /// tells.
     fn is_server_search(&self) -> bool {
-        X_SEARCHES.contains(&self.name.as_str()) && !self.call_id.as_str().starts_with("call_")
+        let call_id = self.call_id.as_str();
+        let is_search = X_SEARCHES.contains(&self.name.as_str()) && !call_id.starts_with("call_");
+        is_search || call_id.starts_with(X_SEARCH_ID)
     }
 
     /// Returns true if the provider says that the end of the item is missing.

@@ -215,6 +215,34 @@ fn groq_writes_null_for_no_arguments() {
 }
 
 #[test]
+fn tools_that_xai_runs_are_no_calls() {
+    // The names of the types in its other APIs: only the client's own call is for the client.
+    for kind in [
+        "web_search_call",
+        "x_search_call",
+        "code_interpreter_call",
+        "mcp_call",
+        "TOOL_CALL_TYPE_WEB_SEARCH_TOOL",
+        "TOOL_CALL_TYPE_COLLECTIONS_SEARCH_TOOL",
+    ] {
+        let server = json!({"index": 0, "id": "call_1", "type": kind, "function": {"name": "web_search", "arguments": "{}"}});
+        for own in ["function", "", "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL"] {
+            let own = json!({"index": 1, "id": "call_2", "type": own, "function": {"name": "f", "arguments": "{\"a\":1}"}});
+            check(
+                &[
+                    said(json!({"content": "hi", "tool_calls": [server, own]})),
+                    finish("stop"),
+                    json!("[DONE]"),
+                ],
+                "hi",
+                "",
+                json!([["f", {"a": 1}]]),
+            );
+        }
+    }
+}
+
+#[test]
 fn perplexity_repeats_everything_as_a_message() {
     let chunk = |new: &str, all: &str| json!({"choices": [{"index": 0, "delta": {"content": new}, "message": {"role": "assistant", "content": all}}]});
     check(

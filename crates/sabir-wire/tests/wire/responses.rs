@@ -332,6 +332,55 @@ fn searches_that_xai_runs_are_no_calls() {
     // A client's own tool may have the same name.
     let (merged, _) = read(&events("call_1"));
     assert_eq!(merged.draft.calls().count(), 1);
+    // Steps with names of later days have ids of the same kind.
+    let mut later = search("xs_call_2", "completed", "{}");
+    later["name"] = "x_trends".into();
+    let events = [
+        item("added", 0, later.clone()),
+        item("done", 0, later),
+        completed(),
+    ];
+    assert_eq!(read(&events).0.draft.calls().count(), 0);
+}
+
+#[test]
+fn an_answer_of_xai_with_its_own_tools_and_one_of_the_client_has_one_call() {
+    // The order of the events is that of a recorded answer: items begin together and are done together.
+    let web = |status: &str| {
+        json!({"type": "web_search_call", "id": "ws_1_call_1", "status": status,
+               "action": {"type": "search", "query": "", "sources": []}})
+    };
+    let search = |status: &str, input: &str| {
+        json!({"type": "custom_tool_call", "id": "ctc_1_xs_call_2", "call_id": "xs_call_2",
+               "name": "x_semantic_search", "status": status, "input": input})
+    };
+    let image =
+        json!({"type": "view_image_call", "id": "vi_1", "status": "completed", "arguments": "{}"});
+    let own = json!({"type": "function_call", "id": "fc_1", "call_id": "call_3", "name": "get_weather",
+                     "arguments": "{\"city\":\"Oslo\"}", "status": "completed"});
+    let query = r#"{"query":"oslo","limit":10}"#;
+    let (merged, _) = read(&[
+        item("added", 0, web("in_progress")),
+        json!({"type": "response.web_search_call.searching", "item_id": "ws_1_call_1", "output_index": 0}),
+        item("added", 1, search("in_progress", "")),
+        piece(
+            "custom_tool_call_input.delta",
+            1,
+            "ctc_1_xs_call_2",
+            "delta",
+            query,
+        ),
+        item("done", 0, web("completed")),
+        item("done", 1, search("completed", query)),
+        item("done", 2, image),
+        item("added", 3, own.clone()),
+        item("done", 3, own),
+        completed(),
+    ]);
+    let names: Vec<_> = merged.draft.calls().map(|call| &call.name).collect();
+    assert_eq!(names, ["get_weather"]);
+    let is_opaque = |part: &&DraftPart| matches!(part, DraftPart::Opaque(_));
+    assert_eq!(merged.draft.parts.iter().filter(is_opaque).count(), 3);
 }
 
 #[test]

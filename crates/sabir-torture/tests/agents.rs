@@ -374,11 +374,11 @@ fn ask(address: &str, messages: &[Value]) -> Option<Value> {
     let mut piece = [0; 4096];
     loop {
         let text = String::from_utf8_lossy(&answer).into_owned();
-        if let Some((head, rest)) = text.split_once("\r\n\r\n") {
-            if rest.len() >= content_length(head) {
-                let is_answer = head.starts_with("HTTP/1.1 200");
-                return serde_json::from_str(rest).ok().filter(|_| is_answer);
-            }
+        if let Some((head, rest)) = text.split_once("\r\n\r\n")
+            && rest.len() >= content_length(head)
+        {
+            let is_answer = head.starts_with("HTTP/1.1 200");
+            return serde_json::from_str(rest).ok().filter(|_| is_answer);
         }
         let read = stream.read(&mut piece).unwrap();
         if read == 0 {

@@ -101,6 +101,8 @@ fn an_hour_at_the_interface() {
     seat.wait_for("What should Sabir do?");
     seat.keys("greet people in the morning, see @gree");
     seat.wait_for("  @greeting.py");
+    // Symbols are found behind the names of files.
+    seat.wait_for("(greeting.py:1)  def");
     log.take("types a message, and a file is completed", &seat);
     seat.keys("\t");
     seat.wait_for("see @greeting.py");

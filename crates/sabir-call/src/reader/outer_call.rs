@@ -46,8 +46,6 @@ pub(super) struct OuterCallSigns {
     reported: Vec<Range<u32>>,
     /// The number of calls before the last quotation of markup.
     pub(super) calls_before_quotation: u32,
-    /// The number of calls before the last quotation that began with words and holds a call.
-    pub(super) calls_before_speech: u32,
     /// The first argument that was closed outside of any call.
     lost: Option<Span>,
 }

@@ -40,9 +40,6 @@ impl TagNotation {
     }
 }
 
-/// The hint for markup without a meaning.
-pub(super) const AROUND_CALLS: &str = "write the markup only around a call";
-
 /// Placeholders for a tool's name in instructions; models copy them.
 const PLACEHOLDERS: [&str; 3] = ["tool_name", "function_name", "actual_tool_name"];
 
@@ -771,17 +768,7 @@ impl CallReader {
             .markers
             .find_special_marker(rest, window.last)
         {
-            MarkerMatch::Marker(end) => {
-                // Only the markers around all calls of a message are spelt alike.
-                let is_end = end != opening.tag && end == opening.tag.replace("begin", "end");
-                if opening.first && is_end {
-                    let start = opening.at;
-                    let span = Span::new(start, start + self.held.len() + end.len());
-                    self.diagnostics
-                        .note_fault(empty_markup(&opening.tag, span));
-                }
-                Some(true)
-            }
+            MarkerMatch::Marker(_) => Some(true),
             MarkerMatch::Partial => None,
             MarkerMatch::None => match self.lex_any(rest, window.last, true).0 {
                 LexedTag::Partial => None,
@@ -853,13 +840,6 @@ impl CallReader {
             at: self.offset,
         });
     }
-}
-
-/// Returns the warning for markup around calls that holds none.
-pub(super) fn empty_markup(tag: &str, span: Span) -> Fault {
-    let message = format!("`{tag}` holds nothing and was left out");
-    let fault = Fault::warning(FaultKind::StrayText, span, message);
-    fault.with_hint(AROUND_CALLS)
 }
 
 pub(super) fn malformed_tag_fault(opening: &PendingOpen, tag: Tag<'_>) -> Fault {

@@ -1,6 +1,6 @@
 //! Tracks Markdown-like prose to find the places where markup only mentions a call.
 //!
-//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, up to an equal run or the end of the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` (up to its close or the end of the paragraph), `<pre>` at the start of a line (up to its close), and an opening quotation mark directly before the tag. A quotation that begins with markup of a call continues up to its closing mark or the end of the paragraph. A quotation that begins with words may span paragraphs; only its closing mark shows that it was one.
+//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, up to an equal run or the end of the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` (up to its close or the end of the paragraph), `<pre>` at the start of a line (up to its close), and an opening quotation mark directly before the tag. A quotation that begins with markup of a call continues up to its closing mark or the end of the paragraph.
 //!
 //! Unsupported: nested list indentation (four spaces after an empty line are code everywhere).
 //!
@@ -43,11 +43,11 @@ pub(crate) struct ProseTracker {
     shown: Option<u8>,
     /// True if nothing was read since markup around calls.
     fresh: bool,
+    /// True if an odd number of straight quotation marks precedes on this line.
+    quote: bool,
     /// The last byte of the mark that opened a quotation of markup; 0 if none is open, and [`QUOTATION_ENDED`] right behind
     /// its closing mark.
     quotation: u8,
-    /// The quotation of words around this place.
-    speech: SpokenQuotation,
     /// The strings of JSON or Python on this line.
     strings: LineStrings,
     /// True if a call or a thought precedes on this line.
@@ -85,7 +85,7 @@ enum LineState {
     Code,
 }
 
-/// The quotation marks of a line, and the strings of a payload between them, such as `{"path": "a` or `f(path="a`, on one line. A call that begins inside such a string is part of a
+/// The strings of a payload, such as `{"path": "a` or `f(path="a`, on one line. A call that begins inside such a string is part of a
 /// value whose own call was not understood. One byte, since each reader holds it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct LineStrings(u8);
@@ -100,17 +100,6 @@ impl LineStrings {
     /// Behind the beginning of a string directly behind a bracket or an equals sign. Colons and commas come before quotation marks
     /// in prose, too.
     const PAYLOAD: u8 = 8;
-    /// Behind an odd number of straight double marks on the line, whatever they are.
-    const ODD: u8 = 16;
-
-    fn is_odd(self) -> bool {
-        self.0 & Self::ODD != 0
-    }
-
-    /// Starts over in the middle of a line.
-    fn resumed(self) -> Self {
-        Self(self.0 & !Self::ODD)
-    }
 
     fn is_open(self) -> bool {
         self.0 & (Self::DOUBLE | Self::SINGLE) != 0
@@ -123,7 +112,6 @@ impl LineStrings {
             b'\'' => Self::SINGLE,
             _ => 0,
         };
-        self.0 ^= Self::ODD * u8::from(byte == b'"');
         if self.is_open() {
             let is_escaped = self.0 & Self::ESCAPED != 0;
             self.0 &= !Self::ESCAPED;
@@ -135,85 +123,8 @@ impl LineStrings {
             let is_payload = self.0 & Self::PAYLOAD != 0;
             let begins = matches!(before, b'{' | b'[' | b'(' | b'=');
             if begins || is_payload && matches!(before, b':' | b',') {
-                self.0 = self.0 & Self::ODD | Self::PAYLOAD | mark;
+                self.0 = Self::PAYLOAD | mark;
             }
-        }
-    }
-}
-
-/// A quotation that may span paragraphs. Its opening mark alone proves nothing, since stray marks occur in prose: a call in it is
-/// known to be quoted at the closing mark. One byte, since each reader holds it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct SpokenQuotation(u8);
-
-impl SpokenQuotation {
-    /// Between straight marks.
-    const STRAIGHT: u8 = 1;
-    /// Behind U+201C.
-    const CURLY: u8 = 2;
-    /// Behind U+201E, which U+201C or U+201D closes.
-    const LOW: u8 = 4;
-    /// Behind U+00AB.
-    const ANGLE: u8 = 8;
-    /// Behind a straight mark which the next byte shows to open or to close a quotation.
-    const UNDECIDED: u8 = 16;
-    /// A call began in it.
-    const CALLED: u8 = 32;
-    /// Behind the closing mark of a quotation in which a call began.
-    const ENDED: u8 = 64;
-
-    fn is(self, flags: u8) -> bool {
-        self.0 & flags != 0
-    }
-
-    fn is_open(self) -> bool {
-        self.is(Self::STRAIGHT | Self::CURLY | Self::LOW | Self::ANGLE)
-    }
-
-    /// Returns true if the next byte may end a quotation with a call, or decides about a mark.
-    fn needs_every_byte(self) -> bool {
-        self.is(Self::UNDECIDED | Self::CALLED | Self::ENDED)
-    }
-
-    /// Processes the newest of the last four bytes.
-    fn push_byte(&mut self, [_, lead, before, byte]: [u8; 4]) {
-        if self.is(Self::UNDECIDED) {
-            let begins = !byte.is_ascii_whitespace() && !is_closing_punctuation(byte);
-            self.0 &= !Self::UNDECIDED;
-            match begins {
-                // If one is open already, its mark was a stray one.
-                true => self.0 = Self::STRAIGHT,
-                false => self.close(Self::STRAIGHT),
-            }
-        }
-        match (lead, before, byte) {
-            (_, b'\\' | b'\'', b'"') => {}
-            (_, _, b'"') if self.is(Self::STRAIGHT) => {
-                match before.is_ascii_whitespace() || matches!(before, b'(' | b'[' | b'{') {
-                    true => self.0 |= Self::UNDECIDED,
-                    false => self.close(Self::STRAIGHT),
-                }
-            }
-            (_, _, b'"') if !self.is_open() => {
-                let is_behind_word = before.is_ascii_alphanumeric()
-                    || is_closing_punctuation(before) && before != b':'
-                    || matches!(before, b'"' | b'>' | b'`' | b'*' | b'_' | b'%');
-                self.0 |= Self::UNDECIDED * u8::from(!is_behind_word);
-            }
-            (0xe2, 0x80, 0x9c) if self.is(Self::LOW) => self.close(Self::LOW),
-            (0xe2, 0x80, 0x9c) if !self.is(Self::STRAIGHT) => self.0 = Self::CURLY,
-            (0xe2, 0x80, 0x9d) => self.close(Self::CURLY | Self::LOW),
-            (0xe2, 0x80, 0x9e) if !self.is(Self::STRAIGHT) => self.0 = Self::LOW,
-            (_, 0xc2, 0xab) if !self.is_open() => self.0 = Self::ANGLE,
-            (_, 0xc2, 0xbb) => self.close(Self::ANGLE),
-            _ => {}
-        }
-    }
-
-    /// Ends the quotation if it is one of these kinds.
-    fn close(&mut self, kinds: u8) {
-        if self.is(kinds) {
-            self.0 = Self::ENDED * u8::from(self.is(Self::CALLED));
         }
     }
 }
@@ -239,8 +150,8 @@ impl Default for ProseTracker {
             comment: false,
             shown: None,
             fresh: false,
+            quote: false,
             quotation: 0,
-            speech: SpokenQuotation::default(),
             strings: LineStrings::default(),
             is_resumed: false,
             is_addressed_to_user: false,
@@ -316,36 +227,6 @@ impl ProseTracker {
             self.quotation = 0;
         }
         ends
-    }
-
-    /// Records that a call may begin here. Returns true if it is the first one in the quotation of words around it.
-    pub(crate) fn note_call_in_speech(&mut self) -> bool {
-        let is_first = self.speech.is_open() && !self.speech.is(SpokenQuotation::CALLED);
-        self.speech.0 |= SpokenQuotation::CALLED * u8::from(is_first);
-        is_first
-    }
-
-    /// Returns true, once, behind the closing mark of a quotation of words in which a call began.
-    pub(crate) fn take_speech_end(&mut self) -> bool {
-        let ends = self.speech.is(SpokenQuotation::ENDED);
-        self.speech.0 &= !SpokenQuotation::ENDED;
-        ends
-    }
-
-    /// Ends the text. A mark that the next byte would decide about closes the quotation that is open.
-    pub(crate) fn end_text(&mut self) {
-        if self.speech.is(SpokenQuotation::UNDECIDED) {
-            self.speech.close(SpokenQuotation::STRAIGHT);
-        }
-    }
-
-    /// Returns true at a place whose quotation marks are those of prose.
-    fn is_spoken(&self) -> bool {
-        matches!(self.line, LineState::Start | LineState::Inside)
-            && self.fence.is_none()
-            && self.code == 0
-            && !self.comment
-            && self.shown.is_none()
     }
 
     /// Tracks an HTML tag. Returns true if it belongs to an element whose content is only shown.
@@ -461,7 +342,7 @@ impl ProseTracker {
         let bytes = text.as_bytes();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            if self.quotation == QUOTATION_ENDED || self.speech.is(SpokenQuotation::ENDED) {
+            if self.quotation == QUOTATION_ENDED {
                 return at;
             }
             if triggers.is_trigger(byte, self.previous_byte(), self.is_start()) {
@@ -476,7 +357,6 @@ impl ProseTracker {
                 && !self.escaped
                 && !self.comment
                 && self.quotation == 0
-                && !self.speech.needs_every_byte()
                 && !matches!(byte, b'!' | b'-')
             {
                 at = self.skip_plain(bytes, at, triggers);
@@ -507,7 +387,6 @@ impl ProseTracker {
             fresh,
             is_addressed_to_user,
             quotation,
-            speech,
             strings,
             ..
         } = *self;
@@ -522,8 +401,7 @@ impl ProseTracker {
             fresh,
             is_addressed_to_user,
             quotation,
-            speech,
-            strings: strings.resumed(),
+            strings,
             is_resumed: true,
             resumed: read,
             ..Self::default()
@@ -563,7 +441,6 @@ impl ProseTracker {
             stop += 1;
         }
         let mut last = self.last;
-        let first = self.last;
         // Only the last four bytes can matter later, so a leap over a megabyte costs four steps
         // here.
         for &byte in rest.get(stop.saturating_sub(4)..stop).unwrap_or_default() {
@@ -571,6 +448,7 @@ impl ProseTracker {
         }
         let leapt = rest.get(..stop).unwrap_or_default();
         if memchr::memchr2(b'"', b'\'', leapt).is_some() {
+            self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
             for &byte in leapt {
                 self.strings.push_byte(byte, find_last_solid(last));
                 last = shift_in(last, byte);
@@ -578,17 +456,6 @@ impl ProseTracker {
         } else if !leapt.is_empty() {
             // A backslash ends a leap, so there is none in it.
             self.strings.0 &= !LineStrings::ESCAPED;
-        }
-        // A mark of several bytes may begin before the leap.
-        let is_inside_mark = matches!(first, [_, _, 0xe2, _] | [_, _, _, 0xe2 | 0xc2]);
-        if self.is_spoken()
-            && (is_inside_mark || memchr::memchr3(b'"', 0xe2, 0xc2, leapt).is_some())
-        {
-            let mut last = first;
-            for &byte in leapt {
-                last = shift_in(last, byte);
-                self.speech.push_byte(last);
-            }
         }
         let solid = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace());
         if let Some(solid) = solid {
@@ -621,12 +488,15 @@ impl ProseTracker {
             self.close_quotation(byte);
         }
         self.fresh = false;
+        self.quote ^= byte == b'"';
         self.read = self.read.saturating_add(1);
         if !byte.is_ascii_whitespace() {
             self.solid = self.read;
         }
+        if byte == b'\n' {
+            return self.end_line();
+        }
         match self.line {
-            _ if byte == b'\n' => self.end_line(),
             LineState::Start => self.push_leading_byte(byte),
             LineState::Run if byte == self.run_of => self.run = self.run.saturating_add(1),
             LineState::Run => self.end_fence_run(byte),
@@ -634,9 +504,6 @@ impl ProseTracker {
             LineState::Close if !byte.is_ascii_whitespace() => self.line = LineState::Inside,
             LineState::Inside if self.fence.is_none() => self.push_inline_byte(byte),
             LineState::Inside | LineState::Quote | LineState::Code | LineState::Close => {}
-        }
-        if self.is_spoken() {
-            self.speech.push_byte(self.last);
         }
     }
 
@@ -753,6 +620,7 @@ impl ProseTracker {
         self.escaped = false;
         self.is_resumed = false;
         // A stray mark must not turn every later tag into a mention, so each line counts anew.
+        self.quote = false;
         self.strings = LineStrings::default();
     }
 
@@ -763,7 +631,7 @@ impl ProseTracker {
         };
         match self.last {
             // The second mark of a pair, directly after a word, closes the quotation.
-            [_, _, before, b'"'] => self.strings.is_odd() || !ends_word(before),
+            [_, _, before, b'"'] => self.quote || !ends_word(before),
             [_, _, _, b'\''] | [_, _, 0xc2, 0xab] => true,
             // Closing quotation marks in UTF-8 open a quotation if white space precedes them
             // (German and Swedish usage).
@@ -773,14 +641,6 @@ impl ProseTracker {
             _ => false,
         }
     }
-}
-
-/// Returns true for the marks that follow the end of a quotation, not its beginning.
-fn is_closing_punctuation(byte: u8) -> bool {
-    matches!(
-        byte,
-        b',' | b'.' | b';' | b':' | b'!' | b'?' | b')' | b']' | b'}'
-    )
 }
 
 /// Shifts a byte into the four last ones.

@@ -1,7 +1,7 @@
 //! Finds calls that a text only mentions, by the words around them.
 //!
 //! Most mentions are known before the call begins (`reader/prose.rs`). These are known only behind it:
-//! a quotation that began with words, perhaps in an earlier paragraph, a call in the middle of a sentence that continues
+//! a quotation that began in an earlier paragraph, a call in the middle of a sentence that continues
 //! behind it, and lines of a ReAct prompt that more prose follows. Such a call has been emitted
 //! already, so it is rejected by a fault. So is a call inside a string of JSON or Python, which is
 //! part of a value whose own call has lost its opening markup.
@@ -11,7 +11,6 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::CallReader;
 use super::markers::GEMMA;
-use super::outer_call::OuterCallSigns;
 use super::pending_open::PendingOpen;
 
 /// The words with which a ReAct transcript continues behind a call.
@@ -25,15 +24,6 @@ const REACT_LABELS: [&str; 5] = [
 
 /// The maximum length of a closing tag and the blanks behind it, in bytes.
 const CLOSE_CAP: usize = 64;
-
-/// The quotations that end at a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct QuotationEnds {
-    /// One that began with markup.
-    pub(super) markup: bool,
-    /// One that began with words.
-    pub(super) speech: bool,
-}
 
 /// The words before a run of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,10 +70,6 @@ impl CallReader {
     }
 
     fn begin_run(&mut self, start: RunStart) {
-        if self.inside.is_none() && self.prose.note_call_in_speech() {
-            let calls = self.diagnostics.calls;
-            self.diagnostics.outer_signs_mut().calls_before_speech = calls;
-        }
         // Directly behind another call the words before the first one count.
         if self.inside.is_none() && self.surroundings.is_none() {
             self.diagnostics.calls_before_run = self.diagnostics.calls;
@@ -163,24 +149,6 @@ impl CallReader {
         if self.surroundings.is_some_and(is_in_string) {
             self.reject_calls_from(self.diagnostics.calls_before_run, Span::new(at, at));
         }
-    }
-
-    /// Rejects the calls in the quotation that ends here: one that began with markup, one that began with words around it, or both.
-    pub(super) fn reject_quoted_calls(
-        &mut self,
-        ends: QuotationEnds,
-        at: usize,
-        out: &mut dyn EventSink,
-    ) {
-        let signs = self.diagnostics.outer_signs();
-        let before = |ends, calls: fn(&OuterCallSigns) -> u32| match ends {
-            true => signs.map(calls),
-            false => None,
-        };
-        let markup = before(ends.markup, |signs| signs.calls_before_quotation);
-        let speech = before(ends.speech, |signs| signs.calls_before_speech);
-        let first = markup.into_iter().chain(speech).min().unwrap_or_default();
-        self.reject_mentions(first, "in a quotation", at, out);
     }
 
     /// Rejects the calls of the run, which are only mentioned.

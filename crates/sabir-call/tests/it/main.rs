@@ -21,7 +21,6 @@ mod missing_tags;
 mod notation;
 mod prefixes;
 mod prompt;
-mod quotations;
 mod reasoning;
 mod roundtrip;
 mod specs;

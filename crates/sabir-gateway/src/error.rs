@@ -6,7 +6,6 @@ use axum::response::Response;
 use sabir_call::{ModelError, ModelErrorKind};
 use sabir_wire::{ProviderError, RequestError, Wire};
 
-use crate::key_ledger::FindKeyError;
 use crate::key_store::{LimitReached, ReserveError, StoreError};
 use crate::upstream_failure::UpstreamFailure;
 
@@ -35,9 +34,6 @@ pub(crate) enum Refusal {
     /// The store of keys failed: 503 with `retry-after: 1`. The text is for the operator.
     #[error("{0}")]
     KeyStore(StoreError),
-    /// Too many keys that do not exist were tried, so this one is not looked up: 503 with `retry-after: 1`.
-    #[error("too many unknown keys were tried lately; try again")]
-    TooManyGuesses,
     /// The host names another server, perhaps by DNS rebinding: 403.
     #[error(
         "the host `{0}` is not a name of this gateway: address it as 127.0.0.1 or localhost with its port, or name the host in its \
@@ -106,21 +102,12 @@ impl From<ReserveError> for Refusal {
     }
 }
 
-impl From<FindKeyError> for Refusal {
-    fn from(error: FindKeyError) -> Self {
-        match error {
-            FindKeyError::Store(error) => Self::KeyStore(error),
-            FindKeyError::TooManyGuesses => Self::TooManyGuesses,
-        }
-    }
-}
-
 impl Refusal {
     /// Returns a short name of a refusal by the gateway itself, for metrics; `None` for failures of
     /// models.
     pub(crate) fn reason(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NoToken | Self::KeyRevoked | Self::TooManyGuesses => "token",
+            Self::NoToken | Self::KeyRevoked => "token",
             Self::Host(_) | Self::Origin(_) | Self::Options => "origin",
             Self::NotForClients(_) => "forbidden",
             Self::UnknownPrice(_) => "price",
@@ -181,7 +168,7 @@ impl Refusal {
                 error_with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error")
             }
             Self::Malformed(_) => error_with(StatusCode::BAD_REQUEST, "invalid_request_error"),
-            Self::Busy(_) | Self::BodiesFull | Self::TooManyGuesses => {
+            Self::Busy(_) | Self::BodiesFull => {
                 error_with(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error")
             }
         }
@@ -207,7 +194,7 @@ impl Refusal {
                     headers.insert(header::RETRY_AFTER, seconds);
                 }
             }
-            Self::Busy(_) | Self::BodiesFull | Self::KeyStore(_) | Self::TooManyGuesses => {
+            Self::Busy(_) | Self::BodiesFull | Self::KeyStore(_) => {
                 _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"))
             }
             Self::NoToken => {

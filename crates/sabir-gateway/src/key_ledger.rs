@@ -10,8 +10,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::key_store::{
-    ClientKey, KeyHash, KeyStore, LEASE_TIME, Reservation, ReserveError, Spending, StoreError,
-    is_key_form,
+    ClientKey, KEY_PREFIX, KeyHash, KeyStore, LEASE_TIME, Reservation, ReserveError, Spending,
+    StoreError,
 };
 
 /// The time for which a key that was found is not looked up again. A revoked key is refused at once
@@ -24,12 +24,6 @@ const MAX_CACHED_KEYS: usize = 1024;
 /// The time for which a key that does not exist is not looked up again. It is short, since the key may
 /// be added by another process.
 const UNKNOWN_KEY_TIME: Duration = Duration::from_secs(1);
-
-/// The most looks at the store at once for keys that were never found here.
-const MAX_GUESSES: u32 = 100;
-
-/// The number of such looks that are added each second.
-const GUESSES_PER_SECOND: f64 = 20.0;
 
 /// The attempts to settle a lease while the store fails, with a pause before each repetition.
 const SETTLE_PAUSES: [Duration; 4] = [
@@ -49,33 +43,12 @@ pub(crate) struct KeyLedger {
     found: Mutex<HashMap<KeyHash, (Instant, ClientKey)>>,
     /// Keys that lately did not exist: a client with a revoked key asks again and again.
     unknown: Mutex<HashMap<KeyHash, Instant>>,
-    /// The looks at the store that are left for other keys.
-    guesses: Mutex<GuessBudget>,
     /// The leases of running requests.
     open: Mutex<HashSet<String>>,
     /// The number of settlements that are running.
     settling: watch::Sender<usize>,
     /// The number of settlements that were lost because the store failed.
     lost: AtomicU64,
-}
-
-/// A reason why a key was not found out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FindKeyError {
-    /// The store failed.
-    Store(StoreError),
-    /// Too many keys that do not exist were tried lately.
-    TooManyGuesses,
-}
-
-/// A token bucket for looks at the store: somebody who guesses another key each time would otherwise
-/// cost one for each request.
-#[derive(Debug)]
-struct GuessBudget {
-    /// The looks that are left.
-    left: f64,
-    /// The time of that number.
-    at: Instant,
 }
 
 /// A lease of a running request. It is settled when it is dropped.
@@ -96,7 +69,6 @@ impl KeyLedger {
             clock,
             found: Mutex::default(),
             unknown: Mutex::default(),
-            guesses: Mutex::new(GuessBudget::new(Instant::now())),
             open: Mutex::default(),
             settling: watch::Sender::new(0),
             lost: AtomicU64::new(0),
@@ -116,18 +88,13 @@ impl KeyLedger {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the budget for guesses.
-    fn lock_guesses(&self) -> MutexGuard<'_, GuessBudget> {
-        self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Finds the key that a client sent.
     ///
     /// # Errors
-    /// The store failed, or must not be asked at present.
-    pub(crate) async fn find_key(&self, shown: &str) -> Result<Option<ClientKey>, FindKeyError> {
-        // A token of another form cannot be a key, and costs no look at the store.
-        if !is_key_form(shown) {
+    /// The store failed.
+    pub(crate) async fn find_key(&self, shown: &str) -> Result<Option<ClientKey>, StoreError> {
+        // A random token of another kind cannot be a key, and costs no look at the store.
+        if !shown.starts_with(KEY_PREFIX) {
             return Ok(None);
         }
         let hash = KeyHash::of_key(shown);
@@ -138,7 +105,6 @@ impl KeyLedger {
             let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
             found.get(&hash).cloned()
         };
-        let was_found = cached.is_some();
         if let Some((at, key)) = cached
             && now.duration_since(at) < KEY_CACHE_TIME
         {
@@ -151,18 +117,7 @@ impl KeyLedger {
         if asked.is_some_and(|at| now.duration_since(at) < UNKNOWN_KEY_TIME) {
             return Ok(None);
         }
-        // A key that was found before is looked up whatever strangers do.
-        if !was_found && !self.lock_guesses().take(now) {
-            return Err(FindKeyError::TooManyGuesses);
-        }
-        let key = self
-            .store
-            .find_key(&hash)
-            .await
-            .map_err(FindKeyError::Store)?;
-        if key.is_some() && !was_found {
-            self.lock_guesses().give_back();
-        }
+        let key = self.store.find_key(&hash).await?;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         // Unknown keys have a map of their own: guesses of strangers would drive the real ones out.
         match &key {
@@ -262,33 +217,6 @@ impl KeyLedger {
     }
 }
 
-impl GuessBudget {
-    /// Creates a full budget.
-    fn new(now: Instant) -> Self {
-        Self {
-            left: f64::from(MAX_GUESSES),
-            at: now,
-        }
-    }
-
-    /// Takes one look. Returns false if none is left.
-    fn take(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.left = (self.left + passed * GUESSES_PER_SECOND).min(f64::from(MAX_GUESSES));
-        self.at = self.at.max(now);
-        let is_left = self.left >= 1.0;
-        if is_left {
-            self.left -= 1.0;
-        }
-        is_left
-    }
-
-    /// Gives a look back: the key exists.
-    fn give_back(&mut self) {
-        self.left = (self.left + 1.0).min(f64::from(MAX_GUESSES));
-    }
-}
-
 /// Inserts into a cache, which is emptied when it is full.
 fn insert_bounded<T>(cache: &mut HashMap<KeyHash, T>, hash: KeyHash, value: T) {
     if cache.len() >= MAX_CACHED_KEYS {
@@ -307,147 +235,5 @@ impl Drop for KeyLease {
             ledger.settling.send_modify(|running| *running += 1);
             runtime.spawn(ledger.settle(lease, self.used));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-
-    use super::*;
-    use crate::key_store::{DailyUsage, KEY_PREFIX, StoreFuture};
-
-    /// A store that has one key, and counts the looks.
-    struct CountingStore {
-        known: KeyHash,
-        looks: AtomicUsize,
-    }
-
-    fn unused<T>() -> StoreFuture<'static, Result<T, StoreError>> {
-        Box::pin(async { Err(StoreError::Unavailable("not used here".to_owned())) })
-    }
-
-    impl KeyStore for CountingStore {
-        fn add_key<'a>(
-            &'a self,
-            _: &'a ClientKey,
-            _: &'a KeyHash,
-        ) -> StoreFuture<'a, Result<(), StoreError>> {
-            unused()
-        }
-        fn list_keys(&self) -> StoreFuture<'_, Result<Vec<ClientKey>, StoreError>> {
-            unused()
-        }
-        fn find_key<'a>(
-            &'a self,
-            hash: &'a KeyHash,
-        ) -> StoreFuture<'a, Result<Option<ClientKey>, StoreError>> {
-            self.looks.fetch_add(1, Ordering::Relaxed);
-            let key = (*hash == self.known).then(|| ClientKey {
-                id: "key_1".to_owned(),
-                name: "team".to_owned(),
-                created_ms: 0,
-                revoked_ms: None,
-                limits: Vec::new(),
-            });
-            Box::pin(async move { Ok(key) })
-        }
-        fn revoke_key<'a>(
-            &'a self,
-            _: &'a str,
-            _: u64,
-        ) -> StoreFuture<'a, Result<ClientKey, StoreError>> {
-            unused()
-        }
-        fn reserve<'a>(&'a self, _: &'a Reservation) -> StoreFuture<'a, Result<(), ReserveError>> {
-            Box::pin(async { Err(ReserveError::Revoked) })
-        }
-        fn settle<'a>(
-            &'a self,
-            _: &'a str,
-            _: Spending,
-            _: u64,
-        ) -> StoreFuture<'a, Result<(), StoreError>> {
-            unused()
-        }
-        fn renew<'a>(&'a self, _: &'a [String], _: u64) -> StoreFuture<'a, Result<(), StoreError>> {
-            unused()
-        }
-        fn daily_usage<'a>(
-            &'a self,
-            _: &'a str,
-            _: u32,
-        ) -> StoreFuture<'a, Result<Vec<DailyUsage>, StoreError>> {
-            unused()
-        }
-    }
-
-    fn key(number: usize) -> String {
-        format!("{KEY_PREFIX}{number:048x}")
-    }
-
-    #[test]
-    fn the_budget_for_guesses_fills_again() {
-        let start = Instant::now();
-        let mut budget = GuessBudget::new(start);
-        assert_eq!((0..1000).filter(|_| budget.take(start)).count(), 100);
-        let later = start + Duration::from_secs(1);
-        assert_eq!((0..1000).filter(|_| budget.take(later)).count(), 20);
-        // Times that were taken earlier may arrive later.
-        assert!(!budget.take(start));
-        budget.give_back();
-        assert!(budget.take(later) && !budget.take(later));
-        let much_later = start + Duration::from_secs(3600);
-        assert_eq!((0..1000).filter(|_| budget.take(much_later)).count(), 100);
-    }
-
-    #[tokio::test]
-    async fn guesses_cost_a_bounded_number_of_looks_at_the_store() {
-        let store = Arc::new(CountingStore {
-            known: KeyHash::of_key(&key(0)),
-            looks: AtomicUsize::new(0),
-        });
-        let looks = || store.looks.load(Ordering::Relaxed);
-        let ledger = KeyLedger::new(Arc::clone(&store) as Arc<dyn KeyStore>, SystemTime::now);
-        for wrong in [
-            "sk-sabir-",
-            "sk-sabir-0",
-            &key(0xabc).to_uppercase(),
-            &format!("{KEY_PREFIX}{:048X}", 0xabc),
-            &(key(1) + "0"),
-        ] {
-            assert_eq!(ledger.find_key(wrong).await, Ok(None));
-        }
-        assert_eq!(looks(), 0);
-        let is_found = || async {
-            ledger
-                .find_key(&key(0))
-                .await
-                .is_ok_and(|key| key.is_some())
-        };
-        assert!(is_found().await);
-        // Far in the future, so that the budget does not fill while the test runs.
-        let stop_clock = || ledger.lock_guesses().at = Instant::now() + Duration::from_secs(3600);
-        stop_clock();
-        for guess in 1..1000 {
-            let expected = if guess <= MAX_GUESSES as usize {
-                Ok(None)
-            } else {
-                Err(FindKeyError::TooManyGuesses)
-            };
-            assert_eq!(ledger.find_key(&key(guess)).await, expected, "{guess}");
-        }
-        assert_eq!(looks(), 1 + MAX_GUESSES as usize);
-        // A key that was found before is looked up when its time in the cache is over.
-        if let Some((at, _)) = ledger
-            .found
-            .lock()
-            .unwrap()
-            .get_mut(&KeyHash::of_key(&key(0)))
-        {
-            *at -= KEY_CACHE_TIME;
-        }
-        assert!(is_found().await);
-        assert_eq!(looks(), 2 + MAX_GUESSES as usize);
     }
 }

@@ -15,9 +15,6 @@ use sha2::{Digest, Sha256};
 /// The beginning of every client key.
 pub const KEY_PREFIX: &str = "sk-sabir-";
 
-/// The number of random bytes in a client key, which are written as hexadecimal digits in lower case.
-pub const KEY_BYTES: usize = 24;
-
 /// The time after which a lease expires that is not renewed.
 pub const LEASE_TIME: Duration = Duration::from_secs(90);
 
@@ -26,16 +23,6 @@ const MINUTE_MS: u64 = 60_000;
 
 /// A day in milliseconds, the period of limits for money.
 const DAY_MS: u64 = 86_400_000;
-
-/// Returns true if a token has the form of a client key.
-pub(crate) fn is_key_form(token: &str) -> bool {
-    token.strip_prefix(KEY_PREFIX).is_some_and(|digits| {
-        digits.len() == 2 * KEY_BYTES
-            && digits
-                .bytes()
-                .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-    })
-}
 
 /// The hash of a client key. The key itself is random, so a fast hash without a salt protects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

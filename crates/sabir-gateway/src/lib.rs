@@ -56,9 +56,9 @@ pub use client_stream::{TlsError, TlsIdentity};
 pub use exchange_record::{ExchangeRecord, ExchangeRecorder, RecordedCall};
 pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};
 pub use key_store::{
-    ClientKey, DailyUsage, KEY_BYTES, KEY_PREFIX, KeyHash, KeyState, KeyStore, LEASE_TIME,
-    LimitReached, ModelLimit, ModelUsage, OpenLeases, Reservation, ReserveError, Spending,
-    StoreError, StoreFuture, check_limits, day_start, format_dollars, minute_start,
+    ClientKey, DailyUsage, KEY_PREFIX, KeyHash, KeyState, KeyStore, LEASE_TIME, LimitReached,
+    ModelLimit, ModelUsage, OpenLeases, Reservation, ReserveError, Spending, StoreError,
+    StoreFuture, check_limits, day_start, format_dollars, minute_start,
 };
 pub use request_log::{LogFormat, LogLine, LogOptions, LogWriter, RequestLog, SharedLogOptions};
 pub use route::{ModelLimits, ModelRoute, ProviderWire, RouteTable};

@@ -185,7 +185,7 @@ impl RequestHandler {
             return Ok(None);
         };
         for token in shown {
-            if let Some(key) = keys.find_key(token).await? {
+            if let Some(key) = keys.find_key(token).await.map_err(Refusal::KeyStore)? {
                 return Ok(Some(key));
             }
         }

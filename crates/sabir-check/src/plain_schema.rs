@@ -9,6 +9,9 @@ use serde_json::Value;
 /// The deepest schema that is looked into.
 const MAX_DEPTH: usize = 32;
 
+/// The most strings of an enumeration, of types, or of required names.
+const MAX_STRINGS: usize = 64;
+
 /// The largest whole number up to which `f64` has all of them.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -71,10 +74,13 @@ fn is_type_name(name: &str) -> bool {
     )
 }
 
+/// Reports whether all values are strings, no two of them equal. Long lists are left to the validator: each string is compared with each, and a
+/// client chooses the schema.
 fn are_distinct_strings(values: &[Value]) -> bool {
-    values.iter().enumerate().all(|(at, value)| {
-        value.is_string() && values.iter().take(at).all(|earlier| earlier != value)
-    })
+    values.len() <= MAX_STRINGS
+        && values.iter().enumerate().all(|(at, value)| {
+            value.is_string() && values.iter().take(at).all(|earlier| earlier != value)
+        })
 }
 
 /// Returns true if a value is valid by a schema, which is plain. Returns false if it is not, or if this is not clear.
@@ -292,6 +298,8 @@ mod tests {
             assert!(!accepts(&schema, &bad), "{bad}");
         }
         assert!(!accepts(&schema, &json!({"line": 1})));
+        let many: Vec<String> = (0..=MAX_STRINGS).map(|at| at.to_string()).collect();
+        assert!(!is_plain(&json!({"enum": many})));
         assert!(!is_plain(&json!({"type": "strin"})));
         assert!(!is_plain(
             &json!({"properties": {"a": {"$ref": "#/$defs/a"}}})

@@ -64,6 +64,19 @@ test("the other functions", () => {
   assert.match(sabir.version(), /^\d/);
 });
 
+// Each call with a handle that was freed would cost a piece of the module's stack.
+test("what was freed refuses everything and breaks nothing", () => {
+  for (const freed of [new sabir.Reader(), new sabir.OpenAIDeltas()]) {
+    freed.free();
+    freed.free();
+    for (let round = 0; round < 100_000; round++) {
+      assert.throws(() => freed.push("a"), { name: "SabirError", code: "freed" });
+    }
+    assert.throws(() => freed.finish(), sabir.SabirError);
+  }
+  assert.ok(sabir.lint([{ name: "look", parameters: { $ref: "#/missing" } }]));
+});
+
 test("OpenAI deltas", async () => {
   let content = "", sent = "", reason;
   for await (const { delta, finish_reason } of sabir.toOpenAIDeltas([...text], { tools })) {

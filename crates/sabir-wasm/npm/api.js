@@ -15,6 +15,13 @@ export class SabirError extends Error {
 /** Shared by all pushes without events: most of them have none. */
 const NOTHING = Object.freeze([]);
 
+function refuseFreed() {
+  throw new SabirError({ code: "freed", message: "this was freed: create another one for the next text", span: null });
+}
+
+/** Replaces a handle that was freed. The module must not be called with one: it throws without restoring its stack. */
+const FREED = { push: refuseFreed, push_bytes: refuseFreed, finish: refuseFreed, next_reader: refuseFreed, free() {} };
+
 function attempt(run) {
   try {
     return run();
@@ -64,6 +71,7 @@ export class Reader {
   /** Frees the memory at once. Without it the garbage collector does. */
   free() {
     this.#raw.free();
+    this.#raw = FREED;
   }
 }
 
@@ -86,6 +94,7 @@ export class OpenAIDeltas {
 
   free() {
     this.#raw.free();
+    this.#raw = FREED;
   }
 }
 

@@ -17,17 +17,17 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Reports whether a schema is valid in drafts 7 and later, and has only keywords that [`accepts`] knows.
 pub(crate) fn is_plain(schema: &Value) -> bool {
-    is_plain_to(schema, MAX_DEPTH)
+    is_plain_within(schema, MAX_DEPTH)
 }
 
-fn is_plain_to(schema: &Value, depth: usize) -> bool {
+fn is_plain_within(schema: &Value, depth: usize) -> bool {
     let Some(keywords) = schema.as_object() else {
         return schema.is_boolean();
     };
     let Some(depth) = depth.checked_sub(1) else {
         return false;
     };
-    let inner = |schema: &Value| is_plain_to(schema, depth);
+    let inner = |schema: &Value| is_plain_within(schema, depth);
     keywords
         .iter()
         .all(|(keyword, value)| match keyword.as_str() {
@@ -109,10 +109,10 @@ pub(crate) fn accepts(schema: &Value, value: &Value) -> bool {
                 .as_array()
                 .is_some_and(|values| values.contains(value)),
             "const" => value == expected,
-            "minimum" => compares(value, expected, |value, limit| value >= limit),
-            "maximum" => compares(value, expected, |value, limit| value <= limit),
-            "exclusiveMinimum" => compares(value, expected, |value, limit| value > limit),
-            "exclusiveMaximum" => compares(value, expected, |value, limit| value < limit),
+            "minimum" => compare_numbers(value, expected, |value, limit| value >= limit),
+            "maximum" => compare_numbers(value, expected, |value, limit| value <= limit),
+            "exclusiveMinimum" => compare_numbers(value, expected, |value, limit| value > limit),
+            "exclusiveMaximum" => compare_numbers(value, expected, |value, limit| value < limit),
             "minLength" | "maxLength" => value.as_str().is_none_or(|text| {
                 let length = text.chars().count();
                 is_within(keyword, length, count())
@@ -165,7 +165,7 @@ fn has_type(value: &Value, name: &Value) -> bool {
 }
 
 /// Compares a number with a limit. Other values have none; numbers that `f64` does not have exactly are not clear.
-fn compares(value: &Value, limit: &Value, holds: impl Fn(f64, f64) -> bool) -> bool {
+fn compare_numbers(value: &Value, limit: &Value, holds: impl Fn(f64, f64) -> bool) -> bool {
     match (value.as_f64(), limit.as_f64()) {
         (None, _) => !value.is_number(),
         (Some(number), Some(limit)) => number.abs() < MAX_EXACT && holds(number, limit),

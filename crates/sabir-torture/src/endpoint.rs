@@ -102,7 +102,7 @@ impl CurrentCase {
     }
 }
 
-/// Returns the sentence in the client's message by which the provider recognises the case. The full stop ends the number.
+/// Returns the sentence in the client's message by which the provider recognizes the case. The full stop ends the number.
 fn case_mark(number: usize) -> String {
     format!("This is request {number}.")
 }

@@ -187,30 +187,31 @@ fn forward_with_retries(mut client: TcpStream, address: SocketAddr) {
         let _ = receiver.shutdown(std::net::Shutdown::Both);
     });
     let mut earlier = None;
-    while let Some(request) = read_request(&mut client) {
+    while let Some(request) = read_message(&mut client) {
         if let Some(earlier) = earlier.replace(request.clone()) {
             let mut retry = TcpStream::connect(address).unwrap();
-            retry.write_all(&earlier).unwrap();
+            retry.write_all(earlier.as_bytes()).unwrap();
             // It has been counted, if it is, when its answer begins.
             assert!(retry.read(&mut [0; 64]).unwrap() > 0);
         }
-        provider.write_all(&request).unwrap();
+        provider.write_all(request.as_bytes()).unwrap();
     }
 }
 
-/// Reads a request with its body; `None` at the end of the connection.
-fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
-    let mut request = Vec::new();
+/// Reads a request or an answer with its body; `None` if the connection ends before. The other side may keep the connection open, so the
+/// message ends where its length says.
+fn read_message(stream: &mut TcpStream) -> Option<String> {
+    let mut message = Vec::new();
     let mut piece = [0; 4096];
     loop {
-        let text = String::from_utf8_lossy(&request).into_owned();
+        let text = String::from_utf8_lossy(&message);
         if let Some((head, body)) = text.split_once("\r\n\r\n")
             && body.len() >= content_length(head)
         {
-            return Some(request);
+            return Some(text.into_owned());
         }
         match stream.read(&mut piece) {
-            Ok(read) if read > 0 => request.extend_from_slice(&piece[..read]),
+            Ok(read) if read > 0 => message.extend_from_slice(&piece[..read]),
             _ => return None,
         }
     }
@@ -369,21 +370,8 @@ fn ask(address: &str, messages: &[Value]) -> Option<Value> {
         body.len()
     )
     .unwrap();
-    // The provider keeps the connection open, so the answer ends where its length says.
-    let mut answer = Vec::new();
-    let mut piece = [0; 4096];
-    loop {
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        if let Some((head, rest)) = text.split_once("\r\n\r\n")
-            && rest.len() >= content_length(head)
-        {
-            let is_answer = head.starts_with("HTTP/1.1 200");
-            return serde_json::from_str(rest).ok().filter(|_| is_answer);
-        }
-        let read = stream.read(&mut piece).unwrap();
-        if read == 0 {
-            return None;
-        }
-        answer.extend_from_slice(&piece[..read]);
-    }
+    let answer = read_message(&mut stream)?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let is_answer = head.starts_with("HTTP/1.1 200");
+    serde_json::from_str(body).ok().filter(|_| is_answer)
 }

@@ -23,11 +23,8 @@ use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace, th
 /// The tag between a tool's name and its arguments in some dialects with keys.
 const SEPARATOR: &str = "tool_sep";
 
-/// Reports whether a tag of this name is the separator, with or without the suffix that all tags of Hy3 have.
-fn is_separator(name: &str) -> bool {
-    name.strip_prefix(SEPARATOR)
-        .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with(':'))
-}
+/// The separator with the suffix that all tags of Hy3 have.
+const HY3_SEPARATOR: &str = "tool_sep:opensource";
 
 impl TagNotation {
     /// Returns the number of bytes before the name in an opening tag.
@@ -241,7 +238,7 @@ impl CallReader {
         // Hunyuan separates the tool's name from what follows.
         if let Some(tag) = next
             && matches!(opening.kind, OpenKind::Keyed(_))
-            && is_separator(tag.name)
+            && [SEPARATOR, HY3_SEPARATOR].contains(&tag.name)
             && tag.is_plain()
             && !tag.close
         {

@@ -57,6 +57,8 @@ pub(crate) struct OpenAiChatDecoder {
     word: String,
     /// True once a refusal was read, which outweighs the finish reason.
     refused: bool,
+    /// The labels of calls that the provider runs itself; their later pieces have no type.
+    server_calls: Vec<Option<u64>>,
     /// True after `[DONE]`. Many streams never send it.
     done: bool,
     /// The details of the last chunk that were emitted.
@@ -357,12 +359,12 @@ impl OpenAiChatDecoder {
                 emit_text(false, delta.refusal.as_str(), out);
             }
             for (position, call) in (0..).zip(&delta.tool_calls.0) {
-                if call.is_run_by_server() {
+                // A whole message has no indexes: the position is the label.
+                let label = if whole { Some(position) } else { call.index.0 };
+                if self.is_server_call(label, call) {
                     self.state.status.skipped += 1;
                     continue;
                 }
-                // A whole message has no indexes: the position is the label.
-                let label = if whole { Some(position) } else { call.index.0 };
                 match &call.function.0 {
                     Some(function) => self.decode_call(label, call.id.as_str(), function, out),
                     None => {
@@ -380,6 +382,20 @@ impl OpenAiChatDecoder {
         if !word.is_empty() && word != "null" {
             self.decode_stop(word, choice.native_finish_reason.as_str(), out);
         }
+    }
+
+    /// Returns true for a call that the provider runs itself, or a later piece of one.
+    fn is_server_call(&mut self, label: Option<u64>, call: &ToolCall<'_>) -> bool {
+        let is_known = self.server_calls.contains(&label);
+        if call.is_run_by_server() {
+            if !is_known {
+                self.server_calls.push(label);
+            }
+            return true;
+        }
+        let function = call.function.0.as_ref();
+        let is_named = function.is_some_and(|function| !function.name.as_str().is_empty());
+        is_known && call.kind.as_str().is_empty() && !is_named
     }
 
     /// Decodes the reasoning of a delta.

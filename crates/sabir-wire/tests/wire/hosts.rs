@@ -231,6 +231,8 @@ fn tools_that_xai_runs_are_no_calls() {
             check(
                 &[
                     said(json!({"content": "hi", "tool_calls": [server, own]})),
+                    // A later piece of the server's call has no type.
+                    said(json!({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]})),
                     finish("stop"),
                     json!("[DONE]"),
                 ],

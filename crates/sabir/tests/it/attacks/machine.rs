@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::world::{WAYS, World, code, names, skipped, stderr, stdout, turn};
 
 /// Returns the same command behind `unshare` with these options and words; `None` where this machine makes no such namespaces.
-fn in_namespaces(options: &[&str], command: &Command) -> Option<Command> {
+fn unshare_command(options: &[&str], command: &Command) -> Option<Command> {
     let namespaces = options.iter().take_while(|option| option.starts_with("--"));
     let probe = Command::new("unshare")
         .args(namespaces)
@@ -43,7 +43,7 @@ fn in_namespaces(options: &[&str], command: &Command) -> Option<Command> {
 }
 
 /// Runs a line of shell in the mount namespace of a process.
-fn in_mounts_of(process: u32, line: &str) -> Output {
+fn run_in_mount_namespace(process: u32, line: &str) -> Output {
     let namespace = format!("--mount=/proc/{process}/ns/mnt");
     Command::new("nsenter")
         .args([namespace.as_str(), "--", "sh", "-c", line])
@@ -52,7 +52,7 @@ fn in_mounts_of(process: u32, line: &str) -> Output {
 }
 
 /// Returns the processes that have a file system of this name mounted.
-fn processes_that_mount(name: &str) -> Vec<String> {
+fn find_mount_holders(name: &str) -> Vec<String> {
     let holds = |path: &Path| {
         fs::read_to_string(path.join("mountinfo")).is_ok_and(|mounts| mounts.contains(name))
     };
@@ -89,18 +89,18 @@ fn a_command_has_the_mounts_of_its_start() {
                 1 => {
                     let line =
                         format!("mount -t tmpfs {name} '{data}' && echo here > '{data}/seen'");
-                    let done = in_mounts_of(process, &line);
+                    let done = run_in_mount_namespace(process, &line);
                     assert!(done.status.success(), "{}", stderr(&done));
                 }
                 3 => {
-                    let done = in_mounts_of(process, &format!("umount '{data}'"));
+                    let done = run_in_mount_namespace(process, &format!("umount '{data}'"));
                     assert!(done.status.success(), "{}", stderr(&done));
                     // What was forked ahead learns of it from the kernel, and ends.
                     let begun = Instant::now();
-                    let mut holders = processes_that_mount(&name);
+                    let mut holders = find_mount_holders(&name);
                     while !holders.is_empty() && begun.elapsed() < Duration::from_mins(1) {
                         std::thread::sleep(Duration::from_millis(20));
-                        holders = processes_that_mount(&name);
+                        holders = find_mount_holders(&name);
                     }
                     *kept.lock().unwrap() = Some(holders);
                 }
@@ -121,7 +121,7 @@ fn a_command_has_the_mounts_of_its_start() {
             "events",
             "go",
         ]);
-    let Some(mut command) = in_namespaces(&["--mount"], &command) else {
+    let Some(mut command) = unshare_command(&["--mount"], &command) else {
         return skipped("only root can mount file systems here");
     };
     let works = world
@@ -181,7 +181,8 @@ fn sockets_with_relative_names_are_out_of_reach() {
         "import socket, sys\ns = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print('connected')\n",
     );
     let attempt = |level: &str, name: &str, folder: &Path, line: &str| {
-        let mut command = in_namespaces(&["--net", "python3", "listen.py", name], &world.sabir())?;
+        let mut command =
+            unshare_command(&["--net", "python3", "listen.py", name], &world.sabir())?;
         let output = command
             .args(["sandbox", "--level", level, "--", line])
             .env("SOCKETS", folder)

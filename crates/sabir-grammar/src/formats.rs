@@ -94,13 +94,20 @@ fn write_class(class: &CharClass, escape: &dyn Fn(char) -> String, out: &mut Str
     if class.negated {
         out.push('^');
     }
-    let write_char = |c: char, out: &mut String| {
+    let mut is_behind_hex_escape = false;
+    let mut write_char = |c: char, out: &mut String| {
         // Not only `]` and `\`: some readers take `[`, `&&` or `~~` for set operations, and Lark
         // ends a terminal at `/`.
         let has_meaning = matches!(c, '[' | ']' | '\\' | '^' | '-' | '/' | '"' | '&' | '~');
-        if has_meaning || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
-            out.push_str(&escape(c));
+        // XGrammar reads more than two digits of an escape: `\x2d0` would be another character.
+        let continues_escape = is_behind_hex_escape && c.is_ascii_hexdigit();
+        if has_meaning || continues_escape || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+        {
+            let escaped = escape(c);
+            is_behind_hex_escape = escaped.starts_with("\\x");
+            out.push_str(&escaped);
         } else {
+            is_behind_hex_escape = false;
             out.push(c);
         }
     };

@@ -101,7 +101,7 @@ fn escape_char(c: char) -> String {
         '\r' => "\\r".to_owned(),
         '\t' => "\\t".to_owned(),
         '\\' => "\\\\".to_owned(),
-        // Always four digits: XGrammar reads more than two after `\x`, so `\x2d0` would be another character.
+        c if u32::from(c) < 0x80 => format!("\\x{:02x}", u32::from(c)),
         c => format!("\\u{:04x}", u32::from(c)),
     }
 }

@@ -156,7 +156,7 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Check, show and change the configuration. See `sabir help config`.
     Config(ConfigArguments),
-    /// Serve models to any client: the APIs of Anthropic, OpenAI (Chat Completions and Responses) and Ollama in front of any model, with
+    /// Serve models to any client: the APIs of Anthropic, OpenAI (Chat Completions and Responses), Gemini and Ollama in front of any model, with
     /// native tool calls even from one that only writes text.
     ///
     /// Prints its address and the settings for clients, then serves until SIGINT or SIGTERM, and writes one line on standard error for

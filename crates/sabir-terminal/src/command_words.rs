@@ -50,6 +50,18 @@ const HINTS: [(&str, &str); 14] = [
 ];
 
 impl CommandWords {
+    /// Collects the names that these arguments need. The options of subcommands, which may still be undefined, are only
+    /// needed if options come first.
+    pub fn for_arguments(root: &Command, arguments: &[OsString]) -> Self {
+        let mut leading = arguments.iter().skip(1).take_while(|word| is_option(word));
+        if leading.all(is_print_flag) {
+            return Self::of_command(root);
+        }
+        let mut whole = root.clone();
+        whole.build();
+        Self::of_command(&whole)
+    }
+
     /// Collects the names of all commands, and of the options that take values.
     pub fn of_command(root: &Command) -> Self {
         let all = || std::iter::once(root).chain(root.get_subcommands());

@@ -32,9 +32,11 @@ pub(crate) use limits::{
 use crate::exit::CommandError;
 use crate::output::print;
 use crate::surroundings;
+use deferred::Deferred;
 
 mod config;
 mod context;
+mod deferred;
 mod ends;
 mod files;
 mod journal;
@@ -97,29 +99,29 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Do a task without asking questions.
-    Run(RunArguments),
+    Run(Deferred<RunArguments>),
     /// Continue a task. A completed one needs a new message.
-    Resume(ResumeArguments),
+    Resume(Deferred<ResumeArguments>),
     /// Start a new task from the first records of another one, which does not change. See `sabir help journal`.
-    Fork(ForkArguments),
+    Fork(Deferred<ForkArguments>),
     /// Show the history of a task.
-    Log(LogArguments),
+    Log(Deferred<LogArguments>),
     /// Show what fills a task's context, compact it, or undo a compaction. See docs/context.md.
-    Context(ContextArguments),
+    Context(Deferred<ContextArguments>),
     /// List the tasks, newest first.
-    Tasks(TasksArguments),
+    Tasks(Deferred<TasksArguments>),
     /// Write a task as Markdown, JSON or HTML, with secrets redacted.
-    Export(ExportArguments),
+    Export(Deferred<ExportArguments>),
     /// Import a task from another program (Cline, Roo Code, Claude Code), to read, check and fork it.
-    Import(ImportArguments),
+    Import(Deferred<ImportArguments>),
     /// List the checkpoints of a task, by default of the newest one of this folder: the calls that can be undone.
-    Checkpoints(HistoryArguments),
+    Checkpoints(Deferred<HistoryArguments>),
     /// Show what a task changed, as a diff: everything, or its last N changing calls.
-    Diff(HistoryArguments),
+    Diff(Deferred<HistoryArguments>),
     /// Undo the changes since your last message, or the last N changing calls. First shows what would happen.
-    Undo(UndoArguments),
+    Undo(Deferred<UndoArguments>),
     /// Restore files to their state before a call of a task. First shows what would happen.
-    Restore(RestoreArguments),
+    Restore(Deferred<RestoreArguments>),
     /// Write a commented configuration, with a model that can be used here. Never changes an existing one.
     Init,
     /// Try Sabir: a scripted model drives the real tools in a scratch folder. Needs no key and no network.
@@ -129,13 +131,13 @@ pub(crate) enum Command {
         folder: Option<PathBuf>,
     },
     /// Read raw assistant text from standard input and print the calls and texts in it.
-    Parse(ParseArguments),
+    Parse(Deferred<ParseArguments>),
     /// Like `parse`, but print only errors, as diagnostics, and the feedback that the model would get.
-    Check(JudgeArguments),
+    Check(Deferred<JudgeArguments>),
     /// Like `parse`, but print how the text was understood: every marker, its meaning, its certainty, and the reason.
-    Explain(CheckArguments),
+    Explain(Deferred<CheckArguments>),
     /// Print the system prompt that teaches the tools in a dialect, and its size.
-    Prompt(PromptArguments),
+    Prompt(Deferred<PromptArguments>),
     #[command(flatten)]
     Serving(ServingCommand),
     /// List the dialects, print the spec of one, or recognize the dialect that a chat template teaches.
@@ -151,51 +153,51 @@ pub(crate) enum Command {
         output: OutputFormat,
     },
     /// List the providers with their key variables, the servers on this machine, and the known models.
-    Models(ModelsArguments),
+    Models(Deferred<ModelsArguments>),
     /// Check the setup. With a model, test what it can do by asking it.
-    Doctor(DoctorArguments),
+    Doctor(Deferred<DoctorArguments>),
     /// Check, show and change the configuration. See `sabir help config`.
-    Config(ConfigArguments),
+    Config(Deferred<ConfigArguments>),
     /// Serve models to any client: the APIs of Anthropic, OpenAI (Chat Completions and Responses), Gemini and Ollama in front of any model, with
     /// native tool calls even from one that only writes text.
     ///
     /// Prints its address and the settings for clients, then serves until SIGINT or SIGTERM, and writes one line on standard error for
     /// each request. SIGHUP reloads the configuration. See `sabir help gateway`.
-    Gateway(sabir_terminal::gateway_command::GatewayArguments),
+    Gateway(Deferred<sabir_terminal::gateway_command::GatewayArguments>),
     /// Serve editors and other programs by the Agent Client Protocol, over standard input and output. See `sabir help acp`.
-    Acp(AcpArguments),
+    Acp(Deferred<AcpArguments>),
     /// Run a command in the sandbox, to try it.
     ///
     /// The command can write in the folder and in a private temporary folder, and has no network and no privileges. Level 1 uses
     /// Landlock and a system call filter (Linux 6.2); it restores `.git/hooks` and similar files in the folder when the command has
     /// ended, and does not protect the modes and times of files elsewhere. Level 2 adds namespaces, which hide secrets, other
     /// processes and the rest of /tmp and /dev. There is no standard input. The exit code is the command's.
-    Sandbox(SandboxArguments),
+    Sandbox(Deferred<SandboxArguments>),
     /// Test each wall of the sandbox on this machine, and report which ones hold.
     ///
     /// Each attempt is also made without a sandbox, where it must succeed; otherwise the wall is `untested`. `put back` means that
     /// the change was undone when the command had ended. The exit code is 1 if a wall is open.
-    Security(SecurityArguments),
+    Security(Deferred<SecurityArguments>),
     /// Find mistakes in tool definitions: colliding names, schemas that a format cannot express, missing descriptions.
-    Lint(LintArguments),
+    Lint(Deferred<LintArguments>),
     /// List, add, remove, trust, test and log in to MCP servers, and serve Sabir's tools as one. See `sabir help mcp`.
-    Mcp(McpArguments),
+    Mcp(Deferred<McpArguments>),
     /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to
     /// replace, or a whole file. Prints the changes. See `sabir help edits`.
-    Edit(EditArguments),
+    Edit(Deferred<EditArguments>),
     /// Explain and try the rules, which decide what runs without asking.
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
     },
     /// List the modes: named sets of tools and instructions, for `--mode`.
-    Modes(ModesArguments),
+    Modes(Deferred<ModesArguments>),
     /// Show what a repository's own configuration makes git run, and trust its present state.
     ///
     /// Until then, every git command there needs an approval. Trust also lets builds run without asking in the sandbox at level 2,
     /// without network. It applies to a hash of everything that is shown; if any of it changes, git commands need approvals again. A
     /// nested repository needs its own trust.
-    Trust(TrustArguments),
+    Trust(Deferred<TrustArguments>),
     /// Work with provider APIs.
     Wire {
         #[command(subcommand)]
@@ -604,7 +606,7 @@ impl Cli {
     /// Parses the command line. If it asks for help or is invalid, the program ends here.
     pub(crate) fn parse_arguments(arguments: Vec<OsString>) -> Result<Self, CommandError> {
         let command = Self::command();
-        let words = CommandWords::of_command(&command);
+        let words = CommandWords::for_arguments(&command, &arguments);
         let is_marked = arguments.iter().any(|argument| argument == "--");
         let arguments = words.reorder_arguments(arguments);
         let parse = |command: clap::Command| {

@@ -55,9 +55,11 @@ pub(crate) fn decode_for_same_wire(
     // Hidden while the rest is read, instead of copied: a history may be large.
     let mut hidden = Vec::new();
     for (key, disposition) in members.known {
-        if matches!(disposition, FieldDisposition::RefusedElsewhere(_))
-            && let Some(value) = passed.get_mut(key)
-        {
+        let is_hidden = matches!(
+            disposition,
+            FieldDisposition::RefusedElsewhere(_) | FieldDisposition::CheckedElsewhere
+        );
+        if is_hidden && let Some(value) = passed.get_mut(key) {
             hidden.push((*key, std::mem::take(value)));
         }
     }

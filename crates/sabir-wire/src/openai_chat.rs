@@ -72,6 +72,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         RequestParam::Verbosity | RequestParam::CacheKey => !options.completion_limit,
         param => is_param_refused(request, param),
     },
+    is_thinking_refused: |_| false,
     unsupported: &[
         UnsupportedFeature::CacheMarks,
         UnsupportedFeature::FailedResult,

@@ -135,6 +135,14 @@ impl Exchange {
             echoed.insert("store".to_owned(), json!(true));
             echoed.insert("previous_response_id".to_owned(), json!(stored.previous));
         }
+        let keeps_nothing = self.gateway.settings().limits.store == 0;
+        if keeps_nothing
+            && self.front == Wire::OpenAiResponses
+            && body.get("store") == Some(&Value::Bool(true))
+        {
+            self.ledger
+                .note_left_out("store", "no answers are kept here");
+        }
         self.ledger.set_model(&incoming.request.model);
         if routes
             .find_route(name)
@@ -282,18 +290,10 @@ impl Exchange {
         if is_passed {
             return Ok(());
         }
-        // In a prompted protocol the provider gets text in place of tools and results.
-        let rendered = match &request.protocol {
-            ToolProtocol::Prompted(name) => request
-                .dialects
-                .find(name)
-                .map(|dialect| render_request(request, dialect)),
-            ToolProtocol::Native => None,
-        };
         // Any of the upstreams may get it.
         for ProviderWire { wire, form } in &route.provider_wires {
             let notes = wire
-                .check_support(rendered.as_ref().unwrap_or(request), form)
+                .check_support(request, form)
                 .map_err(Refusal::Request)?;
             for note in &notes {
                 self.ledger.note_left_out(&note.path, &note.message);

@@ -1,5 +1,7 @@
 //! Runs one exchange: forwards a client's request to its model, and answers on the client's wire.
 
+mod choices;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +75,8 @@ impl Exchange {
             .request
             .max_output_tokens
             .or(asking.route.limits.output)
-            .unwrap_or(DEFAULT_OUTPUT_TOKENS);
+            .unwrap_or(DEFAULT_OUTPUT_TOKENS)
+            .saturating_mul(self.front.choice_count(&asking.request).into());
         let input = if self.ledger.key().is_some() {
             estimate_tokens(&asking.request)
         } else {
@@ -178,6 +181,12 @@ impl Exchange {
         }
         if let Some(client) = &mut request.client_body {
             client.headers.clone_from(&self.beta_headers);
+        }
+        if self.front.choice_count(&request) > choices::MAX_CHOICES {
+            return Err(Refusal::Request(RequestError {
+                path: "n".to_owned(),
+                message: format!("must be at most {}", choices::MAX_CHOICES),
+            }));
         }
         // Ollama's clients mean no limit by it; every other API refuses it.
         if request.max_output_tokens == Some(0) && self.front != Wire::Ollama {
@@ -313,10 +322,12 @@ impl Exchange {
         let now = self.gateway.now();
         let report = asking.request.report.clone();
         let limits = self.gateway.settings().limits;
-        let work: BodyTask = if streamed {
-            Box::pin(self.stream_answer(asking, buffer.clone()))
-        } else {
-            Box::pin(self.buffer_answer(asking, buffer.clone()))
+        let has_choices = front.choice_count(&asking.request) > 1;
+        let work: BodyTask = match (has_choices, streamed) {
+            (true, true) => Box::pin(self.stream_choices(asking, buffer.clone())),
+            (true, false) => Box::pin(self.buffer_choices(asking, buffer.clone())),
+            (false, true) => Box::pin(self.stream_answer(asking, buffer.clone())),
+            (false, false) => Box::pin(self.buffer_answer(asking, buffer.clone())),
         };
         // The head is sent only now, because an error before the first byte needs its own
         // status.

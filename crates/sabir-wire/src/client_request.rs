@@ -103,6 +103,8 @@ pub struct ResponseMetadata {
     pub total_duration: Duration,
     /// The part of that time from the first piece of the response on.
     pub generation_duration: Duration,
+    /// The number of this choice, of a response with several. Only Chat Completions has them.
+    pub choice: u64,
     /// The client's preferences for the form of the response.
     pub preferences: ResponsePreferences,
 }
@@ -145,6 +147,7 @@ impl DecodedRequest {
             created,
             total_duration: Duration::ZERO,
             generation_duration: Duration::ZERO,
+            choice: 0,
             preferences: self.preferences.clone(),
         }
     }
@@ -195,7 +198,14 @@ impl ResponseMetadata {
     /// Returns the call's own id, or one derived from the response's id and the call's index.
     pub(crate) fn call_id(&self, own: Option<&str>, index: u32) -> String {
         // The response's id makes it unique in a conversation, and the index within the response.
-        own.map_or_else(|| format!("{}_call_{index}", self.id), str::to_owned)
+        let choice = match self.choice {
+            0 => String::new(),
+            choice => format!("_{choice}"),
+        };
+        own.map_or_else(
+            || format!("{}{choice}_call_{index}", self.id),
+            str::to_owned,
+        )
     }
 }
 

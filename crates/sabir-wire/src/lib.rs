@@ -71,6 +71,7 @@ pub use client_request::{
     DecodedRequest, LossNote, RequestError, ResponseMetadata, ResponsePreferences, UsageReporting,
 };
 pub use native_tools::NamespacedTool;
+pub use openai_chat::ChoiceChunk;
 pub use provider_error::{MAX_MESSAGE_CHARS, ProviderError, classify_error};
 pub use rate_limits::{is_limit_header, translate_rate_limits};
 pub use replay::{replay_draft, split_text};

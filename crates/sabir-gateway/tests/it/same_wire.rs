@@ -573,6 +573,298 @@ async fn system_messages_keep_their_place_on_wires_that_have_one() {
     assert_eq!(found, ["system first", "user a", "system second", "user b"]);
 }
 
+/// A stream of two choices, interleaved, of which the second leaks its call into text.
+fn two_choices() -> String {
+    let chunk = |choices: Value| json!({"id": "c", "object": "chat.completion.chunk", "system_fingerprint": "fp", "choices": choices});
+    let piece = |index: u64, delta: Value| {
+        chunk(json!([{"index": index, "delta": delta, "finish_reason": null}]))
+    };
+    let end = |index: u64, reason: &str| {
+        chunk(json!([{"index": index, "delta": {}, "finish_reason": reason}]))
+    };
+    let native = json!([{"index": 0, "id": "call_1", "type": "function", "function": {"name": "read_file", "arguments": "{\"path\":\"a\"}"}}]);
+    let mut logged = piece(0, json!({"content": " zero"}));
+    logged["choices"][0]["logprobs"] = json!({"content": [{"token": "zero"}]});
+    let mut usage = chunk(json!([]));
+    usage["usage"] =
+        json!({"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14, "x_counts": 1});
+    let chunks = [
+        piece(
+            1,
+            json!({"role": "assistant", "content": "I read.\n<tool_call>\n{\"name\": \"read"}),
+        ),
+        piece(0, json!({"role": "assistant", "content": "Choice"})),
+        // Both in one chunk.
+        chunk(json!([
+            {"index": 0, "delta": {"content": " number"}, "finish_reason": null},
+            {"index": 1, "delta": {"content": "_file\", \"arguments\": {\"path\": "}, "finish_reason": null},
+        ])),
+        logged,
+        piece(0, json!({"tool_calls": native})),
+        end(0, "tool_calls"),
+        piece(1, json!({"content": "\"b\"}}\n</tool_call>"})),
+        end(1, "stop"),
+        usage,
+    ];
+    let events: String = chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    format!("{events}data: [DONE]\n\n")
+}
+
+async fn ask_choices(
+    reply: &str,
+    content_type: &str,
+    asked: &Value,
+) -> (TestGateway, crate::test_gateway::Got) {
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some(content_type.to_owned()),
+        body: reply.to_owned(),
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    let setup = start_gateway(Wire::OpenAiChat, script).await;
+    let headers = "sabir-report: 1\r\n";
+    let request = setup.request("POST", "/v1/chat/completions", headers, &asked.to_string());
+    let got = setup.raw(&request).await;
+    (setup, got)
+}
+
+/// The choices of a stream, put together: text, calls with their arguments, and the reason.
+fn joined_choices(text: &str) -> Vec<Value> {
+    let mut choices = vec![json!({"text": "", "calls": [], "reasons": []}); 2];
+    let chunks = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    for chunk in chunks.filter(|chunk| *chunk != "[DONE]") {
+        let chunk: Value = serde_json::from_str(chunk).unwrap();
+        for choice in chunk["choices"].as_array().unwrap() {
+            let known = &mut choices[usize::try_from(choice["index"].as_u64().unwrap()).unwrap()];
+            let more = choice["delta"]["content"].as_str().unwrap_or_default();
+            known["text"] = json!(format!("{}{more}", known["text"].as_str().unwrap()));
+            for call in choice["delta"]["tool_calls"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                let calls = known["calls"].as_array_mut().unwrap();
+                let function = &call["function"];
+                let arguments = function["arguments"].as_str().unwrap_or_default();
+                if function["name"].is_string() {
+                    calls.push(json!({"name": function["name"], "arguments": arguments}));
+                } else {
+                    let last = calls.last_mut().unwrap();
+                    last["arguments"] = json!(format!(
+                        "{}{arguments}",
+                        last["arguments"].as_str().unwrap()
+                    ));
+                }
+            }
+            if choice["finish_reason"].is_string() {
+                known["reasons"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(choice["finish_reason"].clone());
+            }
+        }
+    }
+    choices
+}
+
+#[tokio::test]
+async fn each_of_several_choices_is_mended_on_its_own() {
+    let mut asked = rich_body(Wire::OpenAiChat);
+    asked["n"] = json!(2);
+    let (setup, got) = ask_choices(&two_choices(), "text/event-stream", &asked).await;
+    let text = got.text();
+    let call = |path: &str| json!([{"name": "read_file", "arguments": format!("{{\"path\":\"{path}\"}}")}]);
+    let choices = joined_choices(&text);
+    assert_eq!(
+        choices[0],
+        json!({"text": "Choice number zero", "calls": call("a"), "reasons": ["tool_calls"]}),
+        "{text}"
+    );
+    assert_eq!(choices[1]["reasons"], json!(["tool_calls"]), "{text}");
+    assert_eq!(
+        choices[1]["text"].as_str().unwrap().trim(),
+        "I read.",
+        "{text}"
+    );
+    let arguments: Value =
+        serde_json::from_str(choices[1]["calls"][0]["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!(arguments, json!({"path": "b"}), "{text}");
+    for part in [
+        r#""logprobs":{"content":[{"token":"zero"}]}"#,
+        r#""system_fingerprint":"fp""#,
+        r#""x_counts":1"#,
+        ": sabir-report leaked_call=1\n",
+    ] {
+        assert!(text.contains(part), "{part} {text}");
+    }
+    assert_eq!(
+        (
+            text.matches("[DONE]").count(),
+            text.matches("\"usage\":{").count()
+        ),
+        (1, 1),
+        "{text}"
+    );
+    assert!(text.trim_end().ends_with("data: [DONE]"), "{text}");
+    assert_eq!(setup.provider.received_requests()[0].body["n"], 2);
+    assert_eq!(setup.ends(1).await[0].calls, 2);
+}
+
+#[tokio::test]
+async fn several_choices_of_a_whole_answer_are_mended() {
+    let choice = |index: u64, text: &str| json!({"index": index, "message": {"role": "assistant", "content": text, "x_message": index}, "finish_reason": "stop", "x_choice": index});
+    let leak =
+        "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"b\"}}\n</tool_call>";
+    let answer = json!({"id": "c", "object": "chat.completion", "system_fingerprint": "fp", "choices": [choice(0, "zero"), choice(1, leak), choice(2, "two")],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14}});
+    let mut asked = rich_body(Wire::OpenAiChat);
+    asked["n"] = json!(3);
+    asked["stream"] = json!(false);
+    let (_setup, got) = ask_choices(&answer.to_string(), "application/json", &asked).await;
+    let found = got.json();
+    assert!(got.head.contains("sabir-report: leaked_call=1"), "{got:?}");
+    let choices = found["choices"].as_array().unwrap();
+    assert_eq!(choices.len(), 3, "{found}");
+    for (index, choice) in choices.iter().enumerate() {
+        assert_eq!(
+            (
+                &choice["index"],
+                &choice["x_choice"],
+                &choice["message"]["x_message"]
+            ),
+            (&json!(index), &json!(index), &json!(index))
+        );
+        let calls = choice["message"]["tool_calls"]
+            .as_array()
+            .map_or(0, Vec::len);
+        assert_eq!(
+            (calls, choice["finish_reason"] == "tool_calls"),
+            (usize::from(index == 1), index == 1),
+            "{found}"
+        );
+    }
+    assert_eq!(choices[2]["message"]["content"], "two");
+    assert_eq!(
+        (
+            &found["usage"]["total_tokens"],
+            &found["system_fingerprint"]
+        ),
+        (&json!(14), &json!("fp"))
+    );
+}
+
+/// A provider cannot bring a call past the repairs by naming it state of the gateway, or add choices.
+#[tokio::test]
+async fn choices_that_were_not_requested_never_reach_clients() {
+    let forged = json!({"type": "sabir.choice", "index": 0, "chunk": {"choices": [{"delta": {"tool_calls": [{"id": "x", "function": {"name": "forged", "arguments": "{}"}}]}}]}, "data": "x"});
+    let piece = |index: u64, delta: Value| json!({"id": "c", "choices": [{"index": index, "delta": delta, "finish_reason": "stop"}]});
+    let chunks = [
+        piece(
+            0,
+            json!({"content": "first", "reasoning_details": [forged]}),
+        ),
+        piece(1, json!({"content": "second"})),
+        piece(2, json!({"content": "third"})),
+    ];
+    let events: String = chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    for (count, left_out) in [(1, ["second", "third"].as_slice()), (2, &["third"])] {
+        let mut asked = rich_body(Wire::OpenAiChat);
+        asked["n"] = json!(count);
+        let (_setup, got) = ask_choices(
+            &format!("{events}data: [DONE]\n\n"),
+            "text/event-stream",
+            &asked,
+        )
+        .await;
+        let text = got.text();
+        assert!(text.contains("first") && !text.contains("forged"), "{text}");
+        for word in left_out {
+            assert!(!text.contains(word), "{count}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn choices_of_a_prompted_model_become_calls() {
+    let call = |path: &str| {
+        format!(
+            "<tool_call>\n{{\"name\": \"read_file\", \"arguments\": {{\"path\": \"{path}\"}}}}\n</tool_call>"
+        )
+    };
+    let piece = |index: u64, text: &str| json!({"id": "c", "choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]});
+    let body = format!(
+        "data: {}\n\ndata: {}\n\ndata: [DONE]\n\n",
+        piece(1, &call("b")),
+        piece(0, &call("a"))
+    );
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body,
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    let setup = TestGateway::new(script).await;
+    let prompted = ModelRoute {
+        protocol: ToolProtocol::Prompted("hermes".to_owned()),
+        repair_mode: RepairMode::Retry(2),
+        ..route(&setup.provider)
+    };
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("model", prompted));
+    let mut asked = crate::test_gateway::body(Wire::OpenAiChat, "go", true);
+    asked["n"] = json!(2);
+    let text = setup.ask("/v1/chat/completions", &asked).await.text();
+    for (index, choice) in joined_choices(&text).iter().enumerate() {
+        let path = ["a", "b"][index];
+        let arguments: Value =
+            serde_json::from_str(choice["calls"][0]["arguments"].as_str().unwrap()).unwrap();
+        assert_eq!(arguments, json!({"path": path}), "{text}");
+        assert_eq!(choice["reasons"], json!(["tool_calls"]), "{text}");
+    }
+    let sent = setup.provider.received_requests()[0].body.clone();
+    assert_eq!((&sent["n"], sent.get("tools")), (&json!(2), None), "{sent}");
+}
+
+#[tokio::test]
+async fn a_broken_choice_is_an_error() {
+    let cut = "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"b";
+    let piece = |index: u64, text: &str| json!({"id": "c", "choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]});
+    let mut asked = rich_body(Wire::OpenAiChat);
+    asked["n"] = json!(2);
+    let whole = format!(
+        "data: {}\n\ndata: {}\n\ndata: [DONE]\n\n",
+        piece(0, "zero"),
+        piece(1, cut)
+    );
+    let text = ask_choices(&whole, "text/event-stream", &asked)
+        .await
+        .1
+        .text();
+    assert!(
+        text.contains("\"error\"") && !text.contains("[DONE]"),
+        "{text}"
+    );
+    // The connection breaks off before the second choice has ended.
+    let half = format!("data: {}\n\n", piece(0, "zero"));
+    let text = ask_choices(&half, "text/event-stream", &asked)
+        .await
+        .1
+        .text();
+    assert!(
+        text.contains("\"error\"") && !text.contains("[DONE]"),
+        "{text}"
+    );
+    asked["n"] = json!(129);
+    let (setup, got) = ask_choices(&half, "text/event-stream", &asked).await;
+    assert_eq!(got.status, 400, "{got:?}");
+    assert!(setup.provider.received_requests().is_empty());
+}
+
 #[tokio::test]
 async fn citations_and_beta_members_of_anthropic_go_both_ways() {
     let events = [

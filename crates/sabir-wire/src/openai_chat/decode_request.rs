@@ -10,8 +10,8 @@
 //! input by a grammar.
 //!
 //! # Unsupported
-//! Several choices, log probabilities, audio, the old `functions`: each is an error that names its
-//! path.
+//! Several choices, log probabilities and audio, except for a provider of the same wire; the old
+//! `functions`: each is an error that names its path.
 
 use sabir_call::{
     MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, RequestOptions, Role,
@@ -60,7 +60,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("safety_identifier", FieldDisposition::Read),
     ("service_tier", FieldDisposition::Read),
     ("prompt_cache_key", FieldDisposition::Read),
-    ("n", FieldDisposition::Read),
+    ("n", FieldDisposition::CheckedElsewhere),
     ("modalities", FieldDisposition::CheckedElsewhere),
     ("usage", FieldDisposition::Harmless),
     ("include_reasoning", FieldDisposition::Harmless),

@@ -573,6 +573,88 @@ async fn system_messages_keep_their_place_on_wires_that_have_one() {
     assert_eq!(found, ["system first", "user a", "system second", "user b"]);
 }
 
+#[tokio::test]
+async fn annotations_and_probabilities_of_responses_reach_the_client() {
+    let cited = |start: u64| json!({"type": "url_citation", "url": "https://example.com", "title": "T", "start_index": start, "end_index": start + 2});
+    let part = |text: &str, annotations: Value| json!({"type": "output_text", "text": text, "annotations": annotations, "logprobs": [{"token": text, "logprob": -1}]});
+    let item = json!({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+        "content": [part("Grün is ", json!([cited(1)])), part("moss.", json!([cited(2)]))]});
+    let response = json!({"id": "resp_1", "object": "response", "status": "completed", "output": [item],
+        "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}});
+    let mut begun = item.clone();
+    begun["content"] = json!([]);
+    begun["status"] = json!("in_progress");
+    let delta = |number: u64, text: &str| json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": number, "delta": text});
+    let events = [
+        json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
+        delta(0, "Grün is "),
+        delta(1, "moss."),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
+        json!({"type": "response.completed", "response": response}),
+    ];
+    let stream: String = events
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect();
+    // The positions in the second part follow the text of the first.
+    let expected = json!([cited(1), cited(10)]);
+    for (body, kind, streamed) in [
+        (stream, "text/event-stream", true),
+        (response.to_string(), "application/json", false),
+    ] {
+        let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+            content_type: Some(kind.to_owned()),
+            body,
+        });
+        let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+        let setup = start_gateway(Wire::OpenAiResponses, script).await;
+        let mut asked = rich_body(Wire::OpenAiResponses);
+        asked["stream"] = json!(streamed);
+        asked["top_logprobs"] = json!(1);
+        asked["include"] = json!(["message.output_text.logprobs"]);
+        let got = setup.ask("/v1/responses", &asked).await;
+        let sent = setup.provider.received_requests()[0].body.clone();
+        assert_eq!(
+            (&sent["top_logprobs"], &sent["include"][0]),
+            (&json!(1), &json!("message.output_text.logprobs")),
+            "{got:?}"
+        );
+        let whole = if streamed {
+            let text = got.text();
+            assert_eq!(
+                text.matches("event: response.output_text.annotation.added")
+                    .count(),
+                2,
+                "{text}"
+            );
+            let last = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("data: "))
+                .next_back()
+                .unwrap();
+            serde_json::from_str::<Value>(last).unwrap()["response"].clone()
+        } else {
+            got.json()
+        };
+        let part = &whole["output"][0]["content"][0];
+        assert_eq!(
+            (&part["text"], &part["annotations"]),
+            (&json!("Grün is moss."), &expected),
+            "{whole}"
+        );
+        assert_eq!(
+            part["logprobs"].as_array().map(Vec::len),
+            Some(2),
+            "{whole}"
+        );
+    }
+}
+
 /// A stream of two choices, interleaved, of which the second leaks its call into text.
 fn two_choices() -> String {
     let chunk = |choices: Value| json!({"id": "c", "object": "chat.completion.chunk", "system_fingerprint": "fp", "choices": choices});

@@ -89,7 +89,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ),
     (
         "top_logprobs",
-        FieldDisposition::Refused("probabilities of tokens are not known here"),
+        FieldDisposition::RefusedElsewhere("probabilities of tokens are not known here"),
     ),
 ];
 

@@ -59,7 +59,7 @@ pub(crate) fn decode_for_same_wire(
             disposition,
             FieldDisposition::RefusedElsewhere(_) | FieldDisposition::CheckedElsewhere
         );
-        if is_hidden && let Some(value) = passed.get_mut(key) {
+        if is_hidden && let Some(value) = member_mut(&mut passed, key) {
             hidden.push((*key, std::mem::take(value)));
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn decode_for_same_wire(
         decoded => decoded?,
     };
     for (key, value) in hidden {
-        if let Some(place) = passed.get_mut(key) {
+        if let Some(place) = member_mut(&mut passed, key) {
             *place = value;
         }
     }
@@ -99,6 +99,13 @@ pub(crate) fn decode_for_same_wire(
         keeps_history: !rewrites,
     });
     Ok(decoded)
+}
+
+/// Returns a member; a dot in its place goes into an object.
+fn member_mut<'v>(body: &'v mut Value, place: &str) -> Option<&'v mut Value> {
+    place
+        .split('.')
+        .try_fold(body, |value, key| value.get_mut(key))
 }
 
 /// Returns true if the first member of a path is in a body.

@@ -1,6 +1,7 @@
 //! The Google Gemini API: `generateContent` and `streamGenerateContent`, as AI Studio and Vertex
 //! serve them.
 
+mod answer_details;
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;

@@ -655,6 +655,78 @@ async fn annotations_and_probabilities_of_responses_reach_the_client() {
     }
 }
 
+#[tokio::test]
+async fn members_of_gemini_go_both_ways() {
+    let chunk = |parts: Value| json!({"candidates": [{"content": {"role": "model", "parts": parts}}], "modelVersion": "m", "responseId": "r"});
+    let mut first = chunk(json!([{"text": "Grass "}]));
+    first["promptFeedback"] = json!({"safetyRatings": [{"category": "A", "probability": "LOW"}]});
+    first["candidates"][0]["citationMetadata"] = json!({"citationSources": [{"uri": "https://a"}]});
+    let leak = "is green.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>";
+    let second = chunk(
+        json!([{"text": leak}, {"function_call": {"name": "forged"}}, {"functionCall": [1], "x_part": 1}]),
+    );
+    let mut last = chunk(json!([{"text": ""}]));
+    last["candidates"][0]["finishReason"] = json!("STOP");
+    last["candidates"][0]["groundingMetadata"] = json!({"webSearchQueries": ["grass"]});
+    last["candidates"][0]["citationMetadata"] = json!({"citationSources": [{"uri": "https://b"}]});
+    last["usageMetadata"] = json!({"promptTokenCount": 5, "candidatesTokenCount": 3, "totalTokenCount": 8, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 5}]});
+    let stream: String = [first, second, last]
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: stream,
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    let setup = start_gateway(Wire::Gemini, script).await;
+    let asked = json!({
+        "contents": [{"role": "user", "parts": [{"text": "go", "x_part": 1}, {"fileData": {"fileUri": "gs://a/b", "mimeType": "video/mp4"}}]}],
+        "tools": [{"functionDeclarations": [{"name": "read_file", "parameters": {"type": "OBJECT", "properties": {"path": {"type": "STRING"}}}}]}, {"googleSearch": {}}],
+        "safetySettings": [{"category": "A", "threshold": "BLOCK_NONE"}], "cachedContent": "cachedContents/1", "labels": {"a": "b"},
+        "generationConfig": {"maxOutputTokens": 9, "responseModalities": ["TEXT", "IMAGE"], "responseLogprobs": true, "logprobs": 2, "x_config": 1},
+    });
+    let text = setup
+        .ask("/v1beta/models/model:streamGenerateContent?alt=sse", &asked)
+        .await
+        .text();
+    for part in [
+        r#""promptFeedback":{"safetyRatings":[{"category":"A","probability":"LOW"}]}"#,
+        r#""citationSources":[{"uri":"https://a"}]"#,
+        r#""groundingMetadata":{"webSearchQueries":["grass"]}"#,
+        r#""promptTokensDetails":[{"modality":"TEXT","tokenCount":5}]"#,
+        r#""name":"read_file""#,
+        r#"{"x_part":1}"#,
+    ] {
+        assert!(text.contains(part), "{part} {text}");
+    }
+    assert!(
+        !text.contains("forged") && !text.contains("functionCall\":["),
+        "{text}"
+    );
+    let whole = setup
+        .ask("/v1beta/models/model:generateContent", &asked)
+        .await
+        .json();
+    let candidate = &whole["candidates"][0];
+    assert_eq!(
+        candidate["citationMetadata"]["citationSources"],
+        json!([{"uri": "https://a"}, {"uri": "https://b"}]),
+        "{whole}"
+    );
+    assert_eq!(
+        candidate["groundingMetadata"]["webSearchQueries"],
+        json!(["grass"])
+    );
+    assert_eq!(
+        whole["usageMetadata"]["promptTokensDetails"][0]["tokenCount"],
+        5
+    );
+    for request in setup.provider.received_requests() {
+        assert_eq!(request.body, asked);
+    }
+}
+
 /// A stream of two choices, interleaved, of which the second leaks its call into text.
 fn two_choices() -> String {
     let chunk = |choices: Value| json!({"id": "c", "object": "chat.completion.chunk", "system_fingerprint": "fp", "choices": choices});

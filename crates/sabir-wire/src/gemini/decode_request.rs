@@ -43,6 +43,18 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("tool_config", FieldDisposition::Read),
     ("generationConfig", FieldDisposition::Read),
     ("generation_config", FieldDisposition::Read),
+    (
+        "generationConfig.responseModalities",
+        FieldDisposition::CheckedElsewhere,
+    ),
+    (
+        "generationConfig.responseLogprobs",
+        FieldDisposition::CheckedElsewhere,
+    ),
+    (
+        "generationConfig.logprobs",
+        FieldDisposition::CheckedElsewhere,
+    ),
     ("safetySettings", FieldDisposition::LeftOut(OWN_FILTERS)),
     ("safety_settings", FieldDisposition::LeftOut(OWN_FILTERS)),
     ("labels", FieldDisposition::LeftOut("nothing is stored")),

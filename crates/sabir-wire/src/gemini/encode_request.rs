@@ -53,13 +53,13 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     if !tools.is_empty() {
         body.insert("tools".to_owned(), Value::Array(tools));
     }
-    if !request.tools.is_empty() {
-        if let Some(calling) = encode_tool_choice(&request.tool_choice) {
-            body.insert(
-                "toolConfig".to_owned(),
-                json!({"functionCallingConfig": calling}),
-            );
-        }
+    if !request.tools.is_empty()
+        && let Some(calling) = encode_tool_choice(&request.tool_choice)
+    {
+        body.insert(
+            "toolConfig".to_owned(),
+            json!({"functionCallingConfig": calling}),
+        );
     }
     let generation = encode_generation_config(request);
     if !generation.is_empty() {

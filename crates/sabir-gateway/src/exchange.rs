@@ -173,9 +173,13 @@ impl Exchange {
         let DecodedRequest {
             mut request,
             streamed,
-            notes,
+            mut notes,
+            rewrite_notes,
             ..
         } = incoming;
+        if route.protocol != ToolProtocol::Native {
+            notes.extend(rewrite_notes);
+        }
         for note in &notes {
             self.ledger.note_left_out(&note.path, &note.message);
         }

@@ -81,15 +81,24 @@ pub(crate) fn decode_for_same_wire(
             *place = value;
         }
     }
-    // What the common form has no place for is not lost.
-    decoded
-        .notes
-        .retain(|note| note.path.contains(['.', '[']) && !body_has_path(body, &note.path));
+    // What the common form has no place for is not lost, unless it is inside of something that is
+    // written anew.
+    let is_inside = |note: &LossNote| note.path.contains(['.', '[']);
+    for note in std::mem::take(&mut decoded.notes) {
+        if is_inside(&note) && body_has_path(body, &note.path) {
+            decoded.rewrite_notes.push(note);
+        } else if is_inside(&note) {
+            decoded.notes.push(note);
+        }
+    }
     decoded.notes.extend(withheld);
     let rewrites = members.rewrites_text_tools && !decoded.preferences.freeform_tools.is_empty();
     // Written anew, the history would be empty.
     if let Some(error) = decoded.unread_history.take_if(|_| rewrites) {
         return Err(error);
+    }
+    if rewrites {
+        decoded.notes.append(&mut decoded.rewrite_notes);
     }
     decoded.request.client_body = Some(ClientBody {
         wire: spec.name.to_owned(),

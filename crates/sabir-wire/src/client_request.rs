@@ -23,6 +23,9 @@ pub struct DecodedRequest {
     pub preferences: ResponsePreferences,
     /// Parts of the body that are not in the request.
     pub notes: Vec<LossNote>,
+    /// Parts of a body for a provider of the same wire that are lost if its tools and its history are
+    /// written anew, as in a prompted protocol.
+    pub rewrite_notes: Vec<LossNote>,
     /// The reason why the history could not be read, of a body that goes to a provider of the same
     /// wire. Then the request has no messages, and only the body may be sent.
     pub unread_history: Option<RequestError>,
@@ -117,6 +120,7 @@ impl DecodedRequest {
             streamed,
             preferences: ResponsePreferences::default(),
             notes: Vec::new(),
+            rewrite_notes: Vec::new(),
             unread_history: None,
             instructions: Vec::new(),
             leading_system: String::new(),

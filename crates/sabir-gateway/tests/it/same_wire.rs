@@ -943,6 +943,37 @@ async fn choices_that_were_not_requested_never_reach_clients() {
     }
 }
 
+/// In a prompted protocol tools and history are written anew, also for the same wire.
+#[tokio::test]
+async fn members_that_a_prompted_protocol_loses_are_reported() {
+    let setup = TestGateway::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
+    let mut asked = crate::test_gateway::body(Wire::OpenAiChat, "go", false);
+    asked["min_p"] = json!(0.1);
+    asked["messages"][0]["x_message"] = json!(1);
+    asked["tools"][0]["function"]["x_tool"] = json!(1);
+    for (protocol, report) in [
+        (ToolProtocol::Native, "sabir-report: none\r\n"),
+        (
+            ToolProtocol::Prompted("hermes".to_owned()),
+            "sabir-report: left_out:messages[].x_message=1, left_out:tools[].function.x_tool=1\r\n",
+        ),
+    ] {
+        let changed = ModelRoute {
+            protocol,
+            ..route(&setup.provider)
+        };
+        setup
+            .gateway
+            .replace_routes(RouteTable::default().with_route("model", changed));
+        let headers = "sabir-report: 1\r\n";
+        let request = setup.request("POST", "/v1/chat/completions", headers, &asked.to_string());
+        let got = setup.raw(&request).await;
+        assert!(got.head.contains(report), "{got:?}");
+    }
+    let requests = setup.provider.received_requests();
+    assert!(requests.iter().all(|request| request.body["min_p"] == 0.1));
+}
+
 #[tokio::test]
 async fn choices_of_a_prompted_model_become_calls() {
     let call = |path: &str| {

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use serde_json::Value;
 
@@ -15,6 +16,9 @@ use crate::field_disposition::is_empty_value;
 /// possible.
 const TAG: &str = "type";
 
+/// The most kinds of members that get a note each.
+const MAX_NOTES: usize = 64;
+
 /// Records the values of a body that a decoder reads.
 #[derive(Debug, Default)]
 pub(crate) struct ReadTracker(RefCell<ReadValues>);
@@ -23,11 +27,36 @@ pub(crate) struct ReadTracker(RefCell<ReadValues>);
 #[derive(Debug, Default)]
 struct ReadValues {
     /// The values that were asked for.
-    read: HashSet<*const Value>,
+    read: Addresses,
     /// The objects and lists of which single members were asked for.
-    opened: HashSet<*const Value>,
+    opened: Addresses,
     /// The objects that were taken with all their members.
-    whole: HashSet<*const Value>,
+    whole: Addresses,
+}
+
+/// Addresses of values.
+type Addresses = HashSet<*const Value, BuildHasherDefault<AddressHasher>>;
+
+/// Hashes addresses, which no client chooses, and of which a long history has very many.
+#[derive(Debug, Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // The golden ratio spreads the bits of neighbours over the upper half, which is moved down.
+        let spread = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread ^ (spread >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl ReadTracker {
@@ -51,15 +80,24 @@ impl ReadTracker {
         for (key, value) in body.as_object().into_iter().flatten() {
             values.find_unread(value, key, &mut places);
         }
-        let note = |(path, count): (String, usize)| {
+        let further = places.len().saturating_sub(MAX_NOTES);
+        let mut notes = Vec::new();
+        for (path, count) in places.into_iter().take(MAX_NOTES) {
             let times = if count == 1 {
                 String::new()
             } else {
                 format!(", {count} times")
             };
-            LossNote::new(path, format!("left out: not known here{times}"))
-        };
-        places.into_iter().map(note).collect()
+            notes.push(LossNote::new(
+                path,
+                format!("left out: not known here{times}"),
+            ));
+        }
+        if further > 0 {
+            let what = format!("left out: {further} further kinds of members that are not known");
+            notes.push(LossNote::new("body", what));
+        }
+        notes
     }
 }
 
@@ -74,11 +112,13 @@ impl ReadValues {
         match value {
             Value::Object(members) => {
                 for (key, member) in members {
-                    let path = format!("{path}.{key}");
-                    if self.read.contains(&std::ptr::from_ref(member)) {
-                        self.find_unread(member, &path, places);
-                    } else if key != TAG && !is_empty_value(member) {
-                        *places.entry(path).or_default() += 1;
+                    let address = std::ptr::from_ref(member);
+                    // Paths are built only where they are needed: most members are read.
+                    if self.opened.contains(&address) {
+                        self.find_unread(member, &format!("{path}.{key}"), places);
+                    } else if !self.read.contains(&address) && key != TAG && !is_empty_value(member)
+                    {
+                        *places.entry(format!("{path}.{key}")).or_default() += 1;
                     }
                 }
             }
@@ -122,5 +162,22 @@ mod tests {
         let paths: Vec<_> = notes.iter().map(|note| note.path.as_str()).collect();
         assert_eq!(paths, ["list[].b", "object.known.lost"]);
         assert_eq!(notes[0].message, "left out: not known here, 2 times");
+    }
+
+    #[test]
+    fn the_number_of_notes_is_limited() {
+        let members = (0..MAX_NOTES + 9).map(|number| (number.to_string(), json!(1)));
+        let body = json!({"object": Value::Object(members.collect())});
+        let tracker = ReadTracker::default();
+        JsonField::tracked(&body, &tracker)
+            .get("object")
+            .get("known");
+        let notes = tracker.unread_members(&body);
+        assert_eq!(notes.len(), MAX_NOTES + 1);
+        let last = notes.last().map(ToString::to_string);
+        assert_eq!(
+            last.as_deref(),
+            Some("body: left out: 9 further kinds of members that are not known")
+        );
     }
 }

@@ -7,7 +7,7 @@ use sabir_wire::Wire;
 use serde_json::{Value, json};
 
 use crate::repairs::runnable;
-use crate::test_gateway::{TestGateway, route, route_on};
+use crate::test_gateway::{Got, TestGateway, route, route_on};
 
 /// Starts a gateway whose model speaks that wire.
 async fn start_gateway(wire: Wire, script: ReplyScript) -> TestGateway {
@@ -767,11 +767,13 @@ fn two_choices() -> String {
     format!("{events}data: [DONE]\n\n")
 }
 
-async fn ask_choices(
-    reply: &str,
-    content_type: &str,
-    asked: &Value,
-) -> (TestGateway, crate::test_gateway::Got) {
+/// A gateway after an exchange, with the response of it.
+struct Exchange {
+    setup: TestGateway,
+    got: Got,
+}
+
+async fn ask_choices(reply: &str, content_type: &str, asked: &Value) -> Exchange {
     let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
         content_type: Some(content_type.to_owned()),
         body: reply.to_owned(),
@@ -781,7 +783,7 @@ async fn ask_choices(
     let headers = "sabir-report: 1\r\n";
     let request = setup.request("POST", "/v1/chat/completions", headers, &asked.to_string());
     let got = setup.raw(&request).await;
-    (setup, got)
+    Exchange { setup, got }
 }
 
 /// The choices of a stream, put together: text, calls with their arguments, and the reason.
@@ -827,7 +829,7 @@ fn joined_choices(text: &str) -> Vec<Value> {
 async fn each_of_several_choices_is_mended_on_its_own() {
     let mut asked = rich_body(Wire::OpenAiChat);
     asked["n"] = json!(2);
-    let (setup, got) = ask_choices(&two_choices(), "text/event-stream", &asked).await;
+    let Exchange { setup, got } = ask_choices(&two_choices(), "text/event-stream", &asked).await;
     let text = got.text();
     let call = |path: &str| json!([{"name": "read_file", "arguments": format!("{{\"path\":\"{path}\"}}")}]);
     let choices = joined_choices(&text);
@@ -876,7 +878,7 @@ async fn several_choices_of_a_whole_answer_are_mended() {
     let mut asked = rich_body(Wire::OpenAiChat);
     asked["n"] = json!(3);
     asked["stream"] = json!(false);
-    let (_setup, got) = ask_choices(&answer.to_string(), "application/json", &asked).await;
+    let Exchange { got, .. } = ask_choices(&answer.to_string(), "application/json", &asked).await;
     let found = got.json();
     assert!(got.head.contains("sabir-report: leaked_call=1"), "{got:?}");
     let choices = found["choices"].as_array().unwrap();
@@ -929,7 +931,7 @@ async fn choices_that_were_not_requested_never_reach_clients() {
     for (count, left_out) in [(1, ["second", "third"].as_slice()), (2, &["third"])] {
         let mut asked = rich_body(Wire::OpenAiChat);
         asked["n"] = json!(count);
-        let (_setup, got) = ask_choices(
+        let Exchange { got, .. } = ask_choices(
             &format!("{events}data: [DONE]\n\n"),
             "text/event-stream",
             &asked,
@@ -1028,7 +1030,7 @@ async fn a_broken_choice_is_an_error() {
     );
     let text = ask_choices(&whole, "text/event-stream", &asked)
         .await
-        .1
+        .got
         .text();
     assert!(
         text.contains("\"error\"") && !text.contains("[DONE]"),
@@ -1038,14 +1040,14 @@ async fn a_broken_choice_is_an_error() {
     let half = format!("data: {}\n\n", piece(0, "zero"));
     let text = ask_choices(&half, "text/event-stream", &asked)
         .await
-        .1
+        .got
         .text();
     assert!(
         text.contains("\"error\"") && !text.contains("[DONE]"),
         "{text}"
     );
     asked["n"] = json!(129);
-    let (setup, got) = ask_choices(&half, "text/event-stream", &asked).await;
+    let Exchange { setup, got } = ask_choices(&half, "text/event-stream", &asked).await;
     assert_eq!(got.status, 400, "{got:?}");
     assert!(setup.provider.received_requests().is_empty());
 }

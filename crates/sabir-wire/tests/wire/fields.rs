@@ -279,7 +279,8 @@ fn outcome(front: &Front, field: &Field, back: Wire) -> Outcome {
 
 #[test]
 fn every_published_field_has_a_sample() {
-    let (published, samples) = (published(), samples());
+    let published = published();
+    let samples = samples();
     for (wire, api) in published.as_object().unwrap() {
         let groups = samples[wire]["groups"].as_array().unwrap();
         for (name, fields) in api["types"].as_object().unwrap() {
@@ -328,10 +329,8 @@ fn the_page_of_fields_says_what_happens() {
     for (wire, title) in FRONTS {
         let front = front(wire);
         let source = &published()[wire.name()];
-        let (package, version) = (
-            source["package"].as_str().unwrap(),
-            source["version"].as_str().unwrap(),
-        );
+        let package = source["package"].as_str().unwrap();
+        let version = source["version"].as_str().unwrap();
         write!(
             page,
             "\n\n## {title}\n\nFields of `{package}` {version}.\n\n| field |"
@@ -365,8 +364,13 @@ fn the_page_of_fields_says_what_happens() {
     );
 }
 
-/// Some fields of an API, of which no two exclude each other.
-fn chosen<'f>(front: &'f Front, picks: &[prop::sample::Index]) -> (Value, Vec<&'f Field>) {
+/// A body with some fields of an API, of which no two exclude each other.
+struct Choice<'f> {
+    body: Value,
+    fields: Vec<&'f Field>,
+}
+
+fn choose<'f>(front: &'f Front, picks: &[prop::sample::Index]) -> Choice<'f> {
     let mut body = front.base.clone();
     let mut fields: Vec<&Field> = Vec::new();
     for pick in picks {
@@ -394,7 +398,7 @@ fn chosen<'f>(front: &'f Front, picks: &[prop::sample::Index]) -> (Value, Vec<&'
             fields.push(field);
         }
     }
-    (body, fields)
+    Choice { body, fields }
 }
 
 /// Returns true if one of the fields is refused alone.
@@ -415,7 +419,7 @@ proptest! {
     #[test]
     fn the_same_wire_gets_equal_fields(which in 0..FRONTS.len(), picks in picks()) {
         let front = front(FRONTS[which].0);
-        let (body, fields) = chosen(&front, &picks);
+        let Choice { body, fields } = choose(&front, &picks);
         let sent = match send(&front, &body, front.wire) {
             Ok(sent) => sent.body,
             Err(error) => {
@@ -453,7 +457,7 @@ proptest! {
         let front = front(FRONTS[which].0);
         let back = Wire::ALL[back];
         prop_assume!(front.wire != back);
-        let (body, fields) = chosen(&front, &picks);
+        let Choice { body, fields } = choose(&front, &picks);
         let with = send(&front, &body, back);
         if let Err(error) = &with {
             prop_assert!(is_one_refused(&front, &fields, back), "{error}: {body}");

@@ -226,7 +226,11 @@ fn send(front: &Front, body: &Value, back: Wire) -> Result<Sent, String> {
         ..WireOptions::default()
     };
     let mut notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
-    if !is_same {
+    let is_passed = request
+        .client_body
+        .as_ref()
+        .is_some_and(|client| client.keeps_history);
+    if !is_passed {
         let more = back
             .check_support(&request, &options)
             .map_err(|error| error.to_string())?;
@@ -258,10 +262,10 @@ fn outcome_of(
         Outcome::Passed
     } else if with.notes.iter().any(|note| !without.notes.contains(note)) {
         Outcome::Reported
+    } else if !is_own && with.body != without.body {
+        Outcome::Translated
     } else if is_own || with.answer != without.answer {
         Outcome::Gateway
-    } else if with.body != without.body {
-        Outcome::Translated
     } else {
         Outcome::Lost
     }
@@ -408,6 +412,27 @@ fn is_one_refused(front: &Front, fields: &[&Field], back: Wire) -> bool {
         .any(|field| outcome(front, field, back) == Outcome::Refused)
 }
 
+/// Returns the fields of a request of which neither the provider nor the client hears.
+fn lost_fields<'f>(front: &Front, fields: &[&'f Field], back: Wire) -> Vec<&'f str> {
+    let body_of = |others: &mut dyn Iterator<Item = &&Field>| {
+        let mut body = front.base.clone();
+        for field in others {
+            field.prepare(&mut body);
+            field.insert(&mut body);
+        }
+        body
+    };
+    let with = send(front, &body_of(&mut fields.iter()), back);
+    let is_lost = |field: &&&Field| {
+        let others = body_of(&mut fields.iter().filter(|other| other.label != field.label));
+        // The rest alone may be refused, such as a choice without its tool.
+        send(front, &without(field, others), back)
+            .is_ok_and(|without| outcome_of(front, field, &without, &with, back) == Outcome::Lost)
+    };
+    let lost = fields.iter().filter(is_lost);
+    lost.map(|field| field.label.as_str()).collect()
+}
+
 fn picks() -> impl Strategy<Value = Vec<prop::sample::Index>> {
     prop::collection::vec(any::<prop::sample::Index>(), 0..8)
 }
@@ -420,7 +445,17 @@ proptest! {
     fn the_same_wire_gets_equal_fields(which in 0..FRONTS.len(), picks in picks()) {
         let front = front(FRONTS[which].0);
         let Choice { body, fields } = choose(&front, &picks);
+        // A tool whose input is text is offered as a function, so tools and history are written anew.
+        let is_rewritten = front.wire == Wire::OpenAiChat
+            && fields.iter().any(|field| field.label == "tools[]: custom");
         let sent = match send(&front, &body, front.wire) {
+            Ok(_) if is_rewritten => {
+                let lost = lost_fields(&front, &fields, front.wire);
+                prop_assert!(lost.is_empty(), "{lost:?} of {body}");
+                return Ok(());
+            }
+            // What another wire has no place for has none in a new history either.
+            Err(_) if is_rewritten => return Ok(()),
             Ok(sent) => sent.body,
             Err(error) => {
                 prop_assert!(is_one_refused(&front, &fields, front.wire), "{error}: {body}");
@@ -463,20 +498,7 @@ proptest! {
             prop_assert!(is_one_refused(&front, &fields, back), "{error}: {body}");
             return Ok(());
         }
-        for field in &fields {
-            let others: Vec<&Field> = fields.iter().copied().filter(|other| other.label != field.label).collect();
-            let mut base = front.base.clone();
-            for other in others {
-                other.prepare(&mut base);
-                other.insert(&mut base);
-            }
-            let Ok(without) = send(&front, &without(field, base), back) else {
-                continue;
-            };
-            prop_assert_ne!(
-                outcome_of(&front, field, &without, &with, back), Outcome::Lost,
-                "{} of {}", field.label, body
-            );
-        }
+        let lost = lost_fields(&front, &fields, back);
+        prop_assert!(lost.is_empty(), "{lost:?} of {body}");
     }
 }

@@ -1,5 +1,7 @@
 //! Runs one exchange: forwards a client's request to its model, and answers on the client's wire.
 
+mod choices;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +75,8 @@ impl Exchange {
             .request
             .max_output_tokens
             .or(asking.route.limits.output)
-            .unwrap_or(DEFAULT_OUTPUT_TOKENS);
+            .unwrap_or(DEFAULT_OUTPUT_TOKENS)
+            .saturating_mul(self.front.choice_count(&asking.request).into());
         let input = if self.ledger.key().is_some() {
             estimate_tokens(&asking.request)
         } else {
@@ -135,6 +138,14 @@ impl Exchange {
             echoed.insert("store".to_owned(), json!(true));
             echoed.insert("previous_response_id".to_owned(), json!(stored.previous));
         }
+        let keeps_nothing = self.gateway.settings().limits.store == 0;
+        if keeps_nothing
+            && self.front == Wire::OpenAiResponses
+            && body.get("store") == Some(&Value::Bool(true))
+        {
+            self.ledger
+                .note_left_out("store", "no answers are kept here");
+        }
         self.ledger.set_model(&incoming.request.model);
         if routes
             .find_route(name)
@@ -162,14 +173,24 @@ impl Exchange {
         let DecodedRequest {
             mut request,
             streamed,
-            notes,
+            mut notes,
+            rewrite_notes,
             ..
         } = incoming;
+        if route.protocol != ToolProtocol::Native {
+            notes.extend(rewrite_notes);
+        }
         for note in &notes {
             self.ledger.note_left_out(&note.path, &note.message);
         }
         if let Some(client) = &mut request.client_body {
             client.headers.clone_from(&self.beta_headers);
+        }
+        if self.front.choice_count(&request) > choices::MAX_CHOICES {
+            return Err(Refusal::Request(RequestError {
+                path: "n".to_owned(),
+                message: format!("must be at most {}", choices::MAX_CHOICES),
+            }));
         }
         // Ollama's clients mean no limit by it; every other API refuses it.
         if request.max_output_tokens == Some(0) && self.front != Wire::Ollama {
@@ -282,18 +303,10 @@ impl Exchange {
         if is_passed {
             return Ok(());
         }
-        // In a prompted protocol the provider gets text in place of tools and results.
-        let rendered = match &request.protocol {
-            ToolProtocol::Prompted(name) => request
-                .dialects
-                .find(name)
-                .map(|dialect| render_request(request, dialect)),
-            ToolProtocol::Native => None,
-        };
         // Any of the upstreams may get it.
         for ProviderWire { wire, form } in &route.provider_wires {
             let notes = wire
-                .check_support(rendered.as_ref().unwrap_or(request), form)
+                .check_support(request, form)
                 .map_err(Refusal::Request)?;
             for note in &notes {
                 self.ledger.note_left_out(&note.path, &note.message);
@@ -313,10 +326,12 @@ impl Exchange {
         let now = self.gateway.now();
         let report = asking.request.report.clone();
         let limits = self.gateway.settings().limits;
-        let work: BodyTask = if streamed {
-            Box::pin(self.stream_answer(asking, buffer.clone()))
-        } else {
-            Box::pin(self.buffer_answer(asking, buffer.clone()))
+        let has_choices = front.choice_count(&asking.request) > 1;
+        let work: BodyTask = match (has_choices, streamed) {
+            (true, true) => Box::pin(self.stream_choices(asking, buffer.clone())),
+            (true, false) => Box::pin(self.buffer_choices(asking, buffer.clone())),
+            (false, true) => Box::pin(self.stream_answer(asking, buffer.clone())),
+            (false, false) => Box::pin(self.buffer_answer(asking, buffer.clone())),
         };
         // The head is sent only now, because an error before the first byte needs its own
         // status.

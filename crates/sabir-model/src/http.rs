@@ -634,7 +634,9 @@ impl HttpModel {
         let wire = self.provider.wire;
         let decoder = ResponseDecoder::new(wire);
         match &request.client_body {
-            Some(client) if client.wire == wire.name() => decoder.with_details(),
+            Some(client) if client.wire == wire.name() => decoder
+                .with_details()
+                .with_choices(wire.choice_count(request)),
             _ => decoder,
         }
     }

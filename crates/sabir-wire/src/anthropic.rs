@@ -63,6 +63,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::Tier, "service_tier"),
     ],
     is_param_refused: encode_request::is_param_refused,
+    is_thinking_refused: encode_request::is_thinking_refused,
     unsupported: &[UnsupportedFeature::JsonFormat],
 };
 

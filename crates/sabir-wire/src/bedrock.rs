@@ -59,6 +59,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::Stop, "inferenceConfig.stopSequences"),
     ],
     is_param_refused: |request, _, param| encode_request::is_param_refused(request, param),
+    is_thinking_refused: encode_request::is_thinking_refused,
     unsupported: &[
         UnsupportedFeature::StrictArguments,
         UnsupportedFeature::ImageUrl,

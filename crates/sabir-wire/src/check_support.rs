@@ -1,12 +1,15 @@
 //! Finds what a wire cannot express of a request: what is left out, or why the request cannot be
 //! sent there at all.
 
+use std::collections::BTreeMap;
+
 use sabir_call::{
     CacheControl, Message, MessagePart, OpaqueState, ParallelCalls, Request, ResponseFormat, Role,
     ToolChoice, ToolProtocol,
 };
 
 use crate::client_request::{LossNote, RequestError};
+use crate::documents::PdfDocument;
 use crate::native_tools::{self, NativeToolKind};
 use crate::params::{UnsupportedFeature, WireCapabilities, unsupported_params};
 use crate::wire::WireOptions;
@@ -109,6 +112,10 @@ impl SupportChecker<'_> {
         if prompted || request.tools.is_empty() {
             return Ok(());
         }
+        if request.tools.iter().any(|tool| !tool.examples.is_empty()) {
+            let what = "cannot be given examples of a tool's input; left out";
+            self.push_note("tools", what, notes);
+        }
         match &request.tool_choice {
             ToolChoice::Required if self.is_unsupported(UnsupportedFeature::ForcedCall) => {
                 self.push_note(
@@ -170,6 +177,14 @@ impl SupportChecker<'_> {
             }
             _ => {}
         }
+        if (self.capabilities.is_thinking_refused)(request) {
+            self.push_note(
+                "reasoning",
+                "cannot think here: a call is demanded, the output limit is too low, or the thoughts before the last \
+                 calls are missing; left out",
+                notes,
+            );
+        }
         // A lost mark costs money but changes no response, so this is a note and no error.
         if request.options.cache == CacheControl::Marked
             && self.is_unsupported(UnsupportedFeature::CacheMarks)
@@ -214,6 +229,7 @@ impl SupportChecker<'_> {
                 failed += usize::from(unsaid && is_failed);
             }
         }
+        self.check_documents(request, notes);
         if failed > 0 {
             let what = format!(
                 "cannot mark a failed result (`is_error`): only the text of {failed} can say it"
@@ -246,14 +262,50 @@ impl SupportChecker<'_> {
                 ))
             }
             MessagePart::Opaque(state)
-                if message.role == Role::User && !self.can_take_state(request, state) =>
+                if message.role == Role::User && !self.can_take_user_state(request, state) =>
             {
-                Some(format!(
-                    "only providers of {} can read this document: send its text",
-                    state.wire
-                ))
+                let takers = if self.is_unsupported(UnsupportedFeature::Documents) {
+                    format!("{} takes no documents", self.wire)
+                } else {
+                    format!("only providers of {} can read this document", state.wire)
+                };
+                Some(format!("{takers}: send its text"))
             }
             _ => None,
+        }
+    }
+
+    /// Returns true if the provider gets a part of the user that is not text: its own, or a document
+    /// that is written in its form.
+    fn can_take_user_state(&self, request: &Request, state: &OpaqueState) -> bool {
+        let is_document = || {
+            request.protocol == ToolProtocol::Native
+                && !self.is_unsupported(UnsupportedFeature::Documents)
+                && PdfDocument::from_state(state).is_some()
+        };
+        self.can_take_state(request, state) || is_document()
+    }
+
+    /// Notes the members of documents that only their own wire has.
+    fn check_documents(&self, request: &Request, notes: &mut Vec<LossNote>) {
+        let parts = request.messages.iter().flat_map(|message| &message.parts);
+        let mut lost = BTreeMap::new();
+        for part in parts {
+            if let MessagePart::Opaque(state) = part
+                && state.wire != self.wire
+                && let Some(document) = PdfDocument::from_state(state)
+            {
+                for member in document.lost_members(self.wire) {
+                    *lost.entry(member).or_insert(0_u32) += 1;
+                }
+            }
+        }
+        for (member, count) in lost {
+            let what = format!(
+                "left out: {} has no place for it, in {count} documents",
+                self.wire
+            );
+            notes.push(LossNote::new(format!("messages.document.{member}"), what));
         }
     }
 

@@ -55,9 +55,11 @@ pub(crate) fn decode_for_same_wire(
     // Hidden while the rest is read, instead of copied: a history may be large.
     let mut hidden = Vec::new();
     for (key, disposition) in members.known {
-        if matches!(disposition, FieldDisposition::RefusedElsewhere(_))
-            && let Some(value) = passed.get_mut(key)
-        {
+        let is_hidden = matches!(
+            disposition,
+            FieldDisposition::RefusedElsewhere(_) | FieldDisposition::CheckedElsewhere
+        );
+        if is_hidden && let Some(value) = member_mut(&mut passed, key) {
             hidden.push((*key, std::mem::take(value)));
         }
     }
@@ -75,19 +77,28 @@ pub(crate) fn decode_for_same_wire(
         decoded => decoded?,
     };
     for (key, value) in hidden {
-        if let Some(place) = passed.get_mut(key) {
+        if let Some(place) = member_mut(&mut passed, key) {
             *place = value;
         }
     }
-    // What the common form has no place for is not lost.
-    decoded
-        .notes
-        .retain(|note| note.path.contains(['.', '[']) && !body_has_path(body, &note.path));
+    // What the common form has no place for is not lost, unless it is inside of something that is
+    // written anew.
+    let is_inside = |note: &LossNote| note.path.contains(['.', '[']);
+    for note in std::mem::take(&mut decoded.notes) {
+        if is_inside(&note) && body_has_path(body, &note.path) {
+            decoded.rewrite_notes.push(note);
+        } else if is_inside(&note) {
+            decoded.notes.push(note);
+        }
+    }
     decoded.notes.extend(withheld);
     let rewrites = members.rewrites_text_tools && !decoded.preferences.freeform_tools.is_empty();
     // Written anew, the history would be empty.
     if let Some(error) = decoded.unread_history.take_if(|_| rewrites) {
         return Err(error);
+    }
+    if rewrites {
+        decoded.notes.append(&mut decoded.rewrite_notes);
     }
     decoded.request.client_body = Some(ClientBody {
         wire: spec.name.to_owned(),
@@ -97,6 +108,13 @@ pub(crate) fn decode_for_same_wire(
         keeps_history: !rewrites,
     });
     Ok(decoded)
+}
+
+/// Returns a member; a dot in its place goes into an object.
+fn member_mut<'v>(body: &'v mut Value, place: &str) -> Option<&'v mut Value> {
+    place
+        .split('.')
+        .try_fold(body, |value, key| value.get_mut(key))
 }
 
 /// Returns true if the first member of a path is in a body.

@@ -23,6 +23,9 @@ pub struct DecodedRequest {
     pub preferences: ResponsePreferences,
     /// Parts of the body that are not in the request.
     pub notes: Vec<LossNote>,
+    /// Parts of a body for a provider of the same wire that are lost if its tools and its history are
+    /// written anew, as in a prompted protocol.
+    pub rewrite_notes: Vec<LossNote>,
     /// The reason why the history could not be read, of a body that goes to a provider of the same
     /// wire. Then the request has no messages, and only the body may be sent.
     pub unread_history: Option<RequestError>,
@@ -103,6 +106,8 @@ pub struct ResponseMetadata {
     pub total_duration: Duration,
     /// The part of that time from the first piece of the response on.
     pub generation_duration: Duration,
+    /// The number of this choice, of a response with several. Only Chat Completions has them.
+    pub choice: u64,
     /// The client's preferences for the form of the response.
     pub preferences: ResponsePreferences,
 }
@@ -115,6 +120,7 @@ impl DecodedRequest {
             streamed,
             preferences: ResponsePreferences::default(),
             notes: Vec::new(),
+            rewrite_notes: Vec::new(),
             unread_history: None,
             instructions: Vec::new(),
             leading_system: String::new(),
@@ -145,6 +151,7 @@ impl DecodedRequest {
             created,
             total_duration: Duration::ZERO,
             generation_duration: Duration::ZERO,
+            choice: 0,
             preferences: self.preferences.clone(),
         }
     }
@@ -195,7 +202,14 @@ impl ResponseMetadata {
     /// Returns the call's own id, or one derived from the response's id and the call's index.
     pub(crate) fn call_id(&self, own: Option<&str>, index: u32) -> String {
         // The response's id makes it unique in a conversation, and the index within the response.
-        own.map_or_else(|| format!("{}_call_{index}", self.id), str::to_owned)
+        let choice = match self.choice {
+            0 => String::new(),
+            choice => format!("_{choice}"),
+        };
+        own.map_or_else(
+            || format!("{}{choice}_call_{index}", self.id),
+            str::to_owned,
+        )
     }
 }
 

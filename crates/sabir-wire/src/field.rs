@@ -8,6 +8,7 @@ use sabir_call::{
 };
 
 use crate::client_request::RequestError;
+use crate::read_tracker::ReadTracker;
 
 /// A value in a body, with its path.
 ///
@@ -19,6 +20,8 @@ pub(crate) struct JsonField<'a> {
     pub(crate) path: String,
     /// The value; `null` if the member is missing.
     pub(crate) value: &'a Value,
+    /// Records what is read, where it matters.
+    tracker: Option<&'a ReadTracker>,
 }
 
 /// The value of missing members.
@@ -30,7 +33,24 @@ impl<'a> JsonField<'a> {
         Self {
             path: String::new(),
             value,
+            tracker: None,
         }
+    }
+
+    /// Returns the whole body, and records what is read of it.
+    pub(crate) fn tracked(value: &'a Value, tracker: &'a ReadTracker) -> Self {
+        Self {
+            tracker: Some(tracker),
+            ..Self::root(value)
+        }
+    }
+
+    /// Returns the value to be taken with all its members.
+    pub(crate) fn whole_value(&self) -> &'a Value {
+        if let Some(tracker) = self.tracker {
+            tracker.note_whole(self.value);
+        }
+        self.value
     }
 
     /// Returns a member; JSON `null` if it is missing.
@@ -40,9 +60,14 @@ impl<'a> JsonField<'a> {
         } else {
             format!("{}.{key}", self.path)
         };
+        let value = self.value.get(key);
+        if let Some(tracker) = self.tracker {
+            tracker.note_member(self.value, value);
+        }
         Self {
             path,
-            value: self.value.get(key).unwrap_or(NULL),
+            value: value.unwrap_or(NULL),
+            tracker: self.tracker,
         }
     }
 
@@ -59,9 +84,15 @@ impl<'a> JsonField<'a> {
         match self.value {
             Value::Null => Ok(Vec::new()),
             Value::Array(items) => {
-                let field = |(index, value)| Self {
-                    path: format!("{}[{index}]", self.path),
-                    value,
+                let field = |(index, value)| {
+                    if let Some(tracker) = self.tracker {
+                        tracker.note_member(self.value, Some(value));
+                    }
+                    Self {
+                        path: format!("{}[{index}]", self.path),
+                        value,
+                        tracker: self.tracker,
+                    }
                 };
                 Ok(items.iter().enumerate().map(field).collect())
             }
@@ -95,7 +126,10 @@ impl<'a> JsonField<'a> {
     pub(crate) fn object_or_empty(&self) -> Result<Map<String, Value>, RequestError> {
         match self.value {
             Value::Null => Ok(Map::new()),
-            Value::Object(object) => Ok(object.clone()),
+            Value::Object(object) => {
+                self.whole_value();
+                Ok(object.clone())
+            }
             _ => Err(self.mismatch_error("an object")),
         }
     }

@@ -23,6 +23,8 @@ pub(crate) enum FieldDisposition {
     Refused(&'static str),
     /// As `Refused`, but a provider of the same wire gets it.
     RefusedElsewhere(&'static str),
+    /// It is read, and some of its values are refused, but a provider of the same wire gets all of them.
+    CheckedElsewhere,
 }
 
 /// The known members of a wire's body.
@@ -53,7 +55,11 @@ pub(crate) fn check_members(
             .find(|(known, _)| known == key)
             .map(|(_, disposition)| *disposition)
         {
-            Some(FieldDisposition::Read | FieldDisposition::Harmless) => {}
+            Some(
+                FieldDisposition::Read
+                | FieldDisposition::Harmless
+                | FieldDisposition::CheckedElsewhere,
+            ) => {}
             Some(FieldDisposition::LeftOut(why)) => {
                 notes.push(LossNote::new(field.path, format!("left out: {why}")))
             }
@@ -69,7 +75,7 @@ pub(crate) fn check_members(
 }
 
 /// Returns true if a value means the same as a missing one.
-fn is_empty_value(value: &Value) -> bool {
+pub(crate) fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::Number(number) => number.as_f64() == Some(0.0),
@@ -85,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{anthropic, ollama, openai_chat, openai_responses};
+    use crate::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
     #[test]
     fn the_document_names_every_member() {
@@ -98,6 +104,7 @@ mod tests {
                 openai_responses::decode_request::MEMBERS,
             ),
             (ollama::NAME, ollama::decode_request::MEMBERS),
+            (gemini::NAME, gemini::decode_request::MEMBERS),
         ];
         for (name, members) in fronts {
             let (_, paragraph) = document
@@ -116,7 +123,7 @@ mod tests {
             };
             for (member, disposition) in members {
                 let word = match disposition {
-                    FieldDisposition::Read => "read",
+                    FieldDisposition::Read | FieldDisposition::CheckedElsewhere => "read",
                     FieldDisposition::Harmless => "nothing here",
                     FieldDisposition::LeftOut(_) => "left out",
                     FieldDisposition::Refused(_) | FieldDisposition::RefusedElsewhere(_) => {

@@ -1,6 +1,7 @@
 //! The Google Gemini API: `generateContent` and `streamGenerateContent`, as AI Studio and Vertex
 //! serve them.
 
+mod answer_details;
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;
@@ -10,6 +11,7 @@ mod parts;
 
 use sabir_call::{ReasoningEffort, StopReason};
 
+use crate::client_body::PassedMembers;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
@@ -41,7 +43,22 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     capabilities: &CAPABILITIES,
     history_member: "contents",
     accepts_inline_instructions: false,
-    passed_members: None,
+    passed_members: Some(PassedMembers {
+        known: decode_request::MEMBERS,
+        own: &[],
+        limits: &[
+            "generationConfig.maxOutputTokens",
+            "generation_config.max_output_tokens",
+        ],
+        reasoning: &[
+            "generationConfig.thinkingConfig",
+            "generationConfig.thinking_config",
+            "generation_config.thinkingConfig",
+            "generation_config.thinking_config",
+        ],
+        rewrites_text_tools: false,
+        clean_history: |_| {},
+    }),
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
@@ -75,6 +92,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::Stop, "generation_config.stop_sequences"),
     ],
     is_param_refused: |_, _, _| false,
+    is_thinking_refused: |_| false,
     unsupported: &[
         UnsupportedFeature::SingleCall,
         UnsupportedFeature::StrictArguments,

@@ -38,6 +38,7 @@ mod check_support;
 mod client_body;
 mod client_request;
 mod delta_template;
+mod documents;
 mod field;
 mod field_disposition;
 pub mod frames;
@@ -56,6 +57,7 @@ mod overflow;
 mod params;
 mod provider_error;
 mod rate_limits;
+mod read_tracker;
 mod replay;
 mod response_decoder;
 mod role_turns;
@@ -69,6 +71,7 @@ pub use client_request::{
     DecodedRequest, LossNote, RequestError, ResponseMetadata, ResponsePreferences, UsageReporting,
 };
 pub use native_tools::NamespacedTool;
+pub use openai_chat::ChoiceChunk;
 pub use provider_error::{MAX_MESSAGE_CHARS, ProviderError, classify_error};
 pub use rate_limits::{is_limit_header, translate_rate_limits};
 pub use replay::{replay_draft, split_text};

@@ -7,7 +7,7 @@
 use sabir_call::{OpaqueState, Request};
 use serde_json::{Value, json};
 
-use crate::{anthropic, openai_responses};
+use crate::{anthropic, gemini, openai_responses};
 
 /// The name of the one argument of a tool whose input is text.
 pub(crate) const INPUT: &str = "input";
@@ -81,6 +81,12 @@ pub(crate) fn tool_kind(tool: &OpaqueState) -> NativeToolKind {
 
 /// Returns the tool's type as its wire spells it, or an empty string.
 pub(crate) fn tool_type(tool: &OpaqueState) -> &str {
+    // A tool of Gemini is an object whose only member has the name of the type.
+    if tool.wire == gemini::NAME {
+        let members = tool.data.as_object();
+        let first = members.and_then(|members| members.keys().next());
+        return first.map_or("", String::as_str);
+    }
     tool.data
         .get("type")
         .and_then(Value::as_str)

@@ -61,11 +61,13 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::Stop, "options.stop"),
     ],
     is_param_refused: |_, _, _| false,
+    is_thinking_refused: |_| false,
     unsupported: &[
         UnsupportedFeature::ForcedCall,
         UnsupportedFeature::SingleCall,
         UnsupportedFeature::StrictArguments,
         UnsupportedFeature::ImageUrl,
+        UnsupportedFeature::Documents,
         UnsupportedFeature::CacheMarks,
         UnsupportedFeature::FailedResult,
     ],

@@ -1,11 +1,13 @@
 //! The OpenAI Chat Completions API, and the many servers that implement a variant of it.
 
 mod answer_details;
+mod choice_chunk;
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;
 pub(crate) mod encode_response;
 
+pub use choice_chunk::ChoiceChunk;
 use sabir_call::{Request, StopReason};
 
 use crate::client_body::PassedMembers;
@@ -72,6 +74,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         RequestParam::Verbosity | RequestParam::CacheKey => !options.completion_limit,
         param => is_param_refused(request, param),
     },
+    is_thinking_refused: |_| false,
     unsupported: &[
         UnsupportedFeature::CacheMarks,
         UnsupportedFeature::FailedResult,

@@ -74,6 +74,7 @@ const CAPABILITIES: WireCapabilities = WireCapabilities {
         (RequestParam::CacheKey, "prompt_cache_key"),
     ],
     is_param_refused: |request, _, param| is_param_refused(request, param),
+    is_thinking_refused: |_| false,
     unsupported: &[
         UnsupportedFeature::CacheMarks,
         UnsupportedFeature::FailedResult,

@@ -50,6 +50,8 @@ pub(crate) struct WireCapabilities {
     pub(crate) param_paths: &'static ParamPaths,
     /// Returns true if a parameter must be left out of this request although it has a path.
     pub(crate) is_param_refused: fn(&Request, &WireOptions, RequestParam) -> bool,
+    /// Returns true if a model cannot think in this request although it shall.
+    pub(crate) is_thinking_refused: fn(&Request) -> bool,
     /// The other features that the wire does not support.
     pub(crate) unsupported: &'static [UnsupportedFeature],
 }
@@ -65,6 +67,8 @@ pub(crate) enum UnsupportedFeature {
     StrictArguments,
     /// An image by its address.
     ImageUrl,
+    /// Documents, such as PDFs.
+    Documents,
     /// Marks on content that may be cached.
     CacheMarks,
     /// A flag on a tool result that failed.

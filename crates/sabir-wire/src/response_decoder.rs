@@ -138,6 +138,9 @@ pub(crate) struct ResponseState {
     pub(crate) calls: ResponseCalls,
     /// The stop reason, once it is known.
     pub(crate) reason: Option<StopReason>,
+    /// The number of choices that were requested. If there are several, each becomes state for a
+    /// decoder of its own.
+    pub(crate) choices: u32,
     /// True if details that only clients of the same wire understand become opaque state.
     pub(crate) keeps_details: bool,
 }
@@ -186,6 +189,15 @@ impl ResponseDecoder {
     #[must_use]
     pub fn with_details(mut self) -> Self {
         self.decoder.state_mut().keeps_details = true;
+        self
+    }
+
+    /// Splits an answer with several choices: each piece of a choice becomes state
+    /// ([`ChoiceChunk`](crate::ChoiceChunk)), for a decoder of that choice. Usage and errors, which
+    /// belong to all of them, are decoded as usual. A count below 2 changes nothing.
+    #[must_use]
+    pub fn with_choices(mut self, count: u32) -> Self {
+        self.decoder.state_mut().choices = count;
         self
     }
 

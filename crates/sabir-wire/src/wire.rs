@@ -115,6 +115,10 @@ pub(crate) trait WireEncoder: Send {
     }
     /// Ends the stream properly.
     fn finish(&mut self, out: &mut Vec<u8>);
+    /// Ends one of several choices, on the wire that has them.
+    fn finish_choice(&mut self, _out: &mut Vec<u8>) {}
+    /// Ends a stream whose choices have ended.
+    fn finish_choices(&mut self, _out: &mut Vec<u8>) {}
     /// Takes the items of the answer, on the wire where later requests may refer to them.
     fn take_output(&mut self) -> Vec<Value> {
         Vec::new()
@@ -328,6 +332,15 @@ impl Wire {
         Ok(self.with_path(path, incoming))
     }
 
+    /// Returns the number of choices that a request asks a provider of this wire for. Only a client's
+    /// own body on Chat Completions can ask for several.
+    pub fn choice_count(self, request: &Request) -> u32 {
+        let body = request.client_body.as_ref();
+        let body = body.filter(|client| self == Self::OpenAiChat && client.wire == self.name());
+        let count = body.and_then(|client| client.body.get("n")?.as_u64());
+        count.map_or(1, |count| u32::try_from(count.max(1)).unwrap_or(u32::MAX))
+    }
+
     /// Returns true if an instruction can stand in the midst of a history on this wire.
     pub fn accepts_inline_instructions(self) -> bool {
         self.spec().accepts_inline_instructions
@@ -467,6 +480,17 @@ impl ResponseEncoder {
     pub fn finish(mut self, out: &mut Vec<u8>) -> Vec<Value> {
         self.encoder.finish(out);
         self.encoder.take_output()
+    }
+
+    /// Appends the end of one of several choices ([`ResponseMetadata::choice`]), on the wire that has
+    /// them. The stream goes on.
+    pub fn finish_choice(mut self, out: &mut Vec<u8>) {
+        self.encoder.finish_choice(out);
+    }
+
+    /// Appends the end of a stream whose choices have ended, with the usage that this encoder got.
+    pub fn finish_choices(mut self, out: &mut Vec<u8>) {
+        self.encoder.finish_choices(out);
     }
 }
 

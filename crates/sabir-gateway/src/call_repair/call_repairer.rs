@@ -101,6 +101,16 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         Arc::clone(&self.stop_flag)
     }
 
+    /// Returns the log of repairs.
+    pub(crate) fn repair_log(&self) -> &RepairLog<'n> {
+        &self.log
+    }
+
+    /// Returns the sink of the client's wire.
+    pub(crate) fn into_sink(self) -> S {
+        self.out
+    }
+
     /// Renders the report about repairs for the client.
     pub(crate) fn render_report(&self) -> String {
         self.log.render_report()

@@ -51,6 +51,14 @@ impl<'n> RepairLog<'n> {
         *count = count.saturating_add(1);
     }
 
+    /// Adds the counts of another log.
+    pub(crate) fn add_counts(&mut self, other: &Self) {
+        for (rule, count) in &other.counts {
+            let known = self.counts.entry(rule).or_default();
+            *known = known.saturating_add(*count);
+        }
+    }
+
     /// Renders the report: `RULE=COUNT`, in alphabetical order, or `none`.
     pub(crate) fn render_report(&self) -> String {
         let rows: Vec<String> = self

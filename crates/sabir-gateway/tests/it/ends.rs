@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use sabir_call::DraftState;
-use sabir_gateway::{GatewayLimits, GatewaySettings};
+use sabir_call::{DraftState, ToolProtocol};
+use sabir_gateway::{GatewayLimits, GatewaySettings, ModelRoute, RouteTable};
 use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript, ScriptedFault};
 use sabir_wire::Wire;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::test_gateway::{FRONTS, TestGateway, body, finished, got, settings, until};
+use crate::test_gateway::{FRONTS, TestGateway, body, finished, got, route, settings, until};
 
 /// An answer with text and a call, in many small pieces.
 fn answer() -> ProviderReply {
@@ -323,7 +323,9 @@ async fn routes_can_be_replaced_during_a_stream() {
 async fn fields_that_the_provider_lacks_are_refused_or_left_out() {
     let setup = TestGateway::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
     let mut asked = body(Wire::Anthropic, "x", true);
-    asked["messages"][0]["content"] = json!([{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}]);
+    let document = |source: Value| json!([{"type": "document", "source": source}]);
+    asked["messages"][0]["content"] =
+        document(json!({"type": "url", "url": "https://example.com/a.pdf"}));
     let got = setup.ask("/v1/messages", &asked).await;
     assert_eq!(
         (got.status, got.json()["error"]["type"].as_str()),
@@ -334,4 +336,79 @@ async fn fields_that_the_provider_lacks_are_refused_or_left_out() {
     let mut asked = body(Wire::Anthropic, "x", true);
     asked["top_k"] = json!(5);
     assert_eq!(setup.ask("/v1/messages", &asked).await.status, 200);
+    // The data of a PDF is a file of the other wire.
+    asked["messages"][0]["content"] =
+        document(json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}));
+    assert_eq!(setup.ask("/v1/messages", &asked).await.status, 200);
+    let sent = setup.provider.received_requests()[1].body.clone();
+    assert_eq!(
+        sent["messages"][0]["content"][0]["file"]["file_data"],
+        "data:application/pdf;base64,JVBERg=="
+    );
+}
+
+#[tokio::test]
+async fn documents_and_tools_are_not_lost_in_a_prompted_protocol() {
+    let setup = TestGateway::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
+    let prompted = ModelRoute {
+        protocol: ToolProtocol::Prompted("hermes".to_owned()),
+        ..route(&setup.provider)
+    };
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("model", prompted));
+    let mut asked = body(Wire::OpenAiResponses, "x", false);
+    asked["tools"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"type": "web_search"}));
+    let request = setup.request(
+        "POST",
+        "/v1/responses",
+        "sabir-report: 1\r\n",
+        &asked.to_string(),
+    );
+    let got = setup.raw(&request).await;
+    assert!(
+        got.status == 200 && got.head.contains("left_out:tools=1"),
+        "{got:?}"
+    );
+    asked["input"][0]["content"] = json!([
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+    ]);
+    assert_eq!(setup.ask("/v1/responses", &asked).await.status, 400);
+    assert_eq!(setup.provider.received_requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_wish_to_keep_an_answer_is_reported_where_none_are_kept() {
+    let limits = GatewayLimits {
+        store: 0,
+        ..GatewayLimits::default()
+    };
+    let script = ReplyScript::from_fn(|_, _| ProviderReply::text("hello"));
+    let setup = TestGateway::with(
+        script,
+        GatewaySettings {
+            limits,
+            ..settings()
+        },
+    )
+    .await;
+    for (wish, is_reported) in [(true, true), (false, false)] {
+        let mut asked = body(Wire::OpenAiResponses, "x", false);
+        asked["store"] = json!(wish);
+        let request = setup.request(
+            "POST",
+            "/v1/responses",
+            "sabir-report: 1\r\n",
+            &asked.to_string(),
+        );
+        let got = setup.raw(&request).await;
+        assert_eq!(
+            got.head.contains("left_out:store=1"),
+            is_reported,
+            "{got:?}"
+        );
+    }
 }

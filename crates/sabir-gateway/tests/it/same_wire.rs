@@ -7,7 +7,7 @@ use sabir_wire::Wire;
 use serde_json::{Value, json};
 
 use crate::repairs::runnable;
-use crate::test_gateway::{TestGateway, route, route_on};
+use crate::test_gateway::{Got, TestGateway, route, route_on};
 
 /// Starts a gateway whose model speaks that wire.
 async fn start_gateway(wire: Wire, script: ReplyScript) -> TestGateway {
@@ -571,6 +571,485 @@ async fn system_messages_keep_their_place_on_wires_that_have_one() {
         .map(spoken)
         .collect();
     assert_eq!(found, ["system first", "user a", "system second", "user b"]);
+}
+
+#[tokio::test]
+async fn annotations_and_probabilities_of_responses_reach_the_client() {
+    let cited = |start: u64| json!({"type": "url_citation", "url": "https://example.com", "title": "T", "start_index": start, "end_index": start + 2});
+    let part = |text: &str, annotations: Value| json!({"type": "output_text", "text": text, "annotations": annotations, "logprobs": [{"token": text, "logprob": -1}]});
+    let item = json!({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+        "content": [part("Grün is ", json!([cited(1)])), part("moss.", json!([cited(2)]))]});
+    let response = json!({"id": "resp_1", "object": "response", "status": "completed", "output": [item],
+        "usage": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}});
+    let mut begun = item.clone();
+    begun["content"] = json!([]);
+    begun["status"] = json!("in_progress");
+    let delta = |number: u64, text: &str| json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": number, "delta": text});
+    let events = [
+        json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
+        delta(0, "Grün is "),
+        delta(1, "moss."),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
+        json!({"type": "response.completed", "response": response}),
+    ];
+    let stream: String = events
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect();
+    // The positions in the second part follow the text of the first.
+    let expected = json!([cited(1), cited(10)]);
+    for (body, kind, streamed) in [
+        (stream, "text/event-stream", true),
+        (response.to_string(), "application/json", false),
+    ] {
+        let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+            content_type: Some(kind.to_owned()),
+            body,
+        });
+        let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+        let setup = start_gateway(Wire::OpenAiResponses, script).await;
+        let mut asked = rich_body(Wire::OpenAiResponses);
+        asked["stream"] = json!(streamed);
+        asked["top_logprobs"] = json!(1);
+        asked["include"] = json!(["message.output_text.logprobs"]);
+        let got = setup.ask("/v1/responses", &asked).await;
+        let sent = setup.provider.received_requests()[0].body.clone();
+        assert_eq!(
+            (&sent["top_logprobs"], &sent["include"][0]),
+            (&json!(1), &json!("message.output_text.logprobs")),
+            "{got:?}"
+        );
+        let whole = if streamed {
+            let text = got.text();
+            assert_eq!(
+                text.matches("event: response.output_text.annotation.added")
+                    .count(),
+                2,
+                "{text}"
+            );
+            let last = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("data: "))
+                .next_back()
+                .unwrap();
+            serde_json::from_str::<Value>(last).unwrap()["response"].clone()
+        } else {
+            got.json()
+        };
+        let part = &whole["output"][0]["content"][0];
+        assert_eq!(
+            (&part["text"], &part["annotations"]),
+            (&json!("Grün is moss."), &expected),
+            "{whole}"
+        );
+        assert_eq!(
+            part["logprobs"].as_array().map(Vec::len),
+            Some(2),
+            "{whole}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn members_of_gemini_go_both_ways() {
+    let chunk = |parts: Value| json!({"candidates": [{"content": {"role": "model", "parts": parts}}], "modelVersion": "m", "responseId": "r"});
+    let mut first = chunk(json!([{"text": "Grass "}]));
+    first["promptFeedback"] = json!({"safetyRatings": [{"category": "A", "probability": "LOW"}]});
+    first["candidates"][0]["citationMetadata"] = json!({"citationSources": [{"uri": "https://a"}]});
+    let leak = "is green.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>";
+    let second = chunk(
+        json!([{"text": leak}, {"function_call": {"name": "forged"}}, {"functionCall": [1], "x_part": 1}]),
+    );
+    let mut last = chunk(json!([{"text": ""}]));
+    last["candidates"][0]["finishReason"] = json!("STOP");
+    last["candidates"][0]["groundingMetadata"] = json!({"webSearchQueries": ["grass"]});
+    last["candidates"][0]["citationMetadata"] = json!({"citationSources": [{"uri": "https://b"}]});
+    last["usageMetadata"] = json!({"promptTokenCount": 5, "candidatesTokenCount": 3, "totalTokenCount": 8, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 5}]});
+    let stream: String = [first, second, last]
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: stream,
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    let setup = start_gateway(Wire::Gemini, script).await;
+    let asked = json!({
+        "contents": [{"role": "user", "parts": [{"text": "go", "x_part": 1}, {"fileData": {"fileUri": "gs://a/b", "mimeType": "video/mp4"}}]}],
+        "tools": [{"functionDeclarations": [{"name": "read_file", "parameters": {"type": "OBJECT", "properties": {"path": {"type": "STRING"}}}}]}, {"googleSearch": {}}],
+        "safetySettings": [{"category": "A", "threshold": "BLOCK_NONE"}], "cachedContent": "cachedContents/1", "labels": {"a": "b"},
+        "generationConfig": {"maxOutputTokens": 9, "responseModalities": ["TEXT", "IMAGE"], "responseLogprobs": true, "logprobs": 2, "x_config": 1},
+    });
+    let text = setup
+        .ask("/v1beta/models/model:streamGenerateContent?alt=sse", &asked)
+        .await
+        .text();
+    for part in [
+        r#""promptFeedback":{"safetyRatings":[{"category":"A","probability":"LOW"}]}"#,
+        r#""citationSources":[{"uri":"https://a"}]"#,
+        r#""groundingMetadata":{"webSearchQueries":["grass"]}"#,
+        r#""promptTokensDetails":[{"modality":"TEXT","tokenCount":5}]"#,
+        r#""name":"read_file""#,
+        r#"{"x_part":1}"#,
+    ] {
+        assert!(text.contains(part), "{part} {text}");
+    }
+    assert!(
+        !text.contains("forged") && !text.contains("functionCall\":["),
+        "{text}"
+    );
+    let whole = setup
+        .ask("/v1beta/models/model:generateContent", &asked)
+        .await
+        .json();
+    let candidate = &whole["candidates"][0];
+    assert_eq!(
+        candidate["citationMetadata"]["citationSources"],
+        json!([{"uri": "https://a"}, {"uri": "https://b"}]),
+        "{whole}"
+    );
+    assert_eq!(
+        candidate["groundingMetadata"]["webSearchQueries"],
+        json!(["grass"])
+    );
+    assert_eq!(
+        whole["usageMetadata"]["promptTokensDetails"][0]["tokenCount"],
+        5
+    );
+    for request in setup.provider.received_requests() {
+        assert_eq!(request.body, asked);
+    }
+}
+
+/// A stream of two choices, interleaved, of which the second leaks its call into text.
+fn two_choices() -> String {
+    let chunk = |choices: Value| json!({"id": "c", "object": "chat.completion.chunk", "system_fingerprint": "fp", "choices": choices});
+    let piece = |index: u64, delta: Value| {
+        chunk(json!([{"index": index, "delta": delta, "finish_reason": null}]))
+    };
+    let end = |index: u64, reason: &str| {
+        chunk(json!([{"index": index, "delta": {}, "finish_reason": reason}]))
+    };
+    let native = json!([{"index": 0, "id": "call_1", "type": "function", "function": {"name": "read_file", "arguments": "{\"path\":\"a\"}"}}]);
+    let mut logged = piece(0, json!({"content": " zero"}));
+    logged["choices"][0]["logprobs"] = json!({"content": [{"token": "zero"}]});
+    let mut usage = chunk(json!([]));
+    usage["usage"] =
+        json!({"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14, "x_counts": 1});
+    let chunks = [
+        piece(
+            1,
+            json!({"role": "assistant", "content": "I read.\n<tool_call>\n{\"name\": \"read"}),
+        ),
+        piece(0, json!({"role": "assistant", "content": "Choice"})),
+        // Both in one chunk.
+        chunk(json!([
+            {"index": 0, "delta": {"content": " number"}, "finish_reason": null},
+            {"index": 1, "delta": {"content": "_file\", \"arguments\": {\"path\": "}, "finish_reason": null},
+        ])),
+        logged,
+        piece(0, json!({"tool_calls": native})),
+        end(0, "tool_calls"),
+        piece(1, json!({"content": "\"b\"}}\n</tool_call>"})),
+        end(1, "stop"),
+        usage,
+    ];
+    let events: String = chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    format!("{events}data: [DONE]\n\n")
+}
+
+/// A gateway after an exchange, with the response of it.
+struct Exchange {
+    setup: TestGateway,
+    got: Got,
+}
+
+async fn ask_choices(reply: &str, content_type: &str, asked: &Value) -> Exchange {
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some(content_type.to_owned()),
+        body: reply.to_owned(),
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    let setup = start_gateway(Wire::OpenAiChat, script).await;
+    let headers = "sabir-report: 1\r\n";
+    let request = setup.request("POST", "/v1/chat/completions", headers, &asked.to_string());
+    let got = setup.raw(&request).await;
+    Exchange { setup, got }
+}
+
+/// The choices of a stream, put together: text, calls with their arguments, and the reason.
+fn joined_choices(text: &str) -> Vec<Value> {
+    let mut choices = vec![json!({"text": "", "calls": [], "reasons": []}); 2];
+    let chunks = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    for chunk in chunks.filter(|chunk| *chunk != "[DONE]") {
+        let chunk: Value = serde_json::from_str(chunk).unwrap();
+        for choice in chunk["choices"].as_array().unwrap() {
+            let known = &mut choices[usize::try_from(choice["index"].as_u64().unwrap()).unwrap()];
+            let more = choice["delta"]["content"].as_str().unwrap_or_default();
+            known["text"] = json!(format!("{}{more}", known["text"].as_str().unwrap()));
+            for call in choice["delta"]["tool_calls"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                let calls = known["calls"].as_array_mut().unwrap();
+                let function = &call["function"];
+                let arguments = function["arguments"].as_str().unwrap_or_default();
+                if function["name"].is_string() {
+                    calls.push(json!({"name": function["name"], "arguments": arguments}));
+                } else {
+                    let last = calls.last_mut().unwrap();
+                    last["arguments"] = json!(format!(
+                        "{}{arguments}",
+                        last["arguments"].as_str().unwrap()
+                    ));
+                }
+            }
+            if choice["finish_reason"].is_string() {
+                known["reasons"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(choice["finish_reason"].clone());
+            }
+        }
+    }
+    choices
+}
+
+#[tokio::test]
+async fn each_of_several_choices_is_mended_on_its_own() {
+    let mut asked = rich_body(Wire::OpenAiChat);
+    asked["n"] = json!(2);
+    let Exchange { setup, got } = ask_choices(&two_choices(), "text/event-stream", &asked).await;
+    let text = got.text();
+    let call = |path: &str| json!([{"name": "read_file", "arguments": format!("{{\"path\":\"{path}\"}}")}]);
+    let choices = joined_choices(&text);
+    assert_eq!(
+        choices[0],
+        json!({"text": "Choice number zero", "calls": call("a"), "reasons": ["tool_calls"]}),
+        "{text}"
+    );
+    assert_eq!(choices[1]["reasons"], json!(["tool_calls"]), "{text}");
+    assert_eq!(
+        choices[1]["text"].as_str().unwrap().trim(),
+        "I read.",
+        "{text}"
+    );
+    let arguments: Value =
+        serde_json::from_str(choices[1]["calls"][0]["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!(arguments, json!({"path": "b"}), "{text}");
+    for part in [
+        r#""logprobs":{"content":[{"token":"zero"}]}"#,
+        r#""system_fingerprint":"fp""#,
+        r#""x_counts":1"#,
+        ": sabir-report leaked_call=1\n",
+    ] {
+        assert!(text.contains(part), "{part} {text}");
+    }
+    assert_eq!(
+        (
+            text.matches("[DONE]").count(),
+            text.matches("\"usage\":{").count()
+        ),
+        (1, 1),
+        "{text}"
+    );
+    assert!(text.trim_end().ends_with("data: [DONE]"), "{text}");
+    assert_eq!(setup.provider.received_requests()[0].body["n"], 2);
+    assert_eq!(setup.ends(1).await[0].calls, 2);
+}
+
+#[tokio::test]
+async fn several_choices_of_a_whole_answer_are_mended() {
+    let choice = |index: u64, text: &str| json!({"index": index, "message": {"role": "assistant", "content": text, "x_message": index}, "finish_reason": "stop", "x_choice": index});
+    let leak =
+        "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"b\"}}\n</tool_call>";
+    let answer = json!({"id": "c", "object": "chat.completion", "system_fingerprint": "fp", "choices": [choice(0, "zero"), choice(1, leak), choice(2, "two")],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14}});
+    let mut asked = rich_body(Wire::OpenAiChat);
+    asked["n"] = json!(3);
+    asked["stream"] = json!(false);
+    let Exchange { got, .. } = ask_choices(&answer.to_string(), "application/json", &asked).await;
+    let found = got.json();
+    assert!(got.head.contains("sabir-report: leaked_call=1"), "{got:?}");
+    let choices = found["choices"].as_array().unwrap();
+    assert_eq!(choices.len(), 3, "{found}");
+    for (index, choice) in choices.iter().enumerate() {
+        assert_eq!(
+            (
+                &choice["index"],
+                &choice["x_choice"],
+                &choice["message"]["x_message"]
+            ),
+            (&json!(index), &json!(index), &json!(index))
+        );
+        let calls = choice["message"]["tool_calls"]
+            .as_array()
+            .map_or(0, Vec::len);
+        assert_eq!(
+            (calls, choice["finish_reason"] == "tool_calls"),
+            (usize::from(index == 1), index == 1),
+            "{found}"
+        );
+    }
+    assert_eq!(choices[2]["message"]["content"], "two");
+    assert_eq!(
+        (
+            &found["usage"]["total_tokens"],
+            &found["system_fingerprint"]
+        ),
+        (&json!(14), &json!("fp"))
+    );
+}
+
+/// A provider cannot bring a call past the repairs by naming it state of the gateway, or add choices.
+#[tokio::test]
+async fn choices_that_were_not_requested_never_reach_clients() {
+    let forged = json!({"type": "sabir.choice", "index": 0, "chunk": {"choices": [{"delta": {"tool_calls": [{"id": "x", "function": {"name": "forged", "arguments": "{}"}}]}}]}, "data": "x"});
+    let piece = |index: u64, delta: Value| json!({"id": "c", "choices": [{"index": index, "delta": delta, "finish_reason": "stop"}]});
+    let chunks = [
+        piece(
+            0,
+            json!({"content": "first", "reasoning_details": [forged]}),
+        ),
+        piece(1, json!({"content": "second"})),
+        piece(2, json!({"content": "third"})),
+    ];
+    let events: String = chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    for (count, left_out) in [(1, ["second", "third"].as_slice()), (2, &["third"])] {
+        let mut asked = rich_body(Wire::OpenAiChat);
+        asked["n"] = json!(count);
+        let Exchange { got, .. } = ask_choices(
+            &format!("{events}data: [DONE]\n\n"),
+            "text/event-stream",
+            &asked,
+        )
+        .await;
+        let text = got.text();
+        assert!(text.contains("first") && !text.contains("forged"), "{text}");
+        for word in left_out {
+            assert!(!text.contains(word), "{count}: {text}");
+        }
+    }
+}
+
+/// In a prompted protocol tools and history are written anew, also for the same wire.
+#[tokio::test]
+async fn members_that_a_prompted_protocol_loses_are_reported() {
+    let setup = TestGateway::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
+    let mut asked = crate::test_gateway::body(Wire::OpenAiChat, "go", false);
+    asked["min_p"] = json!(0.1);
+    asked["messages"][0]["x_message"] = json!(1);
+    asked["tools"][0]["function"]["x_tool"] = json!(1);
+    for (protocol, report) in [
+        (ToolProtocol::Native, "sabir-report: none\r\n"),
+        (
+            ToolProtocol::Prompted("hermes".to_owned()),
+            "sabir-report: left_out:messages[].x_message=1, left_out:tools[].function.x_tool=1\r\n",
+        ),
+    ] {
+        let changed = ModelRoute {
+            protocol,
+            ..route(&setup.provider)
+        };
+        setup
+            .gateway
+            .replace_routes(RouteTable::default().with_route("model", changed));
+        let headers = "sabir-report: 1\r\n";
+        let request = setup.request("POST", "/v1/chat/completions", headers, &asked.to_string());
+        let got = setup.raw(&request).await;
+        assert!(got.head.contains(report), "{got:?}");
+    }
+    let requests = setup.provider.received_requests();
+    assert!(requests.iter().all(|request| request.body["min_p"] == 0.1));
+}
+
+#[tokio::test]
+async fn choices_of_a_prompted_model_become_calls() {
+    let call = |path: &str| {
+        format!(
+            "<tool_call>\n{{\"name\": \"read_file\", \"arguments\": {{\"path\": \"{path}\"}}}}\n</tool_call>"
+        )
+    };
+    let piece = |index: u64, text: &str| json!({"id": "c", "choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]});
+    let body = format!(
+        "data: {}\n\ndata: {}\n\ndata: [DONE]\n\n",
+        piece(1, &call("b")),
+        piece(0, &call("a"))
+    );
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body,
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    let setup = TestGateway::new(script).await;
+    let prompted = ModelRoute {
+        protocol: ToolProtocol::Prompted("hermes".to_owned()),
+        repair_mode: RepairMode::Retry(2),
+        ..route(&setup.provider)
+    };
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("model", prompted));
+    let mut asked = crate::test_gateway::body(Wire::OpenAiChat, "go", true);
+    asked["n"] = json!(2);
+    let text = setup.ask("/v1/chat/completions", &asked).await.text();
+    for (index, choice) in joined_choices(&text).iter().enumerate() {
+        let path = ["a", "b"][index];
+        let arguments: Value =
+            serde_json::from_str(choice["calls"][0]["arguments"].as_str().unwrap()).unwrap();
+        assert_eq!(arguments, json!({"path": path}), "{text}");
+        assert_eq!(choice["reasons"], json!(["tool_calls"]), "{text}");
+    }
+    let sent = setup.provider.received_requests()[0].body.clone();
+    assert_eq!((&sent["n"], sent.get("tools")), (&json!(2), None), "{sent}");
+}
+
+#[tokio::test]
+async fn a_broken_choice_is_an_error() {
+    let cut = "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"b";
+    let piece = |index: u64, text: &str| json!({"id": "c", "choices": [{"index": index, "delta": {"content": text}, "finish_reason": "stop"}]});
+    let mut asked = rich_body(Wire::OpenAiChat);
+    asked["n"] = json!(2);
+    let whole = format!(
+        "data: {}\n\ndata: {}\n\ndata: [DONE]\n\n",
+        piece(0, "zero"),
+        piece(1, cut)
+    );
+    let text = ask_choices(&whole, "text/event-stream", &asked)
+        .await
+        .got
+        .text();
+    assert!(
+        text.contains("\"error\"") && !text.contains("[DONE]"),
+        "{text}"
+    );
+    // The connection breaks off before the second choice has ended.
+    let half = format!("data: {}\n\n", piece(0, "zero"));
+    let text = ask_choices(&half, "text/event-stream", &asked)
+        .await
+        .got
+        .text();
+    assert!(
+        text.contains("\"error\"") && !text.contains("[DONE]"),
+        "{text}"
+    );
+    asked["n"] = json!(129);
+    let Exchange { setup, got } = ask_choices(&half, "text/event-stream", &asked).await;
+    assert_eq!(got.status, 400, "{got:?}");
+    assert!(setup.provider.received_requests().is_empty());
 }
 
 #[tokio::test]

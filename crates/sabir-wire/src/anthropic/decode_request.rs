@@ -23,6 +23,7 @@ use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::native_tools::{self, NativeToolKind};
 use crate::params;
+use crate::read_tracker::ReadTracker;
 
 /// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
@@ -43,9 +44,15 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("metadata", FieldDisposition::Read),
     ("service_tier", FieldDisposition::Read),
     ("cache_control", FieldDisposition::Read),
-    ("anthropic_beta", FieldDisposition::Harmless),
     ("anthropic_version", FieldDisposition::Harmless),
-    ("betas", FieldDisposition::Harmless),
+    (
+        "anthropic_beta",
+        FieldDisposition::LeftOut("it only names versions of the provider's own features"),
+    ),
+    (
+        "betas",
+        FieldDisposition::LeftOut("it only names versions of the provider's own features"),
+    ),
     (
         "context_management",
         FieldDisposition::LeftOut("the provider's own edits of the history; it is sent unchanged"),
@@ -76,7 +83,8 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
 /// The first member that is refused, that has the wrong type, or that a request cannot hold, with
 /// its path in the body.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
-    let body = JsonField::root(body);
+    let tracker = ReadTracker::default();
+    let body = JsonField::tracked(body, &tracker);
     let mut history = HistoryBuilder::default();
     let mut instructions = vec![decode_system(&body.get("system"))?];
     for message in body.get("messages").list_items()? {
@@ -149,6 +157,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         ..ResponsePreferences::default()
     };
     instructions.truncate(instructions.len() - history.instructions.len());
+    notes.extend(tracker.unread_members(body.value));
     DecodedRequest {
         preferences,
         notes,
@@ -275,7 +284,7 @@ fn decode_content(
             _ => parts.push(MessagePart::Opaque(OpaqueState {
                 wire: NAME.to_owned(),
                 origin: None,
-                data: block.value.clone(),
+                data: block.whole_value().clone(),
             })),
         }
     }
@@ -295,6 +304,8 @@ fn decode_image_source(source: &JsonField<'_>) -> Result<MessagePart, RequestErr
 /// Decodes a document: to text if it is text, else to opaque state for this wire only.
 fn decode_document(block: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let source = block.get("source");
+    // Text has only one type.
+    source.get("media_type");
     match source.get("type").required_text()? {
         "text" => Ok(MessagePart::text(text_with_title(
             block,
@@ -306,7 +317,7 @@ fn decode_document(block: &JsonField<'_>) -> Result<MessagePart, RequestError> {
         _ => Ok(MessagePart::Opaque(OpaqueState {
             wire: NAME.to_owned(),
             origin: None,
-            data: block.value.clone(),
+            data: block.whole_value().clone(),
         })),
     }
 }
@@ -402,7 +413,7 @@ fn decode_tools(
             let own = OpaqueState {
                 wire: NAME.to_owned(),
                 origin: None,
-                data: tool.value.clone(),
+                data: tool.whole_value().clone(),
             };
             if native_tools::tool_kind(&own) == NativeToolKind::Client {
                 // Only the provider's models know its arguments, so any are accepted.

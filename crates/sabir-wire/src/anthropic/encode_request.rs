@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::thinking;
 use super::{CAPABILITIES, NAME};
+use crate::documents::encode_user_state;
 use crate::identifier::portable_id;
 use crate::native_tools;
 use crate::params::{self, RequestParam};
@@ -72,6 +73,11 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
 /// Plans the thinking options, which also determine the output limit.
 fn thinking_plan(request: &Request) -> thinking::ThinkingPlan {
     thinking::plan_thinking(request, DEFAULT_LIMIT, thinking::is_thought_state)
+}
+
+/// Returns true if the request asks for thoughts, and the API would refuse them.
+pub(crate) fn is_thinking_refused(request: &Request) -> bool {
+    thinking_plan(request).is_impossible(request)
 }
 
 /// Returns true if the API refuses a parameter for this request: a thinking model accepts no
@@ -140,6 +146,7 @@ fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
             Some(json!({"type": "image", "source": {"type": "url", "url": url}}))
         }
         MessagePart::Call(call) => Some(encode_call(call)),
+        MessagePart::Opaque(opaque) if role == Role::User => encode_user_state(opaque, NAME),
         MessagePart::Opaque(opaque) => encode_opaque(opaque, ""),
         _ => None,
     }

@@ -135,6 +135,15 @@ impl ThinkingPlan {
         )
     }
 
+    /// Returns true if the request asks for thoughts, and gets none.
+    pub(crate) fn is_impossible(&self, request: &Request) -> bool {
+        let is_wanted = matches!(
+            request.reasoning,
+            ReasoningConfig::Effort(_) | ReasoningConfig::Tokens(_)
+        );
+        is_wanted && !self.is_thinking()
+    }
+
     /// Returns the members of the body.
     pub(crate) fn body_members(&self) -> Vec<(String, Value)> {
         let mut members = Vec::new();

@@ -6,6 +6,8 @@
 //! `additionalModelRequestFields` in the form of the model's maker. A model refuses fields it does
 //! not know, so other options are left out. Thoughts go back only with their signature.
 
+use std::collections::HashMap;
+
 use sabir_call::{
     CacheControl, Call, CallResult, Image, Message, MessagePart, OpaqueState, ParallelCalls,
     ReasoningConfig, ReasoningEffort, Request, Role, ToolChoice, ToolSpec,
@@ -15,6 +17,7 @@ use serde_json::{Map, Value, json};
 use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::closed_object_schema;
 use crate::anthropic::thinking;
+use crate::documents::encode_user_state;
 use crate::identifier::portable_id;
 use crate::params::{self, RequestParam};
 use crate::role_turns::{merge_by_role, unfetchable_image_text};
@@ -79,6 +82,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
         body.insert("system".to_owned(), Value::Array(system));
     }
     let mut messages = merge_by_role(&request.messages, encode_block, encode_result);
+    complete_documents(&mut messages);
     let last = messages
         .last_mut()
         .and_then(|message| message.pointer_mut("/content")?.as_array_mut());
@@ -116,6 +120,17 @@ pub(crate) fn is_param_refused(request: &Request, wish: RequestParam) -> bool {
             != ThinkingConflict::Nothing
 }
 
+/// Returns true if the request asks for thoughts, and the model would refuse them.
+pub(crate) fn is_thinking_refused(request: &Request) -> bool {
+    match ModelMaker::from_model(&request.model) {
+        ModelMaker::Anthropic | ModelMaker::Other => {
+            let plan = thinking::plan_thinking(request, USUAL_LIMIT, is_thought_state);
+            plan.is_impossible(request)
+        }
+        ModelMaker::Nova | ModelMaker::OpenAi => false,
+    }
+}
+
 /// Returns true if the model's name contains one of the names.
 fn is_model_named(model: &str, names: &[&str]) -> bool {
     names.iter().any(|name| model.contains(name))
@@ -140,6 +155,7 @@ fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
             Some(json!({"text": unfetchable_image_text(url)}))
         }
         MessagePart::Call(call) => Some(encode_call(call)),
+        MessagePart::Opaque(opaque) if role == Role::User => encode_user_state(opaque, NAME),
         MessagePart::Opaque(opaque) => encode_opaque(opaque, ""),
         _ => None,
     }
@@ -157,6 +173,32 @@ fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
         return Some(opaque.data.clone());
     };
     Some(json!({"reasoningContent": {"reasoningText": {"text": thought, "signature": signature}}}))
+}
+
+/// Gives each document a name of its own, and a text to messages with documents alone: the API refuses
+/// them otherwise.
+fn complete_documents(messages: &mut [Value]) {
+    let mut names: HashMap<String, u32> = HashMap::new();
+    for message in messages {
+        let Some(Value::Array(content)) = message.get_mut("content") else {
+            continue;
+        };
+        let mut last_name = None;
+        for block in content.iter_mut() {
+            if let Some(Value::String(name)) = block.pointer_mut("/document/name") {
+                let count = names.entry(name.clone()).or_default();
+                *count += 1;
+                if *count > 1 {
+                    *name = format!("{name} ({count})");
+                }
+                last_name = Some(name.clone());
+            }
+        }
+        let has_text = content.iter().any(|block| block.get("text").is_some());
+        if let Some(name) = last_name.filter(|_| !has_text) {
+            content.push(json!({"text": name}));
+        }
+    }
 }
 
 /// Encodes a call.

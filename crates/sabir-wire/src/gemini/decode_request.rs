@@ -4,11 +4,12 @@
 //! Contents with text, images, calls and results; signatures, and anything else in a model's
 //! content, as opaque state of this wire (see [`parts`](super::parts)); tools by
 //! `parametersJsonSchema` or `parameters`; members spelled as in the documentation or with
-//! underscores. Safety settings are ignored. A call without an id, or with an id that was used
-//! before, gets a generated one; results are paired by id, name and order.
+//! underscores. A call without an id, or with an id that was used before, gets a generated one;
+//! results are paired by id, name and order. The provider's own tools are kept unchanged.
 //!
 //! # Unsupported
-//! Files by address, and server tools in `tools`: each is an error that names its path.
+//! Files by address, several candidates, log probabilities and answers that are not text: each is an
+//! error that names its path.
 
 use sabir_call::{
     CallResult, Image, MessagePart, OpaqueState, ReasoningConfig, Request, RequestOptions,
@@ -22,11 +23,69 @@ use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, decode_effort_level};
 use crate::call_pairing::CallPairing;
 use crate::client_request::{DecodedRequest, RequestError};
 use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
+use crate::field_disposition::{
+    FieldDisposition, MemberDispositions, check_members, is_empty_value,
+};
 use crate::params;
+use crate::read_tracker::ReadTracker;
+
+/// The reason for leaving out settings of filters.
+const OWN_FILTERS: &str = "every provider filters by its own rules";
+
+/// The treatment of each member of a body, in both spellings.
+pub(crate) const MEMBERS: &MemberDispositions = &[
+    ("model", FieldDisposition::Read),
+    ("contents", FieldDisposition::Read),
+    ("systemInstruction", FieldDisposition::Read),
+    ("system_instruction", FieldDisposition::Read),
+    ("tools", FieldDisposition::Read),
+    ("toolConfig", FieldDisposition::Read),
+    ("tool_config", FieldDisposition::Read),
+    ("generationConfig", FieldDisposition::Read),
+    ("generation_config", FieldDisposition::Read),
+    (
+        "generationConfig.responseModalities",
+        FieldDisposition::CheckedElsewhere,
+    ),
+    (
+        "generationConfig.responseLogprobs",
+        FieldDisposition::CheckedElsewhere,
+    ),
+    (
+        "generationConfig.logprobs",
+        FieldDisposition::CheckedElsewhere,
+    ),
+    ("safetySettings", FieldDisposition::LeftOut(OWN_FILTERS)),
+    ("safety_settings", FieldDisposition::LeftOut(OWN_FILTERS)),
+    ("labels", FieldDisposition::LeftOut("nothing is stored")),
+    ("store", FieldDisposition::LeftOut("nothing is stored")),
+    (
+        "serviceTier",
+        FieldDisposition::LeftOut("other providers have other tiers"),
+    ),
+    (
+        "cachedContent",
+        FieldDisposition::RefusedElsewhere(SEND_CONTENT),
+    ),
+    (
+        "cached_content",
+        FieldDisposition::RefusedElsewhere(SEND_CONTENT),
+    ),
+    (
+        "continuationToken",
+        FieldDisposition::RefusedElsewhere(SEND_CONTENT),
+    ),
+];
+
+/// The advice for members that refer to content which the provider has.
+const SEND_CONTENT: &str = "only its provider has it: send the content itself in `contents`";
 
 /// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
-    let body = JsonField::root(body);
+    let tracker = ReadTracker::default();
+    let body = JsonField::tracked(body, &tracker);
+    let mut notes = Vec::new();
+    check_members(&body, MEMBERS, &mut notes)?;
     let mut history = HistoryBuilder::default();
     let mut pairing = CallPairing::default();
     for content in member_any_case(&body, "contents").list_items()? {
@@ -52,25 +111,60 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         }
     }
     let generation = member_any_case(&body, "generationConfig");
+    reject_unsupported_values(&generation)?;
+    let mut options = RequestOptions {
+        format: decode_format(&generation)?,
+        ..RequestOptions::default()
+    };
+    let mut tools = decode_tools(&body.get("tools"), &mut options)?;
+    let choice = decode_tool_choice(
+        &member_any_case(
+            &member_any_case(&body, "toolConfig"),
+            "functionCallingConfig",
+        ),
+        &mut tools,
+    )?;
     let mut request = Request {
         model: body.get("model").text_or_empty()?.to_owned(),
         system: decode_system(&member_any_case(&body, "systemInstruction"))?,
         messages: history.messages.into(),
-        tools: build_tool_set(decode_tools(&body.get("tools"))?)?,
-        tool_choice: decode_tool_choice(&member_any_case(
-            &member_any_case(&body, "toolConfig"),
-            "functionCallingConfig",
-        ))?,
+        tools: build_tool_set(tools)?,
+        tool_choice: choice,
         max_output_tokens: member_any_case(&generation, "maxOutputTokens").optional_count()?,
         reasoning: decode_thinking(&member_any_case(&generation, "thinkingConfig"))?,
-        options: RequestOptions {
-            format: decode_format(&generation)?,
-            ..RequestOptions::default()
-        },
+        options,
         ..Request::default()
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
-    Ok(DecodedRequest::new(request, false))
+    notes.extend(tracker.unread_members(body.value));
+    Ok(DecodedRequest {
+        notes,
+        ..DecodedRequest::new(request, false)
+    })
+}
+
+/// Refuses options that would change what the client gets back.
+fn reject_unsupported_values(generation: &JsonField<'_>) -> Result<(), RequestError> {
+    let count = member_any_case(generation, "candidateCount");
+    if count.optional_count()?.is_some_and(|count| count > 1) {
+        return Err(count.mismatch_error("1 (ask several times for several answers)"));
+    }
+    let kinds = member_any_case(generation, "responseModalities");
+    if kinds
+        .text_list()?
+        .iter()
+        .any(|kind| !kind.eq_ignore_ascii_case("text"))
+    {
+        return Err(kinds.mismatch_error("`TEXT` only"));
+    }
+    for name in ["responseLogprobs", "logprobs"] {
+        let probabilities = member_any_case(generation, name);
+        if !is_empty_value(probabilities.value) {
+            return Err(probabilities
+                .mismatch_error("nothing (probabilities of tokens are not known here)"));
+        }
+    }
+    Ok(())
 }
 
 /// Decodes the response format.
@@ -154,7 +248,17 @@ fn decode_user_part(
             images,
         }));
     } else if !picture.is_absent() {
-        found.push(MessagePart::Image(decode_image(&picture)?));
+        let image = decode_image(&picture)?;
+        found.push(if image.media_type.starts_with("image/") {
+            MessagePart::Image(image)
+        } else {
+            // Documents, audio and videos are no pictures.
+            MessagePart::Opaque(OpaqueState {
+                wire: NAME.to_owned(),
+                origin: None,
+                data: part.whole_value().clone(),
+            })
+        });
     } else if !text.is_absent() {
         found.push(MessagePart::text(text.required_text()?));
     } else {
@@ -248,13 +352,26 @@ fn decode_model_part(
     Ok(())
 }
 
-/// Decodes the tools.
-fn decode_tools(tools: &JsonField<'_>) -> Result<Vec<ToolSpec>, RequestError> {
+/// Decodes the functions. The provider's own tools are kept in `options.native`, each alone.
+fn decode_tools(
+    tools: &JsonField<'_>,
+    options: &mut RequestOptions,
+) -> Result<Vec<ToolSpec>, RequestError> {
     let mut specs = Vec::new();
     for tool in tools.list_items()? {
         let declarations = member_any_case(&tool, "functionDeclarations");
-        if declarations.is_absent() {
-            return Err(tool.mismatch_error("`functionDeclarations`"));
+        for (key, value) in tool.value.as_object().into_iter().flatten() {
+            let is_functions =
+                ["functionDeclarations", "function_declarations"].contains(&key.as_str());
+            if is_functions || value.is_null() {
+                continue;
+            }
+            tool.get(key).whole_value();
+            options.native.push(OpaqueState {
+                wire: NAME.to_owned(),
+                origin: None,
+                data: Value::Object(Map::from_iter([(key.clone(), value.clone())])),
+            });
         }
         for declaration in declarations.list_items()? {
             let schema = member_any_case(&declaration, "parametersJsonSchema");
@@ -315,28 +432,29 @@ fn to_json_schema(schema: Value) -> Value {
     }
 }
 
-/// Decodes the tool choice.
-fn decode_tool_choice(calling: &JsonField<'_>) -> Result<ToolChoice, RequestError> {
+/// Decodes the tool choice. A list of allowed functions removes the others.
+fn decode_tool_choice(
+    calling: &JsonField<'_>,
+    tools: &mut Vec<ToolSpec>,
+) -> Result<ToolChoice, RequestError> {
     let mut allowed = member_any_case(calling, "allowedFunctionNames").text_list()?;
-    Ok(
-        match calling
-            .get("mode")
-            .text_or_empty()?
-            .to_ascii_uppercase()
-            .as_str()
-        {
-            // `VALIDATED` constrains arguments but leaves the choice to the model.
-            "" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED" => ToolChoice::Auto,
-            "NONE" => ToolChoice::None,
-            "ANY" if allowed.len() == 1 => ToolChoice::Tool(allowed.remove(0)),
-            "ANY" => ToolChoice::Required,
-            _ => {
-                return Err(calling
-                    .get("mode")
-                    .mismatch_error("`AUTO`, `ANY`, `NONE` or `VALIDATED`"));
-            }
-        },
-    )
+    let mode = calling.get("mode").text_or_empty()?.to_ascii_uppercase();
+    // The list means nothing in the other modes.
+    if !allowed.is_empty() && ["ANY", "VALIDATED"].contains(&mode.as_str()) {
+        tools.retain(|tool| allowed.contains(&tool.name));
+    }
+    Ok(match mode.as_str() {
+        // `VALIDATED` constrains arguments but leaves the choice to the model.
+        "" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED" => ToolChoice::Auto,
+        "NONE" => ToolChoice::None,
+        "ANY" if allowed.len() == 1 => ToolChoice::Tool(allowed.remove(0)),
+        "ANY" => ToolChoice::Required,
+        _ => {
+            return Err(calling
+                .get("mode")
+                .mismatch_error("`AUTO`, `ANY`, `NONE` or `VALIDATED`"));
+        }
+    })
 }
 
 /// Decodes the reasoning setting.

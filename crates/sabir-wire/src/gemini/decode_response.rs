@@ -7,8 +7,8 @@
 //! unchanged; see [`parts`](super::parts).
 //!
 //! # Unsupported
-//! Candidates beyond the first are skipped and counted. Citations and grounding metadata are not
-//! read.
+//! Candidates beyond the first are skipped and counted. Citations, grounding metadata and unknown
+//! members are details for a client of the same wire.
 //!
 //! # Grammar as implemented
 //! A call ends with the part that holds it, since its arguments are an object of the part. A
@@ -19,16 +19,17 @@ use sabir_call::{
     Event, EventSink, Fault, FaultKind, OpaqueState, Span, StopReason, Truncation, Usage,
 };
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
+use super::answer_details::AnswerDetails;
 use super::partial_arguments::{ArgumentFragment, PartialArguments};
 use super::{MALFORMED, NAME, parts};
 use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
 use crate::response_decoder::{
-    OpaqueBudget, ResponseState, WireDecoder, emit_text, note_unreadable,
+    OpaqueBudget, ResponseState, WireDecoder, emit_text, is_detail_data, note_unreadable,
 };
 
 /// Decodes one response.
@@ -44,6 +45,8 @@ pub(crate) struct GeminiDecoder {
     opaque_budget: OpaqueBudget,
     /// The finish reason as the provider spelled it, to recognize a repetition.
     word: String,
+    /// The details of the last chunk that were emitted.
+    details: AnswerDetails,
 }
 
 /// An object of the stream, or a whole body.
@@ -191,6 +194,9 @@ impl WireDecoder for GeminiDecoder {
         {
             self.state.status.skipped += 1;
         }
+        if self.state.keeps_details {
+            self.emit_details(data, out);
+        }
         for candidate in &chunk.candidates.0 {
             // A missing index means 0: Google leaves out members with default values.
             let label = candidate.index.0.unwrap_or_default();
@@ -219,6 +225,17 @@ impl WireDecoder for GeminiDecoder {
 }
 
 impl GeminiDecoder {
+    /// Emits what events have no place for, before the events of the chunk.
+    fn emit_details(&mut self, data: &str, out: &mut dyn EventSink) {
+        let chunk: Value = serde_json::from_str(data).unwrap_or_default();
+        let details = AnswerDetails::from_chunk(&chunk, self.candidate);
+        // Most chunks repeat the counts and the ratings.
+        if details != self.details {
+            self.emit_opaque(details.to_state(), data.len(), out);
+            self.details = details;
+        }
+    }
+
     /// Decodes the parts and the finish reason of a candidate.
     fn decode_candidate(&mut self, candidate: &ResponseCandidate<'_>, out: &mut dyn EventSink) {
         let parts = candidate
@@ -298,8 +315,14 @@ impl GeminiDecoder {
 
     /// Keeps a part with neither text nor a call.
     fn emit_opaque_part(&mut self, raw: &str, out: &mut dyn EventSink) {
-        let part = serde_json::from_str(raw).ok().and_then(parts::opaque_part);
-        if let Some(part) = part {
+        let Ok(mut part) = serde_json::from_str::<Map<String, Value>>(raw) else {
+            return;
+        };
+        // Clients would read it as a call that nobody has checked.
+        for key in ["functionCall", "function_call"] {
+            part.shift_remove(key);
+        }
+        if let Some(part) = parts::opaque_part(part).filter(|part| !is_detail_data(part)) {
             self.emit_opaque(part, raw.len(), out);
         }
     }

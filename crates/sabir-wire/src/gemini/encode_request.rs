@@ -20,7 +20,9 @@ use serde_json::{Map, Value, json};
 use super::parts::{self, SIGNATURE};
 use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, encode_effort_level};
 use crate::anthropic::encode_request::closed_object_schema;
+use crate::documents::encode_user_state;
 use crate::identifier::short_id;
+use crate::native_tools;
 use crate::params;
 use crate::role_turns::{image_caption, unfetchable_image_text};
 use crate::wire::WireOptions;
@@ -42,18 +44,22 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
         "contents".to_owned(),
         Value::Array(encode_contents(request)),
     );
+    let own_tools = native_tools::tools_of_wire(request, NAME).map(|tool| tool.data.clone());
+    let mut tools: Vec<Value> = own_tools.collect();
     if !request.tools.is_empty() {
         let declarations: Vec<_> = request.tools.iter().map(encode_declaration).collect();
+        tools.insert(0, json!({"functionDeclarations": declarations}));
+    }
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), Value::Array(tools));
+    }
+    if !request.tools.is_empty()
+        && let Some(calling) = encode_tool_choice(&request.tool_choice)
+    {
         body.insert(
-            "tools".to_owned(),
-            json!([{"functionDeclarations": declarations}]),
+            "toolConfig".to_owned(),
+            json!({"functionCallingConfig": calling}),
         );
-        if let Some(calling) = encode_tool_choice(&request.tool_choice) {
-            body.insert(
-                "toolConfig".to_owned(),
-                json!({"functionCallingConfig": calling}),
-            );
-        }
     }
     let generation = encode_generation_config(request);
     if !generation.is_empty() {
@@ -159,6 +165,7 @@ fn encode_user_parts(messages: &[&Message], nested: bool) -> Vec<Value> {
             MessagePart::ImageUrl { url } => {
                 others.push(parts::text_part(&unfetchable_image_text(url), false))
             }
+            MessagePart::Opaque(state) => others.extend(encode_user_state(state, NAME)),
             _ => {}
         }
     }

@@ -11,6 +11,7 @@
 use sabir_call::{DraftPart, DraftResponse, DraftState, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
+use super::answer_details::AnswerDetails;
 use super::parts::{self, SIGNATURE};
 use super::{MALFORMED, NAME, stop_word};
 use crate::arguments::{ArgumentWriter, arguments_object, parse_arguments};
@@ -38,6 +39,8 @@ pub(crate) struct GeminiEncoder {
     usage: Option<Usage>,
     /// The templates for deltas of text and of thoughts.
     templates: [Option<DeltaTemplate>; 2],
+    /// What the provider's chunks held besides, for the next chunk; the counts for the last one.
+    details: AnswerDetails,
 }
 
 /// A call whose end has not come.
@@ -78,12 +81,16 @@ impl GeminiEncoder {
             outcome: ResponseOutcome::default(),
             usage: None,
             templates: Default::default(),
+            details: AnswerDetails::default(),
         }
     }
 
     /// Writes a piece of text or of a thought.
     fn encode_text(&mut self, thought: bool, text: &str, out: &mut Vec<u8>) {
         self.flush_held_call(out);
+        if !self.details.is_empty() {
+            return self.write_chunk(vec![parts::text_part(text, thought)], None, out);
+        }
         let metadata = &self.metadata;
         let [for_text, for_thoughts] = &mut self.templates;
         let template = if thought { for_thoughts } else { for_text };
@@ -99,8 +106,14 @@ impl GeminiEncoder {
                 let mut out = Vec::new();
                 sse::encode_event(
                     "",
-                    &response_body(metadata, vec![parts::text_part(text, thought)], None, None)
-                        .to_string(),
+                    &response_body(
+                        metadata,
+                        vec![parts::text_part(text, thought)],
+                        None,
+                        None,
+                        AnswerDetails::default(),
+                    )
+                    .to_string(),
                     &mut out,
                 );
                 out
@@ -122,12 +135,17 @@ impl GeminiEncoder {
     }
 
     /// Writes an object of the stream.
-    fn write_chunk(&self, parts: Vec<Value>, finish: Option<&str>, out: &mut Vec<u8>) {
+    fn write_chunk(&mut self, parts: Vec<Value>, finish: Option<&str>, out: &mut Vec<u8>) {
         // Token counts are complete only in the last chunk.
         let usage = self.usage.filter(|_| finish.is_some());
+        let details = AnswerDetails {
+            chunk: std::mem::take(&mut self.details.chunk),
+            candidate: std::mem::take(&mut self.details.candidate),
+            usage: self.details.usage.clone(),
+        };
         sse::encode_event(
             "",
-            &response_body(&self.metadata, parts, finish, usage).to_string(),
+            &response_body(&self.metadata, parts, finish, usage, details).to_string(),
             out,
         );
     }
@@ -169,6 +187,9 @@ impl GeminiEncoder {
 
     /// Writes state of this wire: a signature into its call, anything else as a part.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
+        if let Some(later) = AnswerDetails::from_state(data) {
+            return self.details.add(later);
+        }
         if let Some(signature) = parts::call_signature(data) {
             // State that signs a call always follows it, so it belongs to the latest one.
             let Some(latest) = self.latest_call else {
@@ -240,11 +261,8 @@ impl WireEncoder for GeminiEncoder {
 
     fn finish(&mut self, out: &mut Vec<u8>) {
         self.flush_held_call(out);
-        self.write_chunk(
-            vec![parts::text_part("", false)],
-            Some(self.outcome.finish_reason()),
-            out,
-        );
+        let reason = self.outcome.finish_reason().to_owned();
+        self.write_chunk(vec![parts::text_part("", false)], Some(&reason), out);
     }
 }
 
@@ -271,6 +289,7 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
     };
     // True if the last call was left out, so that its signature is not attached to an earlier one.
     let mut left_out = false;
+    let mut details = AnswerDetails::default();
     for part in &draft.parts {
         match part {
             DraftPart::Text(text) => found.push(parts::text_part(text, false)),
@@ -291,7 +310,10 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
             DraftPart::Opaque(opaque) if opaque.wire != NAME => {}
             DraftPart::Opaque(opaque)
                 if left_out && parts::call_signature(&opaque.data).is_some() => {}
-            DraftPart::Opaque(opaque) => parts::place_opaque(&opaque.data, &mut found),
+            DraftPart::Opaque(opaque) => match AnswerDetails::from_state(&opaque.data) {
+                Some(later) => details.add(later),
+                None => parts::place_opaque(&opaque.data, &mut found),
+            },
         }
     }
     response_body(
@@ -299,6 +321,7 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
         found,
         Some(outcome.finish_reason()),
         Some(draft.usage),
+        details,
     )
 }
 
@@ -315,6 +338,7 @@ fn response_body(
     parts: Vec<Value>,
     finish: Option<&str>,
     usage: Option<Usage>,
+    details: AnswerDetails,
 ) -> Value {
     let mut candidate = Map::new();
     candidate.insert(
@@ -323,16 +347,22 @@ fn response_body(
     );
     candidate.extend(finish.map(|word| ("finishReason".to_owned(), json!(word))));
     candidate.insert("index".to_owned(), json!(0));
+    candidate.extend(details.candidate);
     let mut body = Map::new();
     body.insert("candidates".to_owned(), json!([candidate]));
-    body.extend(usage.map(|usage| ("usageMetadata".to_owned(), self::encode_usage(usage))));
+    body.extend(usage.map(|usage| {
+        let mut counts = details.usage;
+        counts.extend(self::encode_usage(usage));
+        ("usageMetadata".to_owned(), Value::Object(counts))
+    }));
     body.insert("modelVersion".to_owned(), json!(metadata.model));
     body.insert("responseId".to_owned(), json!(metadata.id));
+    body.extend(details.chunk);
     Value::Object(body)
 }
 
 /// Encodes the token counts. The provider reports thoughts separately from the rest.
-fn encode_usage(usage: Usage) -> Value {
+fn encode_usage(usage: Usage) -> Map<String, Value> {
     let input = usage.input.unwrap_or_default();
     let output = usage.output.unwrap_or_default();
     let mut value = Map::new();
@@ -353,7 +383,7 @@ fn encode_usage(usage: Usage) -> Value {
         "totalTokenCount".to_owned(),
         json!(input.saturating_add(output)),
     );
-    Value::Object(value)
+    value
 }
 
 /// Encodes the body of an error response.

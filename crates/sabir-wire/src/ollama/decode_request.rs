@@ -19,6 +19,7 @@ use crate::client_request::{DecodedRequest, LossNote, RequestError};
 use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set, decode_function_tool};
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::params;
+use crate::read_tracker::ReadTracker;
 
 /// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
@@ -29,9 +30,18 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("think", FieldDisposition::Read),
     ("format", FieldDisposition::Read),
     ("options", FieldDisposition::Read),
-    ("keep_alive", FieldDisposition::Harmless),
-    ("truncate", FieldDisposition::Harmless),
-    ("shift", FieldDisposition::Harmless),
+    (
+        "keep_alive",
+        FieldDisposition::LeftOut("another provider does not load models on demand"),
+    ),
+    (
+        "truncate",
+        FieldDisposition::LeftOut("a history that is too long is an error"),
+    ),
+    (
+        "shift",
+        FieldDisposition::LeftOut("a history that is too long is an error"),
+    ),
     (
         "logprobs",
         FieldDisposition::Refused("probabilities of tokens are not known here"),
@@ -52,7 +62,8 @@ const IMAGE_PREFIXES: [(&str, &str); 4] = [
 
 /// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
-    let body = JsonField::root(body);
+    let tracker = ReadTracker::default();
+    let body = JsonField::tracked(body, &tracker);
     let mut history = HistoryBuilder::default();
     let mut pairing = CallPairing::default();
     let mut system = Vec::new();
@@ -114,6 +125,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     };
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
     notes.extend(note_ignored_options(&model_options)?);
+    notes.extend(tracker.unread_members(body.value));
     // A missing `stream` means a stream on this wire.
     Ok(DecodedRequest {
         notes,

@@ -10,8 +10,8 @@
 //! input by a grammar.
 //!
 //! # Unsupported
-//! Several choices, log probabilities, audio, the old `functions`: each is an error that names its
-//! path.
+//! Several choices, log probabilities and audio, except for a provider of the same wire; the old
+//! `functions`: each is an error that names its path.
 
 use sabir_call::{
     MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, RequestOptions, Role,
@@ -28,6 +28,7 @@ use crate::field::{
 };
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::params::{self, ParamPaths, RequestParam};
+use crate::read_tracker::ReadTracker;
 use crate::{native_tools, openai_responses, thinking};
 
 /// Additional paths of parameters that are only read: servers other than OpenAI accept them.
@@ -59,11 +60,14 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("safety_identifier", FieldDisposition::Read),
     ("service_tier", FieldDisposition::Read),
     ("prompt_cache_key", FieldDisposition::Read),
-    ("n", FieldDisposition::Read),
-    ("modalities", FieldDisposition::Read),
+    ("n", FieldDisposition::CheckedElsewhere),
+    ("modalities", FieldDisposition::CheckedElsewhere),
     ("usage", FieldDisposition::Harmless),
     ("include_reasoning", FieldDisposition::Harmless),
-    ("prompt_cache_retention", FieldDisposition::Harmless),
+    (
+        "prompt_cache_retention",
+        FieldDisposition::LeftOut("how long a cache is kept is the provider's affair"),
+    ),
     ("metadata", FieldDisposition::LeftOut("nothing is stored")),
     ("store", FieldDisposition::LeftOut("nothing is stored")),
     (
@@ -91,7 +95,10 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
         "top_logprobs",
         FieldDisposition::RefusedElsewhere("probabilities of tokens are not known here"),
     ),
-    ("audio", FieldDisposition::Refused("only text is answered")),
+    (
+        "audio",
+        FieldDisposition::RefusedElsewhere("only text is answered"),
+    ),
 ];
 
 /// Decodes a body into a request.
@@ -100,7 +107,8 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
 /// The first member that is refused, that has the wrong type, or that a request cannot hold, with
 /// its path in the body.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
-    let body = JsonField::root(body);
+    let tracker = ReadTracker::default();
+    let body = JsonField::tracked(body, &tracker);
     let mut history = HistoryBuilder::default();
     let mut system = Vec::new();
     for message in body.get("messages").list_items()? {
@@ -171,6 +179,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         freeform_tools: freeform,
         ..ResponsePreferences::default()
     };
+    notes.extend(tracker.unread_members(body.value));
     DecodedRequest {
         preferences,
         notes,
@@ -258,7 +267,7 @@ fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
         "file" => Ok(MessagePart::Opaque(OpaqueState {
             wire: NAME.to_owned(),
             origin: None,
-            data: part.value.clone(),
+            data: part.whole_value().clone(),
         })),
         _ => Err(part
             .get("type")
@@ -272,7 +281,7 @@ fn decode_assistant_parts(message: &JsonField<'_>) -> Result<Vec<MessagePart>, R
     let thought =
         // DeepSeek's name and OpenRouter's name for the same text. Clients that send both repeat
         // it.
-        ["reasoning_content", "reasoning"].iter().map(|key| message.get(key)).find(|field| !field.is_absent());
+        ["reasoning_content", "reasoning"].map(|key| message.get(key)).into_iter().find(|field| !field.is_absent());
     if let Some(thought) = thought {
         found.push(MessagePart::Thought {
             text: thought.required_text()?.to_owned(),

@@ -1,13 +1,14 @@
 //! Decodes Chat Completions responses into events.
 //!
 //! # Supported
-//! Chunks and whole completions, of the first choice. Content as a string or as parts; reasoning as
+//! Chunks and whole completions, of the first choice; of several choices as chunks for decoders of
+//! their own. Content as a string or as parts; reasoning as
 //! `reasoning_content`, `reasoning`, `reasoning_details` or thinking parts; signed or encrypted
 //! reasoning details are kept as `Opaque`. Calls as `tool_calls` and as the old `function_call`;
 //! arguments as text, as a JSON value, or absent.
 //!
 //! # Unsupported
-//! Calls of custom tools (this wire never offers one), and choices after the first. Log
+//! Calls of custom tools (this wire never offers one), and choices that were not requested. Log
 //! probabilities, audio, annotations and unknown members are details for a client of the same wire.
 //!
 //! # How a delta finds its call
@@ -36,6 +37,7 @@ use serde_json::value::RawValue;
 
 use super::NAME;
 use super::answer_details::AnswerDetails;
+use super::choice_chunk::ChoiceChunk;
 use crate::lenient::{LenientContent, LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
@@ -63,6 +65,17 @@ pub(crate) struct OpenAiChatDecoder {
     done: bool,
     /// The details of the last chunk that were emitted.
     details: AnswerDetails,
+    /// The choices that have begun, of an answer that is split.
+    split: Vec<SplitChoice>,
+}
+
+/// A choice of an answer that is split.
+#[derive(Debug)]
+struct SplitChoice {
+    /// Its index.
+    label: u64,
+    /// True if its finish reason was read.
+    is_finished: bool,
 }
 
 /// A chunk of the stream, or a whole completion.
@@ -280,10 +293,14 @@ impl WireDecoder for OpenAiChatDecoder {
         } else if chunk.choices.0.is_empty() && chunk.usage.0.is_none() && chunk.id.0.is_none() {
             self.state.status.skipped += 1;
         }
-        if self.state.keeps_details {
-            self.emit_details(data, out);
+        if self.state.choices > 1 {
+            self.split_choices(data, out);
+        } else if self.state.keeps_details {
+            self.emit_details(&serde_json::from_str(data).unwrap_or_default(), out);
         }
-        for choice in &chunk.choices.0 {
+        let choices = chunk.choices.0.iter();
+        let is_split = self.state.choices > 1;
+        for choice in choices.filter(|_| !is_split) {
             // The first choice that appears is read, whatever its index: some servers count from 1.
             let label = choice.index.0.unwrap_or_default();
             if *self.choice.get_or_insert(label) == label {
@@ -310,9 +327,8 @@ impl WireDecoder for OpenAiChatDecoder {
 
 impl OpenAiChatDecoder {
     /// Emits what events have no place for, before the events of the chunk.
-    fn emit_details(&mut self, data: &str, out: &mut dyn EventSink) {
-        let chunk: Value = serde_json::from_str(data).unwrap_or_default();
-        let mut details = AnswerDetails::from_chunk(&chunk, self.choice);
+    fn emit_details(&mut self, chunk: &Value, out: &mut dyn EventSink) {
+        let mut details = AnswerDetails::from_chunk(chunk, self.choice);
         details.add_call_ids(|index| {
             let calls = &self.state.calls.list;
             let known = calls.iter().rfind(|call| call.label == Some(index))?;
@@ -331,6 +347,59 @@ impl OpenAiChatDecoder {
             }));
             self.details = details;
         }
+    }
+
+    /// Emits each choice of a chunk as a chunk of its own.
+    fn split_choices(&mut self, data: &str, out: &mut dyn EventSink) {
+        let Ok(Value::Object(mut chunk)) = serde_json::from_str(data) else {
+            return;
+        };
+        let choices = chunk.shift_remove("choices");
+        if self.state.keeps_details {
+            self.emit_details(&Value::Object(chunk.clone()), out);
+        }
+        // They belong to all choices.
+        for key in ["usage", "error"] {
+            chunk.shift_remove(key);
+        }
+        let Some(Value::Array(choices)) = choices else {
+            return;
+        };
+        for mut choice in choices {
+            let label = choice.get("index").and_then(Value::as_u64).unwrap_or(0);
+            let position = self.split.iter().position(|known| known.label == label);
+            let position = position.unwrap_or(self.split.len());
+            // More than were requested.
+            if position >= usize::try_from(self.state.choices).unwrap_or(usize::MAX) {
+                self.state.status.skipped += 1;
+                continue;
+            }
+            if position == self.split.len() {
+                self.split.push(SplitChoice {
+                    label,
+                    is_finished: false,
+                });
+            }
+            let reason = choice.get("finish_reason").and_then(Value::as_str);
+            let is_finished = reason.is_some_and(|reason| !reason.is_empty() && reason != "null");
+            if let Some(known) = self.split.get_mut(position) {
+                known.is_finished |= is_finished;
+            }
+            // A whole completion has all its choices at once.
+            self.state.status.ended |= choice.get("message").is_some_and(Value::is_object);
+            // Its decoder reads the only choice.
+            if let Some(members) = choice.as_object_mut() {
+                members.shift_remove("index");
+            }
+            chunk.insert("choices".to_owned(), Value::Array(vec![choice]));
+            out.push_event(Event::Opaque(&OpaqueState {
+                wire: NAME.to_owned(),
+                origin: None,
+                data: ChoiceChunk::state_data(label, &chunk),
+            }));
+        }
+        let finished = self.split.iter().filter(|known| known.is_finished).count();
+        self.state.status.ended |= u32::try_from(finished) == Ok(self.state.choices);
     }
 
     /// Ends the stream at `[DONE]`.

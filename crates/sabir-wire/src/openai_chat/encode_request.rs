@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
+use crate::documents::encode_user_state;
 use crate::field::instructions_before;
 use crate::identifier::short_id;
 use crate::params;
@@ -107,7 +108,7 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
             MessagePart::ImageUrl { url } => {
                 own.push(json!({"type": "image_url", "image_url": {"url": url}}))
             }
-            MessagePart::Opaque(state) if state.wire == NAME => own.push(state.data.clone()),
+            MessagePart::Opaque(state) => own.extend(encode_user_state(state, NAME)),
             _ => {}
         }
     }

@@ -85,7 +85,7 @@ impl OpenAiChatEncoder {
     /// Builds the list of choices with one delta and the details that wait for it.
     fn choice_with_details(&mut self, delta: Value, finish_reason: Option<&str>) -> Value {
         let mut choice = Map::new();
-        choice.insert("index".to_owned(), json!(0));
+        choice.insert("index".to_owned(), json!(self.metadata.choice));
         choice.insert("delta".to_owned(), delta);
         choice.insert("finish_reason".to_owned(), json!(finish_reason));
         if let Some(delta) = choice.get_mut("delta").and_then(Value::as_object_mut) {
@@ -254,6 +254,11 @@ impl WireEncoder for OpenAiChatEncoder {
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
+        self.finish_choice(out);
+        self.finish_choices(out);
+    }
+
+    fn finish_choice(&mut self, out: &mut Vec<u8>) {
         if !self.begun {
             self.encode_delta(json!({"content": ""}), out);
         }
@@ -266,6 +271,9 @@ impl WireEncoder for OpenAiChatEncoder {
         .to_owned();
         let choice = self.choice_with_details(json!({}), Some(&word));
         write_chunk(&self.metadata, &self.details.chunk, choice, out);
+    }
+
+    fn finish_choices(&mut self, out: &mut Vec<u8>) {
         if let Some(usage) = self.usage
             && self.metadata.preferences.usage_reporting == UsageReporting::Reported
         {
@@ -282,7 +290,7 @@ impl WireEncoder for OpenAiChatEncoder {
 /// Encodes a chunk with this delta.
 fn delta_chunk(metadata: &ResponseMetadata, members: &Map<String, Value>, delta: Value) -> Vec<u8> {
     let mut out = Vec::new();
-    let choices = json!([{"index": 0, "delta": delta, "finish_reason": null}]);
+    let choices = json!([{"index": metadata.choice, "delta": delta, "finish_reason": null}]);
     write_chunk(metadata, members, choices, &mut out);
     out
 }
@@ -373,7 +381,7 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
     merge_members(&mut message, answer.message.clone());
     let (reason, raw) = stop_or_default(draft.stop.as_ref(), !calls.is_empty());
     let mut choice = Map::new();
-    choice.insert("index".to_owned(), json!(0));
+    choice.insert("index".to_owned(), json!(metadata.choice));
     choice.insert("message".to_owned(), Value::Object(message));
     choice.insert("logprobs".to_owned(), Value::Null);
     choice.insert("finish_reason".to_owned(), json!(stop_word(reason, raw)));

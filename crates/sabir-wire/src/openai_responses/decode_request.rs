@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::{CAPABILITIES, NAME};
 use crate::arguments::parse_arguments;
-use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences};
+use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponsePreferences};
 use crate::field::{
     HistoryBuilder, JsonField, build_call, build_tool_set, decode_function_tool, decode_image_url,
     decode_openai_format, require_text_only, restrict_allowed_tools, split_text_and_images,
@@ -27,6 +27,7 @@ use crate::field::{
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::native_tools;
 use crate::params;
+use crate::read_tracker::ReadTracker;
 use crate::thinking;
 
 /// The treatment of members that refer to state stored by the provider.
@@ -54,10 +55,19 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("prompt_cache_key", FieldDisposition::Read),
     ("metadata", FieldDisposition::Read),
     ("truncation", FieldDisposition::Read),
-    ("include", FieldDisposition::Read),
-    ("stream_options", FieldDisposition::Harmless),
-    ("prompt_cache_retention", FieldDisposition::Harmless),
-    ("client_metadata", FieldDisposition::Harmless),
+    ("include", FieldDisposition::CheckedElsewhere),
+    (
+        "stream_options",
+        FieldDisposition::LeftOut("the form of a stream here has no options"),
+    ),
+    (
+        "prompt_cache_retention",
+        FieldDisposition::LeftOut("how long a cache is kept is the provider's affair"),
+    ),
+    (
+        "client_metadata",
+        FieldDisposition::LeftOut("it only tells the provider about the client"),
+    ),
     ("store", FieldDisposition::Harmless),
     (
         "max_tool_calls",
@@ -79,7 +89,7 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ),
     (
         "top_logprobs",
-        FieldDisposition::Refused("probabilities of tokens are not known here"),
+        FieldDisposition::RefusedElsewhere("probabilities of tokens are not known here"),
     ),
 ];
 
@@ -102,7 +112,8 @@ const ECHOED_MEMBERS: [&str; 9] = [
 /// The first member that is refused, that has the wrong type, or that a request cannot hold, with
 /// its path in the body.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
-    let body = JsonField::root(body);
+    let tracker = ReadTracker::default();
+    let body = JsonField::tracked(body, &tracker);
     let mut notes = Vec::new();
     check_members(&body, MEMBERS, &mut notes)?;
     reject_unsupported_values(&body)?;
@@ -161,6 +172,8 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         .iter()
         .map(|key| ((*key).to_owned(), body.get(key).value.clone()));
     let echo = echo.filter(|(_, value)| !value.is_null()).collect();
+    note_unmet_wishes(&body, &mut notes)?;
+    notes.extend(tracker.unread_members(body.value));
     let preferences = ResponsePreferences {
         freeform_tools: native_tools::freeform_tool_names(&request, NAME),
         namespaced_tools: native_tools::namespaced_tools(&request, NAME),
@@ -192,6 +205,21 @@ fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
     let truncation = body.get("truncation");
     if !matches!(truncation.text_or_empty()?, "" | "disabled" | "auto") {
         return Err(truncation.mismatch_error("`disabled` or `auto`"));
+    }
+    Ok(())
+}
+
+/// Notes wishes about the answer that no other provider can meet.
+fn note_unmet_wishes(body: &JsonField<'_>, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
+    for wish in body.get("include").list_items()? {
+        let name = wish.required_text()?;
+        let what = format!("left out: only the provider can add `{name}` to its answer");
+        notes.push(LossNote::new(format!("include.{name}"), what));
+    }
+    let truncation = body.get("truncation");
+    if truncation.value == "auto" {
+        let what = "left out: a history that is too long is an error";
+        notes.push(LossNote::new(truncation.path, what));
     }
     Ok(())
 }
@@ -243,7 +271,9 @@ impl InputDecoder {
             // Server tool calls, compaction and future item types.
             _ => self.history.push_parts(
                 Role::Assistant,
-                vec![MessagePart::Opaque(opaque_state(item.value.clone()))],
+                vec![MessagePart::Opaque(opaque_state(
+                    item.whole_value().clone(),
+                ))],
             ),
         }
         Ok(())
@@ -310,7 +340,9 @@ fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
         }
         "refusal" => Ok(MessagePart::text(part.get("refusal").required_text()?)),
         "input_image" => decode_image_url(&part.get("image_url")),
-        "input_file" => Ok(MessagePart::Opaque(opaque_state(part.value.clone()))),
+        "input_file" => Ok(MessagePart::Opaque(opaque_state(
+            part.whole_value().clone(),
+        ))),
         _ => Err(part.get("type").mismatch_error(
             "`input_text`, `input_image`, `input_file`, `output_text` or `refusal`",
         )),
@@ -329,8 +361,8 @@ fn decode_reasoning(item: &JsonField<'_>) -> Result<MessagePart, RequestError> {
         texts.push(part.get("text").required_text()?);
     }
     let text = texts.join("\n\n");
-    let opaque =
-        super::event_types::must_go_back(item.value).then(|| opaque_state(item.value.clone()));
+    let opaque = super::event_types::must_go_back(item.value)
+        .then(|| opaque_state(item.whole_value().clone()));
     Ok(match opaque {
         Some(opaque) if text.is_empty() => MessagePart::Opaque(opaque),
         opaque => MessagePart::Thought { text, opaque },
@@ -356,7 +388,9 @@ fn decode_tool(
     if kind == "function" {
         return Ok(vec![decode_function_tool(tool, options)?]);
     }
-    options.native.push(opaque_state(tool.value.clone()));
+    options
+        .native
+        .push(opaque_state(tool.whole_value().clone()));
     match kind {
         "custom" => Ok(vec![decode_freeform_tool(tool)?]),
         "namespace" => {

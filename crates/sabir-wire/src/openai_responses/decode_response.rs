@@ -8,7 +8,8 @@
 //! becomes an `Opaque` before its text.
 //!
 //! # Unsupported
-//! Annotations, log probabilities, partial images and audio are skipped and counted.
+//! Annotations and log probabilities are details for a client of the same wire. Partial images and
+//! audio are skipped and counted.
 //!
 //! # How an event finds its item
 //! Copilot gives every event of one item a different id, and other servers repeat an output index.
@@ -32,7 +33,7 @@ use serde_json::{Value, json};
 use super::NAME;
 use super::argument_progress::{ArgumentProgress, TextProgress};
 use super::event_types::{
-    EventEnvelope, FinalResponse, ITEM_START, OutputItem, TextKind, must_go_back,
+    EventEnvelope, FinalResponse, ITEM_START, OutputItem, TEXT_DETAILS, TextKind, must_go_back,
 };
 use crate::lenient::LenientObject;
 use crate::native_call::NativeCall;
@@ -91,6 +92,40 @@ enum ItemKind {
     Call(ArgumentProgress),
     /// Any other item, which is emitted whole when it is done.
     Opaque,
+}
+
+/// Collects the annotations and log probabilities of a message; `None` if it has neither. A client gets
+/// the text in one part, so positions in later parts are shifted.
+fn text_details(raw: &str) -> Option<Value> {
+    let item: Value = serde_json::from_str(raw).ok()?;
+    let mut annotations = Vec::new();
+    let mut logprobs = Vec::new();
+    let mut offset = 0;
+    for part in item.get("content")?.as_array()? {
+        let list = |key: &str| {
+            part.get(key)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+        };
+        for annotation in list("annotations") {
+            let mut annotation = annotation.clone();
+            for key in ["start_index", "end_index"] {
+                if let Some(place) = annotation.get_mut(key)
+                    && let Some(index) = place.as_u64()
+                {
+                    *place = json!(index.saturating_add(offset));
+                }
+            }
+            annotations.push(annotation);
+        }
+        logprobs.extend(list("logprobs").cloned());
+        let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
+        offset += text.chars().count() as u64;
+    }
+    let has_details = !annotations.is_empty() || !logprobs.is_empty();
+    has_details
+        .then(|| json!({"type": TEXT_DETAILS, "annotations": annotations, "logprobs": logprobs}))
 }
 
 impl WireDecoder for OpenAiResponsesDecoder {
@@ -412,7 +447,13 @@ impl OpenAiResponsesDecoder {
             }
             ItemKind::Message | ItemKind::Reasoning | ItemKind::Opaque => {}
         }
-        if item.kind.as_str() != "message" {
+        if item.kind.as_str() == "message" {
+            if self.state.keeps_details
+                && let Some(details) = text_details(raw)
+            {
+                self.emit_opaque(details, raw.len(), out);
+            }
+        } else {
             let value = serde_json::from_str::<Value>(raw).unwrap_or_default();
             let goes_back = item.kind.as_str() != "reasoning" || must_go_back(&value);
             if goes_back && !is_detail_data(&value) {

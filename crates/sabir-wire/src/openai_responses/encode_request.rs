@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
+use crate::documents::encode_user_state;
 use crate::field::instructions_before;
 use crate::identifier::short_id;
 use crate::native_tools::{self, NamespacedTool};
@@ -180,7 +181,7 @@ fn encode_user_message(message: &Message, freeform: &[String], items: &mut Vec<V
             MessagePart::ImageUrl { url } => {
                 content.push(json!({"type": "input_image", "detail": "auto", "image_url": url}));
             }
-            MessagePart::Opaque(state) if state.wire == NAME => content.push(state.data.clone()),
+            MessagePart::Opaque(state) => content.extend(encode_user_state(state, NAME)),
             _ => {}
         }
     }

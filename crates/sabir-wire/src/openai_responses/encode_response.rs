@@ -12,7 +12,7 @@ use sabir_call::{DraftResponse, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::argument_format::CallArgumentWriter;
-use super::event_types::{ITEM_START, must_go_back};
+use super::event_types::{ITEM_START, TEXT_DETAILS, must_go_back};
 use super::{NAME, stop_word};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -72,6 +72,10 @@ struct OpenItem {
     text: String,
     /// The `phase` member of a message.
     phase: Option<Value>,
+    /// The provider's annotations of the text.
+    annotations: Vec<Value>,
+    /// The probabilities of its tokens.
+    logprobs: Vec<Value>,
 }
 
 /// A call whose item is open.
@@ -143,7 +147,7 @@ impl OpenItem {
         if self.thought {
             return json!({"type": "summary_text", "text": text});
         }
-        json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+        json!({"type": "output_text", "text": text, "annotations": self.annotations, "logprobs": self.logprobs})
     }
 
     /// Encodes a delta event with this number.
@@ -299,6 +303,8 @@ impl OpenAiResponsesEncoder {
                 place,
                 text: String::new(),
                 phase,
+                annotations: Vec::new(),
+                logprobs: Vec::new(),
             };
             self.write_item_added(
                 prose.place.index,
@@ -350,9 +356,18 @@ impl OpenAiResponsesEncoder {
         } else {
             ["response.output_text.done", "response.content_part.done"]
         };
+        for (number, annotation) in open.annotations.iter().enumerate() {
+            let mut body = open
+                .place
+                .part_body(false, "annotation", annotation.clone());
+            if let Some(body) = body.as_object_mut() {
+                body.insert("annotation_index".to_owned(), json!(number));
+            }
+            self.write_event("response.output_text.annotation.added", body, out);
+        }
         let mut body = open.place.part_body(open.thought, "text", json!(open.text));
         if let Some(body) = body.as_object_mut().filter(|_| !open.thought) {
-            body.insert("logprobs".to_owned(), json!([]));
+            body.insert("logprobs".to_owned(), json!(open.logprobs));
         }
         self.write_event(text, body, out);
         let whole = open.encode_part(&open.text);
@@ -382,6 +397,14 @@ impl OpenAiResponsesEncoder {
                 && self.used_ids.insert(text("id").to_owned())
             {
                 self.announced_ids.insert(prefix, text("id").to_owned());
+            }
+        } else if is(TEXT_DETAILS) {
+            // Without an open message, all of its text was markup of calls.
+            if let Some(open) = self.open_item.as_mut().filter(|open| !open.thought) {
+                let list = |key: &str| data.get(key).and_then(Value::as_array).cloned();
+                open.annotations
+                    .extend(list("annotations").unwrap_or_default());
+                open.logprobs.extend(list("logprobs").unwrap_or_default());
             }
         } else if is("message") {
             self.begin_response(out);

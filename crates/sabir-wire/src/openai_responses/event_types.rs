@@ -13,6 +13,10 @@ use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 /// item of the API.
 pub(crate) const ITEM_START: &str = "sabir.item_start";
 
+/// The type of the state with the annotations and log probabilities of a text, for clients of the same
+/// wire. It is no item of the API either.
+pub(crate) const TEXT_DETAILS: &str = "sabir.text_details";
+
 /// An event of the stream.
 #[derive(Deserialize)]
 pub(super) struct EventEnvelope<'a> {

@@ -80,7 +80,14 @@ fn claude_code_requests_decode() {
     let incoming = take(
         Wire::Anthropic,
         &body,
-        &["context_management", "cache_control.ttl", "system"],
+        &[
+            "context_management",
+            "betas",
+            "cache_control.ttl",
+            "system",
+            "messages[].content[].caller",
+            "tools[].eager_input_streaming",
+        ],
     );
     let request = &incoming.request;
     assert!(incoming.streamed);
@@ -119,7 +126,11 @@ fn claude_code_requests_decode() {
             !whole,
             "{notes:?}"
         );
-        assert_eq!(notes.is_empty(), whole, "{back}: {notes:?}");
+        // The provider of its own gets everything but the examples of a tool.
+        let others = notes
+            .iter()
+            .filter(|note| !note.message.contains("examples"));
+        assert_eq!(others.count() == 0, whole, "{back}: {notes:?}");
     }
 }
 
@@ -156,7 +167,13 @@ fn codex() -> (Value, Value) {
 #[test]
 fn codex_requests_decode() {
     let (body, patch) = codex();
-    let incoming = take(Wire::OpenAiResponses, &body, &[]);
+    let left_out = [
+        "client_metadata",
+        "include.reasoning.encrypted_content",
+        "input[].status",
+        "reasoning.summary",
+    ];
+    let incoming = take(Wire::OpenAiResponses, &body, &left_out);
     let request = &incoming.request;
     assert_eq!(request.system, "You are Codex.\n\nBe careful.");
     assert_eq!(
@@ -265,7 +282,8 @@ fn functions_found_by_search_keep_their_name() {
     assert_eq!(draft.calls().next().unwrap().name, "rate");
     let tools = json!([{"type": "function", "name": "rate", "defer_loading": true, "parameters": {"type": "object"}}]);
     let body = json!({"model": "m", "tools": tools, "input": [item]});
-    let request = take(Wire::OpenAiResponses, &body, &[]).request;
+    let left_out = ["input[].id", "tools[].defer_loading"];
+    let request = take(Wire::OpenAiResponses, &body, &left_out).request;
     assert!(request.tools.is_tool_offered("rate"));
     let again = Wire::OpenAiResponses.encode_request(&request, &WireOptions::default());
     assert_eq!(again["input"][0]["name"], "rate");
@@ -334,7 +352,11 @@ fn ollama_clients_requests_decode() {
         &json!({"keep_alive": "5m", "format": "json", "think": false,
             "options": {"num_ctx": 4096, "num_predict": -1, "top_k": 40, "seed": 1, "min_p": 0.0, "stop": ["x"]}}),
     );
-    let incoming = take(Wire::Ollama, &body, &["options.num_ctx", "options.min_p"]);
+    let incoming = take(
+        Wire::Ollama,
+        &body,
+        &["keep_alive", "options.num_ctx", "options.min_p"],
+    );
     let request = incoming.request;
     assert_eq!(
         (

@@ -17,6 +17,7 @@ mod case_count;
 mod corpus;
 mod custom;
 mod cuts;
+mod fields;
 mod frames;
 mod fronts;
 mod gemini;

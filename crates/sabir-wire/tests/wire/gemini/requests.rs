@@ -189,7 +189,22 @@ fn alternative_spellings_decode() {
             json!({"contents": [{"parts": [{"fileData": {}}]}]}),
             "contents[0].parts[0]",
         ),
-        (json!({"tools": [{"googleSearch": {}}]}), "tools[0]"),
+        (
+            json!({"generationConfig": {"candidateCount": 2}}),
+            "generationConfig.candidateCount",
+        ),
+        (
+            json!({"generation_config": {"response_modalities": ["AUDIO"]}}),
+            "generation_config.response_modalities",
+        ),
+        (
+            json!({"generationConfig": {"responseLogprobs": true}}),
+            "generationConfig.responseLogprobs",
+        ),
+        (
+            json!({"cachedContent": "cachedContents/1"}),
+            "cachedContent",
+        ),
     ] {
         assert_eq!(
             WIRE.decode_request("", body.to_string().as_bytes())
@@ -198,6 +213,114 @@ fn alternative_spellings_decode() {
             place
         );
     }
+}
+
+#[test]
+fn tools_of_the_provider_are_kept_and_reported() {
+    let function = json!({"functionDeclarations": [{"name": "f"}]});
+    let ask = |tools: Value| {
+        let body = json!({"contents": [{"parts": [{"text": "hi"}]}], "tools": tools});
+        WIRE.decode_request("", body.to_string().as_bytes())
+            .unwrap()
+    };
+    let options = WireOptions::default();
+    // In one object with the functions, and in objects of their own.
+    let mut joined = function.clone();
+    joined["googleSearch"] = json!({});
+    for tools in [json!([joined]), json!([function, {"googleSearch": {}}])] {
+        let request = ask(tools).request;
+        let notes = Wire::OpenAiChat.check_support(&request, &options).unwrap();
+        assert!(
+            notes
+                .iter()
+                .any(|note| note.path == "tools" && note.message.contains("`googleSearch`")),
+            "{notes:?}"
+        );
+        assert_eq!(WIRE.check_support(&request, &options), Ok(Vec::new()));
+        assert_eq!(
+            WIRE.encode_request(&request, &options)["tools"][1],
+            json!({"googleSearch": {}})
+        );
+    }
+    let alone = ask(json!([{"googleSearch": {}}])).request;
+    assert_eq!(
+        Wire::OpenAiChat
+            .check_support(&alone, &options)
+            .unwrap_err()
+            .path,
+        "tools"
+    );
+    assert!(WIRE.check_support(&alone, &options).is_ok());
+}
+
+#[test]
+fn only_the_allowed_functions_are_offered() {
+    for (mode, offered) in [
+        ("ANY", ["f", "h"].as_slice()),
+        ("VALIDATED", &["f", "h"]),
+        ("AUTO", &["f", "g", "h"]),
+    ] {
+        let body = json!({
+            "contents": [{"parts": [{"text": "hi"}]}], "tools": [{"functionDeclarations": [{"name": "f"}, {"name": "g"}, {"name": "h"}]}],
+            "toolConfig": {"functionCallingConfig": {"mode": mode, "allowedFunctionNames": ["f", "h"]}},
+        });
+        let request = WIRE
+            .decode_request("", body.to_string().as_bytes())
+            .unwrap()
+            .request;
+        let names: Vec<_> = request
+            .tools
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect();
+        assert_eq!(names, offered, "{mode}");
+    }
+}
+
+#[test]
+fn only_pictures_are_pictures() {
+    let body = json!({"contents": [{"parts": [
+        {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+        {"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0=", "displayName": "a.pdf"}},
+    ]}]});
+    let request = WIRE
+        .decode_request("", body.to_string().as_bytes())
+        .unwrap()
+        .request;
+    let options = WireOptions::default();
+    let part = |wire: Wire, pointer: &str| {
+        wire.encode_request(&request, &options)
+            .pointer(pointer)
+            .cloned()
+            .unwrap()
+    };
+    let url = "data:application/pdf;base64,JVBERi0=";
+    assert_eq!(
+        part(Wire::OpenAiChat, "/messages/0/content/1"),
+        json!({"type": "file", "file": {"filename": "a.pdf", "file_data": url}})
+    );
+    assert_eq!(
+        part(Wire::OpenAiResponses, "/input/0/content/1"),
+        json!({"type": "input_file", "filename": "a.pdf", "file_data": url})
+    );
+    let source = json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="});
+    assert_eq!(
+        part(Wire::Anthropic, "/messages/0/content/1"),
+        json!({"type": "document", "source": source, "title": "a.pdf"})
+    );
+    assert_eq!(
+        part(Wire::Bedrock, "/messages/0/content"),
+        json!([
+            {"image": {"format": "png", "source": {"bytes": "iVBORw0KGgo="}}},
+            {"document": {"format": "pdf", "name": "a", "source": {"bytes": "JVBERi0="}}},
+            {"text": "a"},
+        ])
+    );
+    let error = Wire::Ollama.check_support(&request, &options).unwrap_err();
+    assert!(
+        error.message.contains("ollama takes no documents"),
+        "{error}"
+    );
 }
 
 #[test]

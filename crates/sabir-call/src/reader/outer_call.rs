@@ -46,6 +46,10 @@ pub(super) struct OuterCallSigns {
     reported: Vec<Range<u32>>,
     /// The number of calls before the last quotation of markup.
     pub(super) calls_before_quotation: u32,
+    /// The number of calls before the last quotation that began with words and holds a call.
+    pub(super) calls_before_speech: u32,
+    /// The number of calls before the last HTML element that may show text.
+    pub(super) calls_before_element: u32,
     /// The first argument that was closed outside of any call.
     lost: Option<Span>,
 }

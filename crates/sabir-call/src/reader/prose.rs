@@ -1,13 +1,104 @@
 //! Tracks Markdown-like prose to find the places where markup only mentions a call.
 //!
-//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, up to an equal run or the end of the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` (up to its close or the end of the paragraph), `<pre>` at the start of a line (up to its close), and an opening quotation mark directly before the tag. A quotation that begins with markup of a call continues up to its closing mark or the end of the paragraph.
+//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, up to an equal run or the end of the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` and its like (up to the close or the end of the paragraph), `<pre>` and `<example>` at the start of a line (up to the close), other elements for examples if they are closed, and an opening quotation mark directly before the tag. A quotation that begins with markup of a call continues up to its closing mark or the end of the paragraph. Quotations that begin with words are in `reader/quotation.rs`.
 //!
 //! Unsupported: nested list indentation (four spaces after an empty line are code everywhere).
 //!
 //! Reads one byte at a time with bounded state, so chunk boundaries cannot matter.
 
+use super::quotation::SpokenQuotation;
 use super::triggers::TriggerTable;
-use super::vocabulary::SHOWN;
+
+/// The reason for a mention in an element around examples.
+const IN_EXAMPLE: &str = "in an example";
+
+/// The reason for a mention in an element for code.
+const IN_CODE: &str = "in a code element";
+
+/// The reason for a mention in an element whose text is laid out.
+const PREFORMATTED: &str = "in a preformatted element";
+
+/// The reason for a mention in any other element.
+const IN_ELEMENT: &str = "in an element that only shows text";
+
+/// The HTML elements whose text is only shown.
+const SHOWN: [ShownElement; 14] = [
+    ShownElement::new("example", Hiding::ToClose, IN_EXAMPLE),
+    ShownElement::new("examples", Hiding::ToClose, IN_EXAMPLE),
+    ShownElement::new("code", Hiding::InParagraph, IN_CODE),
+    ShownElement::new("samp", Hiding::InParagraph, IN_CODE),
+    ShownElement::new("kbd", Hiding::InParagraph, IN_CODE),
+    ShownElement::new("tt", Hiding::InParagraph, IN_CODE),
+    ShownElement::new("pre", Hiding::ToClose, PREFORMATTED),
+    ShownElement::new("xmp", Hiding::IfClosed, PREFORMATTED),
+    ShownElement::new("sample", Hiding::IfClosed, IN_EXAMPLE),
+    ShownElement::new("samples", Hiding::IfClosed, IN_EXAMPLE),
+    ShownElement::new("exemple", Hiding::IfClosed, IN_EXAMPLE),
+    ShownElement::new("textarea", Hiding::IfClosed, IN_ELEMENT),
+    ShownElement::new("script", Hiding::IfClosed, IN_ELEMENT),
+    ShownElement::new("blockquote", Hiding::IfClosed, IN_ELEMENT),
+];
+
+/// An HTML element whose text is only shown.
+struct ShownElement {
+    name: &'static str,
+    hides: Hiding,
+    /// The reason for a mention in it.
+    why: &'static str,
+}
+
+impl ShownElement {
+    const fn new(name: &'static str, hides: Hiding, why: &'static str) -> Self {
+        Self { name, hides, why }
+    }
+}
+
+/// The text that an opening tag hides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hiding {
+    /// Up to the closing tag, or the end of the paragraph.
+    InParagraph,
+    /// Up to the closing tag.
+    ToClose,
+    /// Up to the closing tag, and nothing if there is none.
+    IfClosed,
+}
+
+/// The meaning of an HTML tag.
+pub(crate) enum HtmlTag {
+    /// None here.
+    Other,
+    /// It belongs to an element whose text is only shown.
+    Shown,
+    /// It opens such an element if a closing tag follows.
+    BeginsMaybe,
+    /// It closes an element of that kind, in which calls are only mentioned for this reason.
+    EndsMaybe(&'static str),
+}
+
+/// Returns the element of this name whose text is only shown, with its index. Each name with the word
+/// `example` in it is one, such as `bad_example`.
+fn find_shown_element(name: &str) -> Option<(u8, &'static ShownElement)> {
+    let is_example = |element: &ShownElement| {
+        let mut words = name.split(['_', '-']);
+        words.any(|word| element.name.eq_ignore_ascii_case(word))
+    };
+    (0_u8..).zip(&SHOWN).find(|(_, element)| match element.why {
+        IN_EXAMPLE => is_example(element),
+        _ => element.name.eq_ignore_ascii_case(name),
+    })
+}
+
+/// Returns true if the text in an element of this name is only shown.
+pub(crate) fn is_shown_element(name: &str) -> bool {
+    find_shown_element(name).is_some()
+}
+
+/// Returns true if the element ends with its paragraph.
+fn is_in_paragraph(at: u8) -> bool {
+    let element = SHOWN.get(usize::from(at));
+    element.is_some_and(|element| element.hides == Hiding::InParagraph)
+}
 
 /// The reason for a mention in a fence.
 pub(crate) const IN_FENCE: &str = "in a code fence";
@@ -41,6 +132,8 @@ pub(crate) struct ProseTracker {
     comment: bool,
     /// The index in [`SHOWN`] of the enclosing HTML element.
     shown: Option<u8>,
+    /// The index in [`SHOWN`] of an HTML element that only its closing tag proves.
+    maybe_shown: Option<u8>,
     /// True if nothing was read since markup around calls.
     fresh: bool,
     /// True if an odd number of straight quotation marks precedes on this line.
@@ -48,6 +141,8 @@ pub(crate) struct ProseTracker {
     /// The last byte of the mark that opened a quotation of markup; 0 if none is open, and [`QUOTATION_ENDED`] right behind
     /// its closing mark.
     quotation: u8,
+    /// The quotation of words around this place.
+    speech: SpokenQuotation,
     /// The strings of JSON or Python on this line.
     strings: LineStrings,
     /// True if a call or a thought precedes on this line.
@@ -149,9 +244,11 @@ impl Default for ProseTracker {
             escaped: false,
             comment: false,
             shown: None,
+            maybe_shown: None,
             fresh: false,
             quote: false,
             quotation: 0,
+            speech: SpokenQuotation::default(),
             strings: LineStrings::default(),
             is_resumed: false,
             is_addressed_to_user: false,
@@ -168,18 +265,13 @@ impl ProseTracker {
     /// Returns the reason why markup at this place is only mentioned, or `None` if it is not.
     pub(crate) fn mention_reason(&self) -> Option<&'static str> {
         let indented = self.line == LineState::Start && self.indent >= 4 && self.after_blank;
-        // A run that has just ended is not processed yet: if it equals the open run, it closes the
-        // code.
-        let code = match (self.code, self.run) {
-            (code, 0) => code > 0,
-            (open, run) => open != run,
-        };
+        let code = self.is_in_code();
         if self.fence.is_some() || self.line == LineState::Info {
             Some(IN_FENCE)
         } else if self.comment {
             Some("in an HTML comment")
-        } else if let Some((_, why)) = self.shown.and_then(|at| SHOWN.get(usize::from(at))) {
-            Some(why)
+        } else if let Some(element) = self.shown.and_then(|at| SHOWN.get(usize::from(at))) {
+            Some(element.why)
         } else if code {
             Some("in inline code")
         } else if indented || self.line == LineState::Code {
@@ -191,12 +283,23 @@ impl ProseTracker {
         }
     }
 
+    /// Returns true inside inline code.
+    fn is_in_code(&self) -> bool {
+        // A run that has just ended is not processed yet: if it equals the open run, it closes the
+        // code.
+        match (self.code, self.run) {
+            (code, 0) => code > 0,
+            (open, run) => open != run,
+        }
+    }
+
     /// Records that markup of a call is mentioned here. If a quotation mark comes directly before it, all of the quotation is
     /// a mention: its later markup has no such mark of its own. Returns true if a quotation begins.
     pub(crate) fn open_quotation(&mut self) -> bool {
         let begins = self.quotation == 0 && self.mention_reason() == Some(IN_QUOTATION);
         if begins {
             self.quotation = self.previous_byte();
+            self.speech = self.speech.resumed();
         }
         begins
     }
@@ -229,23 +332,62 @@ impl ProseTracker {
         ends
     }
 
-    /// Tracks an HTML tag. Returns true if it belongs to an element whose content is only shown.
-    pub(crate) fn track_html_tag(&mut self, name: &str, close: bool, first: bool) -> bool {
-        let Some(at) = (0_u8..)
-            .zip(SHOWN)
-            .find(|(_, (shown, _))| *shown == name)
-            .map(|(at, _)| at)
-        else {
-            return false;
+    /// Records that a call may begin here. Returns true if it is the first one in the quotation of words around it.
+    pub(crate) fn note_call_in_speech(&mut self) -> bool {
+        self.speech.note_call()
+    }
+
+    /// Returns true, once, behind the closing mark of a quotation of words in which a call began.
+    pub(crate) fn take_speech_end(&mut self) -> bool {
+        self.speech.take_end()
+    }
+
+    /// Ends the text.
+    pub(crate) fn end_text(&mut self) {
+        self.speech.end_text();
+    }
+
+    /// Returns true at a place whose quotation marks are those of prose.
+    fn is_spoken(&self) -> bool {
+        let is_line = match self.line {
+            LineState::Start => self.indent < 4 || !self.after_blank,
+            LineState::Inside => true,
+            _ => false,
+        };
+        is_line
+            && self.fence.is_none()
+            && !self.is_in_code()
+            && !self.comment
+            && self.shown.is_none()
+    }
+
+    /// Tracks an HTML tag.
+    pub(crate) fn track_html_tag(&mut self, name: &str, close: bool, first: bool) -> HtmlTag {
+        let Some((at, element)) = find_shown_element(name) else {
+            return HtmlTag::Other;
         };
         if close {
             self.shown = self.shown.filter(|open| *open != at);
-        } else if self.mention_reason().is_none() && (first || name == "code") {
-            // `<pre>` in the middle of a line is mostly a word about HTML, and would hide the whole
-            // rest.
-            self.shown = Some(at);
+            if self.maybe_shown == Some(at) {
+                self.maybe_shown = None;
+                return HtmlTag::EndsMaybe(element.why);
+            }
+            return HtmlTag::Shown;
         }
-        true
+        if self.mention_reason().is_some() {
+            return HtmlTag::Shown;
+        }
+        match element.hides {
+            Hiding::InParagraph => self.shown = Some(at),
+            Hiding::ToClose if first => self.shown = Some(at),
+            // In the middle of a line it is mostly a word about HTML.
+            Hiding::ToClose if element.why != IN_EXAMPLE => {}
+            Hiding::ToClose | Hiding::IfClosed => {
+                self.maybe_shown = Some(at);
+                return HtmlTag::BeginsMaybe;
+            }
+        }
+        HtmlTag::Shown
     }
 
     /// Returns true if the run of characters right before this place would close the open fence,
@@ -302,15 +444,46 @@ impl ProseTracker {
         find_last_solid(self.last)
     }
 
-    /// Returns true if a sentence continues at this place: words and white space precede it on the line, and no mark that ends or
+    /// Returns true if a sentence continues at this place: words precede it on the line, and no mark that ends or
     /// introduces a sentence. Behind a call on the same line, the words tell of that call.
     pub(crate) fn is_in_sentence(&self) -> bool {
-        let ends = matches!(
+        let is_apart = matches!(self.previous_byte(), b' ' | b'\t' | b'(' | b'[')
+            || self.is_behind_ideograph();
+        !self.is_start() && !self.is_resumed && is_apart && !self.ends_sentence()
+    }
+
+    /// Returns true if the last character before this place that is not white space ends or introduces a sentence.
+    fn ends_sentence(&self) -> bool {
+        let wide = match self.last {
+            [first, second, third, b' '] => [first, second, third],
+            [_, second, third, fourth] => [second, third, fourth],
+        };
+        // An ellipsis, and the marks of Chinese, Japanese and Hindi.
+        let is_wide = matches!(
+            wide,
+            [0xe2, 0x80, 0xa6]
+                | [0xe3, 0x80, 0x82]
+                | [0xef, 0xbc, 0x81 | 0x8e | 0x9a | 0x9f]
+                | [0xe0, 0xa5, 0xa4]
+        );
+        // "e.g. "
+        let is_abbreviated = matches!(
+            self.last,
+            [b'.', letter, b'.', b' '] if letter.is_ascii_lowercase()
+        );
+        let is_end = matches!(
             self.last_solid_byte(),
             b'.' | b'!' | b'?' | b':' | b'>' | b'\n'
         );
-        let is_apart = matches!(self.previous_byte(), b' ' | b'\t' | b'(' | b'[');
-        !self.is_start() && !self.is_resumed && is_apart && !ends
+        is_wide || is_end && !is_abbreviated
+    }
+
+    /// Returns true behind a character of a script that puts no blanks between words.
+    fn is_behind_ideograph(&self) -> bool {
+        matches!(
+            self.last,
+            [_, 0xe4..=0xe9, _, _] | [_, 0xe3, 0x81..=0x83, _]
+        )
     }
 
     /// Returns true inside a string of JSON or Python that began on this line.
@@ -342,7 +515,10 @@ impl ProseTracker {
         let bytes = text.as_bytes();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            if self.quotation == QUOTATION_ENDED {
+            // A quotation of words may end inside the character that follows it.
+            let is_start_of_character = byte & 0xc0 != 0x80;
+            if self.quotation == QUOTATION_ENDED || self.speech.has_ended() && is_start_of_character
+            {
                 return at;
             }
             if triggers.is_trigger(byte, self.previous_byte(), self.is_start()) {
@@ -357,6 +533,7 @@ impl ProseTracker {
                 && !self.escaped
                 && !self.comment
                 && self.quotation == 0
+                && !self.speech.needs_every_byte()
                 && !matches!(byte, b'!' | b'-')
             {
                 at = self.skip_plain(bytes, at, triggers);
@@ -387,6 +564,8 @@ impl ProseTracker {
             fresh,
             is_addressed_to_user,
             quotation,
+            maybe_shown,
+            speech,
             strings,
             ..
         } = *self;
@@ -401,6 +580,8 @@ impl ProseTracker {
             fresh,
             is_addressed_to_user,
             quotation,
+            maybe_shown,
+            speech: speech.resumed(),
             strings,
             is_resumed: true,
             resumed: read,
@@ -440,6 +621,7 @@ impl ProseTracker {
             }
             stop += 1;
         }
+        let before_leap = self.last;
         let mut last = self.last;
         // Only the last four bytes can matter later, so a leap over a megabyte costs four steps
         // here.
@@ -456,6 +638,22 @@ impl ProseTracker {
         } else if !leapt.is_empty() {
             // A backslash ends a leap, so there is none in it.
             self.strings.0 &= !LineStrings::ESCAPED;
+        }
+        // A mark of several bytes may begin before the leap.
+        let is_inside_mark = matches!(
+            before_leap,
+            [_, _, 0xe2 | 0xe3, 0x80] | [_, _, _, 0xe2 | 0xe3 | 0xc2]
+        );
+        if is_inside_mark
+            || memchr::memchr3(b'"', 0xe2, 0xc2, leapt).is_some()
+            || memchr::memchr(0xe3, leapt).is_some()
+        {
+            let is_prose = self.is_spoken();
+            let mut last = before_leap;
+            for &byte in leapt {
+                last = shift_in(last, byte);
+                self.speech.push_byte(last, is_prose, false);
+            }
         }
         let solid = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace());
         if let Some(solid) = solid {
@@ -484,6 +682,11 @@ impl ProseTracker {
             self.strings.push_byte(byte, self.last_solid_byte());
         }
         self.remember_byte(byte);
+        // On the next line, not in a list of ditto marks.
+        let is_behind_call =
+            matches!(self.last, [_, b'>', b'\n', _]) && self.blank_since(self.resumed);
+        let is_prose = self.is_spoken();
+        self.speech.push_byte(self.last, is_prose, is_behind_call);
         if self.quotation != 0 {
             self.close_quotation(byte);
         }
@@ -613,7 +816,7 @@ impl ProseTracker {
         if blank {
             self.code = 0;
             self.quotation = 0;
-            self.shown = self.shown.filter(|at| *at > 0);
+            self.shown = self.shown.filter(|at| !is_in_paragraph(*at));
         }
         self.line = LineState::Start;
         self.indent = 0;

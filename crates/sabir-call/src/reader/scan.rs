@@ -16,12 +16,13 @@ use super::bare_call_guess::BareCallGuess;
 use super::diagnostics::{BareCall, ClosedCall};
 use super::markers::{MarkerKind, MarkerMatch, is_special};
 use super::pending_open::{OpenKind, PendingOpen, malformed_tag_fault};
+use super::prose::{HtmlTag, is_shown_element};
 use super::tag::{
     LexedTag, TAG_CAP, Tag, TagInterest, lex_in_notation, lex_tag, name_length, names_match,
 };
 use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
-use super::vocabulary::{SHOWN, TagDialect, UnopenedCall};
+use super::vocabulary::{TagDialect, UnopenedCall};
 
 /// The maximum length of the name of a tag that is looked up among the dialects that are not read, in bytes.
 const FOREIGN_NAME_CAP: usize = 32;
@@ -31,6 +32,9 @@ const END_CAP: usize = 256;
 
 /// The name in `</s>`, with which some models end a turn. HTML strikes text out with it.
 const END_OF_TURN: &str = "s";
+
+/// The HTML elements that show code or examples in most texts, whatever the arguments of the tools are.
+const USUAL_HTML: [&str; 4] = ["code", "pre", "example", "examples"];
 
 /// The reason for a mention in a message to the user.
 const TO_USER: &str = "in a message that is addressed to the user";
@@ -149,9 +153,10 @@ impl CallReader {
             return TriggerMatch::Text;
         }
         if notation == TagNotation::Angle
-            && tag.is_plain()
+            && !tag.empty
+            && self.is_shown_element(tag.name)
             && self.vocabulary.find_exact_tool(tag.name).is_none()
-            && self.prose.track_html_tag(tag.name, tag.close, first)
+            && self.track_html_tag(tag, at, first)
         {
             return TriggerMatch::Text;
         }
@@ -238,6 +243,27 @@ impl CallReader {
                 Some(TriggerMatch::Open(opening, name.len()))
             }
         }
+    }
+
+    /// Returns true if a tag of this name belongs to an HTML element whose text is only shown. A tool's argument with one of the
+    /// rarer names is more likely meant.
+    fn is_shown_element(&self, name: &str) -> bool {
+        is_shown_element(name)
+            && (USUAL_HTML.contains(&name) || !self.vocabulary.is_any_argument(name))
+    }
+
+    /// Tracks an HTML tag. Returns true if it belongs to an element whose text is only shown.
+    fn track_html_tag(&mut self, tag: Tag<'_>, at: usize, first: bool) -> bool {
+        match self.prose.track_html_tag(tag.name, tag.close, first) {
+            HtmlTag::Other => return false,
+            HtmlTag::Shown => {}
+            HtmlTag::BeginsMaybe => {
+                let calls = self.diagnostics.calls;
+                self.diagnostics.outer_signs_mut().calls_before_element = calls;
+            }
+            HtmlTag::EndsMaybe(why) => self.reject_calls_in_element(why, self.offset + at),
+        }
+        true
     }
 
     /// Records markup of a call that may begin a quotation.
@@ -391,10 +417,11 @@ impl CallReader {
 
     /// Returns the interest in a tag found in prose.
     fn prose_tag_interest(&self, name: &str, close: bool, first: bool) -> TagInterest {
-        if self.vocabulary.thought_tag(name).is_some()
-            || SHOWN.iter().any(|(shown, _)| *shown == name)
-        {
+        if self.vocabulary.thought_tag(name).is_some() {
             return TagInterest::Plain;
+        }
+        if self.is_shown_element(name) {
+            return TagInterest::Any;
         }
         // Without tools no tag can be a call, so apart from thoughts all of them are text.
         if self.vocabulary.is_empty() {

@@ -21,6 +21,7 @@ mod missing_tags;
 mod notation;
 mod prefixes;
 mod prompt;
+mod quotations;
 mod reasoning;
 mod roundtrip;
 mod specs;

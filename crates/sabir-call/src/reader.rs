@@ -448,7 +448,8 @@ impl CallReader {
             self.reject_quoted_calls(ends, self.offset, out);
         }
         self.reject_calls_without_end(is_cut_in_tags);
-        self.diagnostics.report_missed_calls(out);
+        let has_words = !self.prose.blank_since(0);
+        self.diagnostics.report_missed_calls(has_words, out);
     }
 
     /// Returns true if the text ends inside the opening markup of a call: a tag right behind another call, or a marker of several

@@ -33,6 +33,9 @@ const END_CAP: usize = 256;
 /// The name in `</s>`, with which some models end a turn. HTML strikes text out with it.
 const END_OF_TURN: &str = "s";
 
+/// The tags in which other dialects enclose calls. Models write them around calls of their own dialect, too.
+const FOREIGN_WRAPPERS: [&str; 3] = ["tool_calls", "function_calls", "tools"];
+
 /// The HTML elements that show code or examples in most texts, whatever the arguments of the tools are.
 const USUAL_HTML: [&str; 4] = ["code", "pre", "example", "examples"];
 
@@ -203,10 +206,15 @@ impl CallReader {
         if tag.close {
             let may_be_left_out = self.wrapped.is_none() && self.may_be_left_out(tag, notation);
             let behind = rest.get(tag.len..).unwrap_or_default();
+            // On a line of its own it is no word of the text around it.
+            let is_line = self.prose.at_line_start()
+                && behind
+                    .trim_start_matches([' ', '\t', '\r'])
+                    .starts_with('\n');
             return match self.is_end_of_message(behind, last) {
                 None if may_be_left_out => TriggerMatch::Wait,
                 Some(true) => self.scan_close_tag(tag, at, notation, may_be_left_out),
-                _ => self.scan_close_tag(tag, at, notation, false),
+                _ => self.scan_close_tag(tag, at, notation, may_be_left_out && is_line),
             };
         }
         if let Some(close) = self.vocabulary.thought_tag(tag.name) {
@@ -427,7 +435,7 @@ impl CallReader {
         if self.vocabulary.is_empty() {
             return TagInterest::None;
         }
-        if self.may_end_turn(name) {
+        if self.may_end_turn(name) || self.is_foreign_wrapper(name) {
             return TagInterest::Plain;
         }
         let may_name = self.vocabulary.may_name(name);
@@ -704,6 +712,8 @@ impl CallReader {
                 .find_call_tag(tag.name, notation, self.wrapped.as_deref())
         {
             OpenKind::Fixed(spelling)
+        } else if first && tag.is_plain() && self.is_foreign_wrapper(tag.name) {
+            OpenKind::ForeignWrapper
         } else {
             let tool = self.vocabulary.resolve_tool(tag.name);
             match (
@@ -774,6 +784,7 @@ impl CallReader {
             && tag.is_plain()
             && self.is_end_name(tag.name)
             && self.prose.previous_byte() != b' '
+            && !self.is_foreign_wrapper_end(tag.name, false)
             && self.diagnostics.is_empty()
     }
 
@@ -841,7 +852,8 @@ impl CallReader {
             return TriggerMatch::Skip(tag.len);
         }
         let malformed = self.diagnostics.closes_malformed(tag.name);
-        if malformed || self.ends_unopened(tag) {
+        let is_foreign = self.ends_foreign_wrapper(tag);
+        if malformed || is_foreign || self.ends_unopened(tag) {
             self.diagnostics.note_mark(
                 MarkupRole::Wrapper,
                 span.start,
@@ -861,7 +873,8 @@ impl CallReader {
             .diagnostics
             .last_call_end()
             .is_some_and(|position| self.prose.blank_since(position));
-        if follows_call && tag.is_plain() && self.is_end_name(tag.name) || is_left_out {
+        let is_end = self.is_end_name(tag.name) || self.may_end_call(tag.name);
+        if follows_call && tag.is_plain() && is_end || is_left_out {
             self.note_stray_end(&format!("</{}>", tag.name), span);
             return TriggerMatch::Skip(tag.len);
         }
@@ -888,6 +901,44 @@ impl CallReader {
         tag.is_plain()
             && self.prose.blank_since(position)
             && self.vocabulary.is_wrapper_name(tag.name)
+    }
+
+    /// Returns true, once, if the tag closes one of another dialect that was left out.
+    fn ends_foreign_wrapper(&mut self, tag: Tag<'_>) -> bool {
+        let ends = self.is_foreign_wrapper_end(tag.name, true);
+        if ends {
+            self.diagnostics.outer_signs_mut().foreign_wrapper = None;
+        }
+        ends
+    }
+
+    /// Returns true if a closing tag of this name ends the last tag of another dialect around calls, which was left out or is text.
+    fn is_foreign_wrapper_end(&self, name: &str, is_left_out: bool) -> bool {
+        let signs = self.diagnostics.outer_signs();
+        signs
+            .and_then(|signs| signs.foreign_wrapper.as_ref())
+            .is_some_and(|open| *open.name == *name && open.is_left_out == is_left_out)
+    }
+
+    /// Returns true if this is a tag in which other dialects enclose calls, and nothing that the user declared.
+    fn is_foreign_wrapper(&self, name: &str) -> bool {
+        FOREIGN_WRAPPERS.contains(&name)
+            && self
+                .vocabulary
+                .find_wrapper(name, TagNotation::Angle)
+                .is_none()
+            && self.vocabulary.resolve_tool(name).is_none()
+            && !self.vocabulary.is_any_argument(name)
+    }
+
+    /// Returns true if a closing tag of this name may be left over directly behind a call: that of the tool, or of a block in
+    /// another dialect. That of a value shows that the call may have ended too early, so it stays.
+    fn may_end_call(&self, name: &str) -> bool {
+        let is_tool = || {
+            self.vocabulary.own_tag_dialect().is_some()
+                && self.vocabulary.find_exact_tool(name).is_some()
+        };
+        self.is_foreign_wrapper(name) || is_tool()
     }
 
     /// Notes an unfinished tag of a call to a known tool: another tag begins inside it, because its

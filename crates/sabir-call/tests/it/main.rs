@@ -25,4 +25,5 @@ mod quotations;
 mod reasoning;
 mod roundtrip;
 mod specs;
+mod stray_markup;
 mod tags;

@@ -6,6 +6,8 @@
 //!
 //! Reads one byte at a time with bounded state, so chunk boundaries cannot matter.
 
+use std::num::{NonZeroU8, NonZeroU16};
+
 use super::quotation::SpokenQuotation;
 use super::triggers::TriggerTable;
 
@@ -53,6 +55,16 @@ impl ShownElement {
     }
 }
 
+/// The index of an element in [`SHOWN`], counted from one so that an option of it is one byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ElementIndex(NonZeroU8);
+
+impl ElementIndex {
+    fn element(self) -> Option<&'static ShownElement> {
+        SHOWN.get(usize::from(self.0.get()).checked_sub(1)?)
+    }
+}
+
 /// The text that an opening tag hides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hiding {
@@ -78,15 +90,18 @@ pub(crate) enum HtmlTag {
 
 /// Returns the element of this name whose text is only shown, with its index. Each name with the word
 /// `example` in it is one, such as `bad_example`.
-fn find_shown_element(name: &str) -> Option<(u8, &'static ShownElement)> {
+fn find_shown_element(name: &str) -> Option<(ElementIndex, &'static ShownElement)> {
     let is_example = |element: &ShownElement| {
         let mut words = name.split(['_', '-']);
         words.any(|word| element.name.eq_ignore_ascii_case(word))
     };
-    (0_u8..).zip(&SHOWN).find(|(_, element)| match element.why {
+    let is_found = |element: &ShownElement| match element.why {
         IN_EXAMPLE => is_example(element),
         _ => element.name.eq_ignore_ascii_case(name),
-    })
+    };
+    let mut known = (1_u8..).filter_map(NonZeroU8::new).zip(&SHOWN);
+    let (at, element) = known.find(|(_, element)| is_found(element))?;
+    Some((ElementIndex(at), element))
 }
 
 /// Returns true if the text in an element of this name is only shown.
@@ -95,9 +110,9 @@ pub(crate) fn is_shown_element(name: &str) -> bool {
 }
 
 /// Returns true if the element ends with its paragraph.
-fn is_in_paragraph(at: u8) -> bool {
-    let element = SHOWN.get(usize::from(at));
-    element.is_some_and(|element| element.hides == Hiding::InParagraph)
+fn is_in_paragraph(at: ElementIndex) -> bool {
+    at.element()
+        .is_some_and(|element| element.hides == Hiding::InParagraph)
 }
 
 /// The reason for a mention in a fence.
@@ -131,13 +146,11 @@ pub(crate) struct ProseTracker {
     /// True inside an HTML comment.
     comment: bool,
     /// The index in [`SHOWN`] of the enclosing HTML element.
-    shown: Option<u8>,
+    shown: Option<ElementIndex>,
     /// The index in [`SHOWN`] of an HTML element that only its closing tag proves.
-    maybe_shown: Option<u8>,
+    maybe_shown: Option<ElementIndex>,
     /// True if nothing was read since markup around calls.
     fresh: bool,
-    /// True if an odd number of straight quotation marks precedes on this line.
-    quote: bool,
     /// The last byte of the mark that opened a quotation of markup; 0 if none is open, and [`QUOTATION_ENDED`] right behind
     /// its closing mark.
     quotation: u8,
@@ -180,7 +193,7 @@ enum LineState {
     Code,
 }
 
-/// The strings of a payload, such as `{"path": "a` or `f(path="a`, on one line. A call that begins inside such a string is part of a
+/// The quotation marks of a line, and the strings of a payload between them, such as `{"path": "a` or `f(path="a`, on one line. A call that begins inside such a string is part of a
 /// value whose own call was not understood. One byte, since each reader holds it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct LineStrings(u8);
@@ -195,6 +208,17 @@ impl LineStrings {
     /// Behind the beginning of a string directly behind a bracket or an equals sign. Colons and commas come before quotation marks
     /// in prose, too.
     const PAYLOAD: u8 = 8;
+    /// Behind an odd number of straight double marks on the line, whatever they are.
+    const ODD: u8 = 16;
+
+    fn is_odd(self) -> bool {
+        self.0 & Self::ODD != 0
+    }
+
+    /// Starts over in the middle of a line.
+    fn resumed(self) -> Self {
+        Self(self.0 & !Self::ODD)
+    }
 
     fn is_open(self) -> bool {
         self.0 & (Self::DOUBLE | Self::SINGLE) != 0
@@ -207,6 +231,7 @@ impl LineStrings {
             b'\'' => Self::SINGLE,
             _ => 0,
         };
+        self.0 ^= Self::ODD * u8::from(byte == b'"');
         if self.is_open() {
             let is_escaped = self.0 & Self::ESCAPED != 0;
             self.0 &= !Self::ESCAPED;
@@ -218,7 +243,8 @@ impl LineStrings {
             let is_payload = self.0 & Self::PAYLOAD != 0;
             let begins = matches!(before, b'{' | b'[' | b'(' | b'=');
             if begins || is_payload && matches!(before, b':' | b',') {
-                self.0 = Self::PAYLOAD | mark;
+                self.0 &= Self::ODD;
+                self.0 |= Self::PAYLOAD | mark;
             }
         }
     }
@@ -228,7 +254,7 @@ impl LineStrings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CodeFence {
     mark: u8,
-    length: u16,
+    length: NonZeroU16,
 }
 
 impl Default for ProseTracker {
@@ -246,7 +272,6 @@ impl Default for ProseTracker {
             shown: None,
             maybe_shown: None,
             fresh: false,
-            quote: false,
             quotation: 0,
             speech: SpokenQuotation::default(),
             strings: LineStrings::default(),
@@ -270,7 +295,7 @@ impl ProseTracker {
             Some(IN_FENCE)
         } else if self.comment {
             Some("in an HTML comment")
-        } else if let Some(element) = self.shown.and_then(|at| SHOWN.get(usize::from(at))) {
+        } else if let Some(element) = self.shown.and_then(ElementIndex::element) {
             Some(element.why)
         } else if code {
             Some("in inline code")
@@ -393,7 +418,7 @@ impl ProseTracker {
     /// Returns true if the run of characters right before this place would close the open fence,
     /// provided that only the end of the message follows.
     pub(crate) fn ends_fence(&self) -> bool {
-        let closes = |fence: CodeFence| fence.mark == self.run_of && self.run >= fence.length;
+        let closes = |fence: CodeFence| fence.mark == self.run_of && self.run >= fence.length.get();
         self.line == LineState::Run && self.fence.is_some_and(closes)
     }
 
@@ -582,7 +607,7 @@ impl ProseTracker {
             quotation,
             maybe_shown,
             speech: speech.resumed(),
-            strings,
+            strings: strings.resumed(),
             is_resumed: true,
             resumed: read,
             ..Self::default()
@@ -630,7 +655,6 @@ impl ProseTracker {
         }
         let leapt = rest.get(..stop).unwrap_or_default();
         if memchr::memchr2(b'"', b'\'', leapt).is_some() {
-            self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
             for &byte in leapt {
                 self.strings.push_byte(byte, find_last_solid(last));
                 last = shift_in(last, byte);
@@ -691,7 +715,6 @@ impl ProseTracker {
             self.close_quotation(byte);
         }
         self.fresh = false;
-        self.quote ^= byte == b'"';
         self.read = self.read.saturating_add(1);
         if !byte.is_ascii_whitespace() {
             self.solid = self.read;
@@ -740,14 +763,16 @@ impl ProseTracker {
         let mark = self.run_of;
         match self.fence {
             Some(fence)
-                if fence.mark == mark && run >= fence.length && byte.is_ascii_whitespace() =>
+                if fence.mark == mark
+                    && run >= fence.length.get()
+                    && byte.is_ascii_whitespace() =>
             {
                 self.line = LineState::Close;
             }
             Some(_) => self.line = LineState::Inside,
             // A fence needs three characters, and the paragraph must not have open inline code.
             None if run >= 3 && self.code == 0 => {
-                self.fence = Some(CodeFence { mark, length: run });
+                self.fence = NonZeroU16::new(run).map(|length| CodeFence { mark, length });
                 self.line = LineState::Info;
                 self.push_info_byte(byte);
             }
@@ -768,7 +793,7 @@ impl ProseTracker {
             return;
         }
         if let Some(CodeFence { mark: b'`', length }) = self.fence.take() {
-            self.code = length;
+            self.code = length.get();
         }
         self.line = LineState::Inside;
         self.push_inline_byte(byte);
@@ -823,7 +848,6 @@ impl ProseTracker {
         self.escaped = false;
         self.is_resumed = false;
         // A stray mark must not turn every later tag into a mention, so each line counts anew.
-        self.quote = false;
         self.strings = LineStrings::default();
     }
 
@@ -834,7 +858,7 @@ impl ProseTracker {
         };
         match self.last {
             // The second mark of a pair, directly after a word, closes the quotation.
-            [_, _, before, b'"'] => self.quote || !ends_word(before),
+            [_, _, before, b'"'] => self.strings.is_odd() || !ends_word(before),
             [_, _, _, b'\''] | [_, _, 0xc2, 0xab] => true,
             // Closing quotation marks in UTF-8 open a quotation if white space precedes them
             // (German and Swedish usage).

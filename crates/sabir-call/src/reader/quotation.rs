@@ -151,9 +151,9 @@ impl SpokenQuotation {
         };
         let opens = may_precede_opening(before, wide);
         let closes = may_precede_closing(before, wide) || is_behind_call;
-        self.flags |= Self::MAY_OPEN * u8::from(opens)
-            | Self::MAY_CLOSE * u8::from(closes)
-            | Self::FIRST * u8::from(before == b'\n');
+        self.flags |= Self::MAY_OPEN * u8::from(opens);
+        self.flags |= Self::MAY_CLOSE * u8::from(closes);
+        self.flags |= Self::FIRST * u8::from(before == b'\n');
         // An escaped mark belongs to code.
         if mark == Some(QuotationMark::Straight) && before == b'\\' {
             self.pending = None;

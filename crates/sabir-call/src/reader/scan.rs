@@ -204,18 +204,8 @@ impl CallReader {
             };
         }
         if tag.close {
-            let may_be_left_out = self.wrapped.is_none() && self.may_be_left_out(tag, notation);
             let behind = rest.get(tag.len..).unwrap_or_default();
-            // On a line of its own it is no word of the text around it.
-            let is_line = self.prose.at_line_start()
-                && behind
-                    .trim_start_matches([' ', '\t', '\r'])
-                    .starts_with('\n');
-            return match self.is_end_of_message(behind, last) {
-                None if may_be_left_out => TriggerMatch::Wait,
-                Some(true) => self.scan_close_tag(tag, at, notation, may_be_left_out),
-                _ => self.scan_close_tag(tag, at, notation, may_be_left_out && is_line),
-            };
+            return self.scan_close_tag_before(tag, at, notation, behind, last);
         }
         if let Some(close) = self.vocabulary.thought_tag(tag.name) {
             if tag.is_plain() {
@@ -812,6 +802,28 @@ impl CallReader {
         match behind {
             "" | "<" if !last => None,
             _ => Some(behind.is_empty()),
+        }
+    }
+
+    /// Identifies a closing tag that no mention protects, before this text.
+    fn scan_close_tag_before(
+        &mut self,
+        tag: Tag<'_>,
+        at: usize,
+        notation: TagNotation,
+        behind: &str,
+        last: bool,
+    ) -> TriggerMatch {
+        let may_be_left_out = self.wrapped.is_none() && self.may_be_left_out(tag, notation);
+        // On a line of its own it is no word of the text around it.
+        let is_line = self.prose.at_line_start()
+            && behind
+                .trim_start_matches([' ', '\t', '\r'])
+                .starts_with('\n');
+        match self.is_end_of_message(behind, last) {
+            None if may_be_left_out => TriggerMatch::Wait,
+            Some(true) => self.scan_close_tag(tag, at, notation, may_be_left_out),
+            _ => self.scan_close_tag(tag, at, notation, may_be_left_out && is_line),
         }
     }
 

@@ -189,7 +189,7 @@ impl Exchange {
         if self.front.choice_count(&request) > choices::MAX_CHOICES {
             return Err(Refusal::Request(RequestError {
                 path: "n".to_owned(),
-                message: format!("must be at most {}", choices::MAX_CHOICES),
+                message: format!("must be a whole number from 1 to {}", choices::MAX_CHOICES),
             }));
         }
         // Ollama's clients mean no limit by it; every other API refuses it.

@@ -13,7 +13,7 @@ use sabir_call::{
     Event, EventSink, Model, ModelError, ModelErrorKind, ProviderReport, Request, ResponseFuture,
     ToolProtocol, Truncation, render_request,
 };
-use sabir_wire::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder, WireOptions};
+use sabir_wire::{BodyEnd, BodyForm, ChoiceChunk, DecodeReport, ResponseDecoder, WireOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -554,7 +554,7 @@ impl HttpModel {
         };
         let mut reading = ResponseReader {
             front: ResponsePipeline::new(request, self.reads, readers, ends, &mut stamped),
-            decoder: self.response_decoder(request),
+            decoder: self.response_decoder(request, ends),
             output_bytes: 0,
         };
         let broken = self
@@ -630,13 +630,15 @@ impl HttpModel {
     }
 
     /// Makes the decoder of a response. A client of the same wire gets its details too.
-    fn response_decoder(&self, request: &Request) -> ResponseDecoder {
+    fn response_decoder(&self, request: &Request, ends: AnswerEnds<'_>) -> ResponseDecoder {
         let wire = self.provider.wire;
         let decoder = ResponseDecoder::new(wire);
         match &request.client_body {
-            Some(client) if client.wire == wire.name() => decoder
-                .with_details()
-                .with_choices(wire.choice_count(request)),
+            Some(client) if client.wire == wire.name() => decoder.with_details().with_choices(
+                wire.choice_count(request),
+                ends.prefill,
+                ends.closes_last_call,
+            ),
             _ => decoder,
         }
     }
@@ -792,6 +794,9 @@ impl ResponseReader<'_> {
                     text.len()
                 }
                 Event::CallStart { name, .. } | Event::ArgStart { name, .. } => name.len(),
+                Event::Opaque(state) => {
+                    ChoiceChunk::from_state(state).map_or(0, |choice| choice.output_bytes())
+                }
                 _ => 0,
             };
             *output_bytes = output_bytes.saturating_add(bytes);

@@ -141,6 +141,12 @@ pub(crate) struct ResponseState {
     /// The number of choices that were requested. If there are several, each becomes state for a
     /// decoder of its own.
     pub(crate) choices: u32,
+    /// The end of the prompt that each of the choices continues.
+    pub(crate) prefill: String,
+    /// True if a last call of a choice without its closing markup is accepted.
+    pub(crate) closes_last_call: bool,
+    /// True if each choice that has begun has finished: a provider may send fewer than were requested.
+    pub(crate) has_finished_choices: bool,
     /// True if details that only clients of the same wire understand become opaque state.
     pub(crate) keeps_details: bool,
 }
@@ -196,8 +202,11 @@ impl ResponseDecoder {
     /// ([`ChoiceChunk`](crate::ChoiceChunk)), for a decoder of that choice. Usage and errors, which
     /// belong to all of them, are decoded as usual. A count below 2 changes nothing.
     #[must_use]
-    pub fn with_choices(mut self, count: u32) -> Self {
-        self.decoder.state_mut().choices = count;
+    pub fn with_choices(mut self, count: u32, prefill: &str, closes_last_call: bool) -> Self {
+        let state = self.decoder.state_mut();
+        state.choices = count;
+        prefill.clone_into(&mut state.prefill);
+        state.closes_last_call = closes_last_call;
         self
     }
 
@@ -293,7 +302,9 @@ impl ResponseDecoder {
             | BodyForm::Foreign
             | BodyForm::Empty => {}
         }
-        self.decoder.state_mut().finish_body(how, out);
+        let state = self.decoder.state_mut();
+        state.status.ended |= how == BodyEnd::Clean && state.has_finished_choices;
+        state.finish_body(how, out);
         let opening = String::from_utf8_lossy(&self.opening).into_owned();
         let status = std::mem::take(&mut self.decoder.state_mut().status);
         let error = status.error.or_else(|| {

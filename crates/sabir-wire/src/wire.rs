@@ -333,12 +333,17 @@ impl Wire {
     }
 
     /// Returns the number of choices that a request asks a provider of this wire for. Only a client's
-    /// own body on Chat Completions can ask for several.
+    /// own body on Chat Completions can ask for several. What is no whole number counts as `u32::MAX`.
     pub fn choice_count(self, request: &Request) -> u32 {
         let body = request.client_body.as_ref();
         let body = body.filter(|client| self == Self::OpenAiChat && client.wire == self.name());
-        let count = body.and_then(|client| client.body.get("n")?.as_u64());
-        count.map_or(1, |count| u32::try_from(count.max(1)).unwrap_or(u32::MAX))
+        match body.and_then(|client| client.body.get("n")) {
+            None | Some(Value::Null) => 1,
+            // Anything else than a whole number is too many: some servers take `"8"` or 8.0 for 8.
+            Some(count) => count.as_u64().map_or(u32::MAX, |count| {
+                u32::try_from(count.max(1)).unwrap_or(u32::MAX)
+            }),
+        }
     }
 
     /// Returns true if an instruction can stand in the midst of a history on this wire.

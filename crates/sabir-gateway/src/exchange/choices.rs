@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sabir_call::{
     CallReader, DraftResponse, Event, EventSink, ModelError, PromptedSink, Request, TextRecovery,
-    ToolChoice, ToolProtocol, Truncation,
+    ToolChoice, ToolProtocol, ToolSet, Truncation,
 };
 use sabir_wire::{BodyEnd, ChoiceChunk, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::Value;
@@ -222,7 +222,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
         let known = self.lanes.iter().position(|lane| lane.index == piece.index);
         let position = known.unwrap_or(self.lanes.len());
         if known.is_none() {
-            let lane = self.new_lane(piece.index);
+            let lane = self.new_lane(piece);
             self.lanes.push(lane);
         }
         if let Some(lane) = self.lanes.get_mut(position) {
@@ -230,7 +230,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
         }
     }
 
-    fn new_lane(&mut self, index: u64) -> ChoiceLane<'n, S> {
+    fn new_lane(&mut self, first: ChoiceChunk<'_>) -> ChoiceLane<'n, S> {
         let request = self.request;
         // Without another attempt nothing has to be held back.
         let mode = match self.route.repair_mode {
@@ -238,13 +238,14 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
             mode => mode,
         };
         let log = RepairLog::new(self.tell);
-        let sink = (self.new_sink)(index);
+        let sink = (self.new_sink)(first.index);
         let repairer = CallRepairer::new(request, mode, self.delivery, log, sink);
         let is_native = request.protocol == ToolProtocol::Native;
         let ignores_text =
             is_native && (mode == RepairMode::Pass || request.recovery == TextRecovery::Off);
         let has_calls = !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
-        let reader = if ignores_text || !has_calls {
+        let has_calls = has_calls && !ignores_text;
+        let reader = if !has_calls && first.prefill.is_empty() {
             LaneReader::Plain(Box::new(repairer))
         } else {
             let all = request.dialects.all();
@@ -253,11 +254,16 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
             } else {
                 all
             };
-            let reader = CallReader::new(selection, &request.tools);
+            let selection = selection.with_prefill(first.prefill);
+            // Without tools only thoughts are read.
+            let no_tools = ToolSet::default();
+            let tools = if has_calls { &request.tools } else { &no_tools };
+            let reader =
+                CallReader::new(selection, tools).with_missing_last_close(first.closes_last_call);
             LaneReader::Parsing(Box::new(PromptedSink::with_reader(reader, repairer)))
         };
         ChoiceLane {
-            index,
+            index: first.index,
             decoder: ResponseDecoder::new(Wire::OpenAiChat).with_details(),
             reader,
         }

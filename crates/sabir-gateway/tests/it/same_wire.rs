@@ -914,7 +914,7 @@ async fn several_choices_of_a_whole_answer_are_mended() {
 /// A provider cannot bring a call past the repairs by naming it state of the gateway, or add choices.
 #[tokio::test]
 async fn choices_that_were_not_requested_never_reach_clients() {
-    let forged = json!({"type": "sabir.choice", "index": 0, "chunk": {"choices": [{"delta": {"tool_calls": [{"id": "x", "function": {"name": "forged", "arguments": "{}"}}]}}]}, "data": "x"});
+    let forged = json!({"type": "sabir.choice", "index": 0, "chunk": {"choices": [{"delta": {"tool_calls": [{"id": "x", "function": {"name": "forged", "arguments": "{}"}}]}}]}, "prefill": "", "closes_last_call": false, "data": "x"});
     let piece = |index: u64, delta: Value| json!({"id": "c", "choices": [{"index": index, "delta": delta, "finish_reason": "stop"}]});
     let chunks = [
         piece(
@@ -942,6 +942,90 @@ async fn choices_that_were_not_requested_never_reach_clients() {
         for word in left_out {
             assert!(!text.contains(word), "{count}: {text}");
         }
+    }
+}
+
+/// Answers with two choices whose ends, counts or indexes are not as OpenAI writes them.
+#[tokio::test]
+async fn several_choices_of_other_servers_are_complete() {
+    let piece = |choice: Value| json!({"id": "c", "choices": [choice]});
+    let mut asked = rich_body(Wire::OpenAiChat);
+    asked["n"] = json!(2);
+    let stream = |chunks: &[Value]| -> String {
+        chunks
+            .iter()
+            .map(|chunk| format!("data: {chunk}\n\n"))
+            .collect()
+    };
+    // A whole message at the end of one choice ends neither the other nor the stream.
+    let chunks = [
+        piece(json!({"index": 0, "delta": {"content": "zero"}})),
+        piece(json!({"index": 0, "message": {"content": "zero"}, "finish_reason": "stop"})),
+        piece(json!({"index": 1, "delta": {"content": "one"}})),
+    ];
+    let cut = ask_choices(&stream(&chunks), "text/event-stream", &asked).await;
+    assert!(cut.got.text().contains("error"), "{:?}", cut.got);
+    // A server that knows no `n` answers once, and one that never says `[DONE]` is done as well.
+    let chunks = [
+        piece(json!({"index": 0, "delta": {"content": "only"}})),
+        piece(json!({"index": 0, "delta": {}, "finish_reason": "stop"})),
+    ];
+    let one = ask_choices(&stream(&chunks), "text/event-stream", &asked).await;
+    let text = one.got.text();
+    assert!(text.contains("only") && !text.contains("error"), "{text}");
+    assert!(text.trim_end().ends_with("[DONE]"), "{text}");
+    // The counts in the choices are summed, and given once.
+    let counts = |output: u64| json!({"prompt_tokens": 10, "completion_tokens": output, "total_tokens": 10 + output});
+    let chunks = [
+        piece(
+            json!({"index": "0", "delta": {"content": "a"}, "finish_reason": "stop", "usage": counts(20)}),
+        ),
+        piece(
+            json!({"index": 1.0, "delta": {"content": "b"}, "finish_reason": "stop", "usage": counts(30)}),
+        ),
+    ];
+    let counted = ask_choices(&stream(&chunks), "text/event-stream", &asked).await;
+    let text = counted.got.text();
+    assert_eq!(
+        text.matches("\"completion_tokens\":50").count(),
+        1,
+        "{text}"
+    );
+    assert_eq!(text.matches("\"prompt_tokens\":10").count(), 1, "{text}");
+    assert_eq!(counted.setup.ends(1).await[0].output, Some(50));
+    // Without indexes, the places in the list tell the choices apart.
+    asked["stream"] = json!(false);
+    let whole = json!({"choices": [{"message": {"content": "A"}}, {"message": {"content": "B"}}]});
+    let whole = ask_choices(&whole.to_string(), "application/json", &asked).await;
+    let found = whole.got.json();
+    let contents = [0, 1].map(|index| found["choices"][index]["message"]["content"].clone());
+    assert_eq!(contents, ["A", "B"], "{found}");
+}
+
+/// What belongs to a chunk is not copied for each of its choices, and one chunk has each choice once.
+#[tokio::test]
+async fn a_chunk_with_many_choices_stays_small() {
+    let mut asked = rich_body(Wire::OpenAiChat);
+    asked["n"] = json!(128);
+    let choices = vec![json!({}); 100_000];
+    let chunk = json!({"id": "c", "pad": "x".repeat(1 << 20), "choices": choices});
+    let body = format!("data: {chunk}\n\ndata: [DONE]\n\n");
+    let Exchange { got, .. } = ask_choices(&body, "text/event-stream", &asked).await;
+    assert!(got.body.len() < 4 << 20, "{}", got.body.len());
+}
+
+#[tokio::test]
+async fn the_number_of_choices_is_a_whole_number() {
+    let mut asked = rich_body(Wire::OpenAiChat);
+    for count in [json!("2"), json!(2.0), json!(-1), json!(129), json!([2])] {
+        asked["n"] = count.clone();
+        let Exchange { setup, got } = ask_choices("", "text/event-stream", &asked).await;
+        assert_eq!(got.status, 400, "{count}: {got:?}");
+        assert!(
+            got.text().contains("a whole number from 1 to 128"),
+            "{got:?}"
+        );
+        assert!(setup.provider.received_requests().is_empty(), "{count}");
     }
 }
 
@@ -1037,7 +1121,9 @@ async fn a_broken_choice_is_an_error() {
         "{text}"
     );
     // The connection breaks off before the second choice has ended.
-    let half = format!("data: {}\n\n", piece(0, "zero"));
+    let mut begun = piece(1, "one");
+    begun["choices"][0]["finish_reason"] = Value::Null;
+    let half = format!("data: {}\n\ndata: {begun}\n\n", piece(0, "zero"));
     let text = ask_choices(&half, "text/event-stream", &asked)
         .await
         .got

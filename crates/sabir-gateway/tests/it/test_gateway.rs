@@ -39,6 +39,7 @@ pub(crate) struct End {
     pub(crate) status: u16,
     pub(crate) whole: bool,
     pub(crate) calls: u32,
+    pub(crate) output: Option<u64>,
     pub(crate) error: Option<String>,
 }
 
@@ -54,6 +55,7 @@ impl GatewayObserver for Ends {
                 status: ended.status,
                 whole: ended.whole,
                 calls: ended.calls,
+                output: ended.usage.output,
                 error: ended.error.map(str::to_owned),
             };
             self.0.lock().unwrap().push((id.to_owned(), end));

@@ -32,8 +32,8 @@ use std::hash::{DefaultHasher, Hasher};
 
 use sabir_call::{Event, EventSink, OpaqueState, StopReason, Usage};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::NAME;
 use super::answer_details::AnswerDetails;
@@ -74,9 +74,15 @@ pub(crate) struct OpenAiChatDecoder {
 struct SplitChoice {
     /// Its index.
     label: u64,
-    /// True if its finish reason was read.
+    /// True if its finish reason or its whole message was read.
     is_finished: bool,
+    /// Its own counts, which some servers put into the choice.
+    usage: Usage,
 }
+
+/// The most bytes of a chunk's own members that each of its choices gets too; the answer itself gets
+/// all of them. They are few in every API, and would be copied for each choice.
+const MAX_SHARED_MEMBERS: usize = 4096;
 
 /// A chunk of the stream, or a whole completion.
 // Rare members are boxed: the structs are moved several times while they are deserialized.
@@ -355,51 +361,112 @@ impl OpenAiChatDecoder {
             return;
         };
         let choices = chunk.shift_remove("choices");
+        let mut shared = Value::Object(chunk);
         if self.state.keeps_details {
-            self.emit_details(&Value::Object(chunk.clone()), out);
+            self.emit_details(&shared, out);
         }
         // They belong to all choices.
-        for key in ["usage", "error"] {
-            chunk.shift_remove(key);
+        for key in ["usage", "x_groq", "error"] {
+            if let Some(members) = shared.as_object_mut() {
+                members.shift_remove(key);
+            }
         }
+        if shared.to_string().len() > MAX_SHARED_MEMBERS {
+            shared = Value::Object(Map::new());
+        }
+        // A whole completion has all its choices at once.
+        let is_whole = shared.get("object").and_then(Value::as_str) == Some("chat.completion");
+        self.state.status.ended |= is_whole;
         let Some(Value::Array(choices)) = choices else {
             return;
         };
-        for mut choice in choices {
-            let label = choice.get("index").and_then(Value::as_u64).unwrap_or(0);
-            let position = self.split.iter().position(|known| known.label == label);
-            let position = position.unwrap_or(self.split.len());
-            // More than were requested.
-            if position >= usize::try_from(self.state.choices).unwrap_or(usize::MAX) {
+        let mut seen: Vec<u64> = Vec::new();
+        for (position, choice) in (0_u64..).zip(choices) {
+            let index = choice.get("index").map(LenientCount::deserialize);
+            let index = index.and_then(|index| index.ok()?.0);
+            let label = index
+                .filter(|label| !seen.contains(label))
+                .unwrap_or(position);
+            // Twice in one chunk, or more than were requested.
+            if seen.contains(&label) || !self.split_choice(label, choice, &mut shared, out) {
                 self.state.status.skipped += 1;
                 continue;
             }
-            if position == self.split.len() {
-                self.split.push(SplitChoice {
-                    label,
-                    is_finished: false,
-                });
-            }
-            let reason = choice.get("finish_reason").and_then(Value::as_str);
-            let is_finished = reason.is_some_and(|reason| !reason.is_empty() && reason != "null");
-            if let Some(known) = self.split.get_mut(position) {
-                known.is_finished |= is_finished;
-            }
-            // A whole completion has all its choices at once.
-            self.state.status.ended |= choice.get("message").is_some_and(Value::is_object);
-            // Its decoder reads the only choice.
-            if let Some(members) = choice.as_object_mut() {
-                members.shift_remove("index");
-            }
-            chunk.insert("choices".to_owned(), Value::Array(vec![choice]));
-            out.push_event(Event::Opaque(&OpaqueState {
-                wire: NAME.to_owned(),
-                origin: None,
-                data: ChoiceChunk::state_data(label, &chunk),
-            }));
+            seen.push(label);
         }
         let finished = self.split.iter().filter(|known| known.is_finished).count();
         self.state.status.ended |= u32::try_from(finished) == Ok(self.state.choices);
+        self.state.has_finished_choices = finished > 0 && finished == self.split.len();
+    }
+
+    /// Emits a choice as a chunk of its own, with the members that belong to all choices. Returns false
+    /// if it was not requested.
+    fn split_choice(
+        &mut self,
+        label: u64,
+        mut choice: Value,
+        chunk: &mut Value,
+        out: &mut dyn EventSink,
+    ) -> bool {
+        let position = self.split.iter().position(|known| known.label == label);
+        let position = position.unwrap_or(self.split.len());
+        if position >= usize::try_from(self.state.choices).unwrap_or(usize::MAX) {
+            return false;
+        }
+        if position == self.split.len() {
+            self.split.push(SplitChoice {
+                label,
+                is_finished: false,
+                usage: Usage::default(),
+            });
+        }
+        let reason = choice.get("finish_reason").and_then(Value::as_str);
+        let is_finished = reason.is_some_and(|reason| !reason.is_empty() && reason != "null")
+            || choice.get("message").is_some_and(Value::is_object);
+        let mut counts = None;
+        // Its decoder reads the only choice, and the counts are those of the answer.
+        if let Some(members) = choice.as_object_mut() {
+            members.shift_remove("index");
+            counts = members.shift_remove("usage");
+        }
+        if let Some(known) = self.split.get_mut(position) {
+            known.is_finished |= is_finished;
+            let found = counts.and_then(|counts| TokenCounts::deserialize(counts).ok());
+            if let Some(usage) = found.and_then(|counts| counts.usage()) {
+                known.usage = usage;
+                self.emit_choice_usage(out);
+            }
+        }
+        if let Some(members) = chunk.as_object_mut() {
+            members.insert("choices".to_owned(), Value::Array(vec![choice]));
+        }
+        let piece = ChoiceChunk {
+            index: label,
+            chunk,
+            prefill: &self.state.prefill,
+            closes_last_call: self.state.closes_last_call,
+        };
+        out.push_event(Event::Opaque(&OpaqueState {
+            wire: NAME.to_owned(),
+            origin: None,
+            data: piece.to_data(),
+        }));
+        true
+    }
+
+    /// Emits the counts of all choices together, whose input is the same.
+    fn emit_choice_usage(&self, out: &mut dyn EventSink) {
+        let all = || self.split.iter().map(|choice| choice.usage);
+        let sum =
+            |count: fn(Usage) -> Option<u64>| all().filter_map(count).reduce(u64::saturating_add);
+        let most = |count: fn(Usage) -> Option<u64>| all().filter_map(count).max();
+        out.push_event(Event::Usage(Usage {
+            input: most(|usage| usage.input),
+            output: sum(|usage| usage.output),
+            cache_read: most(|usage| usage.cache_read),
+            cache_write: most(|usage| usage.cache_write),
+            reasoning: sum(|usage| usage.reasoning),
+        }));
     }
 
     /// Ends the stream at `[DONE]`.
@@ -673,38 +740,42 @@ pub(crate) fn argument_text(raw: &str) -> Cow<'_, str> {
     }
 }
 
-/// Emits the token counts, if there are any.
-fn emit_usage(found: &LenientObject<Box<TokenCounts>>, out: &mut dyn EventSink) {
-    if let Some(found) = &found.0 {
-        let details = found.completion_tokens_details.0.as_ref();
+impl TokenCounts {
+    /// Returns the counts; `None` if there are none.
+    fn usage(&self) -> Option<Usage> {
+        let details = self.completion_tokens_details.0.as_ref();
         let reasoning = details.and_then(|details| details.reasoning_tokens.0);
-        let input = found.prompt_tokens.0;
-        let mut output = found.completion_tokens.0;
+        let input = self.prompt_tokens.0;
+        let mut output = self.completion_tokens.0;
         // xAI does not include reasoning in the output count; the total shows it.
         if let (Some(reasoning), Some(written), Some(read)) = (reasoning, output, input)
             && reasoning > 0
-            && found.total_tokens.0
+            && self.total_tokens.0
                 == read
                     .checked_add(written)
                     .and_then(|sum| sum.checked_add(reasoning))
         {
             output = Some(written.saturating_add(reasoning));
         }
-        let details = found.prompt_tokens_details.0.as_ref();
+        let details = self.prompt_tokens_details.0.as_ref();
         let cache_read = details
             .and_then(|details| details.cached_tokens.0)
-            .or(found.prompt_cache_hit_tokens.0);
-        let cache_write = details.and_then(|details| details.cache_write_tokens.0);
+            .or(self.prompt_cache_hit_tokens.0);
         let usage = Usage {
             input,
             output,
             cache_read,
-            cache_write,
+            cache_write: details.and_then(|details| details.cache_write_tokens.0),
             reasoning,
         };
-        if usage != Usage::default() {
-            out.push_event(Event::Usage(usage));
-        }
+        (usage != Usage::default()).then_some(usage)
+    }
+}
+
+/// Emits token counts.
+fn emit_usage(found: &LenientObject<Box<TokenCounts>>, out: &mut dyn EventSink) {
+    if let Some(usage) = found.0.as_ref().and_then(|counts| counts.usage()) {
+        out.push_event(Event::Usage(usage));
     }
 }
 

@@ -12,11 +12,11 @@ pub(crate) struct Deferred<T>(T);
 
 impl<T: Args> Args for Deferred<T> {
     fn augment_args(command: Command) -> Command {
-        command.defer(T::augment_args)
+        command.defer(|command| with_own_about(command, T::augment_args))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        command.defer(T::augment_args_for_update)
+        command.defer(|command| with_own_about(command, T::augment_args_for_update))
     }
 }
 
@@ -39,5 +39,20 @@ impl<T> Deref for Deferred<T> {
 
     fn deref(&self) -> &T {
         &self.0
+    }
+}
+
+/// Defines arguments, and keeps the description of the subcommand: that of the arguments is for readers of the code.
+fn with_own_about(command: Command, define: fn(Command) -> Command) -> Command {
+    let about = command.get_about().cloned();
+    let long_about = command.get_long_about().cloned();
+    let mut command = define(command);
+    command = match about {
+        Some(about) => command.about(about),
+        None => command.about(None),
+    };
+    match long_about {
+        Some(about) => command.long_about(about),
+        None => command.long_about(None),
     }
 }

@@ -7,6 +7,7 @@
 //! | of an undeclared tool | when it is complete, because its arguments may tell which tool is meant |
 //! | that may duplicate another | when it is complete and not a duplicate |
 //! | of any kind, if the model may be asked again | when it has passed the gates |
+//! | in the text, if the model may be asked again | at the end of the answer: words behind it may show that it was only quoted |
 //! | after the only allowed one, or if none is allowed | never |
 //!
 //! Waiting calls keep their order. Text does not wait for them.
@@ -406,8 +407,9 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             let open = |other: &AttemptCall| {
                 other.end == CallEnd::Open && other.index != call.index && other.may_duplicate(call)
             };
-            // With retries, calls are sent strictly in order.
-            if call.end == CallEnd::Open && self.policy.max_retries > 0 {
+            // With retries, calls are sent strictly in order, and those in the text last.
+            let waits = call.end == CallEnd::Open || call.dialect.is_some() && !last;
+            if waits && self.policy.max_retries > 0 {
                 break;
             }
             if call.end != CallEnd::Open && (last || !self.attempt.calls.iter().any(open)) {

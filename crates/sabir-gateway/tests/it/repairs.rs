@@ -306,6 +306,34 @@ async fn a_broken_call_is_retried_and_the_client_sees_one_answer() {
     }
 }
 
+/// Words behind a call can show that it is only mentioned: a call that the model may be asked about again does not leave before.
+#[tokio::test]
+async fn a_mentioned_call_is_never_sent_where_the_model_can_be_asked_again() {
+    let mentioned = format!(
+        "You could write {} to read it.",
+        &LEAK[LEAK.find('<').unwrap()..]
+    );
+    for (front, path) in FRONTS {
+        for streamed in [true, false] {
+            let replies = vec![
+                ProviderReply::text(&mentioned).in_deltas(3),
+                ProviderReply::text("It is read."),
+            ];
+            let setup = start_gateway(RepairMode::Retry(1), native(), replies).await;
+            let got = setup.ask(path, &body(front, "go", streamed)).await;
+            let (draft, report) = got.read(front);
+            assert_eq!(runnable(&draft), [""; 0], "{front} {}", got.text());
+            assert_eq!(report.error, None, "{front} {}", got.text());
+            assert!(
+                draft.text().contains("It is read."),
+                "{front} {}",
+                got.text()
+            );
+            assert_eq!(setup.provider.received_requests().len(), 2);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_repair_report_is_sent_on_request() {
     let replies = vec![

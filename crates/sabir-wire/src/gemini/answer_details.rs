@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::response_decoder::DETAIL_PREFIX;
+use crate::unknown_members::unknown_members;
 
 /// The members that events carry, of a chunk.
 const CHUNK_MEMBERS: [&str; 5] = [
@@ -50,9 +51,9 @@ impl AnswerDetails {
             .flatten()
             .find(|found| candidate.is_none_or(|candidate| label(found) == candidate));
         Self {
-            chunk: rest_of(chunk, &CHUNK_MEMBERS),
-            candidate: rest_of(found.unwrap_or(&Value::Null), &CANDIDATE_MEMBERS),
-            usage: rest_of(
+            chunk: unknown_members(chunk, &CHUNK_MEMBERS),
+            candidate: unknown_members(found.unwrap_or(&Value::Null), &CANDIDATE_MEMBERS),
+            usage: unknown_members(
                 chunk.get("usageMetadata").unwrap_or(&Value::Null),
                 &USAGE_MEMBERS,
             ),
@@ -92,15 +93,6 @@ impl AnswerDetails {
         merge_members(&mut self.candidate, later.candidate);
         self.usage.extend(later.usage);
     }
-}
-
-/// Returns the members of an object that have a value and are not among the known ones.
-fn rest_of(value: &Value, known: &[&str]) -> Map<String, Value> {
-    let members = value.as_object().into_iter().flatten();
-    members
-        .filter(|(key, value)| !known.contains(&key.as_str()) && !value.is_null())
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
 }
 
 /// Merges the members of a later object: lists get the items that they do not have yet, since some are

@@ -31,6 +31,7 @@ use crate::provider_error::ProviderError;
 use crate::response_decoder::{
     OpaqueBudget, ResponseState, WireDecoder, emit_text, is_detail_data, note_unreadable,
 };
+use crate::unknown_members::is_among;
 
 /// Decodes one response.
 #[derive(Debug, Default)]
@@ -319,9 +320,7 @@ impl GeminiDecoder {
             return;
         };
         // Clients would read it as a call that nobody has checked.
-        for key in ["functionCall", "function_call"] {
-            part.shift_remove(key);
-        }
+        part.retain(|key, _| !is_among(key, &["functionCall"]));
         if let Some(part) = parts::opaque_part(part).filter(|part| !is_detail_data(part)) {
             self.emit_opaque(part, raw.len(), out);
         }

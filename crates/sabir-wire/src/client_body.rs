@@ -25,6 +25,8 @@ pub(crate) struct PassedMembers {
     pub(crate) reasoning: &'static [&'static str],
     /// True if tools whose input is text are sent in another form.
     pub(crate) rewrites_text_tools: bool,
+    /// Renames members that have two spellings to the usual one.
+    pub(crate) unify_spellings: fn(&mut Value) -> Result<(), RequestError>,
     /// Removes the items of a history that the provider would refuse.
     pub(crate) clean_history: fn(&mut Vec<Value>),
 }
@@ -44,6 +46,7 @@ pub(crate) fn decode_for_same_wire(
     body: &Value,
 ) -> Result<DecodedRequest, RequestError> {
     let mut passed = body.clone();
+    (members.unify_spellings)(&mut passed)?;
     let mut withheld = Vec::new();
     if let Some(members) = passed.as_object_mut() {
         for key in OTHER_MODELS {
@@ -85,7 +88,7 @@ pub(crate) fn decode_for_same_wire(
     // written anew.
     let is_inside = |note: &LossNote| note.path.contains(['.', '[']);
     for note in std::mem::take(&mut decoded.notes) {
-        if is_inside(&note) && body_has_path(body, &note.path) {
+        if is_inside(&note) && body_has_path(&passed, &note.path) {
             decoded.rewrite_notes.push(note);
         } else if is_inside(&note) {
             decoded.notes.push(note);
@@ -209,7 +212,7 @@ fn has_no_place(known: &MemberDispositions, key: &str) -> bool {
 /// members.
 fn replace_member(body: &mut Map<String, Value>, key: &str, own: Option<&Value>) {
     let Some(own) = own else {
-        body.remove(key);
+        body.shift_remove(key);
         return;
     };
     match (body.get_mut(key), own) {

@@ -10,7 +10,7 @@ use sabir_call::{ClientBody, Request};
 use serde_json::{Map, Value};
 
 use crate::client_request::{DecodedRequest, LossNote, RequestError};
-use crate::field_disposition::{FieldDisposition, MemberDispositions};
+use crate::field_disposition::{FieldDisposition, MemberDispositions, is_empty_value};
 use crate::wire::{WireOptions, WireSpec};
 
 /// The facts about a wire's bodies that are needed to pass them on.
@@ -58,11 +58,9 @@ pub(crate) fn decode_for_same_wire(
     // Hidden while the rest is read, instead of copied: a history may be large.
     let mut hidden = Vec::new();
     for (key, disposition) in members.known {
-        let is_hidden = matches!(
-            disposition,
-            FieldDisposition::RefusedElsewhere(_) | FieldDisposition::CheckedElsewhere
-        );
-        if is_hidden && let Some(value) = member_mut(&mut passed, key) {
+        if is_for_same_wire(*disposition)
+            && let Some(value) = member_mut(&mut passed, key)
+        {
             hidden.push((*key, std::mem::take(value)));
         }
     }
@@ -113,6 +111,14 @@ pub(crate) fn decode_for_same_wire(
     Ok(decoded)
 }
 
+/// Returns true for a member of which only a provider of the same wire gets every value.
+fn is_for_same_wire(disposition: FieldDisposition) -> bool {
+    matches!(
+        disposition,
+        FieldDisposition::RefusedElsewhere(_) | FieldDisposition::CheckedElsewhere
+    )
+}
+
 /// Returns a member; a dot in its place goes into an object.
 fn member_mut<'v>(body: &'v mut Value, place: &str) -> Option<&'v mut Value> {
     place
@@ -145,6 +151,7 @@ pub(crate) fn encode_client_body(
                     encoded.insert(key.clone(), value.clone());
                 }
             }
+            restore_checked_members(encoded, members.known, &client.body);
         }
         return encoded;
     }
@@ -181,6 +188,33 @@ pub(crate) fn encode_client_body(
         (members.clean_history)(history);
     }
     Value::Object(body)
+}
+
+/// Restores the members of a client's body that were not decoded, since only a provider of the same wire
+/// gets every value of them. The rest of the body was written anew.
+fn restore_checked_members(
+    encoded: &mut Map<String, Value>,
+    known: &MemberDispositions,
+    client: &Value,
+) {
+    for (place, disposition) in known {
+        let value = place
+            .split('.')
+            .try_fold(client, |value, key| value.get(key))
+            .filter(|value| !is_empty_value(value));
+        let Some(value) = value.filter(|_| is_for_same_wire(*disposition)) else {
+            continue;
+        };
+        match (encoded.get_mut(*place), value) {
+            // The gateway's own items, which are few, come first.
+            (Some(Value::Array(own)), Value::Array(items)) => {
+                let more: Vec<_> = items.iter().filter(|item| !own.contains(item)).collect();
+                own.extend(more.into_iter().cloned());
+            }
+            (Some(_), _) => {}
+            (None, _) => crate::params::insert_at_path(encoded, place, value.clone()),
+        }
+    }
 }
 
 /// Removes members of a body; a dot in a place goes into an object.

@@ -203,7 +203,6 @@ fn merge_grounding(into: &mut Map<String, Value>, mut later: Map<String, Value>)
         for support in supports.into_iter().flatten() {
             let numbers = support.get_mut(CHUNK_NUMBERS).and_then(Value::as_array_mut);
             for number in numbers.into_iter().flatten() {
-                // The API leaves out nothing in a list, so another value is no number of a source.
                 if let Some(old) = number.as_u64() {
                     *number = old.saturating_add(count as u64).into();
                 }

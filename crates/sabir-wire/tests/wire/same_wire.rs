@@ -89,6 +89,52 @@ proptest! {
     }
 }
 
+/// Returns what a provider of the same wire gets if tools and history are written anew.
+fn rewritten(wire: Wire, path: &str, body: &Value) -> Value {
+    let decoded = wire.decode_for_same_wire(path, body).unwrap();
+    assert!(decoded.notes.is_empty(), "{:?}", decoded.notes);
+    let mut request = decoded.request;
+    request.client_body.as_mut().unwrap().keeps_history = false;
+    wire.encode_request(&request, &WireOptions::default())
+}
+
+/// No other wire gets every value of these members, so nothing but the client's body has them.
+#[test]
+fn members_that_other_wires_refuse_are_in_a_body_that_is_written_anew() {
+    let gemini = json!({
+        "contents": [{"parts": [{"text": "a"}]}],
+        "generationConfig": {"topK": 3, "responseModalities": ["TEXT", "IMAGE"], "responseLogprobs": true, "logprobs": 2},
+    });
+    let path = "/v1beta/models/m:generateContent";
+    let sent = rewritten(Wire::Gemini, path, &gemini);
+    assert_eq!(sent["generationConfig"], gemini["generationConfig"]);
+    let mut alone = gemini.clone();
+    alone["generationConfig"] = json!({"responseModalities": ["IMAGE"]});
+    let sent = rewritten(Wire::Gemini, path, &alone);
+    assert_eq!(sent["generationConfig"], alone["generationConfig"]);
+
+    let probabilities = "message.output_text.logprobs";
+    let mut responses = json!({
+        "model": "gpt-5", "input": "a", "top_logprobs": 3,
+        "include": ["reasoning.encrypted_content", probabilities],
+    });
+    let sent = rewritten(Wire::OpenAiResponses, "/v1/responses", &responses);
+    assert_eq!(sent["include"], responses["include"]);
+    assert_eq!(sent["top_logprobs"], 3);
+    responses["include"] = json!([probabilities]);
+    let sent = rewritten(Wire::OpenAiResponses, "/v1/responses", &responses);
+    let include = sent["include"].as_array().unwrap();
+    assert!(include.contains(&json!(probabilities)), "{sent}");
+
+    let chat = json!({
+        "model": "m", "messages": [{"role": "user", "content": "a"}], "n": 2, "modalities": ["text", "audio"], "logprobs": true,
+    });
+    let sent = rewritten(Wire::OpenAiChat, "/v1/chat/completions", &chat);
+    for member in ["n", "modalities", "logprobs"] {
+        assert_eq!(sent[member], chat[member], "{sent}");
+    }
+}
+
 /// Clients in Go match the names of members without case.
 #[test]
 fn known_members_of_an_answer_in_another_spelling_never_pass() {

@@ -41,6 +41,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         limits: &["max_tokens"],
         reasoning: &["thinking", "output_config.effort"],
         rewrites_text_tools: false,
+        unify_spellings: |_| Ok(()),
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,

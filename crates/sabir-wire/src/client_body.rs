@@ -10,7 +10,7 @@ use sabir_call::{ClientBody, Request};
 use serde_json::{Map, Value};
 
 use crate::client_request::{DecodedRequest, LossNote, RequestError};
-use crate::field_disposition::{FieldDisposition, MemberDispositions};
+use crate::field_disposition::{FieldDisposition, MemberDispositions, is_empty_value};
 use crate::wire::{WireOptions, WireSpec};
 
 /// The facts about a wire's bodies that are needed to pass them on.
@@ -25,6 +25,8 @@ pub(crate) struct PassedMembers {
     pub(crate) reasoning: &'static [&'static str],
     /// True if tools whose input is text are sent in another form.
     pub(crate) rewrites_text_tools: bool,
+    /// Renames members that have two spellings to the usual one.
+    pub(crate) unify_spellings: fn(&mut Value) -> Result<(), RequestError>,
     /// Removes the items of a history that the provider would refuse.
     pub(crate) clean_history: fn(&mut Vec<Value>),
 }
@@ -44,6 +46,7 @@ pub(crate) fn decode_for_same_wire(
     body: &Value,
 ) -> Result<DecodedRequest, RequestError> {
     let mut passed = body.clone();
+    (members.unify_spellings)(&mut passed)?;
     let mut withheld = Vec::new();
     if let Some(members) = passed.as_object_mut() {
         for key in OTHER_MODELS {
@@ -55,11 +58,9 @@ pub(crate) fn decode_for_same_wire(
     // Hidden while the rest is read, instead of copied: a history may be large.
     let mut hidden = Vec::new();
     for (key, disposition) in members.known {
-        let is_hidden = matches!(
-            disposition,
-            FieldDisposition::RefusedElsewhere(_) | FieldDisposition::CheckedElsewhere
-        );
-        if is_hidden && let Some(value) = member_mut(&mut passed, key) {
+        if is_for_same_wire(*disposition)
+            && let Some(value) = member_mut(&mut passed, key)
+        {
             hidden.push((*key, std::mem::take(value)));
         }
     }
@@ -85,7 +86,7 @@ pub(crate) fn decode_for_same_wire(
     // written anew.
     let is_inside = |note: &LossNote| note.path.contains(['.', '[']);
     for note in std::mem::take(&mut decoded.notes) {
-        if is_inside(&note) && body_has_path(body, &note.path) {
+        if is_inside(&note) && body_has_path(&passed, &note.path) {
             decoded.rewrite_notes.push(note);
         } else if is_inside(&note) {
             decoded.notes.push(note);
@@ -108,6 +109,14 @@ pub(crate) fn decode_for_same_wire(
         keeps_history: !rewrites,
     });
     Ok(decoded)
+}
+
+/// Returns true for a member of which only a provider of the same wire gets every value.
+fn is_for_same_wire(disposition: FieldDisposition) -> bool {
+    matches!(
+        disposition,
+        FieldDisposition::RefusedElsewhere(_) | FieldDisposition::CheckedElsewhere
+    )
 }
 
 /// Returns a member; a dot in its place goes into an object.
@@ -142,6 +151,7 @@ pub(crate) fn encode_client_body(
                     encoded.insert(key.clone(), value.clone());
                 }
             }
+            restore_checked_members(encoded, members.known, &client.body);
         }
         return encoded;
     }
@@ -180,6 +190,33 @@ pub(crate) fn encode_client_body(
     Value::Object(body)
 }
 
+/// Restores the members of a client's body that were not decoded, since only a provider of the same wire
+/// gets every value of them. The rest of the body was written anew.
+fn restore_checked_members(
+    encoded: &mut Map<String, Value>,
+    known: &MemberDispositions,
+    client: &Value,
+) {
+    for (place, disposition) in known {
+        let value = place
+            .split('.')
+            .try_fold(client, |value, key| value.get(key))
+            .filter(|value| !is_empty_value(value));
+        let Some(value) = value.filter(|_| is_for_same_wire(*disposition)) else {
+            continue;
+        };
+        match (encoded.get_mut(*place), value) {
+            // The gateway's own items, which are few, come first.
+            (Some(Value::Array(own)), Value::Array(items)) => {
+                let more: Vec<_> = items.iter().filter(|item| !own.contains(item)).collect();
+                own.extend(more.into_iter().cloned());
+            }
+            (Some(_), _) => {}
+            (None, _) => crate::params::insert_at_path(encoded, place, value.clone()),
+        }
+    }
+}
+
 /// Removes members of a body; a dot in a place goes into an object.
 pub(crate) fn remove_members(body: &mut Value, places: &[&str]) {
     for place in places {
@@ -209,7 +246,7 @@ fn has_no_place(known: &MemberDispositions, key: &str) -> bool {
 /// members.
 fn replace_member(body: &mut Map<String, Value>, key: &str, own: Option<&Value>) {
     let Some(own) = own else {
-        body.remove(key);
+        body.shift_remove(key);
         return;
     };
     match (body.get_mut(key), own) {

@@ -45,18 +45,12 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     accepts_inline_instructions: false,
     passed_members: Some(PassedMembers {
         known: decode_request::MEMBERS,
-        own: &[],
-        limits: &[
-            "generationConfig.maxOutputTokens",
-            "generation_config.max_output_tokens",
-        ],
-        reasoning: &[
-            "generationConfig.thinkingConfig",
-            "generationConfig.thinking_config",
-            "generation_config.thinkingConfig",
-            "generation_config.thinking_config",
-        ],
+        // The path names the model.
+        own: &["model"],
+        limits: &["generationConfig.maxOutputTokens"],
+        reasoning: &["generationConfig.thinkingConfig"],
         rewrites_text_tools: false,
+        unify_spellings: decode_request::unify_spellings,
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,

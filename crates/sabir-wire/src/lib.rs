@@ -65,6 +65,7 @@ pub mod sse;
 mod stop_words;
 mod thinking;
 mod timestamp;
+mod unknown_members;
 mod wire;
 
 pub use client_request::{

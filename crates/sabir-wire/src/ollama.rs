@@ -38,6 +38,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         limits: &["options.num_predict"],
         reasoning: &["think"],
         rewrites_text_tools: false,
+        unify_spellings: |_| Ok(()),
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,

@@ -42,6 +42,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         limits: &["max_tokens", "max_completion_tokens"],
         reasoning: &["reasoning_effort", "reasoning"],
         rewrites_text_tools: true,
+        unify_spellings: |_| Ok(()),
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,

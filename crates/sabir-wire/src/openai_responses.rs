@@ -51,6 +51,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         limits: &["max_output_tokens"],
         reasoning: &["reasoning"],
         rewrites_text_tools: false,
+        unify_spellings: |_| Ok(()),
         clean_history: event_types::drop_unusable_reasoning,
     }),
     encode_request: encode_request::encode_request,

@@ -1,7 +1,7 @@
 //! Tests that nothing is lost between a client and a provider of the same wire.
 
 use sabir_call::ToolProtocol;
-use sabir_gateway::{ModelRoute, RepairMode, RouteTable};
+use sabir_gateway::{ModelLimits, ModelRoute, RepairMode, RouteTable};
 use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use sabir_wire::Wire;
 use serde_json::{Value, json};
@@ -725,6 +725,58 @@ async fn members_of_gemini_go_both_ways() {
     for request in setup.provider.received_requests() {
         assert_eq!(request.body, asked);
     }
+}
+
+/// Gemini's API takes each member in two spellings, and names the model in the path.
+#[tokio::test]
+async fn limits_of_a_gemini_model_hold_in_every_spelling() {
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("application/json".to_owned()),
+        body:
+            json!({"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]})
+                .to_string(),
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    let setup = TestGateway::new(script).await;
+    let limits = ModelLimits {
+        output: Some(50),
+        never_thinks: true,
+    };
+    let route = ModelRoute {
+        limits,
+        ..route_on(&setup.provider, Wire::Gemini)
+    };
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("model", route));
+    let contents = json!([{"role": "user", "parts": [{"text": "go"}]}]);
+    let path = "/v1beta/models/model:generateContent";
+    let ask = async |more: Value| {
+        let mut asked = json!({"model": "models/other", "contents": contents});
+        let members = more.as_object().cloned().unwrap();
+        asked.as_object_mut().unwrap().extend(members);
+        setup.ask(path, &asked).await
+    };
+    let snake =
+        json!({"max_output_tokens": 9000, "thinking_config": {"thinking_budget": 99}, "seed": 1});
+    let camel =
+        json!({"maxOutputTokens": 9000, "thinkingConfig": {"thinkingBudget": 99}, "seed": 1});
+    for config in [&snake, &camel] {
+        for key in ["generationConfig", "generation_config"] {
+            let got = ask(json!({key: config})).await;
+            assert_eq!(got.status, 200, "{}", got.text());
+        }
+    }
+    let expected =
+        json!({"contents": contents, "generationConfig": {"maxOutputTokens": 50, "seed": 1}});
+    let requests = setup.provider.received_requests();
+    assert_eq!(requests.len(), 4);
+    for request in requests {
+        assert_eq!(request.body, expected);
+    }
+    let got = ask(json!({"generationConfig": {"seed": 1}, "generation_config": snake})).await;
+    assert_eq!(got.status, 400);
+    assert!(got.text().contains("generationConfig"), "{}", got.text());
 }
 
 /// A stream of two choices, interleaved, of which the second leaks its call into text.

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::NAME;
 use crate::response_decoder::DETAIL_PREFIX;
+use crate::unknown_members::unknown_members;
 
 /// The members of a message that events carry.
 const MESSAGE_MEMBERS: [&str; 7] = [
@@ -52,12 +53,9 @@ impl AnswerDetail {
         match type_of(&event) {
             "message_start" | "message" => {
                 let message = event.get("message").unwrap_or(&event);
-                details.push(Self::Message(unknown_members(
-                    Some(message),
-                    &MESSAGE_MEMBERS,
-                )));
+                details.push(Self::Message(unknown_members(message, &MESSAGE_MEMBERS)));
                 details.push(Self::Usage(unknown_members(
-                    message.get("usage"),
+                    message.get("usage").unwrap_or(&Value::Null),
                     &USAGE_MEMBERS,
                 )));
             }
@@ -73,15 +71,12 @@ impl AnswerDetail {
             ),
             "message_delta" => {
                 details.push(Self::Message(unknown_members(
-                    event.get("delta"),
+                    event.get("delta").unwrap_or(&Value::Null),
                     &MESSAGE_MEMBERS,
                 )));
-                details.push(Self::End(unknown_members(
-                    Some(&event),
-                    &DELTA_EVENT_MEMBERS,
-                )));
+                details.push(Self::End(unknown_members(&event, &DELTA_EVENT_MEMBERS)));
                 details.push(Self::Usage(unknown_members(
-                    event.get("usage"),
+                    event.get("usage").unwrap_or(&Value::Null),
                     &USAGE_MEMBERS,
                 )));
             }
@@ -133,13 +128,4 @@ fn type_of(value: &Value) -> &str {
         .get("type")
         .and_then(Value::as_str)
         .unwrap_or_default()
-}
-
-/// Returns the members of an object that have a value and are not among the known ones.
-fn unknown_members(value: Option<&Value>, known: &[&str]) -> Map<String, Value> {
-    let members = value.and_then(Value::as_object).into_iter().flatten();
-    members
-        .filter(|(key, value)| !known.contains(&key.as_str()) && !value.is_null())
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
 }

@@ -6,7 +6,7 @@
 //! `additionalModelRequestFields` in the form of the model's maker. A model refuses fields it does
 //! not know, so other options are left out. Thoughts go back only with their signature.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sabir_call::{
     CacheControl, Call, CallResult, Image, Message, MessagePart, OpaqueState, ParallelCalls,
@@ -178,7 +178,8 @@ fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
 /// Gives each document a name of its own, and a text to messages with documents alone: the API refuses
 /// them otherwise.
 fn complete_documents(messages: &mut [Value]) {
-    let mut names: HashMap<String, u32> = HashMap::new();
+    let mut counts: HashMap<String, u32> = HashMap::new();
+    let mut used: HashSet<String> = HashSet::new();
     for message in messages {
         let Some(Value::Array(content)) = message.get_mut("content") else {
             continue;
@@ -186,12 +187,16 @@ fn complete_documents(messages: &mut [Value]) {
         let mut last_name = None;
         for block in content.iter_mut() {
             if let Some(Value::String(name)) = block.pointer_mut("/document/name") {
-                let count = names.entry(name.clone()).or_default();
-                *count += 1;
-                if *count > 1 {
-                    *name = format!("{name} ({count})");
+                let count = counts.entry(name.clone()).or_insert(1);
+                let mut own_name = name.clone();
+                // A client may have used the next name as well. The count goes on where it ended, so
+                // many equal names do not try the same ones again.
+                while !used.insert(own_name.clone()) {
+                    *count += 1;
+                    own_name = format!("{name} ({count})");
                 }
-                last_name = Some(name.clone());
+                name.clone_from(&own_name);
+                last_name = Some(own_name);
             }
         }
         let has_text = content.iter().any(|block| block.get("text").is_some());

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::response_decoder::DETAIL_PREFIX;
+use crate::unknown_members::unknown_members;
 
 /// The members that events carry, of a chunk.
 const CHUNK_MEMBERS: [&str; 5] = [
@@ -29,6 +30,24 @@ const USAGE_MEMBERS: [&str; 6] = [
     "totalTokenCount",
 ];
 
+/// The member of a candidate with the probabilities of its tokens.
+const PROBABILITIES: &str = "logprobsResult";
+
+/// The member of a candidate with the sources of its text.
+const GROUNDING: &str = "groundingMetadata";
+
+/// Other members of a candidate with lists of sources.
+const SOURCES: [&str; 2] = ["citationMetadata", "urlContextMetadata"];
+
+/// The list of sources in the grounding.
+const CHUNKS: &str = "groundingChunks";
+
+/// The list of supported passages in the grounding.
+const SUPPORTS: &str = "groundingSupports";
+
+/// The list of a passage's sources, by their numbers in the list of sources.
+const CHUNK_NUMBERS: &str = "groundingChunkIndices";
+
 /// The details of a chunk, or of several.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct AnswerDetails {
@@ -50,9 +69,9 @@ impl AnswerDetails {
             .flatten()
             .find(|found| candidate.is_none_or(|candidate| label(found) == candidate));
         Self {
-            chunk: rest_of(chunk, &CHUNK_MEMBERS),
-            candidate: rest_of(found.unwrap_or(&Value::Null), &CANDIDATE_MEMBERS),
-            usage: rest_of(
+            chunk: unknown_members(chunk, &CHUNK_MEMBERS),
+            candidate: unknown_members(found.unwrap_or(&Value::Null), &CANDIDATE_MEMBERS),
+            usage: unknown_members(
                 chunk.get("usageMetadata").unwrap_or(&Value::Null),
                 &USAGE_MEMBERS,
             ),
@@ -86,33 +105,83 @@ impl AnswerDetails {
         })
     }
 
+    /// Removes the details that have the same value as in an earlier chunk from those of a later one,
+    /// and remembers the others.
+    pub(super) fn take_news(&mut self, later: &mut Self) {
+        let groups = [
+            (&mut self.chunk, &mut later.chunk),
+            (&mut self.candidate, &mut later.candidate),
+            (&mut self.usage, &mut later.usage),
+        ];
+        for (known, later) in groups {
+            // The probabilities of two tokens may be equal.
+            later.retain(|key, value| key == PROBABILITIES || known.get(key) != Some(value));
+            let news = later.iter().filter(|(key, _)| *key != PROBABILITIES);
+            known.extend(news.map(|(key, value)| (key.clone(), value.clone())));
+        }
+    }
+
     /// Adds the details of a later chunk.
     pub(super) fn add(&mut self, later: Self) {
         merge_members(&mut self.chunk, later.chunk);
-        merge_members(&mut self.candidate, later.candidate);
+        for (key, value) in later.candidate {
+            let earlier = self.candidate.get_mut(&key).and_then(Value::as_object_mut);
+            match (earlier, value) {
+                (Some(earlier), Value::Object(later)) if key == PROBABILITIES => {
+                    append_lists(earlier, later);
+                }
+                (Some(earlier), Value::Object(later)) if key == GROUNDING => {
+                    merge_grounding(earlier, later);
+                }
+                (Some(earlier), Value::Object(later)) if SOURCES.contains(&key.as_str()) => {
+                    continue_lists(earlier, later);
+                }
+                (Some(earlier), Value::Object(later)) => merge_members(earlier, later),
+                (_, value) => {
+                    self.candidate.insert(key, value);
+                }
+            }
+        }
         self.usage.extend(later.usage);
     }
 }
 
-/// Returns the members of an object that have a value and are not among the known ones.
-fn rest_of(value: &Value, known: &[&str]) -> Map<String, Value> {
-    let members = value.as_object().into_iter().flatten();
-    members
-        .filter(|(key, value)| !known.contains(&key.as_str()) && !value.is_null())
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
-}
-
-/// Merges the members of a later object: lists get the items that they do not have yet, since some are
-/// repeated in each chunk; objects are merged, other values replace the earlier ones.
+/// Merges the members of a later object: objects are merged, other values replace the earlier ones.
+/// Each chunk has all ratings that are known by then.
 fn merge_members(into: &mut Map<String, Value>, later: Map<String, Value>) {
     for (key, value) in later {
         match (into.get_mut(&key), value) {
+            (Some(Value::Object(members)), Value::Object(more)) => merge_members(members, more),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Appends the lists of a later object, which are about the tokens of its own chunk. Equal items are
+/// different tokens.
+fn append_lists(into: &mut Map<String, Value>, later: Map<String, Value>) {
+    for (key, value) in later {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Array(items)), Value::Array(more)) => items.extend(more),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Merges lists of sources: a later list that begins with the earlier one replaces it, another one
+/// continues it.
+fn continue_lists(into: &mut Map<String, Value>, later: Map<String, Value>) {
+    for (key, value) in later {
+        match (into.get_mut(&key), value) {
             (Some(Value::Array(items)), Value::Array(more)) => {
-                for item in more {
-                    if !items.contains(&item) {
-                        items.push(item);
-                    }
+                if more.starts_with(items) {
+                    *items = more;
+                } else {
+                    items.extend(more);
                 }
             }
             (Some(Value::Object(members)), Value::Object(more)) => merge_members(members, more),
@@ -121,4 +190,32 @@ fn merge_members(into: &mut Map<String, Value>, later: Map<String, Value>) {
             }
         }
     }
+}
+
+/// Merges grounding. If the later sources continue the earlier ones, the numbers of sources in the later
+/// supports move with them.
+fn merge_grounding(into: &mut Map<String, Value>, mut later: Map<String, Value>) {
+    let earlier = list_of(into, CHUNKS);
+    let count = earlier.len();
+    let more = list_of(&later, CHUNKS);
+    if count > 0 && !more.is_empty() && !more.starts_with(earlier) {
+        let supports = later.get_mut(SUPPORTS).and_then(Value::as_array_mut);
+        for support in supports.into_iter().flatten() {
+            let numbers = support.get_mut(CHUNK_NUMBERS).and_then(Value::as_array_mut);
+            for number in numbers.into_iter().flatten() {
+                if let Some(old) = number.as_u64() {
+                    *number = old.saturating_add(count as u64).into();
+                }
+            }
+        }
+    }
+    continue_lists(into, later);
+}
+
+/// Returns the items of a list; none if there is no list.
+fn list_of<'v>(members: &'v Map<String, Value>, key: &str) -> &'v [Value] {
+    members
+        .get(key)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }

@@ -29,6 +29,41 @@ use crate::field_disposition::{
 use crate::params;
 use crate::read_tracker::ReadTracker;
 
+/// The member with the settings of the answer.
+const GENERATION: &str = "generationConfig";
+
+/// The members of these settings that the API has. Each may be written with underscores.
+const GENERATION_MEMBERS: [&str; 28] = [
+    "maxOutputTokens",
+    "candidateCount",
+    "temperature",
+    "topP",
+    "topK",
+    "seed",
+    "stopSequences",
+    "presencePenalty",
+    "frequencyPenalty",
+    "thinkingConfig",
+    "responseMimeType",
+    "responseSchema",
+    "responseJsonSchema",
+    "responseFormat",
+    "responseModalities",
+    "responseLogprobs",
+    "logprobs",
+    "imageConfig",
+    "speechConfig",
+    "mediaResolution",
+    "audioTimestamp",
+    "audioTranscriptionConfig",
+    "routingConfig",
+    "modelSelectionConfig",
+    "modelConfig",
+    "translationConfig",
+    "enableAffectiveDialog",
+    "enableEnhancedCivicAnswers",
+];
+
 /// The reason for leaving out settings of filters.
 const OWN_FILTERS: &str = "every provider filters by its own rules";
 
@@ -80,6 +115,71 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
 /// The advice for members that refer to content which the provider has.
 const SEND_CONTENT: &str = "only its provider has it: send the content itself in `contents`";
 
+/// Renames known members of a body, and of its generation config, from the spelling with underscores to
+/// camel case. Other members, which may be a server's own, keep their names.
+///
+/// # Errors
+/// A member in both spellings: the provider would choose one of them.
+pub(crate) fn unify_spellings(body: &mut Value) -> Result<(), RequestError> {
+    let Some(members) = body.as_object_mut() else {
+        return Ok(());
+    };
+    let known: Vec<&str> = MEMBERS.iter().map(|(name, _)| *name).collect();
+    rename_to_camel_case(members, "", &known)?;
+    match members.get_mut(GENERATION) {
+        Some(Value::Object(generation)) => {
+            let path = format!("{GENERATION}.");
+            rename_to_camel_case(generation, &path, &GENERATION_MEMBERS)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Renames members to camel case if that is a known name. `path` precedes their names in errors.
+fn rename_to_camel_case(
+    members: &mut Map<String, Value>,
+    path: &str,
+    known: &[&str],
+) -> Result<(), RequestError> {
+    let new_name = |key: &str| {
+        let name = to_camel_case(key);
+        (name != key && known.contains(&name.as_str())).then_some(name)
+    };
+    // Most bodies need no change.
+    if members.keys().all(|key| new_name(key).is_none()) {
+        return Ok(());
+    }
+    let mut renamed = Map::new();
+    for (key, value) in std::mem::take(members) {
+        let name = new_name(&key).unwrap_or(key);
+        if renamed.contains_key(&name) {
+            return Err(RequestError::new(
+                format!("{path}{name}"),
+                "is in the body in two spellings: send one of them",
+            ));
+        }
+        renamed.insert(name, value);
+    }
+    *members = renamed;
+    Ok(())
+}
+
+/// Returns a name without its underscores, with a capital after each. A name that begins with one has no
+/// other spelling.
+fn to_camel_case(name: &str) -> String {
+    if name.starts_with('_') {
+        return name.to_owned();
+    }
+    let mut words = name.split('_').filter(|word| !word.is_empty());
+    let mut spelt = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        spelt.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        spelt.push_str(letters.as_str());
+    }
+    spelt
+}
+
 /// Decodes a body into a request.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
     let tracker = ReadTracker::default();
@@ -110,7 +210,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
             _ => return Err(content.get("role").mismatch_error("`user` or `model`")),
         }
     }
-    let generation = member_any_case(&body, "generationConfig");
+    let generation = member_any_case(&body, GENERATION);
     reject_unsupported_values(&generation)?;
     let mut options = RequestOptions {
         format: decode_format(&generation)?,

@@ -31,6 +31,7 @@ use crate::provider_error::ProviderError;
 use crate::response_decoder::{
     OpaqueBudget, ResponseState, WireDecoder, emit_text, is_detail_data, note_unreadable,
 };
+use crate::unknown_members::is_among;
 
 /// Decodes one response.
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ pub(crate) struct GeminiDecoder {
     opaque_budget: OpaqueBudget,
     /// The finish reason as the provider spelled it, to recognize a repetition.
     word: String,
-    /// The details of the last chunk that were emitted.
+    /// The latest value of each detail.
     details: AnswerDetails,
 }
 
@@ -228,11 +229,13 @@ impl GeminiDecoder {
     /// Emits what events have no place for, before the events of the chunk.
     fn emit_details(&mut self, data: &str, out: &mut dyn EventSink) {
         let chunk: Value = serde_json::from_str(data).unwrap_or_default();
-        let details = AnswerDetails::from_chunk(&chunk, self.candidate);
+        let mut details = AnswerDetails::from_chunk(&chunk, self.candidate);
         // Most chunks repeat the counts and the ratings.
-        if details != self.details {
-            self.emit_opaque(details.to_state(), data.len(), out);
-            self.details = details;
+        self.details.take_news(&mut details);
+        if details != AnswerDetails::default() {
+            let state = details.to_state();
+            let length = state.to_string().len();
+            self.emit_opaque(state, length, out);
         }
     }
 
@@ -319,9 +322,7 @@ impl GeminiDecoder {
             return;
         };
         // Clients would read it as a call that nobody has checked.
-        for key in ["functionCall", "function_call"] {
-            part.shift_remove(key);
-        }
+        part.retain(|key, _| !is_among(key, &["functionCall"]));
         if let Some(part) = parts::opaque_part(part).filter(|part| !is_detail_data(part)) {
             self.emit_opaque(part, raw.len(), out);
         }

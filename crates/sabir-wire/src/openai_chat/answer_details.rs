@@ -7,6 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::response_decoder::DETAIL_PREFIX;
+use crate::unknown_members::unknown_members;
 
 /// The members that events carry, of a chunk or a whole completion.
 const CHUNK_MEMBERS: [&str; 7] = [
@@ -60,8 +61,8 @@ impl AnswerDetails {
     /// Collects the details of a chunk. `choice` is the index of the choice that is read.
     pub(crate) fn from_chunk(chunk: &Value, choice: Option<u64>) -> Self {
         let mut details = Self {
-            chunk: rest_of(chunk, &CHUNK_MEMBERS),
-            usage: rest_of(chunk.get("usage").unwrap_or(&Value::Null), &USAGE_MEMBERS),
+            chunk: unknown_members(chunk, &CHUNK_MEMBERS),
+            usage: unknown_members(chunk.get("usage").unwrap_or(&Value::Null), &USAGE_MEMBERS),
             ..Self::default()
         };
         let label = |choice: &Value| {
@@ -79,14 +80,14 @@ impl AnswerDetails {
         let Some(found) = found else {
             return details;
         };
-        details.choice = rest_of(found, &CHOICE_MEMBERS);
+        details.choice = unknown_members(found, &CHOICE_MEMBERS);
         let message = ["delta", "message"]
             .iter()
             .find_map(|key| found.get(*key).filter(|message| message.is_object()));
         let Some(message) = message else {
             return details;
         };
-        details.message = rest_of(message, &MESSAGE_MEMBERS);
+        details.message = unknown_members(message, &MESSAGE_MEMBERS);
         let is_text = |key: &str| message.get(key).is_some_and(Value::is_string);
         if is_text("reasoning") && !is_text("reasoning_content") {
             details.thought_member = Some("reasoning".to_owned());
@@ -95,7 +96,7 @@ impl AnswerDetails {
         let calls: Vec<Value> = (0_u64..)
             .zip(calls.into_iter().flatten())
             .filter_map(|(position, call)| {
-                let mut rest = rest_of(call, &CALL_MEMBERS);
+                let mut rest = unknown_members(call, &CALL_MEMBERS);
                 let index = call
                     .get("index")
                     .and_then(Value::as_u64)
@@ -186,15 +187,6 @@ impl AnswerDetails {
             self.thought_member = later.thought_member;
         }
     }
-}
-
-/// Returns the members of an object that have a value and are not among the known ones.
-fn rest_of(value: &Value, known: &[&str]) -> Map<String, Value> {
-    let members = value.as_object().into_iter().flatten();
-    members
-        .filter(|(key, value)| !known.contains(&key.as_str()) && !value.is_null())
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
 }
 
 /// Merges the members of a later object: lists continue, objects are merged, other values replace

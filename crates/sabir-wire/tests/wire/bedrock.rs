@@ -2,8 +2,8 @@
 
 use sabir_call::{
     DraftPart, DraftResponse, DraftState, FaultKind, Message, MessagePart, ModelErrorKind,
-    ParallelCalls, ReasoningConfig, ReasoningEffort, Request, SamplingParams, StopReason,
-    ToolChoice, ToolSet, ToolSpec, Truncation, Usage,
+    OpaqueState, ParallelCalls, ReasoningConfig, ReasoningEffort, Request, Role, SamplingParams,
+    StopReason, ToolChoice, ToolSet, ToolSpec, Truncation, Usage,
 };
 use sabir_wire::frames::{HeaderValue, encode_frame};
 use sabir_wire::{BodyEnd, BodyForm, DecodeReport, Wire, WireOptions};
@@ -783,4 +783,48 @@ fn errors_name_their_place() {
         json!({"messages": [{"role": "user", "content": [{"image": {"format": "png", "source": {"s3Location": {}}}}]}]}),
         "messages[0].content[0].image.source.bytes: expected a string, found null",
     );
+}
+
+/// The API refuses two documents with the same name.
+#[test]
+fn every_document_has_a_name_of_its_own() {
+    let encoded_names = |given: &[String]| -> Vec<String> {
+        let parts = given.iter().map(|name| {
+            MessagePart::Opaque(OpaqueState {
+                wire: "openai-chat".into(),
+                origin: None,
+                data: json!({"type": "file", "file": {"filename": name, "file_data": "data:application/pdf;base64,eA=="}}),
+            })
+        });
+        let message = Message {
+            role: Role::User,
+            parts: parts.collect(),
+        };
+        let request = Request {
+            messages: vec![message].into(),
+            ..request(CLAUDE)
+        };
+        let body = Wire::Bedrock.encode_request(&request, &WireOptions::default());
+        let blocks = body["messages"][0]["content"].as_array().unwrap();
+        let names = blocks
+            .iter()
+            .filter_map(|block| block.pointer("/document/name")?.as_str());
+        names.map(str::to_owned).collect()
+    };
+    for (given, expected) in [
+        (["a", "a", "b"], ["a", "a (2)", "b"]),
+        (["a (2)", "a", "a"], ["a (2)", "a", "a (3)"]),
+        (["a", "a", "a (2)"], ["a", "a (2)", "a (2) (2)"]),
+    ] {
+        assert_eq!(encoded_names(&given.map(str::to_owned)), expected);
+    }
+    let given: Vec<_> = (0..400)
+        .map(|number| match number % 3 {
+            0 => format!("a ({})", number / 3),
+            _ => "a".to_owned(),
+        })
+        .collect();
+    let names = encoded_names(&given);
+    let different: std::collections::HashSet<_> = names.iter().collect();
+    assert_eq!((names.len(), different.len()), (400, 400));
 }

@@ -1,5 +1,6 @@
 //! Gemini streams, each tested with hand-written bodies.
 
+mod details;
 pub(crate) mod requests;
 
 use proptest::prelude::*;

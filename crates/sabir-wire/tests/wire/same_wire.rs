@@ -1,7 +1,8 @@
 //! Any body of a client, sent to a provider of the same wire.
 
 use proptest::prelude::*;
-use sabir_wire::{Wire, WireOptions};
+use sabir_call::DraftResponse;
+use sabir_wire::{BodyEnd, ResponseDecoder, ResponseMetadata, Wire, WireOptions};
 use serde_json::{Map, Value, json};
 
 /// A wire, its path, a body that it takes, and the members that are the gateway's own.
@@ -86,4 +87,91 @@ proptest! {
             prop_assert!(own.iter().all(|member| sent.get(*member).is_some()));
         }
     }
+}
+
+/// Returns what a provider of the same wire gets if tools and history are written anew.
+fn rewritten(wire: Wire, path: &str, body: &Value) -> Value {
+    let decoded = wire.decode_for_same_wire(path, body).unwrap();
+    assert!(decoded.notes.is_empty(), "{:?}", decoded.notes);
+    let mut request = decoded.request;
+    request.client_body.as_mut().unwrap().keeps_history = false;
+    wire.encode_request(&request, &WireOptions::default())
+}
+
+/// No other wire gets every value of these members, so nothing but the client's body has them.
+#[test]
+fn members_that_other_wires_refuse_are_in_a_body_that_is_written_anew() {
+    let gemini = json!({
+        "contents": [{"parts": [{"text": "a"}]}],
+        "generationConfig": {"topK": 3, "responseModalities": ["TEXT", "IMAGE"], "responseLogprobs": true, "logprobs": 2},
+    });
+    let path = "/v1beta/models/m:generateContent";
+    let sent = rewritten(Wire::Gemini, path, &gemini);
+    assert_eq!(sent["generationConfig"], gemini["generationConfig"]);
+    let mut alone = gemini.clone();
+    alone["generationConfig"] = json!({"responseModalities": ["IMAGE"]});
+    let sent = rewritten(Wire::Gemini, path, &alone);
+    assert_eq!(sent["generationConfig"], alone["generationConfig"]);
+
+    let probabilities = "message.output_text.logprobs";
+    let mut responses = json!({
+        "model": "gpt-5", "input": "a", "top_logprobs": 3,
+        "include": ["reasoning.encrypted_content", probabilities],
+    });
+    let sent = rewritten(Wire::OpenAiResponses, "/v1/responses", &responses);
+    assert_eq!(sent["include"], responses["include"]);
+    assert_eq!(sent["top_logprobs"], 3);
+    responses["include"] = json!([probabilities]);
+    let sent = rewritten(Wire::OpenAiResponses, "/v1/responses", &responses);
+    let include = sent["include"].as_array().unwrap();
+    assert!(include.contains(&json!(probabilities)), "{sent}");
+
+    let chat = json!({
+        "model": "m", "messages": [{"role": "user", "content": "a"}], "n": 2, "modalities": ["text", "audio"], "logprobs": true,
+    });
+    let sent = rewritten(Wire::OpenAiChat, "/v1/chat/completions", &chat);
+    for member in ["n", "modalities", "logprobs"] {
+        assert_eq!(sent[member], chat[member], "{sent}");
+    }
+}
+
+/// Clients in Go match the names of members without case.
+#[test]
+fn known_members_of_an_answer_in_another_spelling_never_pass() {
+    let forged = json!([{"index": 0, "id": "c", "type": "function", "function": {"name": "forged", "arguments": "{}"}}]);
+    let message = json!({"role": "assistant", "content": "a", "Content": "forged", "tool_Calls": forged, "toolCalls": forged, "x_message": 1});
+    let choice = json!({"index": 0, "Delta": {"tool_calls": forged}, "MESSAGE": {"tool_calls": forged}, "x_choice": 1});
+    for key in ["delta", "message"] {
+        let mut choice = choice.clone();
+        choice[key] = message.clone();
+        choice[key]["tool_calls"] = json!([{"index": 0, "id": "d", "type": "function", "function": {"name": "known", "arguments": "{}"}, "Function": {"name": "forged"}, "x_call": 1}]);
+        choice["finish_reason"] = json!("tool_calls");
+        let body = json!({"id": "i", "choices": [choice], "Choices": [{"message": {"tool_calls": forged}}], "x_chunk": 1});
+        let mut decoder = ResponseDecoder::new(Wire::OpenAiChat).with_details();
+        let mut draft = DraftResponse::default();
+        decoder.push(format!("data: {body}\n\n").as_bytes(), &mut draft);
+        decoder.finish(BodyEnd::Clean, &mut draft);
+        let text = Wire::OpenAiChat
+            .encode_response(&ResponseMetadata::default(), &draft)
+            .to_string();
+        assert!(!text.contains("forged"), "{text}");
+        for unknown in ["x_message", "x_choice", "x_call", "x_chunk", "known"] {
+            assert!(text.contains(unknown), "{unknown} {text}");
+        }
+    }
+    let body = json!({
+        "type": "message", "id": "i", "role": "assistant", "content": [{"type": "text", "text": "a"}], "stop_reason": "end_turn",
+        "Content": [{"type": "tool_use", "id": "c", "name": "forged", "input": {}}], "x_message": 1,
+    });
+    let mut decoder = ResponseDecoder::new(Wire::Anthropic).with_details();
+    let mut draft = DraftResponse::default();
+    decoder.push(body.to_string().as_bytes(), &mut draft);
+    decoder.finish(BodyEnd::Clean, &mut draft);
+    let text = Wire::Anthropic
+        .encode_response(&ResponseMetadata::default(), &draft)
+        .to_string();
+    assert!(
+        !text.contains("forged") && text.contains("x_message"),
+        "{text}"
+    );
 }

@@ -383,3 +383,91 @@ pub(crate) fn check_pairs(request: &Request, count: usize) {
     }
     assert_eq!(ids.len(), count);
 }
+
+/// The path of requests to a model.
+const PATH: &str = "/v1beta/models/named:generateContent";
+
+/// Returns what a provider of the same wire gets of a body.
+fn passed(body: &Value, limit: Option<u64>) -> Value {
+    let mut request = WIRE.decode_for_same_wire(PATH, body).unwrap().request;
+    assert_eq!(request.model, "named");
+    if limit.is_some() && request.max_output_tokens > limit {
+        request.max_output_tokens = limit;
+    }
+    WIRE.encode_request(&request, &WireOptions::default())
+}
+
+/// The gateway's routes say which models a client may use.
+#[test]
+fn a_model_in_the_body_is_not_passed_on() {
+    let mut body = json!({"model": "models/other", "contents": [{"parts": [{"text": "a"}]}], "labels": {"a": "b"}, "x_own": 1});
+    let sent = passed(&body, None);
+    body.as_object_mut().unwrap().shift_remove("model");
+    assert_eq!(sent.to_string(), body.to_string());
+}
+
+#[test]
+fn limits_hold_in_either_spelling() {
+    let contents = json!([{"parts": [{"text": "a"}]}]);
+    for body in [
+        json!({"contents": contents, "generationConfig": {"maxOutputTokens": 900, "topK": 3}}),
+        json!({"contents": contents, "generation_config": {"maxOutputTokens": 900, "top_k": 3}}),
+        json!({"contents": contents, "generationConfig": {"max_output_tokens": 900, "top_k": 3}}),
+        json!({"contents": contents, "generation_config": {"max_output_tokens": 900, "topK": 3}}),
+        json!({"contents": contents, "generation_config": {"max_outputTokens": 900, "top_K": 3}}),
+    ] {
+        let sent = passed(&body, Some(50));
+        let generation = json!({"maxOutputTokens": 50, "topK": 3});
+        assert_eq!(sent["generationConfig"], generation, "{body}");
+        assert_eq!(sent.as_object().unwrap().len(), 2, "{sent}");
+    }
+}
+
+#[test]
+fn a_member_in_two_spellings_is_refused() {
+    let contents = json!([{"parts": [{"text": "a"}]}]);
+    for (more, path) in [
+        (
+            json!({"generationConfig": {"topK": 1}, "generation_config": {"maxOutputTokens": 9}}),
+            "generationConfig",
+        ),
+        (
+            json!({"generation_config": {}, "generationConfig": {"maxOutputTokens": 9}}),
+            "generationConfig",
+        ),
+        (
+            json!({"system_instruction": "a", "systemInstruction": "b"}),
+            "systemInstruction",
+        ),
+        (
+            json!({"generationConfig": {"max_output_tokens": 1, "maxOutputTokens": 9}}),
+            "generationConfig.maxOutputTokens",
+        ),
+        (
+            json!({"generation_config": {"maxOutputTokens": 1, "max_output_tokens": 9}}),
+            "generationConfig.maxOutputTokens",
+        ),
+    ] {
+        let mut body = json!({"contents": contents});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().cloned().unwrap());
+        let error = WIRE.decode_for_same_wire(PATH, &body).unwrap_err();
+        assert_eq!(error.path, path, "{body}");
+        assert!(error.message.contains("two spellings"), "{error}");
+    }
+}
+
+#[test]
+fn the_same_wire_gets_every_spelling_of_what_others_refuse() {
+    let body = json!({
+        "contents": [{"parts": [{"text": "a"}]}], "x_own": {"y_own": 1}, "safety_settings": [],
+        "generation_config": {"response_modalities": ["IMAGE"], "response_logprobs": true, "logprobs": 2, "_responseJsonSchema": {}, "z_own": 1},
+    });
+    let expected = json!({
+        "contents": [{"parts": [{"text": "a"}]}], "x_own": {"y_own": 1}, "safetySettings": [],
+        "generationConfig": {"responseModalities": ["IMAGE"], "responseLogprobs": true, "logprobs": 2, "_responseJsonSchema": {}, "z_own": 1},
+    });
+    assert_eq!(passed(&body, None).to_string(), expected.to_string());
+    assert!(WIRE.decode_request_value(PATH, &body).is_err());
+}

@@ -50,7 +50,6 @@ mod payload;
 mod pending_open;
 mod prose;
 mod python;
-mod quotation;
 mod region;
 mod scan;
 mod surroundings;
@@ -80,7 +79,7 @@ use pending_open::{OpenKind, PendingOpen};
 use prose::ProseTracker;
 use region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
 use scan::TriggerMatch;
-use surroundings::{CallSurroundings, QuotationEnds};
+use surroundings::CallSurroundings;
 use thought::ThoughtBlock;
 use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
@@ -439,17 +438,8 @@ impl CallReader {
             ReaderState::Guess(guess) => self.end_guess(*guess, why, out),
         }
         self.reject_run_in_string(self.offset);
-        self.prose.end_text();
-        if self.prose.take_speech_end() {
-            let ends = QuotationEnds {
-                markup: false,
-                speech: true,
-            };
-            self.reject_quoted_calls(ends, self.offset, out);
-        }
         self.reject_calls_without_end(is_cut_in_tags);
-        let has_words = !self.prose.blank_since(0);
-        self.diagnostics.report_missed_calls(has_words, out);
+        self.diagnostics.report_missed_calls(out);
     }
 
     /// Returns true if the text ends inside the opening markup of a call: a tag right behind another call, or a marker of several
@@ -543,14 +533,12 @@ impl CallReader {
                     .prose
                     .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
             }
-            let ends = QuotationEnds {
-                markup: self.prose.take_quotation_end(),
-                speech: self.prose.take_speech_end(),
-            };
-            if ends.markup || ends.speech {
+            if self.prose.take_quotation_end() {
                 self.emit_prose(window.text_between(said, at), out);
                 said = at;
-                self.reject_quoted_calls(ends, self.offset + at, out);
+                let signs = self.diagnostics.outer_signs();
+                let first = signs.map_or(0, |signs| signs.calls_before_quotation);
+                self.reject_mentions(first, "in a quotation", self.offset + at, out);
                 // What follows the quotation mark need not be a trigger.
                 continue;
             }

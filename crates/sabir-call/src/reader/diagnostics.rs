@@ -72,8 +72,6 @@ struct DiagnosticNotes {
     /// A wrapper at the start of a line that was not followed by a call, and the number of calls
     /// before it.
     without_call: Option<(String, Span, u32)>,
-    /// The first markup around calls that held none, while there is no call.
-    empty: Option<EmptyMarkup>,
     /// Observations that must follow the prose before them.
     notes: Vec<PendingNote>,
 }
@@ -82,15 +80,6 @@ struct DiagnosticNotes {
 enum PendingNote {
     Mark(MarkupSpan<'static>),
     Fault(Fault),
-}
-
-/// Markup around calls that held none.
-#[derive(Debug)]
-struct EmptyMarkup {
-    tag: String,
-    span: Span,
-    /// True if it held an empty list, which says that no call is meant.
-    is_list: bool,
 }
 
 /// Markup that is only mentioned, with the reason.
@@ -166,7 +155,6 @@ impl ReaderDiagnostics {
             odd.malformed = None;
             odd.words = None;
             odd.without_call = None;
-            odd.empty = None;
             self.free_if_empty();
         }
     }
@@ -183,7 +171,6 @@ impl ReaderDiagnostics {
                 && odd.malformed.is_none()
                 && odd.words.is_none()
                 && odd.without_call.is_none()
-                && odd.empty.is_none()
         });
     }
 
@@ -309,18 +296,6 @@ impl ReaderDiagnostics {
         let message = format!("`{wrapper}` holds no call");
         let fault = Fault::error(FaultKind::NoCall, Span::new(open.start, close.end), message);
         self.note_fault(fault.with_hint("write a call into it, or leave it out"));
-    }
-
-    /// Records markup around calls that held none.
-    pub(super) fn note_empty_markup(&mut self, tag: &str, span: Span, is_list: bool) {
-        let markup = || EmptyMarkup {
-            tag: tag.to_owned(),
-            span,
-            is_list,
-        };
-        if self.calls == 0 {
-            self.notes_mut().empty.get_or_insert_with(markup);
-        }
     }
 
     /// Records that a wrapper begins.
@@ -467,27 +442,16 @@ impl ReaderDiagnostics {
         }
     }
 
-    /// Ends a message, and reports text that resembles a call if there was no call. `has_words` is true if the message holds prose.
-    pub(super) fn report_missed_calls(&mut self, has_words: bool, out: &mut dyn EventSink) {
+    /// Ends a message, and reports text that resembles a call if there was no call.
+    pub(super) fn report_missed_calls(&mut self, out: &mut dyn EventSink) {
         self.end_wrapper_words();
         self.emit_notes(out);
         let Some(DiagnosticNotes {
-            mention,
-            unheard,
-            empty,
-            ..
+            mention, unheard, ..
         }) = self.odd.take().map(|odd| *odd).filter(|_| self.calls == 0)
         else {
             return;
         };
-        // Without this fault the message would end as an answer, although a call was meant.
-        if let Some(empty) = empty.filter(|empty| !empty.is_list || !has_words) {
-            let message = format!("`{}` holds no call, and there is no other one", empty.tag);
-            let fault = Fault::error(FaultKind::NoCall, empty.span, message);
-            out.push_event(Event::Fault(
-                &fault.with_hint("write a call into it, or leave it out"),
-            ));
-        }
         if let Some(CallMention { why, name, span }) = mention {
             let message =
                 format!("`{name}` is {why}, where a call is only mentioned; nothing was run");

@@ -12,7 +12,7 @@ use crate::fault::{Fault, FaultKind, Span};
 use super::gemma::GemmaRegionParser;
 use super::markers::{GEMMA, MarkerEntry, MarkerKind, MarkerMatch, is_headless, is_special};
 use super::payload::{JsonRegionParser, ParsedHeader, RegionMarkers};
-use super::pending_open::{AROUND_CALLS, OpenKind, PendingOpen, empty_markup};
+use super::pending_open::{OpenKind, PendingOpen};
 use super::python::{METHOD, PythonRegionParser};
 use super::region::AnyRegionParser;
 use super::tag::{LexedTag, Tag, TagInterest, lex_in_notation, lex_tag, names_match};
@@ -57,6 +57,16 @@ enum MarkerContent {
     Word(usize),
     /// Content that does not belong to the marker.
     No,
+}
+
+/// The reason for which a marker has no meaning.
+enum MarkerRedundancy {
+    /// It may have one.
+    None,
+    /// Another marker of a call follows.
+    Doubled,
+    /// Its end follows, which has this length.
+    Empty(usize),
 }
 
 /// The end of a header.
@@ -141,17 +151,6 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) -> ReaderStep {
         let rest = window.text_from(at);
-        match self.find_empty_end(&opening, rest, window.last) {
-            None => {
-                self.state = ReaderState::Opening(Box::new(opening));
-                return ReaderStep::Wait(at);
-            }
-            Some(0) => {}
-            Some(length) => {
-                self.drop_redundant_marker(&opening, length, rest.starts_with('['), out);
-                return ReaderStep::To(at + length);
-            }
-        }
         if let OpenKind::Wrapper(notation) = opening.kind {
             match lex_in_notation(notation, rest, false, |_, _| TagInterest::Any) {
                 LexedTag::Partial => {
@@ -210,15 +209,19 @@ impl CallReader {
                 ReaderStep::To(window.text.len())
             }
             MarkerContent::No => {
-                match self.is_doubled(&opening, rest, window.last) {
+                match self.find_redundancy(&opening, rest, window.last) {
                     None => {
                         self.state = ReaderState::Opening(Box::new(opening));
                         return ReaderStep::Wait(at);
                     }
-                    Some(false) => {}
-                    Some(true) => {
-                        self.drop_redundant_marker(&opening, 0, false, out);
+                    Some(MarkerRedundancy::None) => {}
+                    Some(MarkerRedundancy::Doubled) => {
+                        self.drop_redundant_marker(&opening, 0, out);
                         return ReaderStep::To(at);
+                    }
+                    Some(MarkerRedundancy::Empty(length)) => {
+                        self.drop_redundant_marker(&opening, length, out);
+                        return ReaderStep::To(at + length);
                     }
                 }
                 // The header of a message that is not a call.
@@ -245,9 +248,7 @@ impl CallReader {
                     .strip_prefix('[')
                     .unwrap_or(behind)
                     .trim_ascii_start();
-                // Where the prompt ends with the marker, words may begin with a quotation mark.
-                let is_written = opening.len > 0 || name > 0;
-                if is_written && behind.starts_with('"') {
+                if behind.starts_with('"') {
                     let calls = self.diagnostics.calls;
                     let span = Span::new(opening.at, opening.at + opening.len);
                     self.diagnostics.outer_signs_mut().note_endless(calls, span);
@@ -313,102 +314,27 @@ impl CallReader {
         ReaderStep::To(at + tag.len)
     }
 
-    /// Returns true if markup before calls may be left out of the text. In the middle of a line it is more likely a word about
-    /// itself.
-    fn may_be_redundant(&self, opening: &PendingOpen) -> bool {
-        let is_whole = opening.tag.starts_with('<')
-            || is_special(&opening.tag)
-            || !matches!(opening.kind, OpenKind::Marker);
-        opening.first && self.inside.is_none() && is_whole
-    }
-
-    /// Returns the length of the end of markup that holds no call: an empty list, its closing markup, or both. 0 means that it may
-    /// hold one, `None` that more text is needed.
-    fn find_empty_end(&self, opening: &PendingOpen, rest: &str, last: bool) -> Option<usize> {
-        if !self.may_be_redundant(opening) {
-            return Some(0);
-        }
-        let marker = opening.marker_text();
-        let mut list = 0;
-        if self.vocabulary.markers.opens_json(&marker)
-            && let Some(inner) = rest.strip_prefix('[')
-        {
-            let behind = inner.trim_ascii_start();
-            let is_near = inner.len() - behind.len() <= HEAD_CAP;
-            match behind.strip_prefix(']') {
-                Some(tail) => list = rest.len() - tail.len(),
-                None if behind.is_empty() && is_near && !last => return None,
-                None => return Some(0),
-            }
-        }
-        let behind = rest.get(list..).unwrap_or_default();
-        let close = behind.trim_ascii_start();
-        let blank = behind.len() - close.len();
-        if list > 0 && close.is_empty() && blank <= HEAD_CAP && !last {
-            return None;
-        }
-        let end = self.closing_markup_length(opening, close, last)?;
-        // A list behind a special token that nothing closes is whole.
-        let is_closed = end > 0 || is_special(&marker);
-        Some(match end {
-            0 if list > 0 && is_closed => list,
-            0 => 0,
-            end => list + blank + end,
-        })
-    }
-
-    /// Returns the length of the markup at the start of `rest` that closes this markup, or 0 if there is none. `None` means that
-    /// more text is needed.
-    fn closing_markup_length(
+    /// Decides whether a marker that opens no call has no meaning: another one follows it directly, or
+    /// its own end. `None` means that more text is needed.
+    fn find_redundancy(
         &self,
         opening: &PendingOpen,
         rest: &str,
         last: bool,
-    ) -> Option<usize> {
+    ) -> Option<MarkerRedundancy> {
+        // In the middle of a line the markup is more likely a word about itself.
+        let is_whole = opening.tag.starts_with('<') || !matches!(opening.kind, OpenKind::Marker);
+        if !opening.first || self.inside.is_some() || !is_whole || !rest.starts_with('<') {
+            return Some(MarkerRedundancy::None);
+        }
         let markers = &self.vocabulary.markers;
         match markers.find_marker(rest, last) {
             MarkerMatch::Partial => return None,
             MarkerMatch::Marker(text) if markers.closes(&opening.marker_text(), text) => {
-                return Some(text.len());
+                return Some(MarkerRedundancy::Empty(text.len()));
             }
-            MarkerMatch::Marker(_) | MarkerMatch::None => {}
-        }
-        let notation = match opening.kind {
-            OpenKind::Wrapper(notation) => notation,
-            _ => TagNotation::Angle,
-        };
-        let name = opening.tag.trim_matches(['<', '>']);
-        let interest = |found: &str, close| match close && names_match(found, name) {
-            true => TagInterest::Plain,
-            false => TagInterest::None,
-        };
-        match lex_in_notation(notation, rest, last, interest) {
-            LexedTag::Partial => None,
-            LexedTag::Tag(tag) if tag.close => Some(tag.len),
-            LexedTag::Tag(_) | LexedTag::No => Some(0),
-        }
-    }
-
-    /// Returns true if a marker that opens no call is followed by another one. `None` means that more text is needed.
-    fn is_doubled(&self, opening: &PendingOpen, rest: &str, last: bool) -> Option<bool> {
-        let is_tag = opening.tag.starts_with('<') || !matches!(opening.kind, OpenKind::Marker);
-        if !self.may_be_redundant(opening) {
-            return Some(false);
-        }
-        if !is_tag {
-            let is_partial = !last && rest.len() < opening.tag.len();
-            return match opening.tag.starts_with(rest) && is_partial {
-                true => None,
-                false => Some(rest.starts_with(&opening.tag)),
-            };
-        }
-        if !rest.starts_with('<') {
-            return Some(false);
-        }
-        match self.vocabulary.markers.find_marker(rest, last) {
-            MarkerMatch::Partial => return None,
-            MarkerMatch::Marker(text) if self.vocabulary.markers.opens_call(text) => {
-                return Some(true);
+            MarkerMatch::Marker(text) if markers.opens_call(text) => {
+                return Some(MarkerRedundancy::Doubled);
             }
             MarkerMatch::Marker(_) | MarkerMatch::None => {}
         }
@@ -419,17 +345,21 @@ impl CallReader {
         };
         match lex_tag(rest, last, interest) {
             LexedTag::Partial => None,
-            LexedTag::Tag(tag) => Some(!tag.close),
-            LexedTag::No => Some(false),
+            // A block for calls without a call is an error, of which the model is told.
+            LexedTag::Tag(tag) if tag.close && matches!(opening.kind, OpenKind::Wrapper(_)) => {
+                Some(MarkerRedundancy::None)
+            }
+            LexedTag::Tag(tag) if tag.close => Some(MarkerRedundancy::Empty(tag.len)),
+            LexedTag::Tag(_) => Some(MarkerRedundancy::Doubled),
+            LexedTag::No => Some(MarkerRedundancy::None),
         }
     }
 
-    /// Leaves out a marker without a meaning, and the `length` bytes of its end, which begins with an empty list if `is_list`.
+    /// Leaves out a marker without a meaning, and the `length` bytes of its end.
     fn drop_redundant_marker(
         &mut self,
         opening: &PendingOpen,
         length: usize,
-        is_list: bool,
         out: &mut dyn EventSink,
     ) {
         let end = opening.at + self.held.len() + length;
@@ -446,18 +376,14 @@ impl CallReader {
             .markers
             .owner_dialect(&opening.marker_text());
         self.take_marker(opening, dialect.unwrap_or_default(), out);
-        let fault = match length {
-            0 => {
-                let message = format!("`{}` occurs twice and was left out once", opening.tag);
-                Fault::warning(FaultKind::StrayText, span, message).with_hint(AROUND_CALLS)
-            }
-            _ => {
-                self.diagnostics
-                    .note_empty_markup(&opening.tag, span, is_list);
-                empty_markup(&opening.tag, span)
-            }
+        let message = match length {
+            0 => format!("`{}` occurs twice and was left out once", opening.tag),
+            _ => format!("`{}` holds nothing and was left out", opening.tag),
         };
-        out.push_event(Event::Fault(&fault));
+        let fault = Fault::warning(FaultKind::StrayText, span, message);
+        out.push_event(Event::Fault(
+            &fault.with_hint("write the markup only around a call"),
+        ));
         self.prose.mark_fresh();
         self.state = ReaderState::Gap;
     }

@@ -23,7 +23,7 @@ const HARMONY_BEGINS: [&str; 6] = [
 
 /// The tokens with which chat templates end a turn, or begin the next one. Servers leave them in the
 /// text; at its end, or next to calls, they are not part of it.
-const TURN_TOKENS: [&str; 20] = [
+const TURN_TOKENS: [&str; 10] = [
     "<|end_of_text|>",
     "<|endoftext|>",
     "<|user|>",
@@ -34,16 +34,6 @@ const TURN_TOKENS: [&str; 20] = [
     "<|end_of_turn|>",
     "<end_of_turn>",
     "<｜end▁of▁sentence｜>",
-    "<|end_of_sentence|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<|END_RESPONSE|>",
-    "<|return|>",
-    "<|eos|>",
-    "<eos>",
-    "<turn|>",
-    "<|assistant|>",
-    "<|im_start|>",
-    "<|end|>",
 ];
 
 /// The recipient of words where each message begins with a line that names its recipient.

@@ -46,22 +46,8 @@ pub(super) struct OuterCallSigns {
     reported: Vec<Range<u32>>,
     /// The number of calls before the last quotation of markup.
     pub(super) calls_before_quotation: u32,
-    /// The number of calls before the last quotation that began with words and holds a call.
-    pub(super) calls_before_speech: u32,
-    /// The number of calls before the last HTML element that may show text.
-    pub(super) calls_before_element: u32,
-    /// The last tag around calls in other dialects, whose end may still follow.
-    pub(super) foreign_wrapper: Option<ForeignWrapper>,
     /// The first argument that was closed outside of any call.
     lost: Option<Span>,
-}
-
-/// A tag in which other dialects enclose calls.
-#[derive(Debug)]
-pub(super) struct ForeignWrapper {
-    pub(super) name: Box<str>,
-    /// True if it was left out of the text, as its end then must be, too.
-    pub(super) is_left_out: bool,
 }
 
 /// A tag outside of any call that would begin a value.

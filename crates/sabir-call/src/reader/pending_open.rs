@@ -15,7 +15,6 @@ use super::call::OpenTagCall;
 use super::diagnostics::BareCall;
 use super::element::{ElementShape, ElementVerdict, MISSES_CAP};
 use super::markers::{MarkerMatch, is_special};
-use super::outer_call::ForeignWrapper;
 use super::tag::{LexedTag, Tag, TagInterest};
 use super::tag_form::{MESSAGE_CALL, TagForm};
 use super::vocabulary::TagDialect;
@@ -37,9 +36,6 @@ impl TagNotation {
         }
     }
 }
-
-/// The hint for markup without a meaning.
-pub(super) const AROUND_CALLS: &str = "write the markup only around a call";
 
 /// Placeholders for a tool's name in instructions; models copy them.
 const PLACEHOLDERS: [&str; 3] = ["tool_name", "function_name", "actual_tool_name"];
@@ -82,8 +78,6 @@ pub(super) enum OpenKind {
     Marker,
     /// A marker around calls.
     Section,
-    /// A tag around calls in other dialects.
-    ForeignWrapper,
 }
 
 impl PendingOpen {
@@ -136,10 +130,7 @@ impl PendingOpen {
             | OpenKind::Unknown(spelling)
             | OpenKind::Keyed(spelling)
             | OpenKind::Fixed(spelling) => Some(spelling),
-            OpenKind::Wrapper(_)
-            | OpenKind::Marker
-            | OpenKind::Section
-            | OpenKind::ForeignWrapper => None,
+            OpenKind::Wrapper(_) | OpenKind::Marker | OpenKind::Section => None,
         }
     }
 
@@ -161,10 +152,7 @@ impl PendingOpen {
         match self.kind {
             OpenKind::Fixed(TagDialect { tagged, .. }) => tagged.notation.name_offset(),
             OpenKind::Wrapper(notation) => notation.name_offset(),
-            OpenKind::Tool(..)
-            | OpenKind::Unknown(_)
-            | OpenKind::Keyed(_)
-            | OpenKind::ForeignWrapper => 1,
+            OpenKind::Tool(..) | OpenKind::Unknown(_) | OpenKind::Keyed(_) => 1,
             OpenKind::Marker | OpenKind::Section => 0,
         }
     }
@@ -183,10 +171,7 @@ impl PendingOpen {
             OpenKind::Marker => is_special(&self.tag) || self.is_first_tag(),
             OpenKind::Wrapper(TagNotation::Angle) => self.first || is_special(&self.tag),
             OpenKind::Wrapper(_) => true,
-            OpenKind::Unknown(_)
-            | OpenKind::Keyed(_)
-            | OpenKind::Section
-            | OpenKind::ForeignWrapper => false,
+            OpenKind::Unknown(_) | OpenKind::Keyed(_) | OpenKind::Section => false,
         }
     }
 }
@@ -226,9 +211,6 @@ impl CallReader {
         };
         if matches!(opening.kind, OpenKind::Section) {
             return self.read_section(*opening, window, at, out);
-        }
-        if matches!(opening.kind, OpenKind::ForeignWrapper) {
-            return self.read_foreign_wrapper(*opening, window, at, out);
         }
         if matches!(opening.kind, OpenKind::Wrapper(_) | OpenKind::Marker) {
             let line = self
@@ -300,15 +282,6 @@ impl CallReader {
             let signs = self.diagnostics.outer_signs_mut();
             signs.note_rejected(calls);
             signs.note_endless(calls, Span::new(place, place));
-            return ReaderStep::To(at);
-        }
-        if let Some(tag) = next
-            && self.is_doubled_tag(&opening, tag)
-        {
-            // Calls that follow may be content of an argument whose tag is missing.
-            let calls = self.diagnostics.calls;
-            self.diagnostics.outer_signs_mut().note_failed_open(calls);
-            self.leave_out(&opening, "occurs twice", out);
             return ReaderStep::To(at);
         }
         let is_weak = self.is_weak_open(&opening);
@@ -447,10 +420,7 @@ impl CallReader {
     ) -> bool {
         let tag_at = self.offset + at;
         match opening.kind {
-            OpenKind::Wrapper(_)
-            | OpenKind::Marker
-            | OpenKind::Section
-            | OpenKind::ForeignWrapper => false,
+            OpenKind::Wrapper(_) | OpenKind::Marker | OpenKind::Section => false,
             OpenKind::Fixed(_) => self.try_open_fixed(opening, tag, tag_at, out),
             OpenKind::Keyed(_) => {
                 let form = opening.tag_form();
@@ -795,19 +765,7 @@ impl CallReader {
             .markers
             .find_special_marker(rest, window.last)
         {
-            MarkerMatch::Marker(end) => {
-                // Only the markers around all calls of a message are spelt alike.
-                let is_end = end != opening.tag && end == opening.tag.replace("begin", "end");
-                if opening.first && is_end {
-                    let start = opening.at;
-                    let span = Span::new(start, start + self.held.len() + end.len());
-                    self.diagnostics
-                        .note_fault(empty_markup(&opening.tag, span));
-                    self.diagnostics
-                        .note_empty_markup(&opening.tag, span, false);
-                }
-                Some(true)
-            }
+            MarkerMatch::Marker(_) => Some(true),
             MarkerMatch::Partial => None,
             MarkerMatch::None => match self.lex_any(rest, window.last, true).0 {
                 LexedTag::Partial => None,
@@ -819,11 +777,7 @@ impl CallReader {
             self.state = ReaderState::Opening(Box::new(opening));
             return ReaderStep::Wait(at);
         };
-        // A token of any template may also be a word of a sentence about it.
-        let is_word = self.vocabulary.markers.is_turn_token(&opening.tag)
-            && self.prose.is_in_sentence()
-            && rest.starts_with(char::is_alphanumeric);
-        if follows || opening.first || self.diagnostics.calls > 0 && !is_word {
+        if follows || opening.first || self.diagnostics.calls > 0 {
             self.drop_section(&opening);
             self.diagnostics.emit_notes(out);
             self.state = self.state_after_call();
@@ -831,90 +785,6 @@ impl CallReader {
             self.release_as_prose(opening, None, out);
         }
         ReaderStep::To(at)
-    }
-
-    /// Returns true if the tag of a call is followed by the same one.
-    fn is_doubled_tag(&self, opening: &PendingOpen, tag: Tag<'_>) -> bool {
-        // A tool's own tag may be a word of other markup, so both stay text if no call follows.
-        matches!(opening.kind, OpenKind::Fixed(_))
-            && opening.first
-            && self.inside.is_none()
-            && !tag.close
-            && !tag.empty
-            && tag.is_opening_tag(&opening.tag)
-            && self.vocabulary.resolve_tool(&opening.name).is_some()
-            && PendingOpen::new(opening.kind, tag, 0, true).name == opening.name
-    }
-
-    /// Decides about a tag in which other dialects enclose calls: it is left out if a call follows it directly.
-    fn read_foreign_wrapper(
-        &mut self,
-        opening: PendingOpen,
-        window: TextWindow<'_>,
-        at: usize,
-        out: &mut dyn EventSink,
-    ) -> ReaderStep {
-        let rest = window.text_from(at);
-        let is_marked = match self.vocabulary.markers.find_marker(rest, window.last) {
-            MarkerMatch::Partial => None,
-            MarkerMatch::Marker(text) => Some(self.vocabulary.markers.opens_call(text)),
-            MarkerMatch::None => Some(false),
-        };
-        let follows = match is_marked {
-            Some(false) => match self.lex_any(rest, window.last, true) {
-                (LexedTag::Partial, _) => None,
-                (LexedTag::Tag(tag), notation) => Some(self.opens_call(tag, notation)),
-                (LexedTag::No, _) => Some(false),
-            },
-            known => known,
-        };
-        let Some(is_left_out) = follows else {
-            self.state = ReaderState::Opening(Box::new(opening));
-            return ReaderStep::Wait(at);
-        };
-        self.diagnostics.outer_signs_mut().foreign_wrapper = Some(ForeignWrapper {
-            name: opening.tag.as_str().into(),
-            is_left_out,
-        });
-        match is_left_out {
-            true => {
-                self.leave_out(&opening, "is no markup of this dialect", out);
-            }
-            false => self.release_as_prose(opening, None, out),
-        }
-        ReaderStep::To(at)
-    }
-
-    /// Returns true if only a call, or a block of calls, begins with this tag.
-    fn opens_call(&self, tag: Tag<'_>, notation: TagNotation) -> bool {
-        let vocabulary = &self.vocabulary;
-        let is_own_tag = || {
-            vocabulary.own_tag_dialect().is_some() && vocabulary.find_exact_tool(tag.name).is_some()
-        };
-        !tag.close
-            && (vocabulary.find_wrapper(tag.name, notation).is_some()
-                || vocabulary.find_keyed_call(tag.name).is_some()
-                || vocabulary.find_call_tag(tag.name, notation, None).is_some()
-                || is_own_tag())
-    }
-
-    /// Leaves markup before a call out of the text, with a warning.
-    fn leave_out(&mut self, opening: &PendingOpen, why: &str, out: &mut dyn EventSink) {
-        let span = Span::new(opening.at, opening.at + opening.len);
-        out.push_event(Event::Mark(MarkupSpan {
-            role: MarkupRole::Wrapper,
-            dialect: None,
-            span,
-            sure: Certainty::Likely,
-            rule: "markup before a call that belongs to none",
-        }));
-        let message = format!("`{}` {why} and was left out", opening.tag);
-        let fault = Fault::warning(FaultKind::StrayText, span, message);
-        out.push_event(Event::Fault(&fault.with_hint(AROUND_CALLS)));
-        self.held.clear();
-        self.blank.clear();
-        self.prose.mark_fresh();
-        self.state = ReaderState::Gap;
     }
 
     /// Drops a marker around calls, which is not text.
@@ -967,13 +837,6 @@ impl CallReader {
             at: self.offset,
         });
     }
-}
-
-/// Returns the warning for markup around calls that holds none.
-pub(super) fn empty_markup(tag: &str, span: Span) -> Fault {
-    let message = format!("`{tag}` holds nothing and was left out");
-    let fault = Fault::warning(FaultKind::StrayText, span, message);
-    fault.with_hint(AROUND_CALLS)
 }
 
 pub(super) fn malformed_tag_fault(opening: &PendingOpen, tag: Tag<'_>) -> Fault {

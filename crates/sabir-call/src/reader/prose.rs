@@ -1,119 +1,13 @@
 //! Tracks Markdown-like prose to find the places where markup only mentions a call.
 //!
-//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, up to an equal run or the end of the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` and its like (up to the close or the end of the paragraph), `<pre>` and `<example>` at the start of a line (up to the close), other elements for examples if they are closed, and an opening quotation mark directly before the tag. A quotation that begins with markup of a call continues up to its closing mark or the end of the paragraph. Quotations that begin with words are in `reader/quotation.rs`.
+//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, up to an equal run or the end of the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` (up to its close or the end of the paragraph), `<pre>` at the start of a line (up to its close), and an opening quotation mark directly before the tag. A quotation that begins with markup of a call continues up to its closing mark or the end of the paragraph.
 //!
 //! Unsupported: nested list indentation (four spaces after an empty line are code everywhere).
 //!
 //! Reads one byte at a time with bounded state, so chunk boundaries cannot matter.
 
-use std::num::{NonZeroU8, NonZeroU16};
-
-use super::quotation::SpokenQuotation;
 use super::triggers::TriggerTable;
-
-/// The reason for a mention in an element around examples.
-const IN_EXAMPLE: &str = "in an example";
-
-/// The reason for a mention in an element for code.
-const IN_CODE: &str = "in a code element";
-
-/// The reason for a mention in an element whose text is laid out.
-const PREFORMATTED: &str = "in a preformatted element";
-
-/// The reason for a mention in any other element.
-const IN_ELEMENT: &str = "in an element that only shows text";
-
-/// The HTML elements whose text is only shown.
-const SHOWN: [ShownElement; 14] = [
-    ShownElement::new("example", Hiding::ToClose, IN_EXAMPLE),
-    ShownElement::new("examples", Hiding::ToClose, IN_EXAMPLE),
-    ShownElement::new("code", Hiding::InParagraph, IN_CODE),
-    ShownElement::new("samp", Hiding::InParagraph, IN_CODE),
-    ShownElement::new("kbd", Hiding::InParagraph, IN_CODE),
-    ShownElement::new("tt", Hiding::InParagraph, IN_CODE),
-    ShownElement::new("pre", Hiding::ToClose, PREFORMATTED),
-    ShownElement::new("xmp", Hiding::IfClosed, PREFORMATTED),
-    ShownElement::new("sample", Hiding::IfClosed, IN_EXAMPLE),
-    ShownElement::new("samples", Hiding::IfClosed, IN_EXAMPLE),
-    ShownElement::new("exemple", Hiding::IfClosed, IN_EXAMPLE),
-    ShownElement::new("textarea", Hiding::IfClosed, IN_ELEMENT),
-    ShownElement::new("script", Hiding::IfClosed, IN_ELEMENT),
-    ShownElement::new("blockquote", Hiding::IfClosed, IN_ELEMENT),
-];
-
-/// An HTML element whose text is only shown.
-struct ShownElement {
-    name: &'static str,
-    hides: Hiding,
-    /// The reason for a mention in it.
-    why: &'static str,
-}
-
-impl ShownElement {
-    const fn new(name: &'static str, hides: Hiding, why: &'static str) -> Self {
-        Self { name, hides, why }
-    }
-}
-
-/// The index of an element in [`SHOWN`], counted from one so that an option of it is one byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ElementIndex(NonZeroU8);
-
-impl ElementIndex {
-    fn element(self) -> Option<&'static ShownElement> {
-        SHOWN.get(usize::from(self.0.get()).checked_sub(1)?)
-    }
-}
-
-/// The text that an opening tag hides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hiding {
-    /// Up to the closing tag, or the end of the paragraph.
-    InParagraph,
-    /// Up to the closing tag.
-    ToClose,
-    /// Up to the closing tag, and nothing if there is none.
-    IfClosed,
-}
-
-/// The meaning of an HTML tag.
-pub(crate) enum HtmlTag {
-    /// None here.
-    Other,
-    /// It belongs to an element whose text is only shown.
-    Shown,
-    /// It opens such an element if a closing tag follows.
-    BeginsMaybe,
-    /// It closes an element of that kind, in which calls are only mentioned for this reason.
-    EndsMaybe(&'static str),
-}
-
-/// Returns the element of this name whose text is only shown, with its index. Each name with the word
-/// `example` in it is one, such as `bad_example`.
-fn find_shown_element(name: &str) -> Option<(ElementIndex, &'static ShownElement)> {
-    let is_example = |element: &ShownElement| {
-        let mut words = name.split(['_', '-']);
-        words.any(|word| element.name.eq_ignore_ascii_case(word))
-    };
-    let is_found = |element: &ShownElement| match element.why {
-        IN_EXAMPLE => is_example(element),
-        _ => element.name.eq_ignore_ascii_case(name),
-    };
-    let mut known = (1_u8..).filter_map(NonZeroU8::new).zip(&SHOWN);
-    let (at, element) = known.find(|(_, element)| is_found(element))?;
-    Some((ElementIndex(at), element))
-}
-
-/// Returns true if the text in an element of this name is only shown.
-pub(crate) fn is_shown_element(name: &str) -> bool {
-    find_shown_element(name).is_some()
-}
-
-/// Returns true if the element ends with its paragraph.
-fn is_in_paragraph(at: ElementIndex) -> bool {
-    at.element()
-        .is_some_and(|element| element.hides == Hiding::InParagraph)
-}
+use super::vocabulary::SHOWN;
 
 /// The reason for a mention in a fence.
 pub(crate) const IN_FENCE: &str = "in a code fence";
@@ -146,16 +40,14 @@ pub(crate) struct ProseTracker {
     /// True inside an HTML comment.
     comment: bool,
     /// The index in [`SHOWN`] of the enclosing HTML element.
-    shown: Option<ElementIndex>,
-    /// The index in [`SHOWN`] of an HTML element that only its closing tag proves.
-    maybe_shown: Option<ElementIndex>,
+    shown: Option<u8>,
     /// True if nothing was read since markup around calls.
     fresh: bool,
+    /// True if an odd number of straight quotation marks precedes on this line.
+    quote: bool,
     /// The last byte of the mark that opened a quotation of markup; 0 if none is open, and [`QUOTATION_ENDED`] right behind
     /// its closing mark.
     quotation: u8,
-    /// The quotation of words around this place.
-    speech: SpokenQuotation,
     /// The strings of JSON or Python on this line.
     strings: LineStrings,
     /// True if a call or a thought precedes on this line.
@@ -193,7 +85,7 @@ enum LineState {
     Code,
 }
 
-/// The quotation marks of a line, and the strings of a payload between them, such as `{"path": "a` or `f(path="a`, on one line. A call that begins inside such a string is part of a
+/// The strings of a payload, such as `{"path": "a` or `f(path="a`, on one line. A call that begins inside such a string is part of a
 /// value whose own call was not understood. One byte, since each reader holds it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct LineStrings(u8);
@@ -208,17 +100,6 @@ impl LineStrings {
     /// Behind the beginning of a string directly behind a bracket or an equals sign. Colons and commas come before quotation marks
     /// in prose, too.
     const PAYLOAD: u8 = 8;
-    /// Behind an odd number of straight double marks on the line, whatever they are.
-    const ODD: u8 = 16;
-
-    fn is_odd(self) -> bool {
-        self.0 & Self::ODD != 0
-    }
-
-    /// Starts over in the middle of a line.
-    fn resumed(self) -> Self {
-        Self(self.0 & !Self::ODD)
-    }
 
     fn is_open(self) -> bool {
         self.0 & (Self::DOUBLE | Self::SINGLE) != 0
@@ -231,7 +112,6 @@ impl LineStrings {
             b'\'' => Self::SINGLE,
             _ => 0,
         };
-        self.0 ^= Self::ODD * u8::from(byte == b'"');
         if self.is_open() {
             let is_escaped = self.0 & Self::ESCAPED != 0;
             self.0 &= !Self::ESCAPED;
@@ -243,8 +123,7 @@ impl LineStrings {
             let is_payload = self.0 & Self::PAYLOAD != 0;
             let begins = matches!(before, b'{' | b'[' | b'(' | b'=');
             if begins || is_payload && matches!(before, b':' | b',') {
-                self.0 &= Self::ODD;
-                self.0 |= Self::PAYLOAD | mark;
+                self.0 = Self::PAYLOAD | mark;
             }
         }
     }
@@ -254,7 +133,7 @@ impl LineStrings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CodeFence {
     mark: u8,
-    length: NonZeroU16,
+    length: u16,
 }
 
 impl Default for ProseTracker {
@@ -270,10 +149,9 @@ impl Default for ProseTracker {
             escaped: false,
             comment: false,
             shown: None,
-            maybe_shown: None,
             fresh: false,
+            quote: false,
             quotation: 0,
-            speech: SpokenQuotation::default(),
             strings: LineStrings::default(),
             is_resumed: false,
             is_addressed_to_user: false,
@@ -290,13 +168,18 @@ impl ProseTracker {
     /// Returns the reason why markup at this place is only mentioned, or `None` if it is not.
     pub(crate) fn mention_reason(&self) -> Option<&'static str> {
         let indented = self.line == LineState::Start && self.indent >= 4 && self.after_blank;
-        let code = self.is_in_code();
+        // A run that has just ended is not processed yet: if it equals the open run, it closes the
+        // code.
+        let code = match (self.code, self.run) {
+            (code, 0) => code > 0,
+            (open, run) => open != run,
+        };
         if self.fence.is_some() || self.line == LineState::Info {
             Some(IN_FENCE)
         } else if self.comment {
             Some("in an HTML comment")
-        } else if let Some(element) = self.shown.and_then(ElementIndex::element) {
-            Some(element.why)
+        } else if let Some((_, why)) = self.shown.and_then(|at| SHOWN.get(usize::from(at))) {
+            Some(why)
         } else if code {
             Some("in inline code")
         } else if indented || self.line == LineState::Code {
@@ -308,23 +191,12 @@ impl ProseTracker {
         }
     }
 
-    /// Returns true inside inline code.
-    fn is_in_code(&self) -> bool {
-        // A run that has just ended is not processed yet: if it equals the open run, it closes the
-        // code.
-        match (self.code, self.run) {
-            (code, 0) => code > 0,
-            (open, run) => open != run,
-        }
-    }
-
     /// Records that markup of a call is mentioned here. If a quotation mark comes directly before it, all of the quotation is
     /// a mention: its later markup has no such mark of its own. Returns true if a quotation begins.
     pub(crate) fn open_quotation(&mut self) -> bool {
         let begins = self.quotation == 0 && self.mention_reason() == Some(IN_QUOTATION);
         if begins {
             self.quotation = self.previous_byte();
-            self.speech = self.speech.resumed();
         }
         begins
     }
@@ -357,68 +229,29 @@ impl ProseTracker {
         ends
     }
 
-    /// Records that a call may begin here. Returns true if it is the first one in the quotation of words around it.
-    pub(crate) fn note_call_in_speech(&mut self) -> bool {
-        self.speech.note_call()
-    }
-
-    /// Returns true, once, behind the closing mark of a quotation of words in which a call began.
-    pub(crate) fn take_speech_end(&mut self) -> bool {
-        self.speech.take_end()
-    }
-
-    /// Ends the text.
-    pub(crate) fn end_text(&mut self) {
-        self.speech.end_text();
-    }
-
-    /// Returns true at a place whose quotation marks are those of prose.
-    fn is_spoken(&self) -> bool {
-        let is_line = match self.line {
-            LineState::Start => self.indent < 4 || !self.after_blank,
-            LineState::Inside => true,
-            _ => false,
-        };
-        is_line
-            && self.fence.is_none()
-            && !self.is_in_code()
-            && !self.comment
-            && self.shown.is_none()
-    }
-
-    /// Tracks an HTML tag.
-    pub(crate) fn track_html_tag(&mut self, name: &str, close: bool, first: bool) -> HtmlTag {
-        let Some((at, element)) = find_shown_element(name) else {
-            return HtmlTag::Other;
+    /// Tracks an HTML tag. Returns true if it belongs to an element whose content is only shown.
+    pub(crate) fn track_html_tag(&mut self, name: &str, close: bool, first: bool) -> bool {
+        let Some(at) = (0_u8..)
+            .zip(SHOWN)
+            .find(|(_, (shown, _))| *shown == name)
+            .map(|(at, _)| at)
+        else {
+            return false;
         };
         if close {
             self.shown = self.shown.filter(|open| *open != at);
-            if self.maybe_shown == Some(at) {
-                self.maybe_shown = None;
-                return HtmlTag::EndsMaybe(element.why);
-            }
-            return HtmlTag::Shown;
+        } else if self.mention_reason().is_none() && (first || name == "code") {
+            // `<pre>` in the middle of a line is mostly a word about HTML, and would hide the whole
+            // rest.
+            self.shown = Some(at);
         }
-        if self.mention_reason().is_some() {
-            return HtmlTag::Shown;
-        }
-        match element.hides {
-            Hiding::InParagraph => self.shown = Some(at),
-            Hiding::ToClose if first => self.shown = Some(at),
-            // In the middle of a line it is mostly a word about HTML.
-            Hiding::ToClose if element.why != IN_EXAMPLE => {}
-            Hiding::ToClose | Hiding::IfClosed => {
-                self.maybe_shown = Some(at);
-                return HtmlTag::BeginsMaybe;
-            }
-        }
-        HtmlTag::Shown
+        true
     }
 
     /// Returns true if the run of characters right before this place would close the open fence,
     /// provided that only the end of the message follows.
     pub(crate) fn ends_fence(&self) -> bool {
-        let closes = |fence: CodeFence| fence.mark == self.run_of && self.run >= fence.length.get();
+        let closes = |fence: CodeFence| fence.mark == self.run_of && self.run >= fence.length;
         self.line == LineState::Run && self.fence.is_some_and(closes)
     }
 
@@ -469,46 +302,15 @@ impl ProseTracker {
         find_last_solid(self.last)
     }
 
-    /// Returns true if a sentence continues at this place: words precede it on the line, and no mark that ends or
+    /// Returns true if a sentence continues at this place: words and white space precede it on the line, and no mark that ends or
     /// introduces a sentence. Behind a call on the same line, the words tell of that call.
     pub(crate) fn is_in_sentence(&self) -> bool {
-        let is_apart = matches!(self.previous_byte(), b' ' | b'\t' | b'(' | b'[')
-            || self.is_behind_ideograph();
-        !self.is_start() && !self.is_resumed && is_apart && !self.ends_sentence()
-    }
-
-    /// Returns true if the last character before this place that is not white space ends or introduces a sentence.
-    fn ends_sentence(&self) -> bool {
-        let wide = match self.last {
-            [first, second, third, b' '] => [first, second, third],
-            [_, second, third, fourth] => [second, third, fourth],
-        };
-        // An ellipsis, and the marks of Chinese, Japanese and Hindi.
-        let is_wide = matches!(
-            wide,
-            [0xe2, 0x80, 0xa6]
-                | [0xe3, 0x80, 0x82]
-                | [0xef, 0xbc, 0x81 | 0x8e | 0x9a | 0x9f]
-                | [0xe0, 0xa5, 0xa4]
-        );
-        // "e.g. "
-        let is_abbreviated = matches!(
-            self.last,
-            [b'.', letter, b'.', b' '] if letter.is_ascii_lowercase()
-        );
-        let is_end = matches!(
+        let ends = matches!(
             self.last_solid_byte(),
             b'.' | b'!' | b'?' | b':' | b'>' | b'\n'
         );
-        is_wide || is_end && !is_abbreviated
-    }
-
-    /// Returns true behind a character of a script that puts no blanks between words.
-    fn is_behind_ideograph(&self) -> bool {
-        matches!(
-            self.last,
-            [_, 0xe4..=0xe9, _, _] | [_, 0xe3, 0x81..=0x83, _]
-        )
+        let is_apart = matches!(self.previous_byte(), b' ' | b'\t' | b'(' | b'[');
+        !self.is_start() && !self.is_resumed && is_apart && !ends
     }
 
     /// Returns true inside a string of JSON or Python that began on this line.
@@ -540,10 +342,7 @@ impl ProseTracker {
         let bytes = text.as_bytes();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            // A quotation of words may end inside the character that follows it.
-            let is_start_of_character = byte & 0xc0 != 0x80;
-            if self.quotation == QUOTATION_ENDED || self.speech.has_ended() && is_start_of_character
-            {
+            if self.quotation == QUOTATION_ENDED {
                 return at;
             }
             if triggers.is_trigger(byte, self.previous_byte(), self.is_start()) {
@@ -558,7 +357,6 @@ impl ProseTracker {
                 && !self.escaped
                 && !self.comment
                 && self.quotation == 0
-                && !self.speech.needs_every_byte()
                 && !matches!(byte, b'!' | b'-')
             {
                 at = self.skip_plain(bytes, at, triggers);
@@ -589,8 +387,6 @@ impl ProseTracker {
             fresh,
             is_addressed_to_user,
             quotation,
-            maybe_shown,
-            speech,
             strings,
             ..
         } = *self;
@@ -605,9 +401,7 @@ impl ProseTracker {
             fresh,
             is_addressed_to_user,
             quotation,
-            maybe_shown,
-            speech: speech.resumed(),
-            strings: strings.resumed(),
+            strings,
             is_resumed: true,
             resumed: read,
             ..Self::default()
@@ -646,7 +440,6 @@ impl ProseTracker {
             }
             stop += 1;
         }
-        let before_leap = self.last;
         let mut last = self.last;
         // Only the last four bytes can matter later, so a leap over a megabyte costs four steps
         // here.
@@ -655,6 +448,7 @@ impl ProseTracker {
         }
         let leapt = rest.get(..stop).unwrap_or_default();
         if memchr::memchr2(b'"', b'\'', leapt).is_some() {
+            self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
             for &byte in leapt {
                 self.strings.push_byte(byte, find_last_solid(last));
                 last = shift_in(last, byte);
@@ -662,22 +456,6 @@ impl ProseTracker {
         } else if !leapt.is_empty() {
             // A backslash ends a leap, so there is none in it.
             self.strings.0 &= !LineStrings::ESCAPED;
-        }
-        // A mark of several bytes may begin before the leap.
-        let is_inside_mark = matches!(
-            before_leap,
-            [_, _, 0xe2 | 0xe3, 0x80] | [_, _, _, 0xe2 | 0xe3 | 0xc2]
-        );
-        if is_inside_mark
-            || memchr::memchr3(b'"', 0xe2, 0xc2, leapt).is_some()
-            || memchr::memchr(0xe3, leapt).is_some()
-        {
-            let is_prose = self.is_spoken();
-            let mut last = before_leap;
-            for &byte in leapt {
-                last = shift_in(last, byte);
-                self.speech.push_byte(last, is_prose, false);
-            }
         }
         let solid = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace());
         if let Some(solid) = solid {
@@ -706,15 +484,11 @@ impl ProseTracker {
             self.strings.push_byte(byte, self.last_solid_byte());
         }
         self.remember_byte(byte);
-        // On the next line, not in a list of ditto marks.
-        let is_behind_call =
-            matches!(self.last, [_, b'>', b'\n', _]) && self.blank_since(self.resumed);
-        let is_prose = self.is_spoken();
-        self.speech.push_byte(self.last, is_prose, is_behind_call);
         if self.quotation != 0 {
             self.close_quotation(byte);
         }
         self.fresh = false;
+        self.quote ^= byte == b'"';
         self.read = self.read.saturating_add(1);
         if !byte.is_ascii_whitespace() {
             self.solid = self.read;
@@ -763,16 +537,14 @@ impl ProseTracker {
         let mark = self.run_of;
         match self.fence {
             Some(fence)
-                if fence.mark == mark
-                    && run >= fence.length.get()
-                    && byte.is_ascii_whitespace() =>
+                if fence.mark == mark && run >= fence.length && byte.is_ascii_whitespace() =>
             {
                 self.line = LineState::Close;
             }
             Some(_) => self.line = LineState::Inside,
             // A fence needs three characters, and the paragraph must not have open inline code.
             None if run >= 3 && self.code == 0 => {
-                self.fence = NonZeroU16::new(run).map(|length| CodeFence { mark, length });
+                self.fence = Some(CodeFence { mark, length: run });
                 self.line = LineState::Info;
                 self.push_info_byte(byte);
             }
@@ -793,7 +565,7 @@ impl ProseTracker {
             return;
         }
         if let Some(CodeFence { mark: b'`', length }) = self.fence.take() {
-            self.code = length.get();
+            self.code = length;
         }
         self.line = LineState::Inside;
         self.push_inline_byte(byte);
@@ -841,13 +613,14 @@ impl ProseTracker {
         if blank {
             self.code = 0;
             self.quotation = 0;
-            self.shown = self.shown.filter(|at| !is_in_paragraph(*at));
+            self.shown = self.shown.filter(|at| *at > 0);
         }
         self.line = LineState::Start;
         self.indent = 0;
         self.escaped = false;
         self.is_resumed = false;
         // A stray mark must not turn every later tag into a mention, so each line counts anew.
+        self.quote = false;
         self.strings = LineStrings::default();
     }
 
@@ -858,7 +631,7 @@ impl ProseTracker {
         };
         match self.last {
             // The second mark of a pair, directly after a word, closes the quotation.
-            [_, _, before, b'"'] => self.strings.is_odd() || !ends_word(before),
+            [_, _, before, b'"'] => self.quote || !ends_word(before),
             [_, _, _, b'\''] | [_, _, 0xc2, 0xab] => true,
             // Closing quotation marks in UTF-8 open a quotation if white space precedes them
             // (German and Swedish usage).

@@ -16,13 +16,12 @@ use super::bare_call_guess::BareCallGuess;
 use super::diagnostics::{BareCall, ClosedCall};
 use super::markers::{MarkerKind, MarkerMatch, is_special};
 use super::pending_open::{OpenKind, PendingOpen, malformed_tag_fault};
-use super::prose::{HtmlTag, is_shown_element};
 use super::tag::{
     LexedTag, TAG_CAP, Tag, TagInterest, lex_in_notation, lex_tag, name_length, names_match,
 };
 use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
-use super::vocabulary::{TagDialect, UnopenedCall};
+use super::vocabulary::{SHOWN, TagDialect, UnopenedCall};
 
 /// The maximum length of the name of a tag that is looked up among the dialects that are not read, in bytes.
 const FOREIGN_NAME_CAP: usize = 32;
@@ -32,12 +31,6 @@ const END_CAP: usize = 256;
 
 /// The name in `</s>`, with which some models end a turn. HTML strikes text out with it.
 const END_OF_TURN: &str = "s";
-
-/// The tags in which other dialects enclose calls. Models write them around calls of their own dialect, too.
-const FOREIGN_WRAPPERS: [&str; 3] = ["tool_calls", "function_calls", "tools"];
-
-/// The HTML elements that show code or examples in most texts, whatever the arguments of the tools are.
-const USUAL_HTML: [&str; 4] = ["code", "pre", "example", "examples"];
 
 /// The reason for a mention in a message to the user.
 const TO_USER: &str = "in a message that is addressed to the user";
@@ -156,10 +149,9 @@ impl CallReader {
             return TriggerMatch::Text;
         }
         if notation == TagNotation::Angle
-            && !tag.empty
-            && self.is_shown_element(tag.name)
+            && tag.is_plain()
             && self.vocabulary.find_exact_tool(tag.name).is_none()
-            && self.track_html_tag(tag, at, first)
+            && self.prose.track_html_tag(tag.name, tag.close, first)
         {
             return TriggerMatch::Text;
         }
@@ -204,8 +196,13 @@ impl CallReader {
             };
         }
         if tag.close {
+            let may_be_left_out = self.wrapped.is_none() && self.may_be_left_out(tag, notation);
             let behind = rest.get(tag.len..).unwrap_or_default();
-            return self.scan_close_tag_before(tag, at, notation, behind, last);
+            return match self.is_end_of_message(behind, last) {
+                None if may_be_left_out => TriggerMatch::Wait,
+                Some(true) => self.scan_close_tag(tag, at, notation, may_be_left_out),
+                _ => self.scan_close_tag(tag, at, notation, false),
+            };
         }
         if let Some(close) = self.vocabulary.thought_tag(tag.name) {
             if tag.is_plain() {
@@ -241,27 +238,6 @@ impl CallReader {
                 Some(TriggerMatch::Open(opening, name.len()))
             }
         }
-    }
-
-    /// Returns true if a tag of this name belongs to an HTML element whose text is only shown. A tool's argument with one of the
-    /// rarer names is more likely meant.
-    fn is_shown_element(&self, name: &str) -> bool {
-        is_shown_element(name)
-            && (USUAL_HTML.contains(&name) || !self.vocabulary.is_any_argument(name))
-    }
-
-    /// Tracks an HTML tag. Returns true if it belongs to an element whose text is only shown.
-    fn track_html_tag(&mut self, tag: Tag<'_>, at: usize, first: bool) -> bool {
-        match self.prose.track_html_tag(tag.name, tag.close, first) {
-            HtmlTag::Other => return false,
-            HtmlTag::Shown => {}
-            HtmlTag::BeginsMaybe => {
-                let calls = self.diagnostics.calls;
-                self.diagnostics.outer_signs_mut().calls_before_element = calls;
-            }
-            HtmlTag::EndsMaybe(why) => self.reject_calls_in_element(why, self.offset + at),
-        }
-        true
     }
 
     /// Records markup of a call that may begin a quotation.
@@ -415,17 +391,16 @@ impl CallReader {
 
     /// Returns the interest in a tag found in prose.
     fn prose_tag_interest(&self, name: &str, close: bool, first: bool) -> TagInterest {
-        if self.vocabulary.thought_tag(name).is_some() {
+        if self.vocabulary.thought_tag(name).is_some()
+            || SHOWN.iter().any(|(shown, _)| *shown == name)
+        {
             return TagInterest::Plain;
-        }
-        if self.is_shown_element(name) {
-            return TagInterest::Any;
         }
         // Without tools no tag can be a call, so apart from thoughts all of them are text.
         if self.vocabulary.is_empty() {
             return TagInterest::None;
         }
-        if self.may_end_turn(name) || self.is_foreign_wrapper(name) {
+        if self.may_end_turn(name) {
             return TagInterest::Plain;
         }
         let may_name = self.vocabulary.may_name(name);
@@ -702,8 +677,6 @@ impl CallReader {
                 .find_call_tag(tag.name, notation, self.wrapped.as_deref())
         {
             OpenKind::Fixed(spelling)
-        } else if first && tag.is_plain() && self.is_foreign_wrapper(tag.name) {
-            OpenKind::ForeignWrapper
         } else {
             let tool = self.vocabulary.resolve_tool(tag.name);
             match (
@@ -774,7 +747,6 @@ impl CallReader {
             && tag.is_plain()
             && self.is_end_name(tag.name)
             && self.prose.previous_byte() != b' '
-            && !self.is_foreign_wrapper_end(tag.name, false)
             && self.diagnostics.is_empty()
     }
 
@@ -802,28 +774,6 @@ impl CallReader {
         match behind {
             "" | "<" if !last => None,
             _ => Some(behind.is_empty()),
-        }
-    }
-
-    /// Identifies a closing tag that no mention protects, before this text.
-    fn scan_close_tag_before(
-        &mut self,
-        tag: Tag<'_>,
-        at: usize,
-        notation: TagNotation,
-        behind: &str,
-        last: bool,
-    ) -> TriggerMatch {
-        let may_be_left_out = self.wrapped.is_none() && self.may_be_left_out(tag, notation);
-        // On a line of its own it is no word of the text around it.
-        let is_line = self.prose.at_line_start()
-            && behind
-                .trim_start_matches([' ', '\t', '\r'])
-                .starts_with('\n');
-        match self.is_end_of_message(behind, last) {
-            None if may_be_left_out => TriggerMatch::Wait,
-            Some(true) => self.scan_close_tag(tag, at, notation, may_be_left_out),
-            _ => self.scan_close_tag(tag, at, notation, may_be_left_out && is_line),
         }
     }
 
@@ -864,8 +814,7 @@ impl CallReader {
             return TriggerMatch::Skip(tag.len);
         }
         let malformed = self.diagnostics.closes_malformed(tag.name);
-        let is_foreign = self.ends_foreign_wrapper(tag);
-        if malformed || is_foreign || self.ends_unopened(tag) {
+        if malformed || self.ends_unopened(tag) {
             self.diagnostics.note_mark(
                 MarkupRole::Wrapper,
                 span.start,
@@ -885,8 +834,7 @@ impl CallReader {
             .diagnostics
             .last_call_end()
             .is_some_and(|position| self.prose.blank_since(position));
-        let is_end = self.is_end_name(tag.name) || self.may_end_call(tag.name);
-        if follows_call && tag.is_plain() && is_end || is_left_out {
+        if follows_call && tag.is_plain() && self.is_end_name(tag.name) || is_left_out {
             self.note_stray_end(&format!("</{}>", tag.name), span);
             return TriggerMatch::Skip(tag.len);
         }
@@ -913,44 +861,6 @@ impl CallReader {
         tag.is_plain()
             && self.prose.blank_since(position)
             && self.vocabulary.is_wrapper_name(tag.name)
-    }
-
-    /// Returns true, once, if the tag closes one of another dialect that was left out.
-    fn ends_foreign_wrapper(&mut self, tag: Tag<'_>) -> bool {
-        let ends = self.is_foreign_wrapper_end(tag.name, true);
-        if ends {
-            self.diagnostics.outer_signs_mut().foreign_wrapper = None;
-        }
-        ends
-    }
-
-    /// Returns true if a closing tag of this name ends the last tag of another dialect around calls, which was left out or is text.
-    fn is_foreign_wrapper_end(&self, name: &str, is_left_out: bool) -> bool {
-        let signs = self.diagnostics.outer_signs();
-        signs
-            .and_then(|signs| signs.foreign_wrapper.as_ref())
-            .is_some_and(|open| *open.name == *name && open.is_left_out == is_left_out)
-    }
-
-    /// Returns true if this is a tag in which other dialects enclose calls, and nothing that the user declared.
-    fn is_foreign_wrapper(&self, name: &str) -> bool {
-        FOREIGN_WRAPPERS.contains(&name)
-            && self
-                .vocabulary
-                .find_wrapper(name, TagNotation::Angle)
-                .is_none()
-            && self.vocabulary.resolve_tool(name).is_none()
-            && !self.vocabulary.is_any_argument(name)
-    }
-
-    /// Returns true if a closing tag of this name may be left over directly behind a call: that of the tool, or of a block in
-    /// another dialect. That of a value shows that the call may have ended too early, so it stays.
-    fn may_end_call(&self, name: &str) -> bool {
-        let is_tool = || {
-            self.vocabulary.own_tag_dialect().is_some()
-                && self.vocabulary.find_exact_tool(name).is_some()
-        };
-        self.is_foreign_wrapper(name) || is_tool()
     }
 
     /// Notes an unfinished tag of a call to a known tool: another tag begins inside it, because its

@@ -1,7 +1,7 @@
 //! Finds calls that a text only mentions, by the words around them.
 //!
 //! Most mentions are known before the call begins (`reader/prose.rs`). These are known only behind it:
-//! a quotation that began with words, perhaps in an earlier paragraph, an HTML element around examples, a call in the middle of a sentence that continues
+//! a quotation that began in an earlier paragraph, a call in the middle of a sentence that continues
 //! behind it, and lines of a ReAct prompt that more prose follows. Such a call has been emitted
 //! already, so it is rejected by a fault. So is a call inside a string of JSON or Python, which is
 //! part of a value whose own call has lost its opening markup.
@@ -11,7 +11,6 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::CallReader;
 use super::markers::GEMMA;
-use super::outer_call::OuterCallSigns;
 use super::pending_open::PendingOpen;
 
 /// The words with which a ReAct transcript continues behind a call.
@@ -26,15 +25,6 @@ const REACT_LABELS: [&str; 5] = [
 /// The maximum length of a closing tag and the blanks behind it, in bytes.
 const CLOSE_CAP: usize = 64;
 
-/// The quotations that end at a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct QuotationEnds {
-    /// One that began with markup.
-    pub(super) markup: bool,
-    /// One that began with words.
-    pub(super) speech: bool,
-}
-
 /// The words before a run of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallSurroundings {
@@ -48,8 +38,6 @@ pub(super) struct CallSurroundings {
 enum RunStart {
     /// In the middle of a sentence.
     Sentence,
-    /// Behind a colon on the same line.
-    Introduced,
     /// Behind markup of a dialect that is not read, in the middle of a sentence about that dialect.
     Foreign,
     /// At the label of a ReAct prompt, while other dialects are read too.
@@ -76,18 +64,12 @@ impl CallReader {
             RunStart::Foreign
         } else if self.prose.is_in_sentence() {
             RunStart::Sentence
-        } else if self.prose.last_solid_byte() == b':' && !self.prose.is_start() {
-            RunStart::Introduced
         } else {
             RunStart::Other
         });
     }
 
     fn begin_run(&mut self, start: RunStart) {
-        if self.inside.is_none() && self.prose.note_call_in_speech() {
-            let calls = self.diagnostics.calls;
-            self.diagnostics.outer_signs_mut().calls_before_speech = calls;
-        }
         // Directly behind another call the words before the first one count.
         if self.inside.is_none() && self.surroundings.is_none() {
             self.diagnostics.calls_before_run = self.diagnostics.calls;
@@ -135,10 +117,6 @@ impl CallReader {
         };
         let is_same_line = !blank.contains(['\n', '\r']);
         let goes_on = continues_sentence(next);
-        // "The forms: A, B and C."
-        let is_listed = around.start == RunStart::Introduced
-            && blank.is_empty()
-            && matches!(next, ',' | ';' | '，' | '；' | '、');
         let ends_quotation = matches!(around.before, b'`' | b'"' | b'\'')
             && blank.is_empty()
             && next == char::from(around.before);
@@ -146,16 +124,12 @@ impl CallReader {
             Some("in the middle of a sentence")
         } else if ends_quotation {
             Some("in a quotation")
-        } else if is_listed || around.start == RunStart::Sentence && is_same_line && goes_on {
+        } else if around.start == RunStart::Sentence && is_same_line && goes_on {
             Some("in the middle of a sentence")
         } else if around.start == RunStart::Label {
             let begins = |label: &str| label.starts_with(rest) && rest.len() < label.len();
             if !last && REACT_LABELS.iter().any(|label| begins(label)) {
                 return false;
-            }
-            // The words behind the last call tell about all of them.
-            if rest.starts_with("Action:") {
-                return true;
             }
             let is_label = REACT_LABELS.iter().any(|label| rest.starts_with(label));
             (!is_label).then_some("in the middle of a text")
@@ -177,24 +151,6 @@ impl CallReader {
         }
     }
 
-    /// Rejects the calls in the quotation that ends here: one that began with markup, one that began with words around it, or both.
-    pub(super) fn reject_quoted_calls(
-        &self,
-        ends: QuotationEnds,
-        at: usize,
-        out: &mut dyn EventSink,
-    ) {
-        let signs = self.diagnostics.outer_signs();
-        let before = |ends, calls: fn(&OuterCallSigns) -> u32| match ends {
-            true => signs.map(calls),
-            false => None,
-        };
-        let markup = before(ends.markup, |signs| signs.calls_before_quotation);
-        let speech = before(ends.speech, |signs| signs.calls_before_speech);
-        let first = markup.into_iter().chain(speech).min().unwrap_or_default();
-        self.reject_mentions(first, "in a quotation", at, out);
-    }
-
     /// Rejects the calls of the run, which are only mentioned.
     fn reject_run(&mut self, why: &str, at: usize, out: &mut dyn EventSink) {
         self.surroundings = None;
@@ -210,43 +166,19 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) {
         for index in first..self.diagnostics.calls {
-            out.push_event(Event::Fault(&mention_fault(index, why, at)));
+            let message = format!("the call is {why}, where it is only mentioned; it was not run");
+            let fault = Fault::error(FaultKind::Mentioned, Span::new(at, at), message);
+            let hint = "write a call on lines of its own";
+            out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
         }
     }
-
-    /// Rejects the calls in an HTML element that shows text and is closed here.
-    pub(super) fn reject_calls_in_element(&mut self, why: &str, at: usize) {
-        let signs = self.diagnostics.outer_signs();
-        let first = signs.map_or(0, |signs| signs.calls_before_element);
-        for index in first..self.diagnostics.calls {
-            self.diagnostics.note_fault(mention_fault(index, why, at));
-        }
-    }
-}
-
-/// Makes the fault that rejects a call because it is only mentioned.
-fn mention_fault(index: u32, why: &str, at: usize) -> Fault {
-    let message = format!("the call is {why}, where it is only mentioned; it was not run");
-    let fault = Fault::error(FaultKind::Mentioned, Span::new(at, at), message);
-    fault
-        .in_call(index)
-        .with_hint("write a call on lines of its own")
 }
 
 /// Returns true if a sentence continues with this character. A new sentence may follow a call; if
 /// the same sentence continues behind it, the call was only mentioned.
 fn continues_sentence(next: char) -> bool {
     let is_word = next.is_alphabetic() && !next.is_uppercase();
-    let is_wide = matches!(
-        next,
-        '，' | '。' | '、' | '；' | '：' | '！' | '？' | '）' | '—' | '–' | '،' | '।'
-    );
-    is_word
-        || is_wide
-        || matches!(
-            next,
-            ',' | ';' | '.' | ':' | '!' | '?' | '(' | ')' | ']' | '|'
-        )
+    is_word || matches!(next, ',' | ';' | '.' | ':' | '!' | '?' | ')' | ']')
 }
 
 /// Returns true if a sentence continues behind the closing tag at the start of `rest`, on the same line. `None` means that more text is

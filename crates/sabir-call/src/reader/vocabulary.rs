@@ -28,6 +28,14 @@ const THOUGHTS: [&str; 6] = [
 ];
 /// The thought tags that may also be a tool's name.
 const WORDS: [&str; 2] = ["reasoning", "thought"];
+/// HTML tags that display their content, with the reason for a mention inside them.
+pub(crate) const SHOWN: [(&str, &str); 4] = [
+    ("code", "in a code element"),
+    ("pre", "in a preformatted element"),
+    ("example", "in an example"),
+    ("examples", "in an example"),
+];
+
 /// The names and markers that a reader recognizes.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {

@@ -248,7 +248,9 @@ impl CallReader {
                     .strip_prefix('[')
                     .unwrap_or(behind)
                     .trim_ascii_start();
-                if behind.starts_with('"') {
+                // Where the prompt ends with the marker, words may begin with a quotation mark.
+                let is_written = opening.len > 0 || name > 0;
+                if is_written && behind.starts_with('"') {
                     let calls = self.diagnostics.calls;
                     let span = Span::new(opening.at, opening.at + opening.len);
                     self.diagnostics.outer_signs_mut().note_endless(calls, span);

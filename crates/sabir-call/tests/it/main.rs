@@ -25,3 +25,4 @@ mod reasoning;
 mod roundtrip;
 mod specs;
 mod tags;
+mod true_calls;

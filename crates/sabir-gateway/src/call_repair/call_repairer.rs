@@ -7,7 +7,7 @@
 //! | of an undeclared tool | when it is complete, because its arguments may tell which tool is meant |
 //! | that may duplicate another | when it is complete and not a duplicate |
 //! | of any kind, if the model may be asked again | when it has passed the gates |
-//! | in the text, if the model may be asked again | at the end of the answer: words behind it may show that it was only quoted |
+//! | in the text, if the model may be asked again, and more calls are allowed | at the end of the answer: words behind it may show that it was only quoted |
 //! | after the only allowed one, or if none is allowed | never |
 //!
 //! Waiting calls keep their order. Text does not wait for them.
@@ -407,8 +407,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             let open = |other: &AttemptCall| {
                 other.end == CallEnd::Open && other.index != call.index && other.may_duplicate(call)
             };
-            // With retries, calls are sent strictly in order, and those in the text last.
-            let waits = call.end == CallEnd::Open || call.dialect.is_some() && !last;
+            // With retries, calls are sent strictly in order, and those in the text last. Of one call
+            // the rest of the answer is not wanted, so nothing behind it can say that it is quoted.
+            let may_be_quoted =
+                call.dialect.is_some() && self.policy.parallel != ParallelCalls::One;
+            let waits = call.end == CallEnd::Open || may_be_quoted && !last;
             if waits && self.policy.max_retries > 0 {
                 break;
             }

@@ -162,21 +162,18 @@ fn check_text(dialect: &Dialect, text: &str, expected: usize, wrong: &mut Vec<St
     }
 }
 
-/// Puts the call of a dialect into words. Behind a call without a marker there are none.
+/// Returns words with the place of a call, `@`, for a dialect. Behind a call without a marker there are none.
+fn words_for(words: &str, dialect: &Dialect) -> String {
+    if !UNMARKED.contains(&dialect.name) {
+        return words.to_owned();
+    }
+    let before = words.split('@').next().unwrap_or_default();
+    format!("{}\n\n@", before.trim_end())
+}
+
+/// Puts the call of a dialect into words.
 fn place_call(words: &str, dialect: &Dialect) -> String {
-    let words = match UNMARKED.contains(&dialect.name) {
-        true => {
-            words
-                .split('@')
-                .next()
-                .unwrap_or_default()
-                .trim_end()
-                .to_owned()
-                + "\n\n@"
-        }
-        false => words.to_owned(),
-    };
-    words.replace('@', &render(dialect))
+    words_for(words, dialect).replace('@', &render(dialect))
 }
 
 #[test]
@@ -184,18 +181,7 @@ fn words_that_once_lost_a_call_lose_none() {
     let mut wrong = Vec::new();
     for dialect in DialectSet::built_in().iter() {
         for words in ONCE_LOST {
-            let words = match UNMARKED.contains(&dialect.name) {
-                true => {
-                    words
-                        .split('@')
-                        .next()
-                        .unwrap_or_default()
-                        .trim_end()
-                        .to_owned()
-                        + "\n\n@"
-                }
-                false => words.to_owned(),
-            };
+            let words = words_for(words, dialect);
             // Among all dialects, the marker of functionary is one only at the start of a line or behind a blank.
             let is_glued = |before: char| !before.is_ascii();
             if dialect.name == "functionary"

@@ -37,7 +37,6 @@ impl Exchange {
             head,
             ..
         } = asking;
-        let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
         let new_sink = |choice: u64| {
             let head = ResponseMetadata {
                 choice,
@@ -51,16 +50,19 @@ impl Exchange {
             }
         };
         let mut rest = new_sink(0);
-        let delivery = CallDelivery::InPieces;
-        let mut splitter =
-            ChoiceSplitter::new(&request, &route, delivery, &tell, new_sink, &mut rest);
-        let result = route.model.stream_response(&request, &mut splitter).await;
         let FinishedChoices {
             choices,
             result,
             report,
-        } = splitter.finish(result);
-        self.ledger.set_upstream(request.report.report().upstream);
+        } = self
+            .read_choices(
+                &request,
+                &route,
+                CallDelivery::InPieces,
+                new_sink,
+                &mut rest,
+            )
+            .await;
         let report = self.ledger.complete_report(report);
         let failure = result
             .err()
@@ -92,6 +94,24 @@ impl Exchange {
         }
     }
 
+    /// Asks the model, and reads each choice of its answer into a sink of its own. What belongs to all of them
+    /// goes to `rest`.
+    async fn read_choices<S: EventSink + Send>(
+        &self,
+        request: &Request,
+        route: &Arc<ModelRoute>,
+        delivery: CallDelivery,
+        new_sink: impl FnMut(u64) -> S + Send,
+        rest: &mut S,
+    ) -> FinishedChoices<S> {
+        let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
+        let mut splitter = ChoiceSplitter::new(request, route, delivery, &tell, new_sink, rest);
+        let result = route.model.stream_response(request, &mut splitter).await;
+        let finished = splitter.finish(result);
+        self.ledger.set_upstream(request.report.report().upstream);
+        finished
+    }
+
     /// Writes a whole response with several choices to the buffer.
     pub(super) async fn buffer_choices(self, asking: ResolvedRequest, buffer: BodyBuffer) {
         let ResolvedRequest {
@@ -100,23 +120,19 @@ impl Exchange {
             mut head,
             ..
         } = asking;
-        let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
         let new_sink = |_: u64| BufferingSink {
             draft: DraftResponse::default(),
             ledger: self.ledger.clone(),
             begun: None,
         };
         let mut rest = new_sink(0);
-        let delivery = CallDelivery::Whole;
-        let mut splitter =
-            ChoiceSplitter::new(&request, &route, delivery, &tell, new_sink, &mut rest);
-        let result = route.model.stream_response(&request, &mut splitter).await;
         let FinishedChoices {
             choices,
             result,
             report,
-        } = splitter.finish(result);
-        self.ledger.set_upstream(request.report.report().upstream);
+        } = self
+            .read_choices(&request, &route, CallDelivery::Whole, new_sink, &mut rest)
+            .await;
         if self.report {
             self.ledger.set_report(self.ledger.complete_report(report));
         }
@@ -154,7 +170,7 @@ struct ChoiceSplitter<'n, S: EventSink, F> {
     /// Gets the events about repairs.
     tell: EventLog<'n>,
     /// The choices that have begun.
-    lanes: Vec<ChoiceLane<'n, S>>,
+    open_choices: Vec<OpenChoice<'n, S>>,
     /// Makes the sink of a choice.
     new_sink: F,
     /// The sink of what belongs to all choices.
@@ -162,17 +178,17 @@ struct ChoiceSplitter<'n, S: EventSink, F> {
 }
 
 /// A choice that is being read.
-struct ChoiceLane<'n, S: EventSink> {
+struct OpenChoice<'n, S: EventSink> {
     /// The index of the choice.
     index: u64,
     /// Decodes its chunks.
     decoder: ResponseDecoder,
     /// Reads and repairs its calls.
-    reader: LaneReader<'n, S>,
+    reader: ChoicePipeline<'n, S>,
 }
 
 /// The way of a choice's events to the client.
-enum LaneReader<'n, S: EventSink> {
+enum ChoicePipeline<'n, S: EventSink> {
     /// The text cannot hold calls.
     Plain(Box<CallRepairer<'n, S>>),
     /// The text is parsed for calls.
@@ -211,7 +227,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
             route,
             delivery,
             tell,
-            lanes: Vec::new(),
+            open_choices: Vec::new(),
             new_sink,
             rest,
         }
@@ -219,18 +235,21 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
 
     /// Decodes a chunk of a choice.
     fn push_chunk(&mut self, piece: ChoiceChunk<'_>) {
-        let known = self.lanes.iter().position(|lane| lane.index == piece.index);
-        let position = known.unwrap_or(self.lanes.len());
+        let known = self
+            .open_choices
+            .iter()
+            .position(|choice| choice.index == piece.index);
+        let position = known.unwrap_or(self.open_choices.len());
         if known.is_none() {
-            let lane = self.new_lane(piece);
-            self.lanes.push(lane);
+            let choice = self.open_choice(piece);
+            self.open_choices.push(choice);
         }
-        if let Some(lane) = self.lanes.get_mut(position) {
-            lane.push_data(&piece.chunk.to_string());
+        if let Some(choice) = self.open_choices.get_mut(position) {
+            choice.push_data(&piece.chunk.to_string());
         }
     }
 
-    fn new_lane(&mut self, first: ChoiceChunk<'_>) -> ChoiceLane<'n, S> {
+    fn open_choice(&mut self, first: ChoiceChunk<'_>) -> OpenChoice<'n, S> {
         let request = self.request;
         // Without another attempt nothing has to be held back.
         let mode = match self.route.repair_mode {
@@ -246,7 +265,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
         let has_calls = !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
         let has_calls = has_calls && !ignores_text;
         let reader = if !has_calls && first.prefill.is_empty() {
-            LaneReader::Plain(Box::new(repairer))
+            ChoicePipeline::Plain(Box::new(repairer))
         } else {
             let all = request.dialects.all();
             let selection = if is_native {
@@ -260,9 +279,9 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
             let tools = if has_calls { &request.tools } else { &no_tools };
             let reader =
                 CallReader::new(selection, tools).with_missing_last_close(first.closes_last_call);
-            LaneReader::Parsing(Box::new(PromptedSink::with_reader(reader, repairer)))
+            ChoicePipeline::Parsing(Box::new(PromptedSink::with_reader(reader, repairer)))
         };
-        ChoiceLane {
+        OpenChoice {
             index: first.index,
             decoder: ResponseDecoder::new(Wire::OpenAiChat).with_details(),
             reader,
@@ -275,9 +294,9 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
         let is_whole = result.is_ok();
         let mut result = result.map_err(AnswerFailure::Model);
         let mut choices = Vec::new();
-        for lane in self.lanes {
-            let index = lane.index;
-            let mut repairer = lane.finish(is_whole);
+        for choice in self.open_choices {
+            let index = choice.index;
+            let mut repairer = choice.finish(is_whole);
             // After a failure of the model nothing else is of interest.
             if is_whole {
                 let step = repairer.finish_attempt(self.request, Ok(()));
@@ -318,13 +337,13 @@ impl<S: EventSink, F: FnMut(u64) -> S> EventSink for ChoiceSplitter<'_, S, F> {
     }
 }
 
-impl<'n, S: EventSink> ChoiceLane<'n, S> {
+impl<'n, S: EventSink> OpenChoice<'n, S> {
     /// Decodes the data of an event.
     fn push_data(&mut self, data: &str) {
         let event = format!("data: {data}\n\n");
         match &mut self.reader {
-            LaneReader::Plain(repairer) => self.decoder.push(event.as_bytes(), &mut **repairer),
-            LaneReader::Parsing(reader) => self.decoder.push(event.as_bytes(), &mut **reader),
+            ChoicePipeline::Plain(repairer) => self.decoder.push(event.as_bytes(), &mut **repairer),
+            ChoicePipeline::Parsing(reader) => self.decoder.push(event.as_bytes(), &mut **reader),
         }
     }
 
@@ -338,11 +357,11 @@ impl<'n, S: EventSink> ChoiceLane<'n, S> {
             why = Truncation::Ended;
         }
         match self.reader {
-            LaneReader::Plain(mut repairer) => {
+            ChoicePipeline::Plain(mut repairer) => {
                 self.decoder.finish(body_end, &mut *repairer);
                 *repairer
             }
-            LaneReader::Parsing(mut reader) => {
+            ChoicePipeline::Parsing(mut reader) => {
                 self.decoder.finish(body_end, &mut *reader);
                 reader.finish(why)
             }

@@ -660,7 +660,15 @@ impl HttpModel {
         let mut begun = false;
         let mut bytes = 0_usize;
         loop {
-            let chunk = match body.next_chunk(deadline.min(progress)).await {
+            let mut next = body.next_chunk(deadline.min(progress));
+            // True if the consumer of the events could run since the last piece was decoded.
+            let mut has_yielded = false;
+            let received = std::future::poll_fn(|context| {
+                let polled = next.as_mut().poll(context);
+                has_yielded |= polled.is_pending();
+                polled
+            });
+            let chunk = match received.await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(()),
                 // The response has ended on the wire's terms, so it is complete even if the
@@ -680,10 +688,12 @@ impl HttpModel {
             bytes = bytes.saturating_add(chunk.len());
             begun = true;
             for piece in chunk.chunks(MAX_PIECE_BYTES) {
+                // The consumer may be slow, so no piece is decoded before it had its turn.
+                if !has_yielded {
+                    tokio::task::yield_now().await;
+                }
+                has_yielded = false;
                 reading.push(piece);
-                // Lets the consumer of the events run before the next piece is decoded; it may be
-                // slow.
-                tokio::task::yield_now().await;
             }
             // Only events extend the progress deadline; any bytes extend the idle one.
             if reading.decoder.event_count() > events {

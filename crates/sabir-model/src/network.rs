@@ -1,11 +1,12 @@
 //! Implements the transport over the network.
 
 use std::error::Error;
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::Client;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use crate::provider::Provider;
 use crate::transport::{
@@ -35,6 +36,9 @@ struct NetworkBody {
     response: reqwest::Response,
     /// The start of the transport's clock.
     begun: Instant,
+    /// The timer of the deadline for the next piece. Moving a timer to a later time, as each piece
+    /// does, costs far less than making one.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl NetworkTransport {
@@ -128,7 +132,11 @@ impl NetworkTransport {
         Ok(HttpResponse {
             status,
             headers,
-            body: Box::new(NetworkBody { response, begun }),
+            body: Box::new(NetworkBody {
+                response,
+                begun,
+                timer: None,
+            }),
         })
     }
 }
@@ -157,13 +165,23 @@ impl ResponseBody for NetworkBody {
         until: Duration,
     ) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
         Box::pin(async move {
-            match timeout_at(self.begun + until, self.response.chunk()).await {
-                Ok(Ok(chunk)) => Ok(chunk.map(Vec::from)),
-                Ok(Err(error)) => Err(TransportError::new(
-                    TransportErrorKind::Broken,
-                    root_cause(&error),
-                )),
-                Err(_) => Err(TransportError::timed_out()),
+            let deadline = self.begun + until;
+            let timer = self
+                .timer
+                .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            if timer.deadline() != deadline {
+                timer.as_mut().reset(deadline);
+            }
+            tokio::select! {
+                biased;
+                chunk = self.response.chunk() => match chunk {
+                    Ok(chunk) => Ok(chunk.map(Vec::from)),
+                    Err(error) => Err(TransportError::new(
+                        TransportErrorKind::Broken,
+                        root_cause(&error),
+                    )),
+                },
+                () = timer => Err(TransportError::timed_out()),
             }
         })
     }

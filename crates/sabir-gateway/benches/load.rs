@@ -1,11 +1,18 @@
-//! Measures the latency and memory that the gateway adds: many streams at once through it, compared to the same streams directly
-//! to the back end, and through another gateway.
+//! Measures the latency, CPU time and memory that the gateway adds: many streams at once through it, compared to the same streams
+//! directly to the back end, through a plain TCP proxy, and through other gateways.
 //!
-//! `cargo bench -p sabir-gateway --bench load -- [--streams N] [--seconds N] [--rate N] [--litellm PROGRAM]`
+//! `cargo bench -p sabir-gateway --bench load -- [--streams N] [--seconds N] [--rate N] [--sabir PROGRAM] [--litellm PROGRAM]
+//! [--router PROGRAM] [--portkey PROGRAM]`
 //!
 //! Every record of a stream carries the stream's number, its own number and the time at which the back end wrote it. Back end,
-//! gateway and clients are separate processes. `--rate` is the number of records a second of each stream; `--litellm` is the path of an
-//! installed litellm, which translates the same at a lower rate. `--test` is a short run that fails if a stream does.
+//! gateway and clients are separate processes; the gateway has processor 0 for itself, the others share the rest. `--rate` is the
+//! number of records a second of each stream. `--sabir` measures an installed `sabir gateway` instead of the one that is linked in
+//! here. The last three are paths of installed programs (litellm, claude-code-router's `ccr`, and Portkey's `start-server.js`), which
+//! translate the same at a lower rate. `--loads` leaves out the measurement of single pieces. `--test` is a short run that fails if a stream does.
+//!
+//! Three other runs measure nothing, but fail if the gateway does something wrong: `--requests N` sends that many short requests and
+//! watches memory and descriptors, `--failover SECONDS` kills and restarts one of two back ends under load, and `--soak MINUTES` mixes
+//! answers with faults and clients that disconnect.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,6 +21,8 @@
     reason = "a benchmark fails by panicking, and prints"
 )]
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +35,7 @@ use sabir_gateway::{
 };
 use sabir_model::{CallerScope, HttpModel, Provider};
 use sabir_wire::{Wire, WireOptions};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 #[path = "load/back.rs"]
 mod back;
@@ -34,10 +43,15 @@ mod back;
 mod client;
 #[path = "load/process.rs"]
 mod process;
+#[path = "load/soak.rs"]
+mod soak;
 
-use back::Order;
+use back::{Fault, Order};
 use client::{Asked, Outcome};
 use process::{Process, Used};
+
+/// The processor of the gateway that is measured.
+const GATEWAY_CORE: &str = "0";
 
 const FRONTS: [Wire; 3] = [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses];
 const BACKS: [Wire; 3] = [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses];
@@ -69,13 +83,25 @@ fn main() {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1).cloned()
     };
+    let role = arguments.first().map(String::as_str);
+    let measures = !matches!(role, Some("back" | "proxy" | "gateway"));
+    let others = (1..cores()).map(|core| core.to_string());
+    let others = others.reduce(|list, core| format!("{list},{core}"));
+    let others = others.unwrap_or_else(|| GATEWAY_CORE.to_owned());
+    if measures {
+        process::pin_self(&others);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
-    match arguments.first().map(String::as_str) {
-        Some("back") => return runtime.block_on(serve_back()),
+    match role {
+        Some("back") => {
+            let port = arguments.get(1).map_or(0, |port| port.parse().unwrap());
+            return runtime.block_on(serve_back(port));
+        }
+        Some("proxy") => return runtime.block_on(serve_proxy(arguments[1].parse().unwrap())),
         Some("gateway") => return runtime.block_on(serve_gateway(&arguments[1])),
         _ => {}
     }
@@ -96,22 +122,67 @@ fn main() {
             size: 64,
         }
     };
+    let sabir = value("--sabir");
     runtime.block_on(async {
-        let back = Process::role(&["back"]);
-        if !test {
-            first_deltas(&back).await;
+        let bench = Bench {
+            back: Process::role(&["back"], &others),
+            sabir,
+        };
+        let checks = [
+            value("--requests").map(|number| soak::Check::Requests(number.parse().unwrap())),
+            value("--failover").map(|number| soak::Check::Failover(number.parse().unwrap())),
+            value("--soak").map(|number| soak::Check::Soak(number.parse().unwrap())),
+        ];
+        if checks.iter().any(Option::is_some) {
+            for check in checks.into_iter().flatten() {
+                soak::run(check, bench.sabir.as_deref(), &others).await;
+            }
+            return;
         }
-        loads(&back, load, test).await;
-        if let Some(program) = value("--litellm") {
-            beside(&back, &program, load).await;
+        if test {
+            for check in [
+                soak::Check::Requests(500),
+                soak::Check::Failover(3),
+                soak::Check::Soak(0),
+            ] {
+                soak::run(check, bench.sabir.as_deref(), &others).await;
+            }
+        } else if !arguments.iter().any(|argument| argument == "--loads") {
+            bench.first_deltas().await;
+        }
+        bench.loads(load, test).await;
+        for other in [Other::Litellm, Other::Router, Other::Portkey] {
+            if let Some(program) = value(other.option()) {
+                bench.beside(other, &program, load).await;
+            }
         }
     });
 }
 
-async fn serve_back() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+/// Returns the number of processors.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+async fn serve_back(port: u16) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
     println!("{}", listener.local_addr().unwrap());
     back::serve(listener).await;
+}
+
+/// Copies bytes in both directions: the least that a process between client and server can do.
+async fn serve_proxy(back: SocketAddr) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    println!("{}", listener.local_addr().unwrap());
+    while let Ok((mut client, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            let mut server = TcpStream::connect(back).await.unwrap();
+            let _ = client.set_nodelay(true);
+            let _ = server.set_nodelay(true);
+            // A side that disconnects ends the other.
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        });
+    }
 }
 
 async fn serve_gateway(back: &str) {
@@ -156,7 +227,11 @@ async fn serve_gateway(back: &str) {
         token: None,
         hosts: Vec::new(),
         origins: Vec::new(),
-        limits: GatewayLimits::default(),
+        limits: GatewayLimits {
+            connections: 10_000,
+            answers: 10_000,
+            ..GatewayLimits::default()
+        },
         dialects: DialectSet::default(),
         seed: 1,
         clock: std::time::SystemTime::now,
@@ -169,189 +244,319 @@ async fn serve_gateway(back: &str) {
         .unwrap();
 }
 
-/// Measures the delays of a 100 KB argument that is written over five seconds.
-async fn first_deltas(back: &Process) {
-    let gateway = Process::role(&["gateway", &back.address.to_string()]);
-    println!(
-        "\nAn argument of 100 KB over 5 s, five times; ms from the writing of a piece to its reading\n"
-    );
-    println!(
-        "| front | back end | mode | the first piece, at the most | of the others, at the most |"
-    );
-    println!("| --- | --- | --- | ---: | ---: |");
-    for front in FRONTS {
-        for (wire, modes) in [
-            (Wire::Anthropic, &MODES[..1]),
-            (Wire::OpenAiChat, &MODES[..]),
-        ] {
-            for (name, ..) in modes {
-                let asked = Asked {
-                    address: gateway.address,
-                    front,
-                    model: format!("{wire}.{name}"),
-                };
-                let order = |stream| Order {
-                    stream,
-                    events: 200,
-                    gap: Duration::from_millis(25),
-                    size: 500,
-                };
-                let clients: Vec<_> = (0..5)
-                    .map(|stream| {
-                        let asked = asked.clone();
-                        tokio::spawn(async move { client::ask(&asked, order(stream)).await })
-                    })
-                    .collect();
-                let (mut first, mut later) = (0, 0);
-                for client in clients {
-                    let outcome = client.await.unwrap();
-                    assert_eq!(
-                        (outcome.error, outcome.crossed),
-                        (None, 0),
-                        "{front} {wire} {name}"
-                    );
-                    first = first.max(outcome.late[0]);
-                    later = later.max(
-                        outcome
-                            .late
-                            .iter()
-                            .skip(1)
-                            .copied()
-                            .max()
-                            .unwrap_or_default(),
-                    );
-                }
-                println!(
-                    "| {front} | {wire} | {name} | {:.1} | {:.1} |",
-                    milliseconds(first),
-                    milliseconds(later)
-                );
-            }
-        }
-    }
-}
-
 /// The pairs of front and back whose streams are counted.
-const PAIRS: [(Wire, Wire, Mode); 4] = [
+const PAIRS: [(Wire, Wire, Mode); 5] = [
+    (Wire::OpenAiChat, Wire::OpenAiChat, NATIVE),
     (Wire::OpenAiChat, Wire::Anthropic, NATIVE),
     (Wire::Anthropic, Wire::OpenAiChat, NATIVE),
     (Wire::Anthropic, Wire::OpenAiChat, CLINE),
     (Wire::OpenAiResponses, Wire::OpenAiChat, CLINE),
 ];
 
-async fn loads(back: &Process, load: Load, test: bool) {
-    let Load {
-        streams,
-        seconds,
-        rate,
-        size,
-    } = load;
-    println!("\n{streams} streams of {rate} records of {size} bytes a second for {seconds} s\n");
-    println!("{HEADS}");
-    for (front, wire, mode) in PAIRS {
-        // Measures streams directly from the back end, with the requests that the gateway would
-        // send.
-        let straight = Asked {
-            address: back.address,
-            front: wire,
-            model: format!("as-{}", mode.1),
-        };
-        let (direct, _) = run(&straight, load, back).await;
-        println!(
-            "{}",
-            row(&format!("{wire}, {}: straight", mode.0), &direct, None)
-        );
-        let gateway = Process::role(&["gateway", &back.address.to_string()]);
-        let asked = Asked {
-            address: gateway.address,
-            front,
-            model: format!("{wire}.{}", mode.0),
-        };
-        let (through, held) = run(&asked, load, &gateway).await;
-        println!(
-            "{}",
-            row(
-                &format!("{front} to {wire}, {}", mode.0),
-                &through,
-                Some((&direct, held))
-            )
-        );
-        if test {
-            assert_eq!(
-                (through.errors, through.crossed),
-                (0, 0),
-                "{}",
-                through.example
-            );
+/// Another gateway that is measured, if it is installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Other {
+    /// litellm's proxy, in Python.
+    Litellm,
+    /// claude-code-router, for Node: Anthropic's API in front of Chat Completions.
+    Router,
+    /// Portkey's gateway, for Node: Chat Completions in front of Anthropic's API.
+    Portkey,
+}
+
+impl Other {
+    /// Returns the option with the path of its program.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Litellm => "--litellm",
+            Self::Router => "--router",
+            Self::Portkey => "--portkey",
+        }
+    }
+
+    /// Returns the pairs of front and back that it translates.
+    fn pairs(self) -> &'static [(Wire, Wire)] {
+        const TO_ANTHROPIC: (Wire, Wire) = (Wire::OpenAiChat, Wire::Anthropic);
+        const TO_CHAT: (Wire, Wire) = (Wire::Anthropic, Wire::OpenAiChat);
+        match self {
+            Self::Litellm => &[TO_ANTHROPIC, TO_CHAT],
+            Self::Router => &[TO_CHAT],
+            Self::Portkey => &[TO_ANTHROPIC],
+        }
+    }
+
+    /// Returns the name of the model that a client asks for, for that back.
+    fn model(self, wire: Wire) -> String {
+        match self {
+            Self::Litellm => format!("{wire}.native"),
+            Self::Router => "back,as-native".to_owned(),
+            Self::Portkey => "as-native".to_owned(),
+        }
+    }
+
+    /// Returns the headers by which it finds the back end.
+    fn headers(self, back: SocketAddr) -> String {
+        match self {
+            Self::Portkey => format!(
+                "x-portkey-provider: anthropic\r\nx-portkey-custom-host: http://{back}/v1\r\n"
+            ),
+            Self::Litellm | Self::Router => String::new(),
+        }
+    }
+
+    /// Starts it; `None` if it does not answer within two minutes.
+    fn start(self, program: &str, folder: &Path, back: SocketAddr) -> Option<Process> {
+        match self {
+            Self::Litellm => {
+                let config = folder.join("litellm.yaml");
+                let models = format!(
+                    "model_list:\n- model_name: anthropic.native\n  litellm_params: {{model: anthropic/as-native, api_base: \"http://{back}\", api_key: k}}\n\
+                     - model_name: openai-chat.native\n  litellm_params: {{model: openai/as-native, api_base: \"http://{back}/v1\", api_key: k}}\n\
+                     litellm_settings: {{telemetry: false}}\n"
+                );
+                std::fs::write(&config, models).unwrap();
+                Process::litellm(program, &config, GATEWAY_CORE)
+            }
+            Self::Router => Process::router(program, folder, back, GATEWAY_CORE),
+            Self::Portkey => Process::portkey(program, GATEWAY_CORE),
         }
     }
 }
 
-/// Measures the same translation by litellm, at a rate that it can keep up with.
-async fn beside(back: &Process, program: &str, load: Load) {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("litellm.yaml");
-    let address = back.address;
-    let models = format!(
-        "model_list:\n- model_name: anthropic.native\n  litellm_params: {{model: anthropic/as-native, api_base: \"http://{address}\", api_key: k}}\n\
-         - model_name: openai-chat.native\n  litellm_params: {{model: openai/as-native, api_base: \"http://{address}/v1\", api_key: k}}\n\
-         litellm_settings: {{telemetry: false}}\n"
-    );
-    std::fs::write(&config, models).unwrap();
-    println!("\nBeside litellm\n\n{HEADS}");
-    for (front, wire) in [
-        (Wire::OpenAiChat, Wire::Anthropic),
-        (Wire::Anthropic, Wire::OpenAiChat),
-    ] {
-        for streams in [20, 50] {
-            let load = Load {
-                streams,
-                seconds: load.seconds.min(20),
-                ..load
-            };
-            let gateway = Process::role(&["gateway", &address.to_string()]);
-            let Some(litellm) = Process::litellm(program, &config) else {
-                println!("skipped: litellm did not answer within two minutes");
-                return;
-            };
-            let mut costs = Vec::new();
-            for (name, process) in [("Sabir", &gateway), ("litellm", &litellm)] {
-                let asked = Asked {
-                    address: process.address,
-                    front,
-                    model: format!("{wire}.native"),
-                };
-                // The first request of a process loads what it needs.
-                let order = Order {
-                    stream: 0,
-                    events: 5,
-                    gap: Duration::from_millis(10),
-                    size: load.size,
-                };
-                client::ask(&asked, order).await;
-                let (through, held) = run(&asked, load, process).await;
-                println!(
-                    "{}",
-                    row(
-                        &format!("{name}: {front} to {wire}, {streams} streams"),
-                        &through,
-                        Some((&through, held))
-                    )
-                );
-                if !through.example.is_empty() {
+/// The processes of a measurement.
+struct Bench {
+    /// The server behind the gateways.
+    back: Process,
+    /// The path of an installed `sabir`, if that is measured.
+    sabir: Option<String>,
+}
+
+impl Bench {
+    /// Starts the gateway.
+    fn gateway(&self) -> Process {
+        let back = self.back.address;
+        match &self.sabir {
+            None => Process::role(&["gateway", &back.to_string()], GATEWAY_CORE),
+            Some(program) => Process::sabir(Path::new(program), &configuration(back), GATEWAY_CORE),
+        }
+    }
+
+    /// Measures the delays of a 100 KB argument that is written over five seconds.
+    async fn first_deltas(&self) {
+        let gateway = self.gateway();
+        println!(
+            "\nAn argument of 100 KB over 5 s, five times; ms from the writing of a piece to its reading\n"
+        );
+        println!(
+            "| front | back end | mode | the first piece, at the most | of the others, at the most |"
+        );
+        println!("| --- | --- | --- | ---: | ---: |");
+        for front in FRONTS {
+            for (wire, modes) in [
+                (Wire::Anthropic, &MODES[..1]),
+                (Wire::OpenAiChat, &MODES[..]),
+            ] {
+                for (name, ..) in modes {
+                    let asked = Asked {
+                        address: gateway.address,
+                        front,
+                        model: format!("{wire}.{name}"),
+                        headers: String::new(),
+                        leaves_after: None,
+                    };
+                    let order = |stream| Order {
+                        stream,
+                        events: 200,
+                        gap: Duration::from_millis(25),
+                        size: 500,
+                        fault: Fault::None,
+                    };
+                    let clients: Vec<_> = (0..5)
+                        .map(|stream| {
+                            let asked = asked.clone();
+                            tokio::spawn(async move { client::ask(&asked, order(stream)).await })
+                        })
+                        .collect();
+                    let (mut first, mut later) = (0, 0);
+                    for client in clients {
+                        let outcome = client.await.unwrap();
+                        assert_eq!(
+                            (outcome.error, outcome.crossed),
+                            (None, 0),
+                            "{front} {wire} {name}"
+                        );
+                        first = first.max(outcome.late[0]);
+                        later = later.max(
+                            outcome
+                                .late
+                                .iter()
+                                .skip(1)
+                                .copied()
+                                .max()
+                                .unwrap_or_default(),
+                        );
+                    }
                     println!(
-                        "  {}",
-                        through.example.chars().take(300).collect::<String>()
+                        "| {front} | {wire} | {name} | {:.1} | {:.1} |",
+                        milliseconds(first),
+                        milliseconds(later)
                     );
                 }
-                costs.push(held.cpu / f64::from(through.events.max(1)));
             }
-            println!(
-                "CPU of litellm an event, of Sabir's: {:.0} ×",
-                costs[1] / costs[0].max(1e-9)
+        }
+    }
+
+    async fn loads(&self, load: Load, test: bool) {
+        let Load {
+            streams,
+            seconds,
+            rate,
+            size,
+        } = load;
+        println!(
+            "\n{streams} streams of {rate} records of {size} bytes a second for {seconds} s\n"
+        );
+        println!("{HEADS}");
+        for (front, wire, mode) in PAIRS {
+            // Measures streams directly from the back end, with the requests that the gateway would
+            // send.
+            let straight = Asked {
+                address: self.back.address,
+                front: wire,
+                model: format!("as-{}", mode.1),
+                headers: String::new(),
+                leaves_after: None,
+            };
+            let (direct, _) = run(&straight, load, &self.back).await;
+            let name = format!("{wire}, {}: straight", mode.0);
+            println!("{}", row(&name, &direct, None));
+            let proxy = Process::role(&["proxy", &self.back.address.to_string()], GATEWAY_CORE);
+            let through_proxy = Asked {
+                address: proxy.address,
+                ..straight
+            };
+            let (copied, held) = run(&through_proxy, load, &proxy).await;
+            let name = format!("{wire}, {}: TCP proxy", mode.0);
+            println!("{}", row(&name, &copied, Some((&direct, held))));
+            drop(proxy);
+            let gateway = self.gateway();
+            let asked = Asked {
+                address: gateway.address,
+                front,
+                model: format!("{wire}.{}", mode.0),
+                headers: String::new(),
+                leaves_after: None,
+            };
+            let (through, held) = run(&asked, load, &gateway).await;
+            let name = format!("{front} to {wire}, {}", mode.0);
+            println!("{}", row(&name, &through, Some((&direct, held))));
+            if test {
+                assert_eq!(
+                    (through.errors, through.crossed),
+                    (0, 0),
+                    "{}",
+                    through.example
+                );
+            }
+        }
+    }
+
+    /// Measures the same translation by another gateway, at a rate that it can keep up with.
+    async fn beside(&self, other: Other, program: &str, load: Load) {
+        let folder = tempfile::tempdir().unwrap();
+        let back = self.back.address;
+        println!("\nBeside {other:?}\n\n{HEADS}");
+        for (front, wire) in other.pairs().iter().copied() {
+            for streams in [20, 50, 100] {
+                let load = Load {
+                    streams,
+                    seconds: load.seconds.min(20),
+                    ..load
+                };
+                // One at a time, since they have the same processor.
+                let mut costs = Vec::new();
+                for is_other in [false, true] {
+                    let process = if is_other {
+                        other.start(program, folder.path(), back)
+                    } else {
+                        Some(self.gateway())
+                    };
+                    let Some(process) = process else {
+                        println!("skipped: {other:?} did not answer within two minutes");
+                        return;
+                    };
+                    let asked = Asked {
+                        address: process.address,
+                        front,
+                        model: if is_other {
+                            other.model(wire)
+                        } else {
+                            format!("{wire}.native")
+                        },
+                        headers: if is_other {
+                            other.headers(back)
+                        } else {
+                            String::new()
+                        },
+                        leaves_after: None,
+                    };
+                    // The first request of a process loads what it needs.
+                    let order = Order {
+                        stream: 0,
+                        events: 5,
+                        gap: Duration::from_millis(10),
+                        size: load.size,
+                        fault: Fault::None,
+                    };
+                    client::ask(&asked, order).await;
+                    let (through, held) = run(&asked, load, &process).await;
+                    let name = if is_other {
+                        format!("{other:?}")
+                    } else {
+                        "Sabir".to_owned()
+                    };
+                    println!(
+                        "{}",
+                        row(
+                            &format!("{name}: {front} to {wire}, {streams} streams"),
+                            &through,
+                            Some((&through, held))
+                        )
+                    );
+                    if !through.example.is_empty() {
+                        println!(
+                            "  {}",
+                            through.example.chars().take(300).collect::<String>()
+                        );
+                    }
+                    costs.push(held.cpu / f64::from(through.events.max(1)));
+                }
+                println!(
+                    "CPU of {other:?} a record, of Sabir's: {:.0} ×",
+                    costs[1] / costs[0].max(1e-9)
+                );
+            }
+        }
+    }
+}
+
+/// Returns the configuration of an installed gateway with the routes of [`serve_gateway`].
+fn configuration(back: SocketAddr) -> String {
+    let mut text = "[gateway.limits]\nconnections = 10000\nanswers = 10000\n".to_owned();
+    for wire in BACKS {
+        for (name, written, protocol) in MODES {
+            let version = if wire.name().starts_with("openai") {
+                "/v1"
+            } else {
+                ""
+            };
+            text += &format!(
+                "[gateway.models.\"{wire}.{name}\"]\nto = \"http://{back}{version}#as-{written}\"\n\
+                 wire = \"{wire}\"\nprotocol = \"{protocol}\"\nmend = \"heal\"\n"
             );
         }
     }
+    text
 }
 
 /// The totals over all streams of a load.
@@ -391,6 +596,7 @@ async fn run(asked: &Asked, load: Load, process: &Process) -> (Total, Held) {
                         events: load.seconds * load.rate,
                         gap,
                         size: load.size,
+                        fault: Fault::None,
                     },
                 )
                 .await
@@ -447,7 +653,7 @@ impl Total {
     }
 }
 
-const HEADS: &str = "| | records | errors | crossed | p50, ms | p99, ms | added p99, ms | CPU a record, µs | MB before / most / after | KB a stream |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+const HEADS: &str = "| | records | errors | crossed | p50, ms | p99, ms | added p50, ms | added p99, ms | CPU a record, µs | MB before / most / after | KB a stream |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
 
 fn row(name: &str, total: &Total, beside: Option<(&Total, Held)>) -> String {
     let Total {
@@ -460,7 +666,7 @@ fn row(name: &str, total: &Total, beside: Option<(&Total, Held)>) -> String {
     let (p50, p99) = (total.late(0.5), total.late(0.99));
     let start = format!("| {name} | {events} | {errors} | {crossed} | {p50:.2} | {p99:.2} |");
     let Some((direct, held)) = beside else {
-        return format!("{start} | | | |");
+        return format!("{start} | | | | |");
     };
     let stream = held.most.saturating_sub(held.before) / u64::from((*streams).max(1));
     let cpu = held.cpu * 1e6 / f64::from((*events).max(1));
@@ -472,7 +678,8 @@ fn row(name: &str, total: &Total, beside: Option<(&Total, Held)>) -> String {
         megabytes(held.after)
     );
     format!(
-        "{start} {:.2} | {cpu:.1} | {memory} | {stream} |",
+        "{start} {:.2} | {:.2} | {cpu:.1} | {memory} | {stream} |",
+        p50 - direct.late(0.5),
         p99 - direct.late(0.99)
     )
 }

@@ -1,6 +1,9 @@
-//! A back end that writes one call's argument at a steady rate, every piece with the stream's number and the time.
+//! A back end that writes one call's argument at a steady rate, every piece with the stream's number and the time, and fails where an
+//! order says so.
 
+use std::collections::HashSet;
 use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_call::dialect::DialectSet;
@@ -18,18 +21,52 @@ pub(crate) const BEGIN: &str = "BEGIN ";
 pub(crate) const TOOL: &str = "write_file";
 pub(crate) const ARGUMENT: &str = "content";
 
-/// The order that a client puts into its message: `load STREAM EVENTS GAP SIZE end`.
+/// The order that a client puts into its message: `load STREAM EVENTS GAP SIZE FAULT end`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order {
-    /// The stream's number, below 100,000.
+    /// The stream's number, below 10,000,000.
     pub(crate) stream: u32,
     /// The number of records.
     pub(crate) events: u32,
     /// The time between two records.
     pub(crate) gap: Duration,
-    /// The bytes of a record, at least 36.
+    /// The bytes of a record, at least 40.
     pub(crate) size: usize,
+    /// The fault of the answer.
+    pub(crate) fault: Fault,
 }
+
+/// A fault of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// None.
+    None,
+    /// The first request of a stream is answered with 503, the next ones in full.
+    BusyOnce,
+    /// The first request of a stream is answered by closing the connection, the next ones in full.
+    ClosedOnce,
+    /// Every request is answered with 500.
+    Refused,
+    /// The connection is closed in the middle of the answer.
+    Cut,
+    /// An event in the middle of the answer is not JSON, and the connection is closed after it.
+    Garbage,
+}
+
+impl Fault {
+    /// All faults; a place in it is the number in an order.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::None,
+        Self::BusyOnce,
+        Self::ClosedOnce,
+        Self::Refused,
+        Self::Cut,
+        Self::Garbage,
+    ];
+}
+
+/// The streams that had their fault already.
+type Failed = Arc<Mutex<HashSet<u32>>>;
 
 impl Order {
     pub(crate) fn words(&self) -> String {
@@ -38,8 +75,11 @@ impl Order {
             events,
             gap,
             size,
+            fault,
         } = self;
-        format!("load {stream} {events} {} {size} end", gap.as_micros())
+        let fault = Fault::ALL.iter().position(|known| known == fault).unwrap();
+        let gap = gap.as_micros();
+        format!("load {stream} {events} {gap} {size} {fault} end")
     }
 
     fn find(body: &str) -> Option<Self> {
@@ -52,12 +92,13 @@ impl Order {
             events,
             gap: Duration::from_micros(next()?),
             size: usize::try_from(next()?).ok()?,
+            fault: *Fault::ALL.get(usize::try_from(next()?).ok()?)?,
         })
     }
 
     /// A record: the stream, its number, the time.
     fn record(&self, number: u32) -> String {
-        let head = format!("{:05} {number:06} {:020} ", self.stream, now());
+        let head = format!("{:07} {number:06} {:020} ", self.stream, now());
         // No blank at the end: in a call written as text it might belong to the closing tag, so it
         // would be held back.
         format!("{head:x<width$}", width = self.size)
@@ -72,18 +113,20 @@ pub(crate) fn now() -> u64 {
 
 /// Serves until the process ends.
 pub(crate) async fn serve(listener: TcpListener) {
+    let failed = Failed::default();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             continue;
         };
+        let failed = Arc::clone(&failed);
         tokio::spawn(async move {
             // A client that disconnects is counted on the client's side.
-            let _ = connection(stream).await;
+            let _ = connection(stream, &failed).await;
         });
     }
 }
 
-async fn connection(mut stream: TcpStream) -> io::Result<()> {
+async fn connection(mut stream: TcpStream, failed: &Failed) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     while let Some((path, body)) = request(&mut stream, &mut buffer).await? {
@@ -91,7 +134,13 @@ async fn connection(mut stream: TcpStream) -> io::Result<()> {
         let wire = Wire::from_path(&path).ok_or_else(malformed)?;
         let incoming = wire.decode_request(&path, &body).map_err(|_| malformed())?;
         let order = Order::find(&String::from_utf8_lossy(&body)).ok_or_else(malformed)?;
-        answer(&mut stream, wire, &incoming.request.model, order).await?;
+        let is_first = failed.lock().unwrap().insert(order.stream);
+        match order.fault {
+            Fault::BusyOnce if is_first => refuse(&mut stream, "503 Service Unavailable").await?,
+            Fault::ClosedOnce if is_first => return Ok(()),
+            Fault::Refused => refuse(&mut stream, "500 Internal Server Error").await?,
+            _ => answer(&mut stream, wire, &incoming.request.model, order).await?,
+        }
     }
     Ok(())
 }
@@ -130,6 +179,16 @@ async fn request(
     Ok(Some((path, body)))
 }
 
+/// Answers with an error, and keeps the connection open.
+async fn refuse(stream: &mut TcpStream, status: &str) -> io::Result<()> {
+    let body = r#"{"error":{"type":"server_error","message":"as ordered"}}"#;
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all((head + body).as_bytes()).await
+}
+
 async fn answer(stream: &mut TcpStream, wire: Wire, model: &str, order: Order) -> io::Result<()> {
     let kind = wire.stream_type();
     let head =
@@ -142,7 +201,15 @@ async fn answer(stream: &mut TcpStream, wire: Wire, model: &str, order: Order) -
     // Streams that begin at the same time must not write at the same time.
     let start = Instant::now() + order.gap * (order.stream * 7919 % 1000) / 1000;
     for number in 0..order.events {
-        sleep_until(start + order.gap * number).await;
+        if number == order.events / 2 && matches!(order.fault, Fault::Cut | Fault::Garbage) {
+            if order.fault == Fault::Garbage {
+                chunk(stream, b"data: {\"half\": \n\n").await?;
+            }
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if !order.gap.is_zero() {
+            sleep_until(start + order.gap * number).await;
+        }
         out.clear();
         let mark = if number == 0 { BEGIN } else { "" };
         writer.value(&format!("{mark}{}", order.record(number)), &mut out);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use sabir_call::{Event, EventSink, Message, Request, ToolSet, ToolSpec};
-use sabir_wire::{ResponseDecoder, Wire, WireOptions};
+use sabir_wire::{BodyEnd, ResponseDecoder, Wire, WireOptions};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -20,6 +20,8 @@ pub(crate) struct Outcome {
     pub(crate) crossed: u32,
     /// The reason why the stream is incomplete.
     pub(crate) error: Option<String>,
+    /// True if the answer, or the refusal, was sent to its end as HTTP wants it.
+    pub(crate) is_whole: bool,
 }
 
 /// The server and the request.
@@ -28,6 +30,10 @@ pub(crate) struct Asked {
     pub(crate) address: SocketAddr,
     pub(crate) front: Wire,
     pub(crate) model: String,
+    /// Further headers, each with its line end.
+    pub(crate) headers: String,
+    /// The number of records after which the client disconnects.
+    pub(crate) leaves_after: Option<usize>,
 }
 
 /// Sends the request and reads the response to its end.
@@ -39,21 +45,39 @@ pub(crate) async fn ask(asked: &Asked, order: Order) -> Outcome {
         at: 0,
         outcome: Outcome::default(),
     };
-    let failed = match read(asked, &mut collector).await {
-        Ok(true) => None,
-        Ok(false) => Some("the answer has no end".to_owned()),
+    let result = read(asked, &mut collector).await;
+    let mut outcome = collector.outcome;
+    outcome.is_whole = !matches!(result, Ok(Reading::Closed) | Err(_));
+    let failed = match result {
+        Ok(Reading::Complete | Reading::Left) => None,
+        Ok(Reading::Failed) => Some("the answer ended with an error".to_owned()),
+        Ok(Reading::Refused(words)) => Some(words),
+        Ok(Reading::Closed) => Some("the connection was closed".to_owned()),
         Err(error) => Some(error.to_string()),
     };
-    let mut outcome = collector.outcome;
     let got = outcome.late.len();
-    let missing = got != order.events as usize;
+    let missing = got != order.events as usize && asked.leaves_after.is_none();
     outcome.error =
         failed.or_else(|| missing.then(|| format!("{got} records of {}", order.events)));
     outcome
 }
 
-/// Returns true if the response ended properly.
-async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<bool> {
+/// The end of a response.
+enum Reading {
+    /// The whole answer.
+    Complete,
+    /// An answer that ended with an error of its wire, or without its end.
+    Failed,
+    /// A status other than 200.
+    Refused(String),
+    /// The connection was closed before the end.
+    Closed,
+    /// The client has disconnected.
+    Left,
+}
+
+/// Reads a response to its end.
+async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<Reading> {
     let mut stream = TcpStream::connect(asked.address).await?;
     stream.set_nodelay(true)?;
     stream.write_all(&request(asked, &collector.order)).await?;
@@ -63,12 +87,26 @@ async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<bool> {
     loop {
         buffer.clear();
         if stream.read_buf(&mut buffer).await? == 0 {
-            return Ok(false);
+            return Ok(Reading::Closed);
         }
         collector.at = now();
         let over = transfer.push(&buffer, |piece| decoder.push(piece, collector))?;
+        if asked
+            .leaves_after
+            .is_some_and(|records| collector.outcome.late.len() >= records)
+        {
+            return Ok(Reading::Left);
+        }
+        if let Some(refusal) = transfer.refusal.take() {
+            return Ok(Reading::Refused(refusal));
+        }
         if over {
-            return Ok(decoder.is_ended());
+            let report = decoder.finish(BodyEnd::Clean, collector);
+            return Ok(if report.ended && report.error.is_none() {
+                Reading::Complete
+            } else {
+                Reading::Failed
+            });
         }
     }
 }
@@ -105,6 +143,7 @@ fn request(asked: &Asked, order: &Order) -> Vec<u8> {
     for (name, value) in asked.front.required_headers() {
         head += &format!("{name}: {value}\r\n");
     }
+    head += &asked.headers;
     head += "authorization: Bearer k\r\ncontent-type: application/json\r\n";
     head += &format!("content-length: {}\r\n\r\n{body}", body.len());
     head.into_bytes()
@@ -116,6 +155,8 @@ struct Transfer {
     kept: Vec<u8>,
     headed: bool,
     left: usize,
+    /// An answer with another status than 200.
+    refusal: Option<String>,
 }
 
 impl Transfer {
@@ -132,9 +173,8 @@ impl Transfer {
                 return Ok(false);
             };
             if !self.kept.starts_with(b"HTTP/1.1 200") {
-                return Err(io::Error::other(
-                    String::from_utf8_lossy(&self.kept).into_owned(),
-                ));
+                self.refusal = Some(String::from_utf8_lossy(&self.kept).into_owned());
+                return Ok(true);
             }
             (self.headed, at) = (true, end + 4);
         }

@@ -22,10 +22,9 @@ pub(crate) struct Used {
 }
 
 impl Process {
-    /// Starts this program in a role, and returns the address that it prints.
-    pub(crate) fn role(arguments: &[&str]) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        let mut child = command
+    /// Starts this program in a role on these processors, and returns the address that it prints.
+    pub(crate) fn role(arguments: &[&str], cores: &str) -> Self {
+        let mut child = pinned(&std::env::current_exe().unwrap(), cores)
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
@@ -38,23 +37,41 @@ impl Process {
         Self { child, address }
     }
 
-    /// Starts `litellm` with that configuration and waits until it answers; `None` if it does not within two minutes.
-    pub(crate) fn litellm(program: &str, config: &Path) -> Option<Self> {
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut command = Command::new(program);
+    /// Starts an installed `sabir gateway` with that configuration, and waits until it listens.
+    pub(crate) fn sabir(program: &Path, configuration: &str, cores: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config.toml");
+        std::fs::write(&config, configuration).unwrap();
+        let mut child = pinned(program, cores)
+            .args(["gateway", "--config"])
+            .arg(&config)
+            .args(["--listen", "127.0.0.1:0", "--log", "off", "--token", "k"])
+            .env("HOME", folder.path())
+            .env_remove("XDG_CONFIG_HOME")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| {
+                let (_, address) = line.split_once("http://")?;
+                let end = address.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':'));
+                address[..end.unwrap_or(address.len())].parse().ok()
+            })
+            .unwrap();
+        // It must not wait for somebody to read what it says.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address }
+    }
+
+    /// Starts litellm with that configuration and waits until it answers.
+    pub(crate) fn litellm(program: &str, config: &Path, cores: &str) -> Option<Self> {
+        let mut command = pinned(Path::new(program), cores);
         command
-            .args([
-                "--host",
-                "127.0.0.1",
-                "--port",
-                &port.to_string(),
-                "--config",
-            ])
+            .args(["--host", "127.0.0.1", "--config"])
             .arg(config);
         command
             .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -64,11 +81,58 @@ impl Process {
             "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY",
             "true",
         );
+        let port = free_port();
+        command.args(["--port", &port.to_string()]);
+        Self::listening(command, port)
+    }
+
+    /// Starts claude-code-router in a home of its own and waits until it answers.
+    pub(crate) fn router(
+        program: &str,
+        home: &Path,
+        back: SocketAddr,
+        cores: &str,
+    ) -> Option<Self> {
+        let port = free_port();
+        let folder = home.join(".claude-code-router");
+        std::fs::create_dir_all(&folder).unwrap();
+        let config = serde_json::json!({
+            "PORT": port,
+            "HOST": "127.0.0.1",
+            "LOG": false,
+            "APIKEY": "k",
+            "Providers": [{
+                "name": "back",
+                "api_base_url": format!("http://{back}/v1/chat/completions"),
+                "api_key": "k",
+                "models": ["as-native"],
+            }],
+            "Router": {"default": "back,as-native"},
+        });
+        std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+        let mut command = pinned(Path::new(program), cores);
+        command.arg("start").env("HOME", home);
+        Self::listening(command, port)
+    }
+
+    /// Starts Portkey's gateway and waits until it answers.
+    pub(crate) fn portkey(program: &str, cores: &str) -> Option<Self> {
+        let port = free_port();
+        let mut command = pinned(Path::new("node"), cores);
+        command.arg(program).arg("--headless");
+        command.arg(format!("--port={port}"));
+        Self::listening(command, port)
+    }
+
+    /// Starts a program and waits until its port can be connected to; `None` if that takes more than two minutes.
+    fn listening(mut command: Command, port: u16) -> Option<Self> {
         let child = command
+            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let process = Self { child, address };
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(120) {
@@ -89,11 +153,41 @@ impl Process {
     }
 }
 
+/// Returns a port that nothing listens on.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// Makes a command that runs a program on these processors only.
+fn pinned(program: &Path, cores: &str) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", cores]).arg(program);
+    command
+}
+
+/// Keeps the threads that this process will start on these processors.
+pub(crate) fn pin_self(cores: &str) {
+    let status = Command::new("taskset")
+        .args(["-cp", cores, &std::process::id().to_string()])
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.unwrap().success(), "taskset failed");
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Returns the number of open descriptors of a process.
+pub(crate) fn descriptors(id: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count)
 }
 
 /// Returns the resources used by a process and its descendants, from `/proc`.

@@ -220,6 +220,11 @@ impl<'d> DialectSelection<'d> {
         self.only.is_some()
     }
 
+    /// Returns true if the reader listens for all dialects, and all of them are built in.
+    pub(crate) fn is_all_built_in(self) -> bool {
+        self.only.is_none() && self.dialects.defined_rows().is_empty()
+    }
+
     /// Every dialect that can be recognised, and whether it is listened for.
     pub(crate) fn recognised_dialects(self) -> impl Iterator<Item = (&'d Dialect, bool)> {
         // A dialect may be chosen that its set does not hold: it replaces one of its name.

@@ -3,7 +3,7 @@
 //!
 //! Several dialects may share a marker; the text after it decides (`reader/marker_dispatch.rs`).
 
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, DialectSelection};
 use crate::dialect::grammar::{GemmaCalls, Grammar, JsonForm, PythonCalls};
 
 use super::triggers::{FirstLetters, TriggerTable};
@@ -50,7 +50,7 @@ const PYTHON: PythonCalls = PythonCalls {
 };
 
 /// The markers of all dialects.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct MarkerTable {
     all: Vec<MarkerEntry>,
     /// The marker texts that begin with `<`, each once.
@@ -112,6 +112,19 @@ pub(crate) enum MarkerMatch {
 }
 
 impl MarkerTable {
+    /// Compiles the markers of all dialects of a selection, active or not, and adds the bytes at
+    /// which prose must stop for them.
+    pub(crate) fn new(selection: DialectSelection<'_>, triggers: &mut TriggerTable) -> Self {
+        let mut made = Self::default();
+        for (dialect, listened) in selection.recognised_dialects() {
+            made.add_dialect(dialect, listened, selection.is_chosen(), triggers);
+        }
+        made.add_turn_tokens();
+        // Many readers exist at a time.
+        made.all.shrink_to_fit();
+        made
+    }
+
     /// Adds the markers of a dialect, and the bytes at which prose must stop for them.
     pub(crate) fn add_dialect(
         &mut self,
@@ -153,7 +166,7 @@ impl MarkerTable {
     }
 
     /// Adds the tokens that end a turn in any model's template.
-    pub(crate) fn add_turn_tokens(&mut self) {
+    fn add_turn_tokens(&mut self) {
         for text in TURN_TOKENS {
             if !self.in_angles.contains(&text) {
                 self.in_angles.push(text);

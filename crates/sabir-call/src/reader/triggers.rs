@@ -57,6 +57,13 @@ impl TriggerTable {
         }
     }
 
+    /// Adds all triggers of another table.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        for (class, more) in self.0.iter_mut().zip(other.0) {
+            *class |= more;
+        }
+    }
+
     /// Makes a byte a trigger: a letter or digit only at the start of a word, anything else
     /// anywhere.
     pub(crate) fn add_byte(&mut self, byte: u8) {

@@ -1,13 +1,13 @@
 //! Collects the names and markers that the reader recognizes: tools, arguments, and the dialects'
 //! own.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::compatibility::strip_namespace;
 use crate::dialect::grammar::{
     Grammar, NamePosition, PythonCalls, TagNotation, TagScheme, TaggedCalls,
 };
-use crate::dialect::{Dialect, DialectSelection, INVOKE};
+use crate::dialect::{Dialect, DialectSelection, DialectSet, INVOKE};
 use crate::known_tool::KnownTool;
 use crate::small_name_set::SmallNameSet;
 use crate::tool::{ToolSet, nearest_candidate};
@@ -36,6 +36,14 @@ pub(crate) const SHOWN: [(&str, &str); 4] = [
     ("examples", "in an example"),
 ];
 
+/// The markers of all built-in dialects, and the bytes at which prose must stop for them. A gateway
+/// has thousands of readers at a time, each of which would have 35 KB of them.
+static ALL_BUILT_IN: LazyLock<(Arc<MarkerTable>, TriggerTable)> = LazyLock::new(|| {
+    let mut triggers = TriggerTable::default();
+    let markers = MarkerTable::new(DialectSet::built_in().all(), &mut triggers);
+    (Arc::new(markers), triggers)
+});
+
 /// The names and markers that a reader recognizes.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
@@ -48,7 +56,8 @@ pub(crate) struct Vocabulary {
     tagged: Vec<TagDialect>,
     /// The active dialects whose tags are not plain angle-bracket tags.
     others: Vec<TagDialect>,
-    pub(crate) markers: MarkerTable,
+    /// The markers, shared by all readers that listen for every built-in dialect.
+    pub(crate) markers: Arc<MarkerTable>,
     /// The first letters of tool and argument names.
     names: FirstLetters,
     /// The first letters of the tag names in the dialect tables, without prefixes.
@@ -96,7 +105,7 @@ impl Vocabulary {
             tools: tools.known_tools(),
             tagged: Vec::new(),
             others: Vec::new(),
-            markers: MarkerTable::default(),
+            markers: Arc::default(),
             names: FirstLetters::default(),
             tags: FirstLetters::default(),
             bare_json: None,
@@ -118,7 +127,12 @@ impl Vocabulary {
             for (dialect, listened) in selection.recognised_dialects() {
                 made.add_dialect(dialect, listened);
             }
-            made.markers.add_turn_tokens();
+            if selection.is_all_built_in() {
+                made.markers = Arc::clone(&ALL_BUILT_IN.0);
+                made.triggers.add_all(&ALL_BUILT_IN.1);
+            } else {
+                made.markers = Arc::new(MarkerTable::new(selection, &mut made.triggers));
+            }
             made.add_name_triggers();
             if made.chosen && selection.includes(INVOKE) {
                 made.add_compatible_json(selection);
@@ -155,8 +169,6 @@ impl Vocabulary {
         if listened {
             self.add_bare_dialect(dialect);
         }
-        self.markers
-            .add_dialect(dialect, listened, self.chosen, &mut self.triggers);
     }
 
     /// Adds JSON without a marker beside a chosen dialect. The rules for it are those of a session
@@ -168,8 +180,12 @@ impl Vocabulary {
                 && !listened
                 && self.is_wrapper_name(table.open.trim_matches(['<', '>']))
             {
-                self.markers
-                    .add_dialect(dialect, true, false, &mut self.triggers);
+                Arc::make_mut(&mut self.markers).add_dialect(
+                    dialect,
+                    true,
+                    false,
+                    &mut self.triggers,
+                );
             }
         }
         // The last one, as in a session that listens for all.

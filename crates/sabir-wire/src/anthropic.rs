@@ -40,6 +40,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         own: &["model", "stream"],
         limits: &["max_tokens"],
         reasoning: &["thinking", "output_config.effort"],
+        choices: None,
         rewrites_text_tools: false,
         unify_spellings: |_| Ok(()),
         clean_history: |_| {},

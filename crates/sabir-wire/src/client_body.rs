@@ -24,6 +24,8 @@ pub(crate) struct PassedMembers {
     /// The members about thinking. A dot goes into an object.
     pub(crate) reasoning: &'static [&'static str],
     /// True if tools whose input is text are sent in another form.
+    /// The members for several choices, on a wire that has them.
+    pub(crate) choices: Option<ChoiceMembers>,
     pub(crate) rewrites_text_tools: bool,
     /// Renames members that have two spellings to the usual one.
     pub(crate) unify_spellings: fn(&mut Value) -> Result<(), RequestError>,

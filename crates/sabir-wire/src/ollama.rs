@@ -37,6 +37,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         own: &["model", "stream"],
         limits: &["options.num_predict"],
         reasoning: &["think"],
+        choices: None,
         rewrites_text_tools: false,
         unify_spellings: |_| Ok(()),
         clean_history: |_| {},

@@ -1,16 +1,15 @@
 //! The OpenAI Chat Completions API, and the many servers that implement a variant of it.
 
 mod answer_details;
-mod choice_chunk;
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;
 pub(crate) mod encode_response;
 
-pub use choice_chunk::ChoiceChunk;
 use sabir_call::{Request, StopReason};
 
 use crate::client_body::PassedMembers;
+use crate::choice_chunk::ChoiceMembers;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
@@ -42,6 +41,10 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         limits: &["max_tokens", "max_completion_tokens"],
         reasoning: &["reasoning_effort", "reasoning"],
         rewrites_text_tools: true,
+        choices: Some(ChoiceMembers {
+            count: "n",
+            list: "choices",
+        }),
         unify_spellings: |_| Ok(()),
         clean_history: |_| {},
     }),

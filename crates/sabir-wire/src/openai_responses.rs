@@ -50,6 +50,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         own: &["model", "stream", "store", "include"],
         limits: &["max_output_tokens"],
         reasoning: &["reasoning"],
+        choices: None,
         rewrites_text_tools: false,
         unify_spellings: |_| Ok(()),
         clean_history: event_types::drop_unusable_reasoning,

@@ -8,8 +8,8 @@
 //! results are paired by id, name and order. The provider's own tools are kept unchanged.
 //!
 //! # Unsupported
-//! Files by address, several candidates, log probabilities and answers that are not text: each is an
-//! error that names its path.
+//! Files by address; several candidates, log probabilities and answers that are not text, except for a
+//! provider of the same wire: each is an error that names its path.
 
 use sabir_call::{
     CallResult, Image, MessagePart, OpaqueState, ReasoningConfig, Request, RequestOptions,
@@ -80,6 +80,10 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
     ("generation_config", FieldDisposition::Read),
     (
         "generationConfig.responseModalities",
+        FieldDisposition::CheckedElsewhere,
+    ),
+    (
+        "generationConfig.candidateCount",
         FieldDisposition::CheckedElsewhere,
     ),
     (

@@ -42,7 +42,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         reasoning: &["thinking", "output_config.effort"],
         choices: None,
         rewrites_text_tools: false,
-        unify_spellings: |_| Ok(()),
+        unify_spellings: |_, _| Ok(()),
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,

@@ -39,7 +39,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         reasoning: &["think"],
         choices: None,
         rewrites_text_tools: false,
-        unify_spellings: |_| Ok(()),
+        unify_spellings: |_, _| Ok(()),
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,

@@ -5,11 +5,12 @@ pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;
 pub(crate) mod encode_response;
+mod old_functions;
 
 use sabir_call::{Request, StopReason};
 
-use crate::client_body::PassedMembers;
 use crate::choice_chunk::ChoiceMembers;
+use crate::client_body::PassedMembers;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
@@ -40,12 +41,12 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         own: &["model", "stream", "stream_options"],
         limits: &["max_tokens", "max_completion_tokens"],
         reasoning: &["reasoning_effort", "reasoning"],
-        rewrites_text_tools: true,
         choices: Some(ChoiceMembers {
             count: "n",
             list: "choices",
         }),
-        unify_spellings: |_| Ok(()),
+        rewrites_text_tools: true,
+        unify_spellings: old_functions::translate_old_functions,
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,

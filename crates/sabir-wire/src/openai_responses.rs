@@ -52,7 +52,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         reasoning: &["reasoning"],
         choices: None,
         rewrites_text_tools: false,
-        unify_spellings: |_| Ok(()),
+        unify_spellings: |_, _| Ok(()),
         clean_history: event_types::drop_unusable_reasoning,
     }),
     encode_request: encode_request::encode_request,

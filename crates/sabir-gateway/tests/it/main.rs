@@ -15,6 +15,7 @@ mod gemini_candidates;
 mod limits;
 mod lists;
 mod model_limits;
+mod old_functions;
 mod recorded;
 mod repairs;
 mod report;

@@ -21,7 +21,7 @@ use super::encode_request::PLACEHOLDER_SIGNATURE;
 use super::parts::{self, SIGNATURE};
 use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, decode_effort_level};
 use crate::call_pairing::CallPairing;
-use crate::client_request::{DecodedRequest, RequestError};
+use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences};
 use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
 use crate::field_disposition::{
     FieldDisposition, MemberDispositions, check_members, is_empty_value,
@@ -124,7 +124,10 @@ const SEND_CONTENT: &str = "only its provider has it: send the content itself in
 ///
 /// # Errors
 /// A member in both spellings: the provider would choose one of them.
-pub(crate) fn unify_spellings(body: &mut Value) -> Result<(), RequestError> {
+pub(crate) fn unify_spellings(
+    body: &mut Value,
+    _: &mut ResponsePreferences,
+) -> Result<(), RequestError> {
     let Some(members) = body.as_object_mut() else {
         return Ok(());
     };

@@ -79,4 +79,4 @@ pub use rate_limits::{is_limit_header, translate_rate_limits};
 pub use replay::{replay_draft, split_text};
 pub use response_decoder::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder, is_answer_detail};
 pub use timestamp::format_timestamp;
-pub use wire::{ResponseEncoder, Wire, WireOptions};
+pub use wire::{ResponseEncoder, Wire, WireOptions, percent_decode};

@@ -535,8 +535,8 @@ fn percent_encode(model: &str, marks: &[u8]) -> String {
     })
 }
 
-/// Decodes percent escapes in a path. Invalid escapes stay as they are.
-pub(crate) fn percent_decode(path: &str) -> String {
+/// Decodes percent escapes in a path or a query. Invalid escapes stay as they are.
+pub fn percent_decode(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
     while let [first, after @ ..] = rest {

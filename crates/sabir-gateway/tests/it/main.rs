@@ -11,6 +11,7 @@
 
 mod bodies;
 mod ends;
+mod files;
 mod gemini_candidates;
 mod limits;
 mod lists;

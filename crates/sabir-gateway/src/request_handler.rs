@@ -148,6 +148,7 @@ impl RequestHandler {
             }
             EndpointKind::Own(own) => own.check_method(parts),
             EndpointKind::Forwarded(form) => form.check_method(&parts.method),
+            EndpointKind::Model(_) if wants_web_socket(parts) => Err(Refusal::WebSocket),
             EndpointKind::Model(_) if parts.method != Method::POST => {
                 Err(Refusal::Method(parts.method.to_string(), Method::POST))
             }
@@ -277,6 +278,13 @@ impl EndpointKind {
             _ => None,
         }
     }
+}
+
+/// Returns true for the first request of a WebSocket.
+fn wants_web_socket(parts: &Parts) -> bool {
+    let wanted = parts.headers.get(header::UPGRADE);
+    parts.method == Method::GET
+        && wanted.is_some_and(|wanted| wanted.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// The headers that switch on members of bodies that are not in the stable API.

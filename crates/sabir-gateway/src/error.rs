@@ -49,6 +49,10 @@ pub(crate) enum Refusal {
     /// The endpoint has another method, which is the second value: 405.
     #[error("{0} is not allowed here: use {1}")]
     Method(String, Method),
+    /// The client wants a WebSocket: 426. Codex then goes on over HTTP; after other statuses it first tries
+    /// five more times.
+    #[error("WebSockets are not supported here: use POST")]
+    WebSocket,
     /// A preflight request without an origin: 403.
     #[error("OPTIONS is answered only for pages that may use this gateway")]
     Options,
@@ -114,7 +118,7 @@ impl Refusal {
             Self::Limit(limit) if limit.is_money => "budget",
             Self::Limit(_) => "limit",
             Self::KeyStore(_) => "key_store",
-            Self::Path(_) | Self::Method(..) => "path",
+            Self::Path(_) | Self::Method(..) | Self::WebSocket => "path",
             Self::TooLarge(_) | Self::TooSlow(_) | Self::Encoded(_) | Self::NotJson(_) => "body",
             Self::Malformed(_) | Self::Request(_) => "request",
             Self::Model(..) => "model",
@@ -162,6 +166,7 @@ impl Refusal {
                 ..error_with(StatusCode::NOT_FOUND, "not_found_error")
             },
             Self::Method(..) => error_with(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
+            Self::WebSocket => error_with(StatusCode::UPGRADE_REQUIRED, "invalid_request_error"),
             Self::TooLarge(_) => error_with(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
             Self::TooSlow(_) => error_with(StatusCode::REQUEST_TIMEOUT, "timeout_error"),
             Self::Encoded(_) | Self::NotJson(_) => {
@@ -205,6 +210,10 @@ impl Refusal {
                 _ = headers.insert(header::CONNECTION, HeaderValue::from_static("close"))
             }
             Self::Upstream(failure) => failure.write_headers(front, headers),
+            // Such a response names what is to be used instead.
+            Self::WebSocket => {
+                _ = headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"))
+            }
             Self::Method(_, wanted) => {
                 _ = HeaderValue::from_str(wanted.as_str())
                     .map(|wanted| headers.insert(header::ALLOW, wanted));

@@ -187,8 +187,10 @@ impl Exchange {
             client.headers.clone_from(&self.beta_headers);
         }
         if self.front.choice_count(&request) > choices::MAX_CHOICES {
+            let members = self.front.choice_members();
+            let path = members.map_or("n", |members| members.count);
             return Err(Refusal::Request(RequestError {
-                path: "n".to_owned(),
+                path: path.to_owned(),
                 message: format!("must be a whole number from 1 to {}", choices::MAX_CHOICES),
             }));
         }

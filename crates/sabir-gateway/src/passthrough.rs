@@ -1,21 +1,28 @@
 //! Forwards requests that are not for a chat model, such as those for embeddings, to an upstream of
 //! their model. Nothing is translated: the upstream must serve the endpoint itself.
+//!
+//! Files belong to no model, and the APIs have no place for one: a request names it in its form or its
+//! query, or means the only one. All requests about files ask the upstreams in the same order, so that a
+//! file is found where it was put.
 
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
 use futures_util::stream;
 use sabir_call::BYTES_PER_TOKEN;
 use sabir_model::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
-use sabir_wire::RequestError;
+use sabir_wire::{RequestError, percent_decode};
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
 use crate::exchange::{DEFAULT_OUTPUT_TOKENS, reserve_lease};
 use crate::exchange_log::ExchangeLog;
 use crate::forwarded_output::{AnswerForm, OutputCounter};
+use crate::request_body::BodyForm;
+use crate::route::RouteTable;
 use crate::serve::Gateway;
 
 /// The endpoints with a JSON body that names the model.
@@ -36,12 +43,21 @@ const FORM_PATHS: [&str; 4] = [
     "/v1/audio/transcriptions",
     "/v1/audio/translations",
     "/v1/images/edits",
-    "/v1/files",
+    FILES_PATH,
 ];
+
+/// The endpoint for files: they are uploaded to it and listed by it, and below it each has a path.
+const FILES_PATH: &str = "/v1/files";
+
+/// The longest id of a file.
+const MAX_FILE_ID: usize = 256;
 
 /// The headers of a client that are forwarded.
 // No others, so that no upstream sees the client's key or cookies.
-const REQUEST_HEADERS: [&str; 3] = ["content-type", "accept", "openai-beta"];
+const REQUEST_HEADERS: [&str; 4] = ["content-type", "accept", "openai-beta", "anthropic-beta"];
+
+/// The member of a query that names the model of a request about files.
+const MODEL_IN_QUERY: &str = "model=";
 
 /// The longest boundary of a form, by RFC 2046.
 const MAX_BOUNDARY: usize = 70;
@@ -64,17 +80,63 @@ pub(crate) enum ForwardedForm {
     Json,
     /// A form with files.
     Form,
+    /// None: a request for the list of files.
+    FileList,
+    /// None: a request about a file.
+    File {
+        /// True for its content.
+        is_content: bool,
+    },
 }
 
 impl ForwardedForm {
-    /// Returns the form of a path's bodies; `None` for a path that is not forwarded.
-    pub(crate) fn of_path(path: &str) -> Option<Self> {
+    /// Returns the form of a request's body; `None` for a path that is not forwarded.
+    pub(crate) fn of_request(method: &Method, path: &str) -> Option<Self> {
         if JSON_PATHS.contains(&path) {
-            Some(Self::Json)
-        } else if FORM_PATHS.contains(&path) {
-            Some(Self::Form)
+            return Some(Self::Json);
+        }
+        if path == FILES_PATH && method == Method::GET {
+            return Some(Self::FileList);
+        }
+        if FORM_PATHS.contains(&path) {
+            return Some(Self::Form);
+        }
+        let file = path.strip_prefix(FILES_PATH)?.strip_prefix('/')?;
+        let content = file.strip_suffix("/content");
+        let id = content.unwrap_or(file);
+        // Nothing that could lead to another path of the provider.
+        let is_id = !id.is_empty()
+            && id.len() <= MAX_FILE_ID
+            && id
+                .bytes()
+                .all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, b'-' | b'_'));
+        is_id.then_some(Self::File {
+            is_content: content.is_some(),
+        })
+    }
+
+    /// Checks the method of a request.
+    ///
+    /// # Errors
+    /// A method that the endpoint does not have.
+    pub(crate) fn check_method(self, method: &Method) -> Result<(), Refusal> {
+        let usual = match self {
+            Self::Json | Self::Form => Method::POST,
+            Self::FileList | Self::File { .. } => Method::GET,
+        };
+        let is_deletion = self == Self::File { is_content: false } && method == Method::DELETE;
+        if *method == usual || is_deletion {
+            Ok(())
         } else {
-            None
+            Err(Refusal::Method(method.to_string(), usual))
+        }
+    }
+
+    /// Returns the form that the body is read in.
+    pub(crate) fn body_form(self) -> BodyForm {
+        match self {
+            Self::Form => BodyForm::Multipart,
+            Self::Json | Self::FileList | Self::File { .. } => BodyForm::Json,
         }
     }
 }
@@ -83,7 +145,7 @@ impl ForwardedForm {
 struct NamedRequest {
     /// The name of the model, as the client wrote it.
     model: String,
-    /// The place of that name in the body, for a form.
+    /// The place of that name in the body, for a form that has it.
     place: Option<std::ops::Range<usize>>,
     /// The body, if it is JSON.
     json: Option<Value>,
@@ -96,17 +158,27 @@ struct NamedRequest {
 pub(crate) async fn forward_request(
     gateway: &Gateway,
     ledger: &ExchangeLog,
-    path: &str,
-    headers: &HeaderMap,
+    parts: &Parts,
     body: Bytes,
     form: ForwardedForm,
 ) -> Result<Response, Refusal> {
+    let path = parts.uri.path();
+    let query = parts.uri.query().unwrap_or_default();
+    let headers = &parts.headers;
+    let routes = gateway.routes();
+    let is_about_files = path.starts_with(FILES_PATH);
     let named = match form {
         ForwardedForm::Json => name_in_json(&body)?,
+        ForwardedForm::Form if is_about_files => name_in_form(headers, &body)
+            .or_else(|error| name_of_files(query, &routes).map_err(|_| error))?,
         ForwardedForm::Form => name_in_form(headers, &body)?,
+        // An id is known to those who uploaded the file; the list has those of everybody.
+        ForwardedForm::FileList if ledger.key().is_some() => {
+            return Err(Refusal::NotForClients("the list of all files"));
+        }
+        ForwardedForm::FileList | ForwardedForm::File { .. } => name_of_files(query, &routes)?,
     };
     ledger.set_model(&named.model);
-    let routes = gateway.routes();
     let route = routes
         .find_route(&named.model)
         .ok_or_else(|| routes.unknown_model(&named.model))?;
@@ -138,12 +210,18 @@ pub(crate) async fn forward_request(
     });
     let forwarded: Vec<(String, String)> = forwarded.collect();
     let make = |id: &str| ForwardedRequest {
-        method: "POST".to_owned(),
-        path: path.to_owned(),
+        method: parts.method.to_string(),
+        path: match is_about_files {
+            true => with_query(path, query),
+            false => path.to_owned(),
+        },
         headers: forwarded.clone(),
         body: body_for(&named, &body, id),
     };
-    let answered = group.forward(&make).await;
+    let answered = match is_about_files {
+        true => group.forward_in_fixed_order(&make).await,
+        false => group.forward(&make).await,
+    };
     let (upstream, client, response) = answered.map_err(|error| {
         let message = match &error {
             None => "the model's upstreams have no such endpoint".to_owned(),
@@ -174,6 +252,39 @@ fn name_in_json(body: &[u8]) -> Result<NamedRequest, Refusal> {
         place: None,
         json: Some(body),
     })
+}
+
+/// Finds the model of a request about files: the one that its query names, or the only one.
+fn name_of_files(query: &str, routes: &RouteTable) -> Result<NamedRequest, Refusal> {
+    let in_query = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix(MODEL_IN_QUERY))
+        .map(percent_decode);
+    let model = in_query.or_else(|| Some(routes.only_route()?.name.clone()));
+    let model = model.ok_or_else(|| {
+        Refusal::Request(RequestError {
+            path: "model".to_owned(),
+            message: "several models are served here: name one in the query, as `?model=NAME`"
+                .to_owned(),
+        })
+    })?;
+    Ok(NamedRequest {
+        model,
+        place: None,
+        json: None,
+    })
+}
+
+/// Returns a path with what its query says to the provider.
+fn with_query(path: &str, query: &str) -> String {
+    let pairs = query
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.starts_with(MODEL_IN_QUERY));
+    let rest = pairs.collect::<Vec<_>>().join("&");
+    match rest.as_str() {
+        "" => path.to_owned(),
+        rest => format!("{path}?{rest}"),
+    }
 }
 
 /// Finds the field `model` in a form.
@@ -252,7 +363,9 @@ fn body_for(named: &NamedRequest, body: &[u8], id: &str) -> Vec<u8> {
         }
         return json.to_string().into_bytes();
     }
-    let place = named.place.clone().unwrap_or(0..0);
+    let Some(place) = named.place.clone() else {
+        return body.to_vec();
+    };
     let before = body.get(..place.start).unwrap_or_default();
     let after = body.get(place.end..).unwrap_or_default();
     [before, id.as_bytes(), after].concat()
@@ -397,6 +510,54 @@ mod tests {
                 "{broken}"
             );
         }
+    }
+
+    #[test]
+    fn only_paths_of_files_are_forwarded() {
+        let form = |method: &Method, path: &str| ForwardedForm::of_request(method, path);
+        let file = |is_content| Some(ForwardedForm::File { is_content });
+        let list = Some(ForwardedForm::FileList);
+        assert_eq!(form(&Method::GET, "/v1/files"), list);
+        assert_eq!(form(&Method::POST, "/v1/files"), Some(ForwardedForm::Form));
+        assert_eq!(form(&Method::GET, "/v1/files/file-a_1"), file(false));
+        assert_eq!(form(&Method::GET, "/v1/files/file-a/content"), file(true));
+        for path in [
+            "/v1/files/",
+            "/v1/files/..",
+            "/v1/files/a/b",
+            "/v1/files/a%2fb",
+            "/v1/files/content/../x",
+            "/v1/files//content",
+            "/v1/filesystem",
+        ] {
+            assert_eq!(form(&Method::GET, path), None, "{path}");
+        }
+        let deleted = |path: &str| form(&Method::DELETE, path).unwrap();
+        assert!(deleted("/v1/files/a").check_method(&Method::DELETE).is_ok());
+        for path in ["/v1/files", "/v1/files/a/content", "/v1/embeddings"] {
+            assert!(
+                deleted(path).check_method(&Method::DELETE).is_err(),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_model_leaves_the_query() {
+        for (query, sent) in [
+            ("", "/v1/files"),
+            ("model=a%2Fb", "/v1/files"),
+            (
+                "limit=2&model=x&after=file-1",
+                "/v1/files?limit=2&after=file-1",
+            ),
+        ] {
+            assert_eq!(with_query("/v1/files", query), sent);
+        }
+        let none = RouteTable::default();
+        let named = name_of_files("limit=2&model=a%2Fb", &none).unwrap();
+        assert_eq!(named.model, "a/b");
+        assert!(name_of_files("limit=2", &none).is_err());
     }
 
     #[test]

@@ -147,7 +147,9 @@ impl RequestHandler {
                 Err(Refusal::Path(parts.uri.path().chars().take(200).collect()))
             }
             EndpointKind::Own(own) => own.check_method(parts),
-            EndpointKind::Model(_) | EndpointKind::Forwarded(_) if parts.method != Method::POST => {
+            EndpointKind::Forwarded(form) => form.check_method(&parts.method),
+            EndpointKind::Model(_) if wants_web_socket(parts) => Err(Refusal::WebSocket),
+            EndpointKind::Model(_) if parts.method != Method::POST => {
                 Err(Refusal::Method(parts.method.to_string(), Method::POST))
             }
             _ => Ok(()),
@@ -217,13 +219,10 @@ impl RequestHandler {
                 own.respond(gateway, path, &body)?
             }
             EndpointKind::Forwarded(form) => {
-                let body_form = match form {
-                    ForwardedForm::Json => BodyForm::Json,
-                    ForwardedForm::Form => BodyForm::Multipart,
-                };
-                let body = self.read_for_model(parts, body, body_form, ledger).await?;
-                let headers = &parts.headers;
-                return forward_request(gateway, ledger, path, headers, body, *form).await;
+                let body = self
+                    .read_for_model(parts, body, form.body_form(), ledger)
+                    .await?;
+                return forward_request(gateway, ledger, parts, body, *form).await;
             }
             EndpointKind::Model(front) => {
                 let body = self
@@ -265,7 +264,9 @@ impl EndpointKind {
         ) {
             (Some(own), _) => Self::Own(own),
             (None, Some(front)) => Self::Model(front),
-            (None, None) => ForwardedForm::of_path(path).map_or(Self::Nobody, Self::Forwarded),
+            (None, None) => {
+                ForwardedForm::of_request(&parts.method, path).map_or(Self::Nobody, Self::Forwarded)
+            }
         }
     }
 
@@ -277,6 +278,13 @@ impl EndpointKind {
             _ => None,
         }
     }
+}
+
+/// Returns true for the first request of a WebSocket.
+fn wants_web_socket(parts: &Parts) -> bool {
+    let wanted = parts.headers.get(header::UPGRADE);
+    parts.method == Method::GET
+        && wanted.is_some_and(|wanted| wanted.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// The headers that switch on members of bodies that are not in the stable API.

@@ -205,6 +205,14 @@ impl RouteTable {
         groups
     }
 
+    /// Returns the only model; `None` if there are several or none.
+    pub(crate) fn only_route(&self) -> Option<&ModelRoute> {
+        let mut all = self.named.values().chain(&self.other);
+        let first = all.next()?;
+        all.all(|route| Arc::ptr_eq(route, first))
+            .then_some(first.as_ref())
+    }
+
     /// Makes the error for an unknown name.
     pub(crate) fn unknown_model(&self, name: &str) -> Refusal {
         Refusal::Model(

@@ -290,11 +290,32 @@ impl UpstreamGroup {
     /// The last failure; `None` if no upstream has a client.
     pub(crate) async fn forward(
         &self,
-        make: &(dyn Fn(&str) -> ForwardedRequest + Send + Sync),
+        make: RequestMaker<'_>,
     ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
         // These requests share no prefix worth keeping on one upstream, so each gets its own order.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) as u64;
-        let order = self.choose_order(turn);
+        self.forward_in_order(self.choose_order(turn), make).await
+    }
+
+    /// Forwards a request as [`forward`](Self::forward) does, to the upstreams in the order of the
+    /// configuration, so that related requests meet at one of them.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub(crate) async fn forward_in_fixed_order(
+        &self,
+        make: RequestMaker<'_>,
+    ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
+        self.forward_in_order((0..self.members.len()).collect(), make)
+            .await
+    }
+
+    /// Forwards a request to upstreams one after another.
+    async fn forward_in_order(
+        &self,
+        order: Vec<usize>,
+        make: RequestMaker<'_>,
+    ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
         let mut known: Vec<(&Member, &Arc<ProviderClient>)> = Vec::new();
         for at in order {
             if let Some(member) = self.members.get(at)
@@ -393,6 +414,9 @@ impl Model for UpstreamGroup {
         Box::pin(self.ask_upstreams(request, sink))
     }
 }
+
+/// A function that makes a request with the upstream's name of the model.
+type RequestMaker<'m> = &'m (dyn Fn(&str) -> ForwardedRequest + Send + Sync);
 
 /// The error of a group whose upstreams are used up.
 fn no_upstream_left() -> ModelError {

@@ -9,7 +9,8 @@
 use sabir_call::{ClientBody, Request};
 use serde_json::{Map, Value};
 
-use crate::client_request::{DecodedRequest, LossNote, RequestError};
+use crate::choice_chunk::ChoiceMembers;
+use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponsePreferences};
 use crate::field_disposition::{FieldDisposition, MemberDispositions, is_empty_value};
 use crate::wire::{WireOptions, WireSpec};
 
@@ -23,10 +24,14 @@ pub(crate) struct PassedMembers {
     pub(crate) limits: &'static [&'static str],
     /// The members about thinking. A dot goes into an object.
     pub(crate) reasoning: &'static [&'static str],
+    /// The members for several choices, on a wire that has them.
+    pub(crate) choices: Option<ChoiceMembers>,
     /// True if tools whose input is text are sent in another form.
     pub(crate) rewrites_text_tools: bool,
-    /// Renames members that have two spellings to the usual one.
-    pub(crate) unify_spellings: fn(&mut Value) -> Result<(), RequestError>,
+    /// Rewrites members that have two spellings to the usual one, and notes what the answer must be
+    /// spelt like.
+    pub(crate) unify_spellings:
+        fn(&mut Value, &mut ResponsePreferences) -> Result<(), RequestError>,
     /// Removes the items of a history that the provider would refuse.
     pub(crate) clean_history: fn(&mut Vec<Value>),
 }
@@ -46,7 +51,8 @@ pub(crate) fn decode_for_same_wire(
     body: &Value,
 ) -> Result<DecodedRequest, RequestError> {
     let mut passed = body.clone();
-    (members.unify_spellings)(&mut passed)?;
+    let mut spelling = ResponsePreferences::default();
+    (members.unify_spellings)(&mut passed, &mut spelling)?;
     let mut withheld = Vec::new();
     if let Some(members) = passed.as_object_mut() {
         for key in OTHER_MODELS {
@@ -77,6 +83,7 @@ pub(crate) fn decode_for_same_wire(
         }
         decoded => decoded?,
     };
+    decoded.preferences.old_functions |= spelling.old_functions;
     for (key, value) in hidden {
         if let Some(place) = member_mut(&mut passed, key) {
             *place = value;

@@ -50,6 +50,9 @@ pub struct ResponsePreferences {
     /// The stop sequence, if the client set exactly one: only then a response can say which one
     /// matched.
     pub only_stop_sequence: Option<String>,
+    /// True if the client knows only the older form of functions (OpenAI Chat): a call is a
+    /// `function_call`, and an answer has one at most.
+    pub old_functions: bool,
     /// Request members that the response repeats.
     pub echoed_members: Map<String, Value>,
 }

@@ -11,6 +11,7 @@ mod parts;
 
 use sabir_call::{ReasoningEffort, StopReason};
 
+use crate::choice_chunk::ChoiceMembers;
 use crate::client_body::PassedMembers;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
@@ -49,6 +50,10 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         own: &["model"],
         limits: &["generationConfig.maxOutputTokens"],
         reasoning: &["generationConfig.thinkingConfig"],
+        choices: Some(ChoiceMembers {
+            count: "generationConfig.candidateCount",
+            list: "candidates",
+        }),
         rewrites_text_tools: false,
         unify_spellings: decode_request::unify_spellings,
         clean_history: |_| {},

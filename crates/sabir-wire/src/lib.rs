@@ -35,6 +35,7 @@ mod arguments;
 mod bedrock;
 mod call_pairing;
 mod check_support;
+mod choice_chunk;
 mod client_body;
 mod client_request;
 mod delta_template;
@@ -68,14 +69,14 @@ mod timestamp;
 mod unknown_members;
 mod wire;
 
+pub use choice_chunk::{ChoiceChunk, ChoiceMembers};
 pub use client_request::{
     DecodedRequest, LossNote, RequestError, ResponseMetadata, ResponsePreferences, UsageReporting,
 };
 pub use native_tools::NamespacedTool;
-pub use openai_chat::ChoiceChunk;
 pub use provider_error::{MAX_MESSAGE_CHARS, ProviderError, classify_error};
 pub use rate_limits::{is_limit_header, translate_rate_limits};
 pub use replay::{replay_draft, split_text};
 pub use response_decoder::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder, is_answer_detail};
 pub use timestamp::format_timestamp;
-pub use wire::{ResponseEncoder, Wire, WireOptions};
+pub use wire::{ResponseEncoder, Wire, WireOptions, percent_decode};

@@ -1,15 +1,15 @@
 //! The OpenAI Chat Completions API, and the many servers that implement a variant of it.
 
 mod answer_details;
-mod choice_chunk;
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;
 pub(crate) mod encode_response;
+mod old_functions;
 
-pub use choice_chunk::ChoiceChunk;
 use sabir_call::{Request, StopReason};
 
+use crate::choice_chunk::ChoiceMembers;
 use crate::client_body::PassedMembers;
 use crate::overflow::OverflowWords;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
@@ -41,8 +41,12 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         own: &["model", "stream", "stream_options"],
         limits: &["max_tokens", "max_completion_tokens"],
         reasoning: &["reasoning_effort", "reasoning"],
+        choices: Some(ChoiceMembers {
+            count: "n",
+            list: "choices",
+        }),
         rewrites_text_tools: true,
-        unify_spellings: |_| Ok(()),
+        unify_spellings: old_functions::translate_old_functions,
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,

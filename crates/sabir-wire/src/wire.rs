@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::check_support::SupportChecker;
+use crate::choice_chunk::ChoiceMembers;
 use crate::client_body::{PassedMembers, decode_for_same_wire, encode_client_body, remove_members};
 use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponseMetadata};
 use crate::overflow::{OverflowWords, overflow_for_clients};
@@ -332,12 +333,21 @@ impl Wire {
         Ok(self.with_path(path, incoming))
     }
 
+    /// Returns the members by which this wire has several choices; `None` for a wire that has one.
+    pub fn choice_members(self) -> Option<ChoiceMembers> {
+        self.spec().passed_members.as_ref()?.choices
+    }
+
     /// Returns the number of choices that a request asks a provider of this wire for. Only a client's
-    /// own body on Chat Completions can ask for several. What is no whole number counts as `u32::MAX`.
+    /// own body can ask for several. What is no whole number counts as `u32::MAX`.
     pub fn choice_count(self, request: &Request) -> u32 {
         let body = request.client_body.as_ref();
-        let body = body.filter(|client| self == Self::OpenAiChat && client.wire == self.name());
-        match body.and_then(|client| client.body.get("n")) {
+        let body = body.filter(|client| client.wire == self.name());
+        let count = body.and_then(|client| {
+            let mut place = self.choice_members()?.count.split('.');
+            place.try_fold(&*client.body, |value, key| value.get(key))
+        });
+        match count {
             None | Some(Value::Null) => 1,
             // Anything else than a whole number is too many: some servers take `"8"` or 8.0 for 8.
             Some(count) => count.as_u64().map_or(u32::MAX, |count| {
@@ -525,8 +535,8 @@ fn percent_encode(model: &str, marks: &[u8]) -> String {
     })
 }
 
-/// Decodes percent escapes in a path. Invalid escapes stay as they are.
-pub(crate) fn percent_decode(path: &str) -> String {
+/// Decodes percent escapes in a path or a query. Invalid escapes stay as they are.
+pub fn percent_decode(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
     while let [first, after @ ..] = rest {

@@ -11,7 +11,7 @@ use sabir_call::{
     CallReader, DraftResponse, Event, EventSink, ModelError, PromptedSink, Request, TextRecovery,
     ToolChoice, ToolProtocol, ToolSet, Truncation,
 };
-use sabir_wire::{BodyEnd, ChoiceChunk, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire};
+use sabir_wire::{BodyEnd, ChoiceChunk, ResponseDecoder, ResponseEncoder, ResponseMetadata};
 use serde_json::Value;
 
 use super::{
@@ -143,14 +143,15 @@ impl Exchange {
         head.generation_duration = Duration::ZERO;
         let mut answer = self.front.encode_response(&head, &rest.draft);
         let mut encoded = Vec::new();
+        let list = self.front.choice_members().map(|members| members.list);
         for choice in choices {
             head.choice = choice.index;
             let mut body = self.front.encode_response(&head, &choice.sink.draft);
-            if let Some(Value::Array(items)) = body.get_mut("choices") {
+            if let Some(Value::Array(items)) = list.and_then(|list| body.get_mut(list)) {
                 encoded.append(items);
             }
         }
-        if let Some(place) = answer.get_mut("choices") {
+        if let Some(place) = list.and_then(|list| answer.get_mut(list)) {
             *place = Value::Array(encoded);
         }
         let body = answer.to_string();
@@ -283,7 +284,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
         };
         OpenChoice {
             index: first.index,
-            decoder: ResponseDecoder::new(Wire::OpenAiChat).with_details(),
+            decoder: ResponseDecoder::new(first.wire).with_details(),
             reader,
         }
     }

@@ -11,9 +11,12 @@
 
 mod bodies;
 mod ends;
+mod files;
+mod gemini_candidates;
 mod limits;
 mod lists;
 mod model_limits;
+mod old_functions;
 mod recorded;
 mod repairs;
 mod report;

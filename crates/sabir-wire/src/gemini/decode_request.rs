@@ -8,8 +8,8 @@
 //! results are paired by id, name and order. The provider's own tools are kept unchanged.
 //!
 //! # Unsupported
-//! Files by address, several candidates, log probabilities and answers that are not text: each is an
-//! error that names its path.
+//! Files by address; several candidates, log probabilities and answers that are not text, except for a
+//! provider of the same wire: each is an error that names its path.
 
 use sabir_call::{
     CallResult, Image, MessagePart, OpaqueState, ReasoningConfig, Request, RequestOptions,
@@ -21,7 +21,7 @@ use super::encode_request::PLACEHOLDER_SIGNATURE;
 use super::parts::{self, SIGNATURE};
 use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, decode_effort_level};
 use crate::call_pairing::CallPairing;
-use crate::client_request::{DecodedRequest, RequestError};
+use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences};
 use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
 use crate::field_disposition::{
     FieldDisposition, MemberDispositions, check_members, is_empty_value,
@@ -83,6 +83,10 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
         FieldDisposition::CheckedElsewhere,
     ),
     (
+        "generationConfig.candidateCount",
+        FieldDisposition::CheckedElsewhere,
+    ),
+    (
         "generationConfig.responseLogprobs",
         FieldDisposition::CheckedElsewhere,
     ),
@@ -120,7 +124,10 @@ const SEND_CONTENT: &str = "only its provider has it: send the content itself in
 ///
 /// # Errors
 /// A member in both spellings: the provider would choose one of them.
-pub(crate) fn unify_spellings(body: &mut Value) -> Result<(), RequestError> {
+pub(crate) fn unify_spellings(
+    body: &mut Value,
+    _: &mut ResponsePreferences,
+) -> Result<(), RequestError> {
     let Some(members) = body.as_object_mut() else {
         return Ok(());
     };

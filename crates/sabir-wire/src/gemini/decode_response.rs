@@ -7,7 +7,8 @@
 //! unchanged; see [`parts`](super::parts).
 //!
 //! # Unsupported
-//! Candidates beyond the first are skipped and counted. Citations, grounding metadata and unknown
+//! Candidates beyond the first are skipped and counted, unless several were requested: then each becomes
+//! chunks for a decoder of its own. Citations, grounding metadata and unknown
 //! members are details for a client of the same wire.
 //!
 //! # Grammar as implemented
@@ -25,6 +26,7 @@ use serde_json::{Map, Value};
 use super::answer_details::AnswerDetails;
 use super::partial_arguments::{ArgumentFragment, PartialArguments};
 use super::{MALFORMED, NAME, parts};
+use crate::choice_chunk::{SplitChoices, SplitChunk};
 use crate::lenient::{LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
@@ -32,6 +34,10 @@ use crate::response_decoder::{
     OpaqueBudget, ResponseState, WireDecoder, emit_text, is_detail_data, note_unreadable,
 };
 use crate::unknown_members::is_among;
+use crate::wire::Wire;
+
+/// The default of finish reasons, which says no more than a missing one.
+const UNSPECIFIED: &str = "FINISH_REASON_UNSPECIFIED";
 
 /// Decodes one response.
 #[derive(Debug, Default)]
@@ -48,6 +54,8 @@ pub(crate) struct GeminiDecoder {
     word: String,
     /// The latest value of each detail.
     details: AnswerDetails,
+    /// The candidates of an answer that is split.
+    split: SplitChoices,
 }
 
 /// An object of the stream, or a whole body.
@@ -195,10 +203,13 @@ impl WireDecoder for GeminiDecoder {
         {
             self.state.status.skipped += 1;
         }
-        if self.state.keeps_details {
-            self.emit_details(data, out);
+        let is_split = self.state.choices > 1;
+        if is_split {
+            self.split_candidates(data, out);
+        } else if self.state.keeps_details {
+            self.emit_details(&serde_json::from_str(data).unwrap_or_default(), out);
         }
-        for candidate in &chunk.candidates.0 {
+        for candidate in chunk.candidates.0.iter().filter(|_| !is_split) {
             // A missing index means 0: Google leaves out members with default values.
             let label = candidate.index.0.unwrap_or_default();
             // The first candidate that appears is read, whatever its index.
@@ -227,9 +238,8 @@ impl WireDecoder for GeminiDecoder {
 
 impl GeminiDecoder {
     /// Emits what events have no place for, before the events of the chunk.
-    fn emit_details(&mut self, data: &str, out: &mut dyn EventSink) {
-        let chunk: Value = serde_json::from_str(data).unwrap_or_default();
-        let mut details = AnswerDetails::from_chunk(&chunk, self.candidate);
+    fn emit_details(&mut self, chunk: &Value, out: &mut dyn EventSink) {
+        let mut details = AnswerDetails::from_chunk(chunk, self.candidate);
         // Most chunks repeat the counts and the ratings.
         self.details.take_news(&mut details);
         if details != AnswerDetails::default() {
@@ -237,6 +247,37 @@ impl GeminiDecoder {
             let length = state.to_string().len();
             self.emit_opaque(state, length, out);
         }
+    }
+
+    /// Emits each candidate of a chunk as a chunk of its own.
+    fn split_candidates(&mut self, data: &str, out: &mut dyn EventSink) {
+        let Ok(Value::Object(mut chunk)) = serde_json::from_str(data) else {
+            return;
+        };
+        let candidates = chunk.shift_remove("candidates");
+        if self.state.keeps_details {
+            self.emit_details(&Value::Object(chunk), out);
+        }
+        let Some(Value::Array(choices)) = candidates else {
+            return;
+        };
+        let chunk = SplitChunk {
+            wire: Wire::Gemini,
+            choices,
+            // Google leaves out members with default values.
+            usual_label: Some(0),
+            // The answer itself has the other members.
+            shared: Value::Object(Map::new()),
+        };
+        self.split.split_chunk(
+            &mut self.state,
+            chunk,
+            &mut |_, candidate, _| {
+                let word = candidate.get("finishReason").and_then(Value::as_str);
+                word.is_some_and(|word| !word.is_empty() && word != UNSPECIFIED)
+            },
+            out,
+        );
     }
 
     /// Decodes the parts and the finish reason of a candidate.
@@ -253,8 +294,7 @@ impl GeminiDecoder {
             self.decode_part(part.get(), out);
         }
         let word = candidate.finish_reason.as_str();
-        // The enum's default value says no more than a missing member.
-        if word.is_empty() || word == "FINISH_REASON_UNSPECIFIED" {
+        if word.is_empty() || word == UNSPECIFIED {
             return;
         }
         let mut reason = super::stop_reason(word);

@@ -260,9 +260,22 @@ impl WireEncoder for GeminiEncoder {
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
+        self.finish_choice(out);
+    }
+
+    // The counts of several candidates are those of the answer, which gets them instead.
+    fn finish_choice(&mut self, out: &mut Vec<u8>) {
         self.flush_held_call(out);
         let reason = self.outcome.finish_reason().to_owned();
         self.write_chunk(vec![parts::text_part("", false)], Some(&reason), out);
+    }
+
+    fn finish_choices(&mut self, out: &mut Vec<u8>) {
+        let details = std::mem::take(&mut self.details);
+        if self.usage.is_some() || !details.is_empty() {
+            let body = body_with(&self.metadata, None, self.usage, details);
+            sse::encode_event("", &body.to_string(), out);
+        }
     }
 }
 
@@ -338,7 +351,7 @@ fn response_body(
     parts: Vec<Value>,
     finish: Option<&str>,
     usage: Option<Usage>,
-    details: AnswerDetails,
+    mut details: AnswerDetails,
 ) -> Value {
     let mut candidate = Map::new();
     candidate.insert(
@@ -346,10 +359,20 @@ fn response_body(
         json!({"parts": parts, "role": "model"}),
     );
     candidate.extend(finish.map(|word| ("finishReason".to_owned(), json!(word))));
-    candidate.insert("index".to_owned(), json!(0));
-    candidate.extend(details.candidate);
+    candidate.insert("index".to_owned(), json!(metadata.choice));
+    candidate.extend(std::mem::take(&mut details.candidate));
+    body_with(metadata, Some(candidate), usage, details)
+}
+
+/// Builds an object with this candidate, and with what belongs to the whole answer.
+fn body_with(
+    metadata: &ResponseMetadata,
+    candidate: Option<Map<String, Value>>,
+    usage: Option<Usage>,
+    details: AnswerDetails,
+) -> Value {
     let mut body = Map::new();
-    body.insert("candidates".to_owned(), json!([candidate]));
+    body.extend(candidate.map(|candidate| ("candidates".to_owned(), json!([candidate]))));
     body.extend(usage.map(|usage| {
         let mut counts = details.usage;
         counts.extend(self::encode_usage(usage));

@@ -7,11 +7,12 @@
 //! delivers them. The effort is read from `reasoning_effort`, or from `reasoning` as OpenRouter
 //! writes it. Files are kept as opaque state of this wire. A custom tool, whose input is text,
 //! becomes a tool with one argument, and also a tool of the Responses wire, which can constrain its
-//! input by a grammar.
+//! input by a grammar. The older form of functions is translated first, see
+//! [`old_functions`](super::old_functions).
 //!
 //! # Unsupported
-//! Several choices, log probabilities and audio, except for a provider of the same wire; the old
-//! `functions`: each is an error that names its path.
+//! Several choices, log probabilities and audio, except for a provider of the same wire: each is an error
+//! that names its path.
 
 use sabir_call::{
     MessagePart, OpaqueState, ParallelCalls, ReasoningConfig, Request, RequestOptions, Role,
@@ -19,7 +20,7 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{CAPABILITIES, NAME};
+use super::{CAPABILITIES, NAME, old_functions};
 use crate::arguments::parse_arguments;
 use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences, UsageReporting};
 use crate::field::{
@@ -82,11 +83,8 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
         "web_search_options",
         FieldDisposition::LeftOut("a search that the provider runs"),
     ),
-    ("functions", FieldDisposition::Refused("use `tools`")),
-    (
-        "function_call",
-        FieldDisposition::Refused("use `tool_choice`"),
-    ),
+    ("functions", FieldDisposition::Read),
+    ("function_call", FieldDisposition::Read),
     (
         "logprobs",
         FieldDisposition::RefusedElsewhere("probabilities of tokens are not known here"),
@@ -107,6 +105,19 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
 /// The first member that is refused, that has the wrong type, or that a request cannot hold, with
 /// its path in the body.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
+    if !old_functions::has_old_functions(body) {
+        return decode_current_form(body);
+    }
+    let mut translated = body.clone();
+    let mut spelling = ResponsePreferences::default();
+    old_functions::translate_old_functions(&mut translated, &mut spelling)?;
+    let mut decoded = decode_current_form(&translated)?;
+    decoded.preferences.old_functions = spelling.old_functions;
+    Ok(decoded)
+}
+
+/// Decodes a body whose functions are tools.
+fn decode_current_form(body: &Value) -> Result<DecodedRequest, RequestError> {
     let tracker = ReadTracker::default();
     let body = JsonField::tracked(body, &tracker);
     let mut history = HistoryBuilder::default();

@@ -28,6 +28,7 @@
 //! complete. A delta for a complete call repeats the call, and is dropped.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
 use sabir_call::{Event, EventSink, OpaqueState, StopReason, Usage};
@@ -37,13 +38,14 @@ use serde_json::{Map, Value};
 
 use super::NAME;
 use super::answer_details::AnswerDetails;
-use super::choice_chunk::ChoiceChunk;
+use crate::choice_chunk::{SplitChoices, SplitChunk};
 use crate::lenient::{LenientContent, LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
 use crate::response_decoder::{
     ResponseState, WireDecoder, emit_text, is_detail_data, note_unreadable,
 };
+use crate::wire::Wire;
 
 /// Decodes one response.
 #[derive(Debug, Default)]
@@ -65,19 +67,10 @@ pub(crate) struct OpenAiChatDecoder {
     done: bool,
     /// The details of the last chunk that were emitted.
     details: AnswerDetails,
-    /// The choices that have begun, of an answer that is split.
-    split: Vec<SplitChoice>,
-}
-
-/// A choice of an answer that is split.
-#[derive(Debug)]
-struct SplitChoice {
-    /// Its index.
-    label: u64,
-    /// True if its finish reason or its whole message was read.
-    is_finished: bool,
-    /// Its own counts, which some servers put into the choice.
-    usage: Usage,
+    /// The choices of an answer that is split.
+    split: SplitChoices,
+    /// Their own counts, by their places.
+    choice_counts: BTreeMap<usize, Usage>,
 }
 
 /// The most bytes of a chunk's own members that each of its choices gets too; the answer itself gets
@@ -380,93 +373,32 @@ impl OpenAiChatDecoder {
         let Some(Value::Array(choices)) = choices else {
             return;
         };
-        let mut seen: Vec<u64> = Vec::new();
-        for (position, choice) in (0_u64..).zip(choices) {
-            let index = choice.get("index").map(LenientCount::deserialize);
-            let index = index.and_then(|index| index.ok()?.0);
-            let label = index
-                .filter(|label| !seen.contains(label))
-                .unwrap_or(position);
-            // Twice in one chunk, or more than were requested.
-            if seen.contains(&label) || !self.split_choice(label, choice, &mut shared, out) {
-                self.state.status.skipped += 1;
-                continue;
-            }
-            seen.push(label);
-        }
-        let finished = self.split.iter().filter(|known| known.is_finished).count();
-        self.state.status.ended |= u32::try_from(finished) == Ok(self.state.choices);
-        self.state.has_finished_choices = finished > 0 && finished == self.split.len();
-    }
-
-    /// Emits a choice as a chunk of its own, with the members that belong to all choices. Returns false
-    /// if it was not requested.
-    fn split_choice(
-        &mut self,
-        label: u64,
-        mut choice: Value,
-        chunk: &mut Value,
-        out: &mut dyn EventSink,
-    ) -> bool {
-        let position = self.split.iter().position(|known| known.label == label);
-        let position = position.unwrap_or(self.split.len());
-        if position >= usize::try_from(self.state.choices).unwrap_or(usize::MAX) {
-            return false;
-        }
-        if position == self.split.len() {
-            self.split.push(SplitChoice {
-                label,
-                is_finished: false,
-                usage: Usage::default(),
-            });
-        }
-        let reason = choice.get("finish_reason").and_then(Value::as_str);
-        let is_finished = reason.is_some_and(|reason| !reason.is_empty() && reason != "null")
-            || choice.get("message").is_some_and(Value::is_object);
-        let mut counts = None;
-        // Its decoder reads the only choice, and the counts are those of the answer.
-        if let Some(members) = choice.as_object_mut() {
-            members.shift_remove("index");
-            counts = members.shift_remove("usage");
-        }
-        if let Some(known) = self.split.get_mut(position) {
-            known.is_finished |= is_finished;
-            let found = counts.and_then(|counts| TokenCounts::deserialize(counts).ok());
-            if let Some(usage) = found.and_then(|counts| counts.usage()) {
-                known.usage = usage;
-                self.emit_choice_usage(out);
-            }
-        }
-        if let Some(members) = chunk.as_object_mut() {
-            members.insert("choices".to_owned(), Value::Array(vec![choice]));
-        }
-        let piece = ChoiceChunk {
-            index: label,
-            chunk,
-            prefill: &self.state.prefill,
-            closes_last_call: self.state.closes_last_call,
+        let counts = &mut self.choice_counts;
+        let chunk = SplitChunk {
+            wire: Wire::OpenAiChat,
+            choices,
+            usual_label: None,
+            shared,
         };
-        out.push_event(Event::Opaque(&OpaqueState {
-            wire: NAME.to_owned(),
-            origin: None,
-            data: piece.to_data(),
-        }));
-        true
-    }
-
-    /// Emits the counts of all choices together, whose input is the same.
-    fn emit_choice_usage(&self, out: &mut dyn EventSink) {
-        let all = || self.split.iter().map(|choice| choice.usage);
-        let sum =
-            |count: fn(Usage) -> Option<u64>| all().filter_map(count).reduce(u64::saturating_add);
-        let most = |count: fn(Usage) -> Option<u64>| all().filter_map(count).max();
-        out.push_event(Event::Usage(Usage {
-            input: most(|usage| usage.input),
-            output: sum(|usage| usage.output),
-            cache_read: most(|usage| usage.cache_read),
-            cache_write: most(|usage| usage.cache_write),
-            reasoning: sum(|usage| usage.reasoning),
-        }));
+        self.split.split_chunk(
+            &mut self.state,
+            chunk,
+            &mut |place, choice, out| {
+                // Its own counts, which some servers put into the choice, are part of the answer's.
+                let own = choice
+                    .as_object_mut()
+                    .and_then(|choice| choice.shift_remove("usage"));
+                let own = own.and_then(|own| TokenCounts::deserialize(own).ok()?.usage());
+                if let Some(own) = own {
+                    counts.insert(place, own);
+                    emit_choice_usage(counts, out);
+                }
+                let reason = choice.get("finish_reason").and_then(Value::as_str);
+                reason.is_some_and(|reason| !reason.is_empty() && reason != "null")
+                    || choice.get("message").is_some_and(Value::is_object)
+            },
+            out,
+        );
     }
 
     /// Ends the stream at `[DONE]`.
@@ -777,6 +709,20 @@ fn emit_usage(found: &LenientObject<Box<TokenCounts>>, out: &mut dyn EventSink) 
     if let Some(usage) = found.0.as_ref().and_then(|counts| counts.usage()) {
         out.push_event(Event::Usage(usage));
     }
+}
+
+/// Emits the counts of all choices together, whose input is the same.
+fn emit_choice_usage(counts: &BTreeMap<usize, Usage>, out: &mut dyn EventSink) {
+    let all = || counts.values().copied();
+    let sum = |count: fn(Usage) -> Option<u64>| all().filter_map(count).reduce(u64::saturating_add);
+    let most = |count: fn(Usage) -> Option<u64>| all().filter_map(count).max();
+    out.push_event(Event::Usage(Usage {
+        input: most(|usage| usage.input),
+        output: sum(|usage| usage.output),
+        cache_read: most(|usage| usage.cache_read),
+        cache_write: most(|usage| usage.cache_write),
+        reasoning: sum(|usage| usage.reasoning),
+    }));
 }
 
 /// Emits token counts that were moved out of a chunk.

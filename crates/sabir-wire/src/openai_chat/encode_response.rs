@@ -3,6 +3,9 @@
 //! The input of a custom tool is plain text, which cannot show that its end is missing. If such a
 //! call was truncated, the stream ends with the reason `length`, and a body that is not streamed
 //! leaves the call out.
+//!
+//! A client that knows only the older form of functions gets the first call of an answer as its
+//! `function_call`.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +16,7 @@ use sabir_call::{
 use serde_json::{Map, Value, json};
 
 use super::answer_details::{AnswerDetails, CALLS, REFUSAL, merge_members};
+use super::old_functions::FUNCTION_CALL;
 use super::{NAME, stop_word};
 use crate::client_request::{ResponseMetadata, UsageReporting};
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -172,7 +176,7 @@ impl OpenAiChatEncoder {
             is_text = arguments.is_text();
         }
         if !self.fragment.is_empty() && self.has_details() {
-            let call = argument_delta(index, &self.fragment, is_text);
+            let call = argument_delta(&self.metadata, index, &self.fragment, is_text);
             self.encode_delta(call, out);
         } else if !self.fragment.is_empty() {
             let members = &self.details.chunk;
@@ -184,7 +188,8 @@ impl OpenAiChatEncoder {
                 text: &self.fragment,
             };
             write_delta(template, fragment, out, |_, text| {
-                delta_chunk(metadata, members, argument_delta(index, text, is_text))
+                let delta = argument_delta(metadata, index, text, is_text);
+                delta_chunk(metadata, members, delta)
             });
         }
     }
@@ -198,6 +203,11 @@ impl WireEncoder for OpenAiChatEncoder {
             Event::CallStart {
                 index, id, name, ..
             } => {
+                let is_old = self.metadata.preferences.old_functions;
+                // The older form has room for one call.
+                if is_old && self.has_calls {
+                    return;
+                }
                 self.has_calls = true;
                 let freeform = is_freeform(&self.metadata, name);
                 self.calls.push((index, CallArgumentWriter::new(freeform)));
@@ -205,6 +215,10 @@ impl WireEncoder for OpenAiChatEncoder {
                     self.begun_calls.insert(id.to_owned(), index);
                     self.call_members.remove(id)
                 });
+                if is_old {
+                    let call = json!({"name": name, "arguments": ""});
+                    return self.encode_delta(json!({FUNCTION_CALL: call}), out);
+                }
                 let id = self.metadata.call_id(id, index);
                 let mut call = match freeform {
                     true => {
@@ -266,7 +280,7 @@ impl WireEncoder for OpenAiChatEncoder {
         let word = if self.freeform_truncated {
             stop_word(StopReason::Length, "")
         } else {
-            stop_word(reason, raw)
+            finish_word(&self.metadata, reason, raw)
         }
         .to_owned();
         let choice = self.choice_with_details(json!({}), Some(&word));
@@ -296,7 +310,10 @@ fn delta_chunk(metadata: &ResponseMetadata, members: &Map<String, Value>, delta:
 }
 
 /// Builds a delta with a piece of a call's arguments, or of its text.
-fn argument_delta(index: u32, text: &str, is_text: bool) -> Value {
+fn argument_delta(metadata: &ResponseMetadata, index: u32, text: &str, is_text: bool) -> Value {
+    if metadata.preferences.old_functions {
+        return json!({FUNCTION_CALL: {"arguments": text}});
+    }
     let call = match is_text {
         true => json!({"index": index, "custom": {"input": text}}),
         false => json!({"index": index, "function": {"arguments": text}}),
@@ -375,16 +392,22 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
             call.extend(members);
         }
     }
-    if !calls.is_empty() {
+    let has_calls = !calls.is_empty();
+    if metadata.preferences.old_functions {
+        let first = calls.into_iter().next();
+        let call = first.and_then(|mut call| call.get_mut("function").map(Value::take));
+        message.extend(call.map(|call| (FUNCTION_CALL.to_owned(), call)));
+    } else if has_calls {
         message.insert("tool_calls".to_owned(), json!(calls));
     }
     merge_members(&mut message, answer.message.clone());
-    let (reason, raw) = stop_or_default(draft.stop.as_ref(), !calls.is_empty());
+    let (reason, raw) = stop_or_default(draft.stop.as_ref(), has_calls);
     let mut choice = Map::new();
     choice.insert("index".to_owned(), json!(metadata.choice));
     choice.insert("message".to_owned(), Value::Object(message));
     choice.insert("logprobs".to_owned(), Value::Null);
-    choice.insert("finish_reason".to_owned(), json!(stop_word(reason, raw)));
+    let word = finish_word(metadata, reason, raw);
+    choice.insert("finish_reason".to_owned(), json!(word));
     merge_members(&mut choice, answer.choice.clone());
     let mut body = json!({
         "id": metadata.id, "object": "chat.completion", "created": metadata.created, "model": metadata.model,
@@ -394,6 +417,15 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
         body.extend(answer.chunk);
     }
     body
+}
+
+/// Returns the finish reason in the client's form of functions.
+fn finish_word<'a>(metadata: &ResponseMetadata, reason: StopReason, raw: &'a str) -> &'a str {
+    if metadata.preferences.old_functions && reason == StopReason::Calls {
+        FUNCTION_CALL
+    } else {
+        stop_word(reason, raw)
+    }
 }
 
 /// Returns true if the input of the tool is text.

@@ -455,8 +455,8 @@ fn members_that_change_the_response_are_refused() {
     check(
         Wire::OpenAiChat,
         json!({"functions": [{}]}),
-        "functions",
-        "use `tools`",
+        "functions[0].name",
+        "a text",
     );
     check(
         Wire::OpenAiChat,

@@ -71,6 +71,7 @@ mod wire;
 pub use client_request::{
     DecodedRequest, LossNote, RequestError, ResponseMetadata, ResponsePreferences, UsageReporting,
 };
+pub use gemini::decode_request::decode_gemini_declaration;
 pub use native_tools::NamespacedTool;
 pub use openai_chat::ChoiceChunk;
 pub use provider_error::{MAX_MESSAGE_CHARS, ProviderError, classify_error};

@@ -25,7 +25,7 @@ function asExpression(source) {
 
 // The same types, for programs that TypeScript takes for CommonJS.
 copyFileSync(`${folder}/index.d.ts`, `${folder}/index.d.cts`);
-const glue = readFileSync(`${folder}/sabir_wasm.js`, "utf8").replaceAll("import.meta.url", '"about:blank"');
+const glueOf = (name) => asExpression(readFileSync(`${folder}/${name}`, "utf8").replaceAll("import.meta.url", '"about:blank"'));
 const api = readFileSync(`${folder}/api.js`, "utf8");
 writeFileSync(
   `${folder}/node.cjs`,
@@ -33,8 +33,17 @@ writeFileSync(
 "use strict";
 const { readFileSync } = require("node:fs");
 const { join } = require("node:path");
-const raw = ${asExpression(glue)};
-raw.initSync({ module: readFileSync(join(__dirname, "sabir_wasm_bg.wasm")) });
+const core = ${glueOf("sabir_wasm.js")};
+core.initSync({ module: readFileSync(join(__dirname, "sabir_wasm_bg.wasm")) });
+const modules = {
+  core,
+  full: null,
+  loadNow() {
+    const full = ${glueOf("sabir_full.js")};
+    full.initSync({ module: readFileSync(join(__dirname, "sabir_full_bg.wasm")) });
+    return full;
+  },
+};
 module.exports = ${asExpression(api)};
 `,
 );

@@ -28,6 +28,14 @@ pub enum BindingError {
         /// Its position in the JSON text.
         span: Option<Span>,
     },
+    /// A tool's schema has keywords that a build without the validator does not know.
+    #[error(
+        "the schema of `{tool}` has more than the common keywords, which needs the whole of Sabir"
+    )]
+    UnjudgedSchema {
+        /// The name of the tool.
+        tool: String,
+    },
     /// The calls to render are not an array of `{name, arguments}`.
     #[error("the calls cannot be read: {message}; write [{{\"name\": …, \"arguments\": {{…}}}}]")]
     InvalidCalls {
@@ -89,6 +97,7 @@ impl BindingError {
         match self {
             Self::InvalidOptions { .. } => "invalid_options",
             Self::InvalidTools { .. } => "invalid_tools",
+            Self::UnjudgedSchema { .. } => "unjudged_schema",
             Self::InvalidCalls { .. } => "invalid_calls",
             Self::UnknownDialect(_) => "unknown_dialect",
             Self::InvalidDialect(_) => "invalid_dialect",

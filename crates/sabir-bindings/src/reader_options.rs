@@ -213,16 +213,25 @@ pub(crate) fn find_dialect<'d>(
         .ok_or_else(|| UnknownDialect::new(dialects, name, "auto, ").into())
 }
 
-/// Reads a list of tools in any known shape. JSON `null` is the empty list.
+/// Reads a list of tools in any known shape, whose schemas this build must be able to judge by. JSON `null` is the empty list.
 pub(crate) fn read_tools(json: &str) -> Result<ToolSet, BindingError> {
     if json.trim() == "null" {
         return Ok(ToolSet::default());
     }
-    parse_tools(json, "tools").map_err(|error| {
+    let tools = parse_tools(json, "tools").map_err(|error| {
         let syntax = serde_json::from_str::<serde::de::IgnoredAny>(json).err();
         BindingError::InvalidTools {
             message: error.to_string(),
             span: syntax.and_then(|error| json_error_span(&error, json)),
         }
-    })
+    })?;
+    match tools
+        .iter()
+        .find(|tool| !sabir_check::is_schema_judged(&tool.parameters))
+    {
+        Some(tool) => Err(BindingError::UnjudgedSchema {
+            tool: tool.name.clone(),
+        }),
+        None => Ok(tools),
+    }
 }

@@ -26,9 +26,9 @@ use serde_json::{Map, Value};
 
 use crate::arguments::{ArgumentReader, TypedArgument};
 use crate::call_diagnostics::{CallDiagnostics, is_placeholder, quote_names};
+use crate::compiled_schema::CompiledSchema;
 use crate::foreign;
 use crate::repair::{Repair, RepairSet, UndeclaredTool, shorten_text};
-use crate::schema::CompiledSchema;
 use crate::xml_arguments::{self, XmlArguments};
 
 /// The gates for one set of tools.

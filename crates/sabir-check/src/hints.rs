@@ -7,8 +7,8 @@ use sabir_call::{Fault, FaultKind, ToolProtocol, ToolSet, ToolSpec, render_examp
 use serde_json::{Map, Value};
 
 use crate::call_diagnostics::quote_names;
+use crate::compiled_schema::CompiledSchema;
 use crate::gate::CheckedCall;
-use crate::schema::CompiledSchema;
 
 /// The longest of the model's own values that a corrected call repeats, in bytes of JSON.
 /// Longer ones are file contents rather than names, and repeating them would fill the feedback.
@@ -66,10 +66,7 @@ pub(crate) fn render_corrected_call(
     }
     // Values that are right one by one may still be wrong together, and a wrong example is worse
     // than a general one.
-    let compiled = CompiledSchema::new(&tool.parameters);
-    let valid = compiled
-        .validator()
-        .is_some_and(|validator| validator.is_valid(&Value::Object(arguments.clone())));
+    let valid = CompiledSchema::new(&tool.parameters).accepts(&Value::Object(arguments.clone()));
     // The renderer takes a tool's first example, so the corrected arguments become that example.
     let filled = ToolSpec {
         examples: vec![arguments],

@@ -57,6 +57,7 @@
 mod arguments;
 mod call_diagnostics;
 mod coerce;
+mod compiled_schema;
 mod feedback;
 mod foreign;
 mod gate;
@@ -68,6 +69,7 @@ mod plain_schema;
 mod repair;
 mod repetition;
 mod schema;
+mod schema_error;
 mod similar_name;
 mod trailing_arguments;
 mod typing;
@@ -75,6 +77,7 @@ mod validate;
 mod xml_arguments;
 mod xml_element;
 
+pub use compiled_schema::is_judged as is_schema_judged;
 pub use feedback::{CAP as FEEDBACK_CAP, FeedbackContext, render_feedback, render_missing_call};
 pub use gate::{CallChecker, CallState, CheckedCall};
 pub use repair::{RULES, Repair, RepairRule, RepairSet};

@@ -1,20 +1,14 @@
 //! Reads a tool's JSON Schema: the declared arguments and types, and the validation of typed values.
 //!
-//! There are two readers. Coercion asks what a schema *allows* before there is a value ([`SchemaView`]); validation needs a
-//! compiled validator of the whole schema, so that `$ref` works ([`CompiledSchema`]).
+//! Coercion asks what a schema *allows* before there is a value ([`SchemaView`]); validation needs the whole schema
+//! ([`CompiledSchema`](crate::compiled_schema::CompiledSchema)).
 //!
 //! Supported in a [`SchemaView`]: `type`, `enum`, `const`, `properties`, `items`, `required`, `additionalProperties`, local
 //! `$ref` (`#` and `#/…`), and all of these through `allOf`, `anyOf` and `oneOf`. Unsupported, hence treated as "anything":
 //! `$anchor`, `$dynamicRef`, `if`, `not`, `prefixItems`. Every walk has a budget, because schemas come from untrusted
 //! servers and may refer to themselves.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value};
-
-use crate::plain_schema;
 
 /// The largest number of schema nodes that one query visits.
 /// Real tools have a few dozen. Beyond the limit the rest counts as unrestricted, and the compiled
@@ -354,108 +348,11 @@ fn list_subschemas<'v>(schema: &'v Value, key: &str) -> impl Iterator<Item = &'v
         .flatten()
 }
 
-/// A tool's schema, compiled for validation when that is needed for the first time.
-#[derive(Debug)]
-pub(crate) struct CompiledSchema {
-    schema: Value,
-    is_plain: bool,
-    validator: OnceLock<Result<Validator, InvalidSchema>>,
-    is_reported: AtomicBool,
-}
-
-/// The reason why a schema is invalid, without values from the schema.
-/// Values are masked, since a schema comes from a server and its text would end up in feedback.
-#[derive(Debug)]
-struct InvalidSchema(String);
-
-impl CompiledSchema {
-    pub(crate) fn new(schema: &Value) -> Self {
-        Self {
-            schema: schema.clone(),
-            is_plain: plain_schema::is_plain(schema),
-            validator: OnceLock::new(),
-            is_reported: AtomicBool::new(false),
-        }
-    }
-
-    /// Returns true if a value is valid and that is clear without the validator.
-    pub(crate) fn accepts_at_once(&self, value: &Value) -> bool {
-        self.is_plain && plain_schema::accepts(&self.schema, value)
-    }
-
-    /// Compiles the schema at the first call. Nothing is ever fetched: a reference to another document makes the schema invalid.
-    /// An MCP server could otherwise make Sabir request any address by declaring a tool.
-    fn compile(&self) -> Result<&Validator, &InvalidSchema> {
-        let compiled = self.validator.get_or_init(|| {
-            let options = jsonschema::options().offline();
-            let options = if means_the_same_in_draft_7(&self.schema) {
-                // The schema of schemas is compiled for the first validator. That of draft 7 takes
-                // a tenth of the time.
-                options
-                    .with_draft(Draft::Draft7)
-                    .should_validate_formats(false)
-            } else {
-                options
-            };
-            let validator = options.build(&self.schema);
-            validator.map_err(|error| InvalidSchema(error.masked().to_string()))
-        });
-        compiled.as_ref()
-    }
-
-    /// Returns true if the schema itself is valid.
-    pub(crate) fn is_valid(&self) -> bool {
-        self.is_plain || self.compile().is_ok()
-    }
-
-    /// Returns the validator; `None` if the schema is invalid.
-    pub(crate) fn validator(&self) -> Option<&Validator> {
-        self.compile().ok()
-    }
-
-    /// Returns the error in the schema on the first call, and `None` afterwards, so that it is reported once.
-    pub(crate) fn take_error(&self) -> Option<&str> {
-        if self.is_plain {
-            return None;
-        }
-        let InvalidSchema(complaint) = self.compile().err()?;
-        // Relaxed is enough: the flag guards no other memory, and only one caller sees `false`.
-        (!self.is_reported.swap(true, Ordering::Relaxed)).then_some(complaint)
-    }
-}
-
-/// Reports whether a schema has only keywords that draft 7 understands as the newest draft does, as long as no formats are
-/// validated. The schemas of most tools do.
-fn means_the_same_in_draft_7(schema: &Value) -> bool {
-    let Value::Object(keywords) = schema else {
-        return schema.is_boolean();
-    };
-    keywords
-        .iter()
-        .all(|(keyword, value)| match keyword.as_str() {
-            "type" | "required" | "enum" | "const" | "title" | "description" | "default"
-            | "examples" | "format" | "pattern" | "minimum" | "maximum" | "exclusiveMinimum"
-            | "exclusiveMaximum" | "multipleOf" | "minLength" | "maxLength" | "minItems"
-            | "maxItems" | "uniqueItems" | "minProperties" | "maxProperties" | "readOnly"
-            | "writeOnly" => true,
-            // An array of schemas means something else.
-            "items" | "additionalProperties" | "not" => means_the_same_in_draft_7(value),
-            "properties" => value
-                .as_object()
-                .is_some_and(|all| all.values().all(means_the_same_in_draft_7)),
-            "allOf" | "anyOf" | "oneOf" => value
-                .as_array()
-                .is_some_and(|all| all.iter().all(means_the_same_in_draft_7)),
-            _ => false,
-        })
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{CompiledSchema, SchemaView};
+    use super::SchemaView;
 
     fn check(schema: Value, expected: &str) {
         let shape = SchemaView::new(&schema);
@@ -533,93 +430,5 @@ mod tests {
             json!({"anyOf": branches, "allOf": [{"$ref": "#"}]}),
             "anything; open; ; ",
         );
-    }
-
-    #[test]
-    fn an_invalid_schema_complains_once() {
-        let compiled = CompiledSchema::new(&json!({"type": "strin"}));
-        assert!(compiled.validator().is_none());
-        assert!(compiled.take_error().is_some());
-        assert!(compiled.take_error().is_none());
-        assert!(
-            CompiledSchema::new(&json!({"$ref": "https://example.com/s.json"}))
-                .validator()
-                .is_none()
-        );
-        assert!(
-            CompiledSchema::new(&json!({"type": "string"}))
-                .take_error()
-                .is_none()
-        );
-    }
-
-    /// Generates pieces of schemas, right and wrong ones.
-    fn schemas() -> impl Strategy<Value = Value> {
-        let words = prop_oneof![
-            Just(json!("string")),
-            Just(json!("integer")),
-            Just(json!(["object", "null"])),
-            Just(json!(3)),
-            Just(json!(-1)),
-            Just(json!(1.5)),
-            Just(json!(true)),
-            Just(json!(["a", "a"])),
-            Just(json!([])),
-            Just(json!({})),
-            Just(json!("a+[")),
-        ];
-        let keywords = prop::sample::select(vec![
-            "type",
-            "required",
-            "enum",
-            "const",
-            "title",
-            "default",
-            "format",
-            "pattern",
-            "minimum",
-            "exclusiveMaximum",
-            "multipleOf",
-            "minLength",
-            "maxItems",
-            "uniqueItems",
-            "minProperties",
-            "items",
-            "additionalProperties",
-            "not",
-            "anyOf",
-            "$ref",
-            "$defs",
-            "if",
-            "contains",
-        ]);
-        words.prop_recursive(4, 24, 4, move |inner| {
-            let inner = inner.boxed();
-            prop_oneof![
-                prop::collection::btree_map(keywords.clone(), inner.clone(), 0..4)
-                    .prop_map(|map| json!(map)),
-                prop::collection::btree_map("[ab]", inner.clone(), 0..3)
-                    .prop_map(|map| json!({"type": "object", "properties": map})),
-                prop::collection::vec(inner, 1..3).prop_map(|all| json!({"anyOf": all})),
-            ]
-        })
-    }
-
-    proptest! {
-        /// Draft 7 is only chosen for speed: schemas are as valid, and values too.
-        #[test]
-        fn no_draft_changes_a_verdict(
-            schema in schemas(),
-            values in prop::collection::vec(schemas(), 1..6),
-        ) {
-            let newest = jsonschema::options().offline().build(&schema);
-            let ours = CompiledSchema::new(&schema);
-            prop_assert_eq!(newest.is_ok(), ours.validator().is_some(), "{}", schema);
-            if let (Ok(newest), Some(ours)) = (newest, ours.validator()) {
-                for value in values {
-                    prop_assert_eq!(newest.is_valid(&value), ours.is_valid(&value), "{} {}", schema, value);
-                }
-            }
-        }
     }
 }

@@ -229,13 +229,8 @@ impl CallChecker {
     /// ones, and those errors have another path.
     fn is_refused(&self, tool: &ToolSpec, argument: &str, value: &Value) -> bool {
         let arguments = Value::Object(Map::from_iter([(argument.to_owned(), value.clone())]));
-        let Some(schema) = self.compiled_schema(tool) else {
-            return false;
-        };
-        !schema.accepts_at_once(&arguments)
-            && schema
-                .validator()
-                .is_some_and(|validator| is_argument_refused(validator, &arguments, argument))
+        self.compiled_schema(tool)
+            .is_some_and(|schema| is_argument_refused(schema, &arguments, argument))
     }
 }
 

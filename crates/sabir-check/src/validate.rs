@@ -1,16 +1,16 @@
 //! Validates typed arguments against the tool's JSON Schema, and reports the errors as faults.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
-use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{ValidationError, Validator};
 use sabir_call::{Fault, FaultKind, json_type_name};
 use serde_json::{Map, Value};
 
 use crate::arguments::{TypedArgument, json_excerpt, truncate_excerpt};
 use crate::call_diagnostics::{CallDiagnostics, quote_names};
+use crate::compiled_schema::CompiledSchema;
 use crate::repair::shorten_text;
-use crate::schema::CompiledSchema;
+use crate::schema_error::{SchemaError, SchemaErrorKind};
 
 /// The largest number of faults that validation adds to one call; a long array can be wrong in every item.
 const MAX_FAULTS: usize = 16;
@@ -27,18 +27,14 @@ pub(crate) fn validate_arguments(
 ) {
     // Moved out and back instead of cloned, because an argument may be a whole file.
     let mut value = Value::Object(std::mem::take(arguments));
-    if !schema.accepts_at_once(&value)
-        && let Some(validator) = schema.validator()
-    {
-        validate_value(validator, given, &mut value, notes);
-    }
+    validate_value(schema, given, &mut value, notes);
     if let Value::Object(object) = value {
         *arguments = object;
     }
 }
 
 fn validate_value(
-    validator: &Validator,
+    schema: &CompiledSchema,
     given: &[TypedArgument<'_>],
     value: &mut Value,
     notes: &mut CallDiagnostics<'_>,
@@ -47,7 +43,7 @@ fn validate_value(
         let Some(other) = given
             .alternative
             .as_ref()
-            .filter(|_| is_argument_refused(validator, value, &given.name))
+            .filter(|_| is_argument_refused(schema, value, &given.name))
         else {
             continue;
         };
@@ -56,7 +52,7 @@ fn validate_value(
         };
         let string = std::mem::replace(place, other.value.clone());
         // If neither reading is valid, the text as written stays: the fault should show it.
-        if is_argument_refused(validator, value, &given.name) {
+        if is_argument_refused(schema, value, &given.name) {
             if let Some(place) = value.get_mut(&given.name) {
                 *place = string;
             }
@@ -71,21 +67,35 @@ fn validate_value(
             );
         }
     }
-    for error in validator.iter_errors(value).take(MAX_FAULTS) {
-        if let Some(fault) = validation_fault(&error, given, notes) {
+    let mut errors = 0;
+    schema.find_errors(value, &mut |error| {
+        if let Some(fault) = validation_fault(error, given, notes) {
             notes.faults.push(fault);
         }
-    }
+        errors += 1;
+        if errors < MAX_FAULTS {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
 }
 
-/// Returns true if the validator rejects the argument of that name.
+/// Returns true if the schema rejects the argument of that name.
 ///
 /// `value` is the object of all arguments: a `$ref` or an `allOf` at the top may restrict an
 /// argument that its own schema leaves free.
-pub(crate) fn is_argument_refused(validator: &Validator, value: &Value, name: &str) -> bool {
-    validator
-        .iter_errors(value)
-        .any(|error| split_pointer(error.instance_path().as_str()).0 == name)
+pub(crate) fn is_argument_refused(schema: &CompiledSchema, value: &Value, name: &str) -> bool {
+    let mut is_refused = false;
+    schema.find_errors(value, &mut |error| {
+        if split_pointer(error.pointer).0 == name {
+            is_refused = true;
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    is_refused
 }
 
 /// Splits a JSON pointer into the argument's name and the pointer inside its value.
@@ -100,15 +110,15 @@ fn split_pointer(pointer: &str) -> (String, &str) {
 
 /// Converts a validation error to a fault; `None` if an earlier gate has reported it.
 ///
-/// `jsonschema` words its errors for people who know JSON Schema. The four frequent kinds get
-/// messages in the form of the other gates; the rest keeps the library's words with values masked.
+/// JSON Schema's usual words are for people who know it. The four frequent kinds get messages in the form of
+/// the other gates; the rest keeps those words with values masked.
 fn validation_fault(
-    error: &ValidationError<'_>,
+    error: &SchemaError<'_>,
     given: &[TypedArgument<'_>],
     notes: &CallDiagnostics<'_>,
 ) -> Option<Fault> {
-    let pointer = error.instance_path().as_str();
-    let found = json_excerpt(error.instance());
+    let pointer = error.pointer;
+    let found = json_excerpt(error.instance);
     if pointer.is_empty() {
         return arguments_fault(error, notes);
     }
@@ -126,17 +136,10 @@ fn validation_fault(
     } else {
         format!("`{name}` at `{}`", shorten_text(inside))
     };
-    let (kind, message, hint) = match error.kind() {
-        ValidationErrorKind::Type { kind } => {
-            let expected = match kind {
-                TypeKind::Single(one) => one.to_string(),
-                TypeKind::Multiple(set) => set
-                    .iter()
-                    .map(|one| one.to_string())
-                    .collect::<Vec<_>>()
-                    .join(" or "),
-            };
-            let kind = json_type_name(error.instance());
+    let (kind, message, hint) = match &error.kind {
+        SchemaErrorKind::Type(names) => {
+            let expected = names.join(" or ");
+            let kind = json_type_name(error.instance);
             let found = if kind == found {
                 found
             } else {
@@ -152,7 +155,7 @@ fn validation_fault(
                 Some(format!("write {} there", with_article(&expected))),
             )
         }
-        ValidationErrorKind::Enum { options } => {
+        SchemaErrorKind::Enum(options) => {
             let message = format!(
                 "{place} must be one of {}, but is {found}",
                 json_excerpt(options)
@@ -163,7 +166,7 @@ fn validation_fault(
                 .flatten()
                 .filter_map(Value::as_str);
             let near = error
-                .instance()
+                .instance
                 .as_str()
                 .and_then(|value| sabir_call::nearest_candidate(value, options));
             (
@@ -172,8 +175,7 @@ fn validation_fault(
                 near.map(|near| format!("did you mean `{near}`?")),
             )
         }
-        ValidationErrorKind::Required { property } => {
-            let property = property.as_str().unwrap_or_default();
+        SchemaErrorKind::Required(property) => {
             let message = format!("{place} needs `{}`, but is {found}", shorten_text(property));
             (
                 FaultKind::InvalidValue,
@@ -181,7 +183,7 @@ fn validation_fault(
                 Some(format!("add `{}`", shorten_text(property))),
             )
         }
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
+        SchemaErrorKind::AdditionalProperties(unexpected) => {
             let message = format!(
                 "{place} must not have {}",
                 quote_names(unexpected.iter().map(String::as_str))
@@ -192,11 +194,11 @@ fn validation_fault(
                 Some("leave out what is not declared".to_owned()),
             )
         }
-        _ => (
+        SchemaErrorKind::Other => (
             FaultKind::InvalidValue,
             format!(
                 "{place}: {}; found {found}",
-                truncate_excerpt(&error.masked().to_string())
+                truncate_excerpt(&error.to_words("value"))
             ),
             None,
         ),
@@ -210,15 +212,12 @@ fn validation_fault(
 ///
 /// Such an error has an empty path: a missing or unexpected property at the top, or a union over
 /// all arguments.
-fn arguments_fault(error: &ValidationError<'_>, notes: &CallDiagnostics<'_>) -> Option<Fault> {
-    let is_reported = match error.kind() {
-        ValidationErrorKind::Required { property } => {
-            notes.has_json_in_tag()
-                || property
-                    .as_str()
-                    .is_some_and(|name| notes.has_error_for(name))
+fn arguments_fault(error: &SchemaError<'_>, notes: &CallDiagnostics<'_>) -> Option<Fault> {
+    let is_reported = match &error.kind {
+        SchemaErrorKind::Required(property) => {
+            notes.has_json_in_tag() || notes.has_error_for(property)
         }
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
+        SchemaErrorKind::AdditionalProperties(unexpected) => {
             let wrong: HashSet<&str> = notes
                 .errors()
                 .filter_map(|fault| fault.argument.as_deref())
@@ -229,7 +228,7 @@ fn arguments_fault(error: &ValidationError<'_>, notes: &CallDiagnostics<'_>) -> 
     };
     let message = format!(
         "the arguments: {}",
-        truncate_excerpt(&error.masked_with("they").to_string())
+        truncate_excerpt(&error.to_words("they"))
     );
     (!is_reported).then(|| notes.new_fault(FaultKind::InvalidValue, notes.name_span(), message))
 }

@@ -39,6 +39,7 @@
 //! * `models`: [`models`], the list of providers, servers and models.
 //! * `policy`: [`policy`] and [`modes`], what a task may do.
 //! * `templates`: [`template`], the dialects that chat templates teach.
+//! * `validator`: validation by JSON Schemas of every keyword, not only of the common ones.
 
 pub mod corpus;
 pub mod dialects;

@@ -4,8 +4,7 @@
 //! be an array, or an object that holds one: a request body (`tools`), a result of MCP, or a JSON-RPC response with such a result.
 
 use sabir_call::{ToolSet, ToolSpec};
-use sabir_wire::Wire;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::error::ToolboxError;
 
@@ -183,14 +182,7 @@ fn convert_tool(tool: &Value, schema: &str) -> Value {
 
 /// Converts a declaration of Gemini, whose schemas have a dialect of their own.
 fn convert_declaration(declaration: &Value, place: String) -> FoundTool {
-    let body = json!({"contents": [], "tools": [{"functionDeclarations": [declaration]}]});
-    let read = Wire::Gemini.decode_request(
-        &Wire::Gemini.endpoint_path("any", true),
-        body.to_string().as_bytes(),
-    );
-    let spec = read
-        .ok()
-        .and_then(|read| read.request.tools.iter().next().cloned());
+    let spec = sabir_wire::decode_gemini_declaration(declaration).ok();
     let key = if declaration.get("parametersJsonSchema").is_some() {
         "parametersJsonSchema"
     } else {

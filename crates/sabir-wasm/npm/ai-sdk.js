@@ -1,5 +1,5 @@
 // A middleware for the Vercel AI SDK that turns calls which a model wrote as text into tool calls.
-import { OpenAIDeltas } from "sabir";
+import { OpenAIDeltas, load } from "sabir";
 
 /** Returns the tools of a request in Sabir's shape; null if it has none or wants no calls. */
 function toolsOf(params) {
@@ -35,6 +35,15 @@ function callPart(call) {
 export function sabirMiddleware(options = {}) {
   const openText = (tools) =>
     new OpenAIDeltas({ id_prefix: `call_${crypto.randomUUID().slice(0, 13)}_`, ...options, tools, whole_calls: true });
+  // A stream opens its texts at once, so what the tools need must have been loaded before.
+  const makeReady = async (tools) => {
+    try {
+      openText(tools).free();
+    } catch (error) {
+      if (error?.code !== "not_loaded") throw error;
+      await load();
+    }
+  };
   return {
     specificationVersion: "v4",
 
@@ -42,6 +51,7 @@ export function sabirMiddleware(options = {}) {
       const result = await doGenerate();
       const tools = toolsOf(params);
       if (!tools) return result;
+      await makeReady(tools);
       let leaked = false;
       const content = result.content.flatMap((part) => {
         if (part.type !== "text") return [part];
@@ -62,6 +72,7 @@ export function sabirMiddleware(options = {}) {
       const result = await doStream();
       const tools = toolsOf(params);
       if (!tools) return result;
+      await makeReady(tools);
       // The open texts by their ids. A text is announced when it has content, because a text that is only a call has none.
       const texts = new Map();
       let leaked = false;

@@ -1,5 +1,5 @@
-// The interface: converts options to JSON and results from it, and errors to exceptions. The module must be loaded already.
-import * as raw from "./sabir_wasm.js";
+// The interface: converts options to JSON and results from it, and errors to exceptions. The small module must be loaded already.
+import { modules } from "./modules.js";
 
 /** Input that cannot be used. `code` names the kind; `span` is the position in the input in bytes, or null. */
 export class SabirError extends Error {
@@ -31,6 +31,56 @@ function attempt(run) {
   }
 }
 
+/** Returns the full module, which is loaded now if that is possible. */
+function needFull() {
+  if (!modules.full && modules.loadNow) modules.full = modules.loadNow();
+  if (modules.full) return modules.full;
+  throw new SabirError({
+    code: "not_loaded",
+    message: "this needs the full module: `await load()` first, or import from `sabir/full`",
+    span: null,
+  });
+}
+
+/** Runs with the small module, or with the full one if a tool has a schema by which the small one cannot judge. */
+function withModule(run) {
+  try {
+    return run(modules.core);
+  } catch (error) {
+    if (typeof error !== "string") throw error;
+    const report = JSON.parse(error);
+    if (report.code !== "unjudged_schema") throw new SabirError(report);
+  }
+  const full = needFull();
+  return attempt(() => run(full));
+}
+
+let loading = null;
+
+/** Loads the full module. Only browsers need it, before schemas with rare keywords and before `decode`, `detect`, `edit` and `lint`. */
+export async function load() {
+  if (modules.full) return;
+  // A failed download may be tried again.
+  loading ??= Promise.resolve(modules.loadNow ? modules.loadNow() : modules.loadLater()).finally(() => (loading = null));
+  modules.full = await loading;
+}
+
+/** Creates something, and loads the full module before if that is necessary. */
+async function created(create) {
+  try {
+    return create();
+  } catch (error) {
+    if (error?.code !== "not_loaded") throw error;
+  }
+  await load();
+  return create();
+}
+
+/** Reports whether a value is a handle of a reader, which only `nextReader` passes. */
+function isHandle(value) {
+  return value instanceof modules.core.RawReader || (modules.full !== null && value instanceof modules.full.RawReader);
+}
+
 function optionsText(options) {
   return JSON.stringify(options ?? {});
 }
@@ -40,8 +90,7 @@ export class Reader {
   #raw;
 
   constructor(options) {
-    // Only `nextReader` passes a handle.
-    this.#raw = options instanceof raw.RawReader ? options : attempt(() => new raw.RawReader(optionsText(options)));
+    this.#raw = isHandle(options) ? options : withModule((raw) => new raw.RawReader(optionsText(options)));
   }
 
   /** Reads a chunk, a string or a Uint8Array, and returns its events. */
@@ -80,7 +129,7 @@ export class OpenAIDeltas {
   #raw;
 
   constructor(options) {
-    this.#raw = attempt(() => new raw.RawDeltas(optionsText(options)));
+    this.#raw = withModule((raw) => new raw.RawDeltas(optionsText(options)));
   }
 
   push(chunk) {
@@ -111,64 +160,64 @@ export class CallError extends Error {
 }
 
 export function parse(text, options) {
-  return JSON.parse(attempt(() => raw.parse(text, optionsText(options))));
+  return JSON.parse(withModule((raw) => raw.parse(text, optionsText(options))));
 }
 
 export function check(text, { strict = false, ...options } = {}) {
-  const report = JSON.parse(attempt(() => raw.check(text, optionsText(options))));
+  const report = JSON.parse(withModule((raw) => raw.check(text, optionsText(options))));
   if (strict && !report.ok) throw new CallError(report);
   return report;
 }
 
 export function explain(text, options) {
-  return JSON.parse(attempt(() => raw.explain(text, optionsText(options))));
+  return JSON.parse(withModule((raw) => raw.explain(text, optionsText(options))));
 }
 
 export function detect(text, options) {
-  return JSON.parse(attempt(() => raw.detect(text, optionsText(options))));
+  return JSON.parse(attempt(() => needFull().detect(text, optionsText(options))));
 }
 
 export function guessTools(text) {
-  return JSON.parse(attempt(() => raw.guess_tools(text)));
+  return JSON.parse(attempt(() => modules.core.guess_tools(text)));
 }
 
 export function decode(body, { wire = "auto", ...options } = {}) {
   const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
-  return JSON.parse(attempt(() => raw.decode(bytes, wire, optionsText(options))));
+  return JSON.parse(attempt(() => needFull().decode(bytes, wire, optionsText(options))));
 }
 
 export function render(calls, options) {
-  return attempt(() => raw.render(JSON.stringify(calls), optionsText(options)));
+  return withModule((raw) => raw.render(JSON.stringify(calls), optionsText(options)));
 }
 
 export function renderResult(name, content, isError = false) {
-  return raw.render_result(name, content, isError);
+  return modules.core.render_result(name, content, isError);
 }
 
 export function prompt(options) {
-  return attempt(() => raw.prompt(optionsText(options)));
+  return withModule((raw) => raw.prompt(optionsText(options)));
 }
 
 export function lint(tools, dialect = "auto") {
   const text = typeof tools === "string" ? tools : JSON.stringify(tools);
-  return JSON.parse(attempt(() => raw.lint(text, dialect)));
+  return JSON.parse(attempt(() => needFull().lint(text, dialect)));
 }
 
 export function edit(text, change, format = "auto") {
-  return JSON.parse(attempt(() => raw.edit(text, change, format)));
+  return JSON.parse(attempt(() => needFull().edit(text, change, format)));
 }
 
 export function dialects() {
-  return JSON.parse(raw.dialects());
+  return JSON.parse(modules.core.dialects());
 }
 
 export function version() {
-  return raw.version();
+  return modules.core.version();
 }
 
 /** Yields the events of an iterable, or async iterable, of chunks. If the source fails, an open call is cut and the error passes on. */
 export async function* read(chunks, options) {
-  const reader = new Reader(options);
+  const reader = await created(() => new Reader(options));
   try {
     for await (const chunk of chunks) yield* reader.push(chunk);
   } catch (error) {
@@ -181,7 +230,7 @@ export async function* read(chunks, options) {
 /** Yields choices of OpenAI's Chat Completions, the last with its finish reason. */
 export async function* toOpenAIDeltas(chunks, options = {}) {
   const prefix = { id_prefix: `call_${crypto.randomUUID().slice(0, 13)}_` };
-  const stream = new OpenAIDeltas({ ...prefix, ...options });
+  const stream = await created(() => new OpenAIDeltas({ ...prefix, ...options }));
   const choice = (delta, finish_reason = null) => ({ index: 0, delta, finish_reason });
   for await (const chunk of chunks) for (const delta of stream.push(chunk)) yield choice(delta);
   const end = stream.finish();

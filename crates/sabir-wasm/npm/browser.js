@@ -1,6 +1,12 @@
-// The entry for browsers and bundlers: fetches the module from beside this file before anything else runs.
-import init from "./sabir_wasm.js";
+// The entry for browsers and bundlers: fetches the small module from beside this file before anything else runs, and the full one when
+// `load` is called.
+import { modules } from "./modules.js";
 
-await init({ module_or_path: new URL("./sabir_wasm_bg.wasm", import.meta.url) });
+await modules.core.default({ module_or_path: new URL("./sabir_wasm_bg.wasm", import.meta.url) });
+modules.loadLater = async () => {
+  const full = await import("./sabir_full.js");
+  await full.default({ module_or_path: new URL("./sabir_full_bg.wasm", import.meta.url) });
+  return full;
+};
 
 export * from "./api.js";

@@ -175,6 +175,11 @@ export function edit(
   change: string,
   format?: "auto" | "search-replace" | "patch" | "string-replace" | "whole",
 ): { status: string; content: string; hunks: Json[]; [member: string]: unknown };
+/**
+ * Loads the full module. Only browsers need it, and once: before tools whose schemas have rare keywords (an error of code `not_loaded`
+ * says so), and before `decode`, `detect`, `edit` and `lint`. The async functions and the middleware load it themselves.
+ */
+export function load(): Promise<void>;
 export function dialects(): { name: string; aliases: string[]; summary: string; [member: string]: unknown }[];
 export function version(): string;
 export function read(

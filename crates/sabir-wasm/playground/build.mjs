@@ -8,9 +8,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 const [folder, target, preset] = process.argv.slice(2);
 if (!target) throw new Error("usage: node build.mjs PACKAGE_FOLDER PAGE [PRESET.json]");
 const here = new URL("./", import.meta.url);
-const wasm = readFileSync(`${folder}/sabir_wasm_bg.wasm`).toString("base64");
+// The page needs everything, so it has the full module alone.
+const wasm = readFileSync(`${folder}/sabir_full_bg.wasm`).toString("base64");
 // Both files become modules with addresses of their own inside the page's module: their names must not meet.
-const glue = readFileSync(`${folder}/sabir_wasm.js`, "utf8").replaceAll("import.meta.url", '"about:blank"');
+const glue = readFileSync(`${folder}/sabir_full.js`, "utf8").replaceAll("import.meta.url", '"about:blank"');
 const api = readFileSync(`${folder}/api.js`, "utf8");
 const names = [...glue.matchAll(/^export (?:class|function) (\w+)/gm)].map((match) => match[1]);
 const exported = [...glue.matchAll(/^export \{([^}]*)\}/gm)].flatMap((match) => match[1].split(","));
@@ -24,6 +25,7 @@ return { ${members.join(", ")} };
 })();
 const bytes = Uint8Array.from(atob("${wasm}"), (character) => character.charCodeAt(0));
 raw.initSync({ module: await WebAssembly.compile(bytes) });
+const modules = { core: raw, full: raw };
 ${withoutExports(api.replace(/^import .*$/m, ""))}
 `;
 const escape = (text) => text.replaceAll("</script", "<\\/script").replaceAll("<!--", "<\\!--");

@@ -2,6 +2,8 @@
 //!
 //! Results cross the boundary as JSON, which JavaScript parses faster than objects could be built from here. `npm/api.js` does that,
 //! and turns errors into exceptions.
+//!
+//! The package has two modules: a small one, and one with the feature `full`, which `npm/api.js` loads when it is needed.
 
 use sabir_bindings::{BindingError, OpenAiDeltas, ReaderOptions, StreamReader};
 use serde_json::Value;
@@ -109,6 +111,7 @@ pub fn explain(text: &str, options: &str) -> Result<String, JsValue> {
 }
 
 /// Finds the dialects in a text.
+#[cfg(feature = "full")]
 #[wasm_bindgen]
 pub fn detect(text: &str, options: &str) -> Result<String, JsValue> {
     read_options(options).map(|options| sabir_bindings::detect_dialects(text.as_bytes(), &options))
@@ -121,6 +124,7 @@ pub fn guess_tools(text: &str) -> Result<String, JsValue> {
 }
 
 /// Decodes a provider's response body, whole or streamed.
+#[cfg(feature = "full")]
 #[wasm_bindgen]
 pub fn decode(body: &[u8], wire: &str, options: &str) -> Result<String, JsValue> {
     let options = read_options(options)?;
@@ -148,12 +152,14 @@ pub fn prompt(options: &str) -> Result<String, JsValue> {
 }
 
 /// Finds mistakes in definitions of tools.
+#[cfg(feature = "full")]
 #[wasm_bindgen]
 pub fn lint(tools: &str, dialect: &str) -> Result<String, JsValue> {
     sabir_bindings::lint_definitions(tools, Some(dialect)).map_err(to_exception)
 }
 
 /// Applies an edit to a text.
+#[cfg(feature = "full")]
 #[wasm_bindgen]
 pub fn edit(text: &str, edit: &str, format: &str) -> Result<String, JsValue> {
     sabir_bindings::apply_edit(text, edit, format).map_err(to_exception)

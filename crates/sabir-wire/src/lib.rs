@@ -73,6 +73,7 @@ pub use choice_chunk::{ChoiceChunk, ChoiceMembers};
 pub use client_request::{
     DecodedRequest, LossNote, RequestError, ResponseMetadata, ResponsePreferences, UsageReporting,
 };
+pub use gemini::decode_request::decode_gemini_declaration;
 pub use native_tools::NamespacedTool;
 pub use provider_error::{MAX_MESSAGE_CHARS, ProviderError, classify_error};
 pub use rate_limits::{is_limit_header, translate_rate_limits};

@@ -177,7 +177,7 @@ impl Wire {
         Self::Bedrock,
     ];
 
-    /// Returns the wire's entry. This is the only place that distinguishes the wires.
+    /// Returns the wire's entry. This and the name are the only places that distinguish the wires.
     fn spec(self) -> &'static WireSpec {
         match self {
             Self::Anthropic => &anthropic::SPEC,
@@ -191,7 +191,15 @@ impl Wire {
 
     /// Returns the name used in flags, configuration and opaque state.
     pub fn name(self) -> &'static str {
-        self.spec().name
+        // Not from the entry: it refers to everything that the wire does, which a program that only lists the names would then contain.
+        match self {
+            Self::Anthropic => anthropic::NAME,
+            Self::OpenAiChat => openai_chat::NAME,
+            Self::OpenAiResponses => openai_responses::NAME,
+            Self::Gemini => gemini::NAME,
+            Self::Ollama => ollama::NAME,
+            Self::Bedrock => bedrock::NAME,
+        }
     }
 
     /// Returns the wire with this name.

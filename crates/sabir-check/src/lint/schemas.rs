@@ -1,11 +1,14 @@
 //! Rules about schemas: those that are invalid, that a provider rejects, or that a dialect can express only by convention.
 
+use std::ops::ControlFlow;
+
 use sabir_call::dialect::ParserKind;
 use sabir_call::{Severity, ToolSpec, json_type_name};
 use serde_json::Value;
 
 use super::{FindingDetails, LintFindings, LintInput, argument_path, pointer_segment};
-use crate::schema::{CompiledSchema, JsonTypes, SchemaView};
+use crate::compiled_schema::CompiledSchema;
+use crate::schema::{JsonTypes, SchemaView};
 
 /// Keywords whose values are schemas, lists of schemas, or schemas by name.
 const SCHEMA_KEYWORDS: [&str; 7] = [
@@ -339,14 +342,13 @@ pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
             }
         });
         let compiled = CompiledSchema::new(&spec.parameters);
-        let Some(validator) = compiled.validator() else {
-            continue;
-        };
         for (place, example) in spec.examples.iter().enumerate() {
-            if let Some(error) = validator
-                .iter_errors(&Value::Object(example.clone()))
-                .next()
-            {
+            let mut first = None;
+            compiled.find_errors(&Value::Object(example.clone()), &mut |error| {
+                first = Some(error.to_words(&error.instance.to_string()));
+                ControlFlow::Break(())
+            });
+            if let Some(error) = first {
                 let message = format!(
                     "an example of `{}` is not a correct call, and it is what models imitate: {error}",
                     spec.name

@@ -481,23 +481,32 @@ fn decode_tools(
             });
         }
         for declaration in declarations.list_items()? {
-            let schema = member_any_case(&declaration, "parametersJsonSchema");
-            let schema = if schema.is_absent() {
-                to_json_schema(Value::Object(
-                    declaration.get("parameters").object_or_empty()?,
-                ))
-            } else {
-                Value::Object(schema.object_or_empty()?)
-            };
-            let description = declaration.get("description").text_or_empty()?;
-            specs.push(ToolSpec::new(
-                declaration.get("name").required_text()?,
-                description,
-                schema,
-            ));
+            specs.push(decode_declaration(&declaration)?);
         }
     }
     Ok(specs)
+}
+
+fn decode_declaration(declaration: &JsonField<'_>) -> Result<ToolSpec, RequestError> {
+    let schema = member_any_case(declaration, "parametersJsonSchema");
+    let schema = if schema.is_absent() {
+        to_json_schema(Value::Object(
+            declaration.get("parameters").object_or_empty()?,
+        ))
+    } else {
+        Value::Object(schema.object_or_empty()?)
+    };
+    let description = declaration.get("description").text_or_empty()?;
+    let name = declaration.get("name").required_text()?;
+    Ok(ToolSpec::new(name, description, schema))
+}
+
+/// Decodes one function of Gemini's `functionDeclarations`, for programs that have only a list of tools.
+///
+/// # Errors
+/// A member is missing, or has the wrong type.
+pub fn decode_gemini_declaration(declaration: &Value) -> Result<ToolSpec, RequestError> {
+    decode_declaration(&JsonField::root(declaration))
 }
 
 /// Converts the API's own schemas to JSON Schema: types in capitals, and `nullable`.

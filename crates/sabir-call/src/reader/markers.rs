@@ -3,8 +3,8 @@
 //!
 //! Several dialects may share a marker; the text after it decides (`reader/marker_dispatch.rs`).
 
-use crate::dialect::{Dialect, DialectSelection};
 use crate::dialect::grammar::{GemmaCalls, Grammar, JsonForm, PythonCalls};
+use crate::dialect::{Dialect, DialectSelection};
 
 use super::triggers::{FirstLetters, TriggerTable};
 

@@ -22,6 +22,8 @@ pub(crate) struct Outcome {
     pub(crate) error: Option<String>,
     /// True if the answer, or the refusal, was sent to its end as HTTP wants it.
     pub(crate) is_whole: bool,
+    /// True if the answer began: the status was 200.
+    pub(crate) has_begun: bool,
 }
 
 /// The server and the request.
@@ -48,6 +50,7 @@ pub(crate) async fn ask(asked: &Asked, order: Order) -> Outcome {
     let result = read(asked, &mut collector).await;
     let mut outcome = collector.outcome;
     outcome.is_whole = !matches!(result, Ok(Reading::Closed) | Err(_));
+    outcome.has_begun = !matches!(result, Ok(Reading::Refused(_)));
     let failed = match result {
         Ok(Reading::Complete | Reading::Left) => None,
         Ok(Reading::Failed) => Some("the answer ended with an error".to_owned()),

@@ -43,16 +43,15 @@ impl Process {
         let config = folder.path().join("config.toml");
         std::fs::write(&config, configuration).unwrap();
         let mut child = pinned(program, cores)
-            .args(["gateway", "--config"])
+            .args(["gateway", "--quiet", "--config"])
             .arg(&config)
             .args(["--listen", "127.0.0.1:0", "--log", "off", "--token", "k"])
             .env("HOME", folder.path())
             .env_remove("XDG_CONFIG_HOME")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = lines
             .by_ref()
             .map_while(Result::ok)

@@ -41,7 +41,14 @@ pub(crate) async fn run(check: Check, sabir: Option<&str>, cores: &str) {
         Process::role(&["back"], cores),
         Process::role(&["back"], cores),
     ];
-    let gateway = Process::sabir(Path::new(sabir), &configuration(&backs), GATEWAY_CORE);
+    let [first, second] = &backs;
+    // A fault that comes once must come at one of the upstreams only, so these are the same server.
+    let second = match check {
+        Check::Soak(_) => first,
+        Check::Requests(_) | Check::Failover(_) => second,
+    };
+    let configuration = configuration([first, second]);
+    let gateway = Process::sabir(Path::new(sabir), &configuration, GATEWAY_CORE);
     match check {
         Check::Requests(number) => requests(&gateway, number).await,
         Check::Failover(seconds) => failover(&gateway, backs, seconds, cores).await,
@@ -49,15 +56,17 @@ pub(crate) async fn run(check: Check, sabir: Option<&str>, cores: &str) {
     }
 }
 
-/// Returns a configuration with one model on two upstreams.
-fn configuration(backs: &[Process; 2]) -> String {
+/// Returns a configuration with one model on two upstreams. None is left out for long, or for the
+/// faults of others.
+fn configuration(backs: [&Process; 2]) -> String {
     let mut text = "[gateway.limits]\nconnections = 10000\nanswers = 10000\nstore_mib = 1\n\
-                    [gateway.models.model]\nbalance = \"least\"\neject_seconds = 1\n"
+                    [gateway.models.model]\nprotocol = \"native\"\nbalance = \"least\"\neject_seconds = 1\n\
+                    max_failures = 100\n"
         .to_owned();
-    for (number, back) in backs.iter().enumerate() {
+    for (number, back) in backs.into_iter().enumerate() {
         text += &format!(
             "[[gateway.models.model.upstreams]]\nname = \"back-{number}\"\n\
-             to = \"http://{}/v1#as-native\"\nwire = \"openai-chat\"\nprotocol = \"native\"\n",
+             to = \"http://{}/v1#as-native\"\nwire = \"openai-chat\"\n",
             back.address
         );
     }
@@ -209,11 +218,10 @@ struct Tally {
 impl Tally {
     /// Adds a result of a run in which back ends are killed.
     fn add_failover(&mut self, stream: u32, outcome: &Outcome) {
-        let has_begun = !outcome.late.is_empty();
         match outcome.error {
             _ if outcome.crossed > 0 || !outcome.is_whole => self.add_wrong(stream, outcome),
             None => self.complete += 1,
-            Some(_) if has_begun => self.failed += 1,
+            Some(_) if outcome.has_begun => self.failed += 1,
             Some(_) => self.add_wrong(stream, outcome),
         }
     }

@@ -4,7 +4,7 @@
 //! repeat from turn to turn. A call keeps its own id if that id is new, else it gets a generated
 //! one. A result goes to the first call of the latest turn that it fits and that has no result yet.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use sabir_call::CallId;
 
@@ -13,8 +13,15 @@ use sabir_call::CallId;
 pub(crate) struct CallPairing {
     /// All ids that were assigned so far.
     used: HashSet<String>,
-    /// The calls of the latest turn that have no result yet.
-    open: Vec<UnansweredCall>,
+    /// The calls of the latest turn that have no result yet, by their number.
+    open: BTreeMap<u64, UnansweredCall>,
+    /// The numbers of calls by their ids in the client's history, those with results among them:
+    /// histories of many calls are paired in linear time.
+    by_native: HashMap<String, VecDeque<u64>>,
+    /// The numbers of calls by the names of their tools, likewise.
+    by_name: HashMap<String, VecDeque<u64>>,
+    /// The number of the next call.
+    next: u64,
     /// True if the user has spoken since the last call.
     spoken: bool,
     /// The number of the next generated id.
@@ -24,8 +31,6 @@ pub(crate) struct CallPairing {
 /// A call without a result.
 #[derive(Debug)]
 struct UnansweredCall {
-    /// The id in the client's history; may be empty.
-    native: String,
     /// The tool's name, by which a result without an id is matched.
     name: String,
     /// The id in the common history; unique in it.
@@ -46,6 +51,8 @@ impl CallPairing {
         // The user spoke since the last call, so earlier calls stay without a result.
         if std::mem::take(&mut self.spoken) {
             self.open.clear();
+            self.by_native.clear();
+            self.by_name.clear();
         }
         // A repeated id belongs to a call of an earlier turn.
         let id = if native.is_empty() || self.used.contains(native) {
@@ -55,11 +62,19 @@ impl CallPairing {
         };
         self.used.insert(id.clone());
         let id = CallId::new(id);
-        self.open.push(UnansweredCall {
-            native: native.to_owned(),
+        let number = self.next;
+        self.next += 1;
+        if !native.is_empty() {
+            let numbers = self.by_native.entry(native.to_owned()).or_default();
+            numbers.push_back(number);
+        }
+        let numbers = self.by_name.entry(name.to_owned()).or_default();
+        numbers.push_back(number);
+        let call = UnansweredCall {
             name: name.to_owned(),
             id: id.clone(),
-        });
+        };
+        self.open.insert(number, call);
         id
     }
 
@@ -68,22 +83,19 @@ impl CallPairing {
     ///
     /// Each call is matched at most once, so two results with one id go to two calls.
     pub(crate) fn match_result(&mut self, native: &str, name: &str) -> (CallId, String) {
-        let by_id = || {
-            self.open
-                .iter()
-                .position(|call| !native.is_empty() && call.native == native)
-        };
-        // Calls of one tool are answered in their order.
-        let by_name = || self.open.iter().position(|call| call.name == name);
+        let open = &mut self.open;
+        // The id is most reliable. The name matters for Gemini, where ids may be missing; calls of
+        // one tool are answered in their order.
+        let by_id = remove_first(open, self.by_native.get_mut(native));
+        let found = by_id.or_else(|| remove_first(open, self.by_name.get_mut(name)));
         // A result without an id and a name can only be matched by its position.
-        let by_place =
-            || (native.is_empty() && name.is_empty() && !self.open.is_empty()).then_some(0);
-        // The id is most reliable. The name matters for Gemini, where ids may be missing.
-        match by_id().or_else(by_name).or_else(by_place) {
-            Some(position) => {
-                let call = self.open.remove(position);
-                (call.id, call.name)
-            }
+        let found = found.or_else(|| {
+            let has_nothing = native.is_empty() && name.is_empty();
+            let first = has_nothing.then(|| open.pop_first()).flatten();
+            first.map(|(_, call)| call)
+        });
+        match found {
+            Some(call) => (call.id, call.name),
             None => (CallId::new(native), name.to_owned()),
         }
     }
@@ -100,6 +112,20 @@ impl CallPairing {
             }
         }
     }
+}
+
+/// Removes the first of these calls that has no result yet.
+fn remove_first(
+    open: &mut BTreeMap<u64, UnansweredCall>,
+    numbers: Option<&mut VecDeque<u64>>,
+) -> Option<UnansweredCall> {
+    let numbers = numbers?;
+    while let Some(number) = numbers.pop_front() {
+        if let Some(call) = open.remove(&number) {
+            return Some(call);
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -211,14 +211,15 @@ impl WireEncoder for OpenAiChatEncoder {
                 self.has_calls = true;
                 let freeform = is_freeform(&self.metadata, name);
                 self.calls.push((index, CallArgumentWriter::new(freeform)));
-                let members = id.and_then(|id| {
-                    self.begun_calls.insert(id.to_owned(), index);
-                    self.call_members.remove(id)
-                });
+                // Members beside those of the older form have no place in it, now and later.
                 if is_old {
                     let call = json!({"name": name, "arguments": ""});
                     return self.encode_delta(json!({FUNCTION_CALL: call}), out);
                 }
+                let members = id.and_then(|id| {
+                    self.begun_calls.insert(id.to_owned(), index);
+                    self.call_members.remove(id)
+                });
                 let id = self.metadata.call_id(id, index);
                 let mut call = match freeform {
                     true => {

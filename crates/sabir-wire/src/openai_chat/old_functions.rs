@@ -4,6 +4,12 @@
 //! call of the older form has no id, and an answer holds at most one: ids are generated from the
 //! positions of the calls, and parallel calls are switched off. The answer gets the older form again
 //! ([`ResponsePreferences::old_functions`]).
+//!
+//! With tools, every call needs a result directly behind it, and every result a call. The older form
+//! asks for neither: a call without a result gets one that says so, and a result without a call
+//! becomes a message of the user.
+
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
@@ -18,13 +24,8 @@ pub(crate) const FUNCTION_CALL: &str = "function_call";
 /// The member with the history.
 const MESSAGES: &str = "messages";
 
-/// A call that has no result yet.
-struct OpenCall {
-    /// The name of the function.
-    name: String,
-    /// The generated id.
-    id: String,
-}
+/// The result of a call that the history has none for.
+const NO_RESULT: &str = "(The call has no result.)";
 
 /// Returns true if a body has something of the older form.
 pub(crate) fn has_old_functions(body: &Value) -> bool {
@@ -59,13 +60,15 @@ pub(crate) fn translate_old_functions(
     if let Some(functions) = functions {
         let functions = to_tools(functions)?;
         match members.get_mut("tools") {
-            Some(Value::Array(tools)) => tools.extend(functions),
+            Some(Value::Array(tools)) if !tools.is_empty() => tools.extend(functions),
             _ => {
                 preferences.old_functions = true;
+                // Some servers refuse the member where there are no tools.
+                let is_parallel = members.get("parallel_tool_calls");
+                if !functions.is_empty() && is_parallel.is_none_or(Value::is_null) {
+                    members.insert("parallel_tool_calls".to_owned(), Value::Bool(false));
+                }
                 members.insert("tools".to_owned(), Value::Array(functions));
-                members
-                    .entry("parallel_tool_calls")
-                    .or_insert(Value::Bool(false));
             }
         }
     }
@@ -127,45 +130,135 @@ fn to_tool_choice(choice: Value) -> Result<Value, RequestError> {
     }
 }
 
+/// The pairs of calls and results of a history in the older form.
+#[derive(Debug, Default)]
+struct ResultPairs {
+    /// The ids of the calls since the last message of the user that have no result yet, by name.
+    open: HashMap<String, VecDeque<String>>,
+    /// The results, by the ids of their calls.
+    results: HashMap<String, Value>,
+    /// The positions of the results in the history.
+    paired: HashSet<usize>,
+}
+
+impl ResultPairs {
+    /// Takes the result at a position, if a call waits for it. Calls of one function are answered in
+    /// their order.
+    fn take_result(&mut self, position: usize, message: &Value) {
+        let id = self
+            .open
+            .get_mut(text_member(message, "name"))
+            .and_then(VecDeque::pop_front);
+        if let Some(id) = id {
+            let result = to_tool_result(&id, message.get("content"));
+            self.results.insert(id, result);
+            self.paired.insert(position);
+        }
+    }
+}
+
 /// Translates the calls of a history, and the results of functions.
-fn translate_messages(messages: &mut [Value]) -> Result<(), RequestError> {
-    let mut open: Vec<OpenCall> = Vec::new();
+fn translate_messages(messages: &mut Vec<Value>) -> Result<(), RequestError> {
+    // Calls whose ids the newer form answers need no result of the older one.
+    let answered: HashSet<String> = messages
+        .iter()
+        .map(|message| text_member(message, "tool_call_id").to_owned())
+        .collect();
+    let mut pairs = ResultPairs::default();
+    // The ids of the calls of each message, which wait for a result of the older form.
+    let mut called: HashMap<usize, String> = HashMap::new();
     for (position, message) in messages.iter_mut().enumerate() {
-        let Some(message) = message.as_object_mut() else {
+        match text_member(message, "role") {
+            "user" => pairs.open.clear(),
+            "function" => pairs.take_result(position, message),
+            _ => {}
+        }
+        let Some(members) = message.as_object_mut() else {
             continue;
         };
-        let generated = format!("call_of_message_{position}");
-        if let Some(call) = take_given(message, FUNCTION_CALL) {
-            let Some(name) = call.get("name").and_then(Value::as_str) else {
-                let path = format!("{MESSAGES}[{position}].{FUNCTION_CALL}.name");
-                return Err(RequestError::new(path, "must be a text"));
-            };
-            open.push(OpenCall {
-                name: name.to_owned(),
-                id: generated.clone(),
-            });
-            let call = json!({"id": generated, "type": "function", "function": call});
-            match message.get_mut("tool_calls") {
-                Some(Value::Array(calls)) => calls.push(call),
-                _ => {
-                    message.insert("tool_calls".to_owned(), Value::Array(vec![call]));
-                }
-            }
+        let Some(call) = take_given(members, FUNCTION_CALL) else {
+            continue;
+        };
+        let Some(name) = call.get("name").and_then(Value::as_str).map(str::to_owned) else {
+            let path = format!("{MESSAGES}[{position}].{FUNCTION_CALL}.name");
+            return Err(RequestError::new(path, "must be a text"));
+        };
+        let id = add_call(members, call, position);
+        if !answered.contains(&id) {
+            pairs.open.entry(name).or_default().push_back(id.clone());
+            called.insert(position, id);
         }
-        if message.get("role").and_then(Value::as_str) == Some("function") {
-            let name = message.shift_remove("name");
-            let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
-            let found = open.iter().rposition(|call| call.name == name);
-            // A result without its call keeps an id of its own.
-            let id = found.map_or(generated, |found| open.remove(found).id);
-            message.insert("role".to_owned(), json!("tool"));
-            message.insert("tool_call_id".to_owned(), json!(id));
-            if message.get("content").is_none_or(Value::is_null) {
-                message.insert("content".to_owned(), json!(""));
+    }
+    let old = std::mem::take(messages);
+    for (position, mut message) in old.into_iter().enumerate() {
+        if text_member(&message, "role") == "function" {
+            if pairs.paired.contains(&position) {
+                continue;
             }
+            let name = text_member(&message, "name");
+            let content = result_text(message.get("content"));
+            message = json!({"role": "user", "content": format!("Result of {name}: {content}")});
+        }
+        messages.push(message);
+        if let Some(id) = called.remove(&position) {
+            let result = pairs.results.remove(&id);
+            messages.push(result.unwrap_or_else(|| to_tool_result(&id, Some(&json!(NO_RESULT)))));
         }
     }
     Ok(())
+}
+
+/// Adds a call of the older form to the calls of its message, and returns its id. Servers that answer
+/// in both forms repeat a call, and clients send both back: then it is one.
+fn add_call(members: &mut Map<String, Value>, call: Value, position: usize) -> String {
+    let generated = format!("call_of_message_{position}");
+    let added = json!({"id": generated, "type": "function", "function": call});
+    let Some(Value::Array(calls)) = members.get_mut("tool_calls") else {
+        members.insert("tool_calls".to_owned(), Value::Array(vec![added]));
+        return generated;
+    };
+    let repeated = calls.iter().find(|known| {
+        let function = known.get("function");
+        ["name", "arguments"]
+            .iter()
+            .all(|key| function.and_then(|function| function.get(*key)) == call_member(&added, key))
+    });
+    match repeated
+        .and_then(|known| known.get("id"))
+        .and_then(Value::as_str)
+    {
+        Some(id) => id.to_owned(),
+        None => {
+            calls.push(added);
+            generated
+        }
+    }
+}
+
+/// Returns a member of a call's function.
+fn call_member<'c>(call: &'c Value, key: &str) -> Option<&'c Value> {
+    call.get("function")?.get(key)
+}
+
+/// Returns a member that is a text; otherwise an empty one.
+fn text_member<'m>(message: &'m Value, key: &str) -> &'m str {
+    message.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Makes the result of a call.
+fn to_tool_result(id: &str, content: Option<&Value>) -> Value {
+    let content = content.filter(|content| !content.is_null());
+    let content = content.cloned().unwrap_or_else(|| json!(""));
+    json!({"role": "tool", "tool_call_id": id, "content": content})
+}
+
+/// Returns the content of a result as text.
+fn result_text(content: Option<&Value>) -> String {
+    match content {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -178,30 +271,124 @@ mod tests {
         body
     }
 
-    #[test]
-    fn calls_and_results_are_paired_by_name() {
-        let called = |name: &str| json!({"role": "assistant", "content": null, "function_call": {"name": name, "arguments": "{}"}});
-        let result = |name: &str| json!({"role": "function", "name": name, "content": "done"});
-        let body = translated(json!({
-            "messages": [called("a"), called("b"), result("a"), result("b"), result("c")],
-            "functions": [{"name": "a"}], "function_call": {"name": "a"},
-        }));
-        let messages = body["messages"].as_array().unwrap();
-        let ids: Vec<_> = messages
+    /// Returns the messages of a translated history: calls as `+id`, results as `-id content`, other
+    /// messages as their role and content.
+    fn history(messages: Value) -> Vec<String> {
+        let body = translated(json!({"messages": messages, "functions": [{"name": "a"}]}));
+        let text = |value: Option<&Value>| value.map_or(String::new(), Value::to_string);
+        body["messages"]
+            .as_array()
+            .unwrap()
             .iter()
-            .map(|message| {
-                let call = message.pointer("/tool_calls/0/id");
-                call.or(message.get("tool_call_id")).unwrap().clone()
+            .map(|message| match message["tool_calls"].as_array() {
+                Some(calls) => {
+                    let ids = calls
+                        .iter()
+                        .map(|call| format!("+{}", text_member(call, "id")));
+                    ids.collect()
+                }
+                None if message["role"] == "tool" => {
+                    let id = text_member(message, "tool_call_id");
+                    format!("-{id} {}", text(message.get("content")))
+                }
+                None => format!(
+                    "{} {}",
+                    text_member(message, "role"),
+                    text(message.get("content"))
+                ),
             })
-            .collect();
-        assert_eq!((&ids[0], &ids[1]), (&ids[2], &ids[3]));
-        assert!(!ids[..4].contains(&ids[4]));
-        assert_eq!(messages[2]["role"], "tool");
-        assert_eq!(messages[2].get("name"), None);
+            .collect()
+    }
+
+    fn call(name: &str) -> Value {
+        json!({"role": "assistant", "content": null, "function_call": {"name": name, "arguments": "{}"}})
+    }
+
+    fn result(name: &str, content: &str) -> Value {
+        json!({"role": "function", "name": name, "content": content})
+    }
+
+    #[test]
+    fn calls_are_answered_by_name_in_their_order() {
+        let messages = json!([
+            call("a"),
+            call("a"),
+            call("b"),
+            result("b", "B"),
+            result("a", "1"),
+            result("a", "2")
+        ]);
+        assert_eq!(
+            history(messages),
+            [
+                "+call_of_message_0",
+                "-call_of_message_0 \"1\"",
+                "+call_of_message_1",
+                "-call_of_message_1 \"2\"",
+                "+call_of_message_2",
+                "-call_of_message_2 \"B\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn every_call_gets_a_result_and_every_result_a_call() {
+        let user = json!({"role": "user", "content": "Go on."});
+        let messages = json!([
+            result("c", "C"),
+            call("a"),
+            user,
+            result("a", "late"),
+            call("b")
+        ]);
+        assert_eq!(
+            history(messages),
+            [
+                "user \"Result of c: C\"",
+                "+call_of_message_1",
+                "-call_of_message_1 \"(The call has no result.)\"",
+                "user \"Go on.\"",
+                "user \"Result of a: late\"",
+                "+call_of_message_4",
+                "-call_of_message_4 \"(The call has no result.)\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_call_in_both_forms_is_one() {
+        let both = json!({
+            "role": "assistant",
+            "function_call": {"name": "a", "arguments": "{}"},
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "a", "arguments": "{}"}}],
+        });
+        let answer = json!({"role": "tool", "tool_call_id": "c1", "content": "new"});
+        assert_eq!(history(json!([both, answer])), ["+c1", "-c1 \"new\""]);
+        assert_eq!(
+            history(json!([both, result("a", "old")])),
+            ["+c1", "-c1 \"old\""]
+        );
+    }
+
+    #[test]
+    fn many_open_calls_are_paired_in_linear_time() {
+        let count = 20_000;
+        let mut messages: Vec<Value> = (0..count).map(|_| call("a")).collect();
+        messages.extend((0..count).map(|_| result("b", "")));
+        assert_eq!(history(Value::Array(messages)).len(), 3 * count);
+    }
+
+    #[test]
+    fn the_choice_and_the_functions_are_translated() {
+        let body = translated(
+            json!({"functions": [{"name": "a"}], "function_call": {"name": "a"}, "tools": []}),
+        );
         assert_eq!(body["tool_choice"]["function"]["name"], "a");
         assert_eq!(body["tools"][0]["function"]["name"], "a");
         assert_eq!(body["parallel_tool_calls"], false);
         assert!(!has_old_functions(&body));
+        let body = translated(json!({"functions": []}));
+        assert_eq!(body.get("parallel_tool_calls"), None);
     }
 
     #[test]

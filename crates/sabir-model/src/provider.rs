@@ -294,12 +294,20 @@ impl Provider {
         Ok(())
     }
 
-    /// Returns the address of another path of the provider's API, such as `/v1/embeddings`.
+    /// Returns the address of another path of the provider's API, such as `/v1/embeddings`. Of two
+    /// parameters with one name, that of the base URL holds.
     pub(crate) fn path_url(&self, path: &str) -> String {
-        match self.base_url.split_once('?') {
-            Some((base, query)) => format!("{}?{query}", join_url(base, path)),
-            None => join_url(&self.base_url, path),
-        }
+        let Some((base, own)) = self.base_url.split_once('?') else {
+            return join_url(&self.base_url, path);
+        };
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let name_of = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
+        let taken: Vec<String> = own.split('&').map(name_of).collect();
+        let others = query
+            .split('&')
+            .filter(|pair| !pair.is_empty() && !taken.contains(&name_of(pair)));
+        let pairs: Vec<&str> = others.chain([own]).collect();
+        format!("{}?{}", join_url(base, path), pairs.join("&"))
     }
 
     /// Returns the address of a path at the root of the provider's server.

@@ -236,6 +236,10 @@ mod tests {
             client.path_url("/v1/embeddings"),
             "https://box/openai/v1/embeddings?api-version=2"
         );
+        assert_eq!(
+            client.path_url("/v1/files?limit=2&api-version=1&after=x"),
+            "https://box/openai/v1/files?limit=2&after=x&api-version=2"
+        );
         assert_eq!(client.root_url("/health"), "https://box/health");
         assert_eq!(
             provider("http://box").root_url("/health"),

@@ -525,6 +525,27 @@ pub(crate) async fn reserve_lease(
     Ok(())
 }
 
+/// Reserves a place for a request that costs nothing here: limits of requests hold, and a price need
+/// not be known.
+///
+/// # Errors
+/// The key has reached a limit.
+pub(crate) async fn reserve_free_lease(
+    gateway: &Gateway,
+    ledger: &ExchangeLog,
+    route: &Arc<ModelRoute>,
+) -> Result<(), Refusal> {
+    ledger.set_route(route, 0);
+    let (Some(keys), Some(key)) = (gateway.keys(), ledger.key()) else {
+        return Ok(());
+    };
+    let lease = keys
+        .reserve(&key, &route.name, ledger.id(), Spending::default())
+        .await?;
+    ledger.hold_lease(lease);
+    Ok(())
+}
+
 /// The reason why an answer cannot be completed.
 enum AnswerFailure {
     /// The model failed.

@@ -18,7 +18,7 @@ use sabir_wire::{RequestError, percent_decode};
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
-use crate::exchange::{DEFAULT_OUTPUT_TOKENS, reserve_lease};
+use crate::exchange::{DEFAULT_OUTPUT_TOKENS, reserve_free_lease, reserve_lease};
 use crate::exchange_log::ExchangeLog;
 use crate::forwarded_output::{AnswerForm, OutputCounter};
 use crate::request_body::BodyForm;
@@ -141,6 +141,17 @@ impl ForwardedForm {
     }
 }
 
+/// The kind of thing that an endpoint answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AnswerKind {
+    /// A file or facts about files: nothing in it is usage of a model.
+    File,
+    /// Text of a model.
+    Text,
+    /// Something else of a model.
+    Other,
+}
+
 /// A request whose model is known.
 struct NamedRequest {
     /// The name of the model, as the client wrote it.
@@ -195,7 +206,11 @@ pub(crate) async fn forward_request(
         false => 0,
     };
     let output = asked_output.unwrap_or(usual_output);
-    reserve_lease(gateway, ledger, &route, estimate, output).await?;
+    match is_about_files {
+        // No model reads a file before a later request names it.
+        true => reserve_free_lease(gateway, ledger, &route).await?,
+        false => reserve_lease(gateway, ledger, &route, estimate, output).await?,
+    }
     let group = route.group.as_ref().ok_or_else(|| {
         Refusal::Malformed(format!("the model `{}` has no such endpoint", named.model))
     })?;
@@ -232,7 +247,12 @@ pub(crate) async fn forward_request(
     })?;
     ledger.set_upstream(Some(upstream));
     ledger.set_first_output(ledger.elapsed());
-    send_on(ledger, client, response, has_text, is_streamed).await
+    let kind = match (is_about_files, has_text) {
+        (true, _) => AnswerKind::File,
+        (false, true) => AnswerKind::Text,
+        (false, false) => AnswerKind::Other,
+    };
+    send_on(ledger, client, response, kind, is_streamed).await
 }
 
 /// Finds the model in a JSON body.
@@ -384,7 +404,7 @@ async fn send_on(
     ledger: &ExchangeLog,
     client: Arc<ProviderClient>,
     mut response: ForwardedResponse,
-    has_text: bool,
+    kind: AnswerKind,
     is_streamed: bool,
 ) -> Result<Response, Refusal> {
     let status = response.status;
@@ -392,12 +412,13 @@ async fn send_on(
     let content_type = headers.iter().find(|(name, _)| name == "content-type");
     let form = content_type.map_or(AnswerForm::Binary, |(_, value)| AnswerForm::of_type(value));
     // The text of an error is none of a model.
-    let has_text = has_text && (200..300).contains(&status);
+    let has_text = kind == AnswerKind::Text && (200..300).contains(&status);
+    let counter = (kind != AnswerKind::File).then(|| OutputCounter::new(form, has_text));
     let mut state = ForwardedBody {
         client,
         response,
         ledger: ledger.clone(),
-        counter: OutputCounter::new(form, has_text),
+        counter,
         begin: Vec::new(),
         is_over: false,
     };
@@ -421,6 +442,14 @@ async fn send_on(
             answer.headers_mut().append(name, value);
         }
     }
+    if kind == AnswerKind::File {
+        // A browser must not run what somebody uploaded as a page of the gateway.
+        let headers = answer.headers_mut();
+        let nosniff = HeaderValue::from_static("nosniff");
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+        let sandbox = HeaderValue::from_static("sandbox");
+        headers.insert(header::CONTENT_SECURITY_POLICY, sandbox);
+    }
     Ok(answer)
 }
 
@@ -432,8 +461,8 @@ struct ForwardedBody {
     response: ForwardedResponse,
     /// The log of the exchange.
     ledger: ExchangeLog,
-    /// Counts its tokens.
-    counter: OutputCounter,
+    /// Counts its tokens; `None` if it has none.
+    counter: Option<OutputCounter>,
     /// The bytes of the body that were read already.
     begin: Vec<u8>,
     /// True if nothing follows.
@@ -458,7 +487,11 @@ impl ForwardedBody {
     async fn read_chunk(&mut self) -> Result<Option<Vec<u8>>, ForwardError> {
         let read = self.client.next_chunk(&mut self.response).await;
         match &read {
-            Ok(Some(chunk)) => self.counter.push_bytes(chunk),
+            Ok(Some(chunk)) => {
+                if let Some(counter) = &mut self.counter {
+                    counter.push_bytes(chunk);
+                }
+            }
             Ok(None) => {
                 self.is_over = true;
                 self.ledger.mark_done();
@@ -475,7 +508,10 @@ impl ForwardedBody {
 impl Drop for ForwardedBody {
     fn drop(&mut self) {
         // Also if the client went away: the upstream has produced what was read.
-        let usage = self.counter.usage();
+        let Some(counter) = &mut self.counter else {
+            return;
+        };
+        let usage = counter.usage();
         if usage.input.is_some() || usage.output > Some(0) {
             self.ledger.count_usage(usage);
         }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use sabir_gateway::{
-    BalancePolicy, ClientKey, DailyUsage, GroupRules, KEY_PREFIX, KeyHash, KeyStore, ModelRoute,
-    Reservation, ReserveError, RouteTable, Spending, StoreError, StoreFuture, Upstream,
+    BalancePolicy, ClientKey, DailyUsage, GroupRules, KEY_PREFIX, KeyHash, KeyStore, ModelLimit,
+    ModelRoute, Reservation, ReserveError, RouteTable, Spending, StoreError, StoreFuture, Upstream,
     UpstreamGroup,
 };
 use sabir_model::{Provider, ProviderClient, Secret};
@@ -41,7 +41,7 @@ impl FileServer {
                 }
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 kept.lock().unwrap().push(text);
-                let body = r#"{"id": "file-1"}"#;
+                let body = r#"{"id": "file-1", "usage": {"prompt_tokens": 600}}"#;
                 let answer = format!(
                     "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
                     body.len()
@@ -180,9 +180,13 @@ async fn a_file_is_found_at_the_upstream_that_has_it() {
     assert!(got.text().contains("?model=NAME"), "{got:?}");
 }
 
-/// A store in which every key is known and may use everything. It counts the reservations.
+/// A store in which every key is known and may use everything. It keeps the reservations
+/// and what they cost.
 #[derive(Default)]
-struct OpenStore(Arc<Mutex<Vec<Reservation>>>);
+struct OpenStore {
+    reserved: Arc<Mutex<Vec<Reservation>>>,
+    settled: Arc<Mutex<Vec<Spending>>>,
+}
 
 impl KeyStore for OpenStore {
     fn add_key<'a>(
@@ -216,16 +220,17 @@ impl KeyStore for OpenStore {
         &'a self,
         reservation: &'a Reservation,
     ) -> StoreFuture<'a, Result<(), ReserveError>> {
-        self.0.lock().unwrap().push(reservation.clone());
+        self.reserved.lock().unwrap().push(reservation.clone());
         Box::pin(async { Ok(()) })
     }
 
     fn settle<'a>(
         &'a self,
         _: &'a str,
-        _: Spending,
+        spent: Spending,
         _: u64,
     ) -> StoreFuture<'a, Result<(), StoreError>> {
+        self.settled.lock().unwrap().push(spent);
         Box::pin(async { Ok(()) })
     }
 
@@ -248,7 +253,11 @@ fn key() -> ClientKey {
         name: "team".to_owned(),
         created_ms: 0,
         revoked_ms: None,
-        limits: Vec::new(),
+        // Nobody knows the price of the models in these tests.
+        limits: vec![ModelLimit {
+            nano_usd_per_day: Some(1),
+            ..ModelLimit::default()
+        }],
     }
 }
 
@@ -261,7 +270,7 @@ async fn a_key_reads_the_files_that_it_knows_and_does_not_list_those_of_others()
         .gateway
         .replace_routes(RouteTable::default().with_route("m", route_to(&setup, "m", &[&server])));
     let store = OpenStore::default();
-    let reserved = Arc::clone(&store.0);
+    let reserved = Arc::clone(&store.reserved);
     setup.gateway.use_key_store(Arc::new(store));
     let ask = async |path: &str| {
         let request = format!(
@@ -277,4 +286,60 @@ async fn a_key_reads_the_files_that_it_knows_and_does_not_list_those_of_others()
     let reserved = reserved.lock().unwrap();
     assert_eq!(reserved.len(), 1);
     assert_eq!(server.lines().len(), 1);
+}
+
+#[tokio::test]
+async fn files_cost_nothing_and_no_browser_runs_them() {
+    let setup = start().await;
+    let server = FileServer::start(200).await;
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("m", route_to(&setup, "m", &[&server])));
+    let store = OpenStore::default();
+    let reserved = Arc::clone(&store.reserved);
+    let settled = Arc::clone(&store.settled);
+    setup.gateway.use_key_store(Arc::new(store));
+    let file = "text".repeat(1000);
+    let form = format!(
+        "--q\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n{file}\r\n--q--\r\n"
+    );
+    let length = form.len();
+    let upload = format!(
+        "Content-Type: multipart/form-data; boundary=q\r\nContent-Length: {length}\r\n\r\n{form}"
+    );
+    for (line, rest) in [
+        ("GET /v1/files/file-1/content", "\r\n"),
+        ("POST /v1/files", upload.as_str()),
+    ] {
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {KEY_PREFIX}abc\r\n\
+             Connection: close\r\n{rest}",
+            setup.address
+        );
+        let got = setup.raw(request.as_bytes()).await;
+        assert_eq!(got.status, 200, "{got:?}");
+        let head = got.head.to_ascii_lowercase();
+        for header in [
+            "x-content-type-options: nosniff",
+            "content-security-policy: sandbox",
+        ] {
+            assert!(head.contains(header), "{got:?}");
+        }
+    }
+    for end in setup.ends(2).await {
+        assert_eq!((end.status, end.whole), (200, true));
+    }
+    let reserved = std::mem::take(&mut *reserved.lock().unwrap());
+    assert_eq!(reserved.len(), 2);
+    for one in reserved {
+        assert_eq!(one.most, Spending::default());
+    }
+    // The store hears of a request after its client.
+    while settled.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let settled = settled.lock().unwrap();
+    for spent in settled.iter() {
+        assert_eq!(*spent, Spending::default());
+    }
 }

@@ -141,6 +141,25 @@ impl ReaderOptions {
         Ok(Self { tools, ..self })
     }
 
+    /// Returns the options if this build can judge calls by the schemas of all tools. A build with the feature `validator` can; one without
+    /// it must ask before calls are checked, which readers, [`render_calls`](crate::render_calls) and
+    /// [`render_tool_prompt`](crate::render_tool_prompt) do not.
+    ///
+    /// # Errors
+    /// A tool has a schema with more than the common keywords.
+    pub fn for_checks(self) -> Result<Self, BindingError> {
+        match self
+            .tools
+            .iter()
+            .find(|tool| !sabir_check::is_schema_judged(&tool.parameters))
+        {
+            Some(tool) => Err(BindingError::UnjudgedSchema {
+                tool: tool.name.clone(),
+            }),
+            None => Ok(self),
+        }
+    }
+
     /// Returns the same options with other tools.
     pub(crate) fn with_tools(&self, tools: ToolSet) -> Self {
         Self {
@@ -213,25 +232,16 @@ pub(crate) fn find_dialect<'d>(
         .ok_or_else(|| UnknownDialect::new(dialects, name, "auto, ").into())
 }
 
-/// Reads a list of tools in any known shape, whose schemas this build must be able to judge by. JSON `null` is the empty list.
+/// Reads a list of tools in any known shape. JSON `null` is the empty list.
 pub(crate) fn read_tools(json: &str) -> Result<ToolSet, BindingError> {
     if json.trim() == "null" {
         return Ok(ToolSet::default());
     }
-    let tools = parse_tools(json, "tools").map_err(|error| {
+    parse_tools(json, "tools").map_err(|error| {
         let syntax = serde_json::from_str::<serde::de::IgnoredAny>(json).err();
         BindingError::InvalidTools {
             message: error.to_string(),
             span: syntax.and_then(|error| json_error_span(&error, json)),
         }
-    })?;
-    match tools
-        .iter()
-        .find(|tool| !sabir_check::is_schema_judged(&tool.parameters))
-    {
-        Some(tool) => Err(BindingError::UnjudgedSchema {
-            tool: tool.name.clone(),
-        }),
-        None => Ok(tools),
-    }
+    })
 }

@@ -26,6 +26,9 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 /// The most values of an enumeration that an error shows in full.
 const MAX_SHOWN_VALUES: usize = 3;
 
+/// The number of declared properties from which on the validator looks their names up.
+const MAX_LISTED_PROPERTIES: usize = 15;
+
 /// A schema that [`find_errors`] can judge by, as far as it is known.
 struct PlainWalk<'s> {
     root: &'s Value,
@@ -279,8 +282,22 @@ impl Judge<'_> {
                 "properties" => self.judge_properties(keywords, expected, value, place, sink)?,
                 "additionalProperties" => {
                     self.judge_members(keywords, expected, value, place, sink)?;
+                    if reports_required_late(keywords)
+                        && let Some(names) = keywords.get("required")
+                    {
+                        judge_keyword("required", names, value, place, sink)?;
+                    }
                 }
+                "required" if reports_required_late(keywords) => {}
+                "type" | "minItems" | "maxItems" if reports_arrays_late(keywords) => {}
                 "items" => {
+                    if reports_arrays_late(keywords) {
+                        for keyword in ["type", "minItems", "maxItems"] {
+                            if let Some(expected) = keywords.get(keyword) {
+                                judge_keyword(keyword, expected, value, place, sink)?;
+                            }
+                        }
+                    }
                     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
                         self.judge(expected, item, Place::Item(&place, index), sink)?;
                     }
@@ -317,9 +334,21 @@ impl Judge<'_> {
         if others.is_some_and(|others| *others != Value::Bool(true)) {
             return ControlFlow::Continue(());
         }
-        for (name, member) in value.as_object().into_iter().flatten() {
-            if let Some(schema) = declared.get(name) {
-                self.judge(schema, member, Place::Member(&place, name), sink)?;
+        let Some((object, declared)) = value.as_object().zip(declared.as_object()) else {
+            return ControlFlow::Continue(());
+        };
+        // The validator goes through the shorter list, unless it looks names up.
+        if declared.len() < object.len().min(MAX_LISTED_PROPERTIES) {
+            for (name, schema) in declared {
+                if let Some(member) = object.get(name) {
+                    self.judge(schema, member, Place::Member(&place, name), sink)?;
+                }
+            }
+        } else {
+            for (name, member) in object {
+                if let Some(schema) = declared.get(name) {
+                    self.judge(schema, member, Place::Member(&place, name), sink)?;
+                }
             }
         }
         ControlFlow::Continue(())
@@ -408,6 +437,26 @@ impl Judge<'_> {
             }),
         }
     }
+}
+
+/// Reports whether a missing member is reported after unexpected ones: the validator joins the keywords if no other members are allowed and
+/// a single one is required.
+fn reports_required_late(keywords: &Map<String, Value>) -> bool {
+    keywords.contains_key("properties")
+        && keywords.get("additionalProperties") == Some(&Value::Bool(false))
+        && keywords
+            .get("required")
+            .and_then(Value::as_array)
+            .is_some_and(|names| names.len() == 1)
+}
+
+/// Reports whether the type and the length of an array are reported just before its items: the validator joins the keywords unless the items
+/// are unrestricted.
+fn reports_arrays_late(keywords: &Map<String, Value>) -> bool {
+    keywords.get("type").and_then(Value::as_str) == Some("array")
+        && keywords
+            .get("items")
+            .is_some_and(|items| *items != Value::Bool(true))
 }
 
 /// Judges a value by a keyword that has no schemas in it.
@@ -681,9 +730,19 @@ mod tests {
         leaves.prop_recursive(2, 12, 3, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::btree_map("[abc]", inner, 0..4).prop_map(|map| json!(map)),
+                members("[abc]", inner, 4),
             ]
         })
+    }
+
+    /// Generates objects with members in any order.
+    fn members(
+        names: &'static str,
+        values: impl Strategy<Value = Value>,
+        most: usize,
+    ) -> impl Strategy<Value = Value> {
+        prop::collection::vec((names, values), 0..most)
+            .prop_map(|members| members.into_iter().collect::<Map<_, _>>().into())
     }
 
     /// Generates schemas, of which most are plain, and some of those that are not are invalid.
@@ -707,10 +766,19 @@ mod tests {
             prop::collection::vec("[ab]", 0..3).prop_map(|names| json!({"required": names})),
         ];
         leaf.prop_recursive(3, 24, 3, |inner| {
-            let properties = prop::collection::btree_map("[ab]", inner.clone(), 0..3);
+            let properties = members("[ab]", inner.clone(), 3).boxed();
+            let others = prop_oneof![inner.clone(), any::<bool>().prop_map(Value::from)];
             prop_oneof![
+                (properties.clone(), prop::collection::vec("[abc]", 0..3)).prop_map(|(properties, names)| {
+                    json!({"properties": properties, "required": names})
+                }),
+                (properties.clone(), others.clone(), prop::collection::vec("[abc]", 0..3)).prop_map(
+                    |(properties, others, names)| {
+                        json!({"properties": properties, "additionalProperties": others, "required": names})
+                    }
+                ),
                 inner.clone().prop_map(|items| json!({"type": "array", "items": items})),
-                (properties, inner.clone()).prop_map(
+                (properties, others).prop_map(
                     |(properties, more)| json!({"properties": properties, "additionalProperties": more})
                 ),
                 prop::collection::vec(inner.clone(), 0..3).prop_map(|all| json!({"anyOf": all})),
@@ -778,24 +846,29 @@ mod tests {
         "maxProperties",
     ];
 
-    /// Returns the errors of plain schemas, each with its place and its words, sorted.
+    /// Returns the errors of plain schemas in order, each with its place and its words.
     fn plain_errors(schema: &Value, value: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         find_errors(schema, value, &mut |error| {
             errors.push(describe(error));
             ControlFlow::Continue(())
         });
-        errors.sort();
         errors
     }
 
+    /// Returns the errors that the validator finds, in order, without its false ones.
+    ///
+    /// It calls a single required name missing that is there but not declared, where no other members are allowed. Such a value has an error
+    /// anyway.
     fn validator_errors(validator: &jsonschema::Validator, value: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         crate::compiled_schema::find_errors(validator, value, &mut |error| {
-            errors.push(describe(error));
+            let is_false = matches!(&error.kind, SchemaErrorKind::Required(name) if error.instance.get(name).is_some());
+            if !is_false {
+                errors.push(describe(error));
+            }
             ControlFlow::Continue(())
         });
-        errors.sort();
         errors
     }
 
@@ -804,11 +877,7 @@ mod tests {
             SchemaErrorKind::Type(names) => names.join(","),
             SchemaErrorKind::Enum(options) => options.to_string(),
             SchemaErrorKind::Required(name) => (*name).to_owned(),
-            SchemaErrorKind::AdditionalProperties(names) => {
-                let mut names = names.to_vec();
-                names.sort();
-                names.join(",")
-            }
+            SchemaErrorKind::AdditionalProperties(names) => names.join(","),
             SchemaErrorKind::Other => String::new(),
         };
         format!(
@@ -831,6 +900,68 @@ mod tests {
                 for value in values {
                     prop_assert_eq!(plain_errors(&schema, &value), validator_errors(&validator, &value), "{} {}", schema, value);
                     prop_assert_eq!(CompiledSchema::new(&schema).accepts(&value), validator.is_valid(&value), "{} {}", schema, value);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_missing_name_is_reported_after_unexpected_ones() {
+        let alone = json!({"properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": false});
+        let value = json!({"b": 1});
+        let mut two = alone.clone();
+        two["required"] = json!(["a", "c"]);
+        let unexpected =
+            " {\"b\":1} b Additional properties are not allowed ('b' was unexpected)".to_owned();
+        let missing = |name: &str| format!(" {{\"b\":1}} {name} \"{name}\" is a required property");
+        assert_eq!(
+            plain_errors(&alone, &value),
+            [unexpected.clone(), missing("a")]
+        );
+        assert_eq!(
+            plain_errors(&two, &value),
+            [missing("a"), missing("c"), unexpected.clone()]
+        );
+        // The validator would say that `b` is missing, too.
+        let undeclared =
+            json!({"properties": {}, "required": ["b"], "additionalProperties": false});
+        assert_eq!(plain_errors(&undeclared, &value), [unexpected]);
+        for schema in [alone, two, undeclared] {
+            let validator = jsonschema::options().offline().build(&schema).unwrap();
+            assert_eq!(
+                plain_errors(&schema, &value),
+                validator_errors(&validator, &value)
+            );
+        }
+    }
+
+    #[test]
+    fn errors_of_properties_are_in_the_order_of_the_validator() {
+        let names: Vec<String> = (0..20).map(|at| format!("p{at}")).collect();
+        for (declared, given) in [(2, 2), (2, 3), (14, 14), (14, 20), (15, 15), (15, 20)] {
+            let properties: Map<String, Value> = names
+                .iter()
+                .take(declared)
+                .map(|name| (name.clone(), json!({"type": "string"})))
+                .collect();
+            let members: Map<String, Value> = names
+                .iter()
+                .take(given)
+                .rev()
+                .map(|name| (name.clone(), json!(1)))
+                .collect();
+            let value = Value::Object(members);
+            for others in [json!(true), json!(false), json!({"type": "null"})] {
+                for required in [json!([]), json!(["x"]), json!(["x", "y"])] {
+                    let schema = json!({"properties": properties, "additionalProperties": others, "required": required});
+                    let validator = jsonschema::options().offline().build(&schema).unwrap();
+                    let errors = plain_errors(&schema, &value);
+                    assert_eq!(
+                        errors,
+                        validator_errors(&validator, &value),
+                        "{schema} {given}"
+                    );
+                    assert!(errors.len() >= declared);
                 }
             }
         }

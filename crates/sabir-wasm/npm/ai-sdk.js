@@ -30,28 +30,41 @@ function callPart(call) {
 
 /**
  * Creates the middleware. The options are those of `OpenAIDeltas`; calls are sent when they are complete and were read without an error.
- * A cut or unreadable call is left out.
+ * A cut or unreadable call is left out. Where the tools cannot be used, answers stay as they are, and a warning says so once.
  */
 export function sabirMiddleware(options = {}) {
   const openText = (tools) =>
     new OpenAIDeltas({ id_prefix: `call_${crypto.randomUUID().slice(0, 13)}_`, ...options, tools, whole_calls: true });
-  // A stream opens its texts at once, so what the tools need must have been loaded before.
-  const makeReady = async (tools) => {
+  // The kinds of errors that were reported. One warning is enough, since every request may have the same tools.
+  const warned = new Set();
+  // Returns the tools if answers can be read with them; null if there are none or they cannot be used, and then answers stay as they are.
+  // It runs before the model is asked: a wrong option is an error that must not cost an answer, and a stream opens its texts at once.
+  const makeReady = async (params) => {
+    const tools = toolsOf(params);
+    if (!tools) return null;
     try {
-      openText(tools).free();
+      try {
+        openText(tools).free();
+      } catch (error) {
+        if (error?.code !== "not_loaded") throw error;
+        await load();
+        openText(tools).free();
+      }
+      return tools;
     } catch (error) {
-      if (error?.code !== "not_loaded") throw error;
-      await load();
+      if (error?.code !== "not_loaded" && error?.code !== "invalid_tools") throw error;
+      if (!warned.has(error.code)) console.warn(`sabir: answers stay as they are: ${error.message}`);
+      warned.add(error.code);
+      return null;
     }
   };
   return {
     specificationVersion: "v4",
 
     async wrapGenerate({ doGenerate, params }) {
+      const tools = await makeReady(params);
       const result = await doGenerate();
-      const tools = toolsOf(params);
       if (!tools) return result;
-      await makeReady(tools);
       let leaked = false;
       const content = result.content.flatMap((part) => {
         if (part.type !== "text") return [part];
@@ -69,10 +82,9 @@ export function sabirMiddleware(options = {}) {
     },
 
     async wrapStream({ doStream, params }) {
+      const tools = await makeReady(params);
       const result = await doStream();
-      const tools = toolsOf(params);
       if (!tools) return result;
-      await makeReady(tools);
       // The open texts by their ids. A text is announced when it has content, because a text that is only a call has none.
       const texts = new Map();
       let leaked = false;

@@ -3,8 +3,8 @@ import { modules } from "./modules.js";
 
 /** Input that cannot be used. `code` names the kind; `span` is the position in the input in bytes, or null. */
 export class SabirError extends Error {
-  constructor(report) {
-    super(report.message);
+  constructor(report, options) {
+    super(report.message, options);
     this.name = "SabirError";
     this.code = report.code;
     this.span = report.span;
@@ -62,18 +62,35 @@ export async function load() {
   if (modules.full) return;
   // A failed download may be tried again.
   loading ??= Promise.resolve(modules.loadNow ? modules.loadNow() : modules.loadLater()).finally(() => (loading = null));
-  modules.full = await loading;
+  try {
+    modules.full = await loading;
+  } catch (cause) {
+    throw new SabirError({ code: "not_loaded", message: `the full module cannot be loaded: ${cause?.message ?? cause}`, span: null }, { cause });
+  }
 }
 
-/** Creates something, and loads the full module before if that is necessary. */
-async function created(create) {
+/** Creates a reader of chunks, and loads the full module before if that is necessary. If it fails, the source of the chunks is closed. */
+async function created(chunks, create) {
   try {
+    try {
+      return create();
+    } catch (error) {
+      if (error?.code !== "not_loaded") throw error;
+    }
+    await load();
     return create();
   } catch (error) {
-    if (error?.code !== "not_loaded") throw error;
+    await closeSource(chunks);
+    throw error;
   }
-  await load();
-  return create();
+}
+
+/** Closes an iterable that nobody will read, as a loop that ends early does. Its own errors are left out: one is being thrown. */
+async function closeSource(chunks) {
+  try {
+    const source = chunks[Symbol.asyncIterator]?.() ?? chunks[Symbol.iterator]?.();
+    await source?.return?.();
+  } catch {}
 }
 
 /** Reports whether a value is a handle of a reader, which only `nextReader` passes. */
@@ -217,7 +234,7 @@ export function version() {
 
 /** Yields the events of an iterable, or async iterable, of chunks. If the source fails, an open call is cut and the error passes on. */
 export async function* read(chunks, options) {
-  const reader = await created(() => new Reader(options));
+  const reader = await created(chunks, () => new Reader(options));
   try {
     for await (const chunk of chunks) yield* reader.push(chunk);
   } catch (error) {
@@ -230,7 +247,7 @@ export async function* read(chunks, options) {
 /** Yields choices of OpenAI's Chat Completions, the last with its finish reason. */
 export async function* toOpenAIDeltas(chunks, options = {}) {
   const prefix = { id_prefix: `call_${crypto.randomUUID().slice(0, 13)}_` };
-  const stream = await created(() => new OpenAIDeltas({ ...prefix, ...options }));
+  const stream = await created(chunks, () => new OpenAIDeltas({ ...prefix, ...options }));
   const choice = (delta, finish_reason = null) => ({ index: 0, delta, finish_reason });
   for await (const chunk of chunks) for (const delta of stream.push(chunk)) yield choice(delta);
   const end = stream.finish();

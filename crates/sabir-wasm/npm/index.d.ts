@@ -176,8 +176,9 @@ export function edit(
   format?: "auto" | "search-replace" | "patch" | "string-replace" | "whole",
 ): { status: string; content: string; hunks: Json[]; [member: string]: unknown };
 /**
- * Loads the full module. Only browsers need it, and once: before tools whose schemas have rare keywords (an error of code `not_loaded`
- * says so), and before `decode`, `detect`, `edit` and `lint`. The async functions and the middleware load it themselves.
+ * Loads the full module. Only browsers need it, and once: before calls are checked by schemas with rare keywords (an error of code
+ * `not_loaded` says so), and before `decode`, `detect`, `edit` and `lint`. The async functions and the middleware load it themselves. If it
+ * fails, the error has that code and its `cause`, and it may be tried again.
  */
 export function load(): Promise<void>;
 export function dialects(): { name: string; aliases: string[]; summary: string; [member: string]: unknown }[];

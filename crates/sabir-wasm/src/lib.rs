@@ -18,6 +18,11 @@ fn read_options(options: &str) -> Result<ReaderOptions, JsValue> {
     ReaderOptions::from_json(options).map_err(to_exception)
 }
 
+/// Reads options of a function that checks calls.
+fn read_check_options(options: &str) -> Result<ReaderOptions, JsValue> {
+    read_options(options)?.for_checks().map_err(to_exception)
+}
+
 /// A reader of one text that arrives in chunks.
 #[wasm_bindgen]
 pub struct RawReader {
@@ -73,7 +78,7 @@ impl RawDeltas {
     /// Creates a converter.
     #[wasm_bindgen(constructor)]
     pub fn new(options: &str) -> Result<RawDeltas, JsValue> {
-        let deltas = OpenAiDeltas::new(&read_options(options)?);
+        let deltas = OpenAiDeltas::new(&read_check_options(options)?);
         Ok(Self { deltas })
     }
 
@@ -95,19 +100,22 @@ impl RawDeltas {
 /// Parses a whole message and checks its calls.
 #[wasm_bindgen]
 pub fn parse(text: &str, options: &str) -> Result<String, JsValue> {
-    read_options(options).map(|options| sabir_bindings::parse_message(text.as_bytes(), &options))
+    read_check_options(options)
+        .map(|options| sabir_bindings::parse_message(text.as_bytes(), &options))
 }
 
 /// Checks the calls of a whole message.
 #[wasm_bindgen]
 pub fn check(text: &str, options: &str) -> Result<String, JsValue> {
-    read_options(options).map(|options| sabir_bindings::check_message(text.as_bytes(), &options))
+    read_check_options(options)
+        .map(|options| sabir_bindings::check_message(text.as_bytes(), &options))
 }
 
 /// Explains the role of each piece of a text.
 #[wasm_bindgen]
 pub fn explain(text: &str, options: &str) -> Result<String, JsValue> {
-    read_options(options).map(|options| sabir_bindings::explain_message(text.as_bytes(), &options))
+    read_check_options(options)
+        .map(|options| sabir_bindings::explain_message(text.as_bytes(), &options))
 }
 
 /// Finds the dialects in a text.

@@ -58,7 +58,7 @@ impl Process {
             .find_map(|line| {
                 let (_, address) = line.split_once("http://")?;
                 let end = address.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':'));
-                address[..end.unwrap_or(address.len())].parse().ok()
+                address.get(..end.unwrap_or(address.len()))?.parse().ok()
             })
             .unwrap();
         // It must not wait for somebody to read what it says.

@@ -28,11 +28,11 @@ pub enum BindingError {
         /// Its position in the JSON text.
         span: Option<Span>,
     },
-    /// A tool's schema has keywords that a build without the validator does not know.
+    /// A tool's schema has keywords that a build without the validator does not support.
     #[error(
-        "the schema of `{tool}` has more than the common keywords, which needs the whole of Sabir"
+        "the schema of `{tool}` has keywords that this build does not support; build it with the feature `validator`"
     )]
-    UnjudgedSchema {
+    UnsupportedSchema {
         /// The name of the tool.
         tool: String,
     },
@@ -97,7 +97,7 @@ impl BindingError {
         match self {
             Self::InvalidOptions { .. } => "invalid_options",
             Self::InvalidTools { .. } => "invalid_tools",
-            Self::UnjudgedSchema { .. } => "unjudged_schema",
+            Self::UnsupportedSchema { .. } => "unsupported_schema",
             Self::InvalidCalls { .. } => "invalid_calls",
             Self::UnknownDialect(_) => "unknown_dialect",
             Self::InvalidDialect(_) => "invalid_dialect",

@@ -141,19 +141,19 @@ impl ReaderOptions {
         Ok(Self { tools, ..self })
     }
 
-    /// Returns the options if this build can judge calls by the schemas of all tools. A build with the feature `validator` can; one without
-    /// it must ask before calls are checked, which readers, [`render_calls`](crate::render_calls) and
-    /// [`render_tool_prompt`](crate::render_tool_prompt) do not.
+    /// Returns the options if this build can validate calls against the schemas of all tools, as a build with the feature `validator` can.
+    /// Functions that check calls must call this first; readers, [`render_calls`](crate::render_calls) and
+    /// [`render_tool_prompt`](crate::render_tool_prompt) check none.
     ///
     /// # Errors
-    /// A tool has a schema with more than the common keywords.
+    /// The schema of a tool has keywords that this build does not support.
     pub fn for_checks(self) -> Result<Self, BindingError> {
         match self
             .tools
             .iter()
-            .find(|tool| !sabir_check::is_schema_judged(&tool.parameters))
+            .find(|tool| !sabir_check::can_validate_schema(&tool.parameters))
         {
-            Some(tool) => Err(BindingError::UnjudgedSchema {
+            Some(tool) => Err(BindingError::UnsupportedSchema {
                 tool: tool.name.clone(),
             }),
             None => Ok(self),

@@ -1,7 +1,7 @@
-//! Judges values by a tool's JSON Schema: plain schemas at once, others with a validator that is compiled when it is needed.
+//! Validates values against a tool's JSON Schema: plain schemas directly, others with a validator that is compiled at its first use.
 //!
 //! The validator is a large part of a small program, and few tools need it. The feature `validator` includes it. A program without it must
-//! ask [`is_judged`] first, and refuse the schemas that it cannot judge; a call by such a schema is otherwise not validated, and a warning says so.
+//! call [`can_validate`] and refuse the schemas that it cannot use: calls of such a tool are not validated, and a warning says so.
 
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
@@ -18,12 +18,12 @@ use crate::schema_error::ErrorSink;
 #[cfg(feature = "validator")]
 use crate::schema_error::{SchemaError, SchemaErrorKind};
 
-/// Reports whether this build can judge values by a schema, or say that the schema is invalid.
-pub fn is_judged(schema: &Value) -> bool {
+/// Returns true if this build can validate values against a schema, or report that the schema is invalid.
+pub fn can_validate(schema: &Value) -> bool {
     cfg!(feature = "validator") || plain_schema::is_plain(schema)
 }
 
-/// A tool's schema, compiled for validation when that is needed for the first time.
+/// A tool's schema, whose validator is compiled at its first use.
 #[derive(Debug)]
 pub(crate) struct CompiledSchema {
     schema: Value,
@@ -37,7 +37,7 @@ pub(crate) struct CompiledSchema {
 #[derive(Debug)]
 struct InvalidSchema(String);
 
-/// No value: there is no validator in this build.
+/// Stands for the validator in a build without it; it has no values.
 #[cfg(not(feature = "validator"))]
 #[derive(Debug)]
 enum Validator {}
@@ -74,7 +74,7 @@ impl CompiledSchema {
         is_right
     }
 
-    /// Passes the errors of a value to the sink until that has enough; none if the schema is invalid.
+    /// Passes the errors of a value to the sink until the sink stops the search; none if the schema is invalid.
     pub(crate) fn find_errors(&self, value: &Value, sink: &mut ErrorSink<'_>) {
         if self.is_plain {
             plain_schema::find_errors(&self.schema, value, sink);
@@ -114,7 +114,7 @@ fn build_validator(schema: &Value) -> Result<Validator, InvalidSchema> {
 
 #[cfg(not(feature = "validator"))]
 fn build_validator(_: &Value) -> Result<Validator, InvalidSchema> {
-    let message = "this build judges only by schemas of the common keywords";
+    let message = "this build validates only against schemas of the common keywords";
     Err(InvalidSchema(message.to_owned()))
 }
 
@@ -150,7 +150,7 @@ fn find_errors(validator: &Validator, _: &Value, _: &mut ErrorSink<'_>) {
     match *validator {}
 }
 
-/// Reports whether a schema has only keywords that draft 7 understands as the newest draft does, as long as no formats are
+/// Returns true if a schema has only keywords that draft 7 understands as the newest draft does, as long as no formats are
 /// validated. The schemas of most tools do.
 #[cfg(feature = "validator")]
 fn means_the_same_in_draft_7(schema: &Value) -> bool {

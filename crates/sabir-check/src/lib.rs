@@ -77,7 +77,7 @@ mod validate;
 mod xml_arguments;
 mod xml_element;
 
-pub use compiled_schema::is_judged as is_schema_judged;
+pub use compiled_schema::can_validate as can_validate_schema;
 pub use feedback::{CAP as FEEDBACK_CAP, FeedbackContext, render_feedback, render_missing_call};
 pub use gate::{CallChecker, CallState, CheckedCall};
 pub use repair::{RULES, Repair, RepairRule, RepairSet};

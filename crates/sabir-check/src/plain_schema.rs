@@ -1,8 +1,8 @@
-//! Judges values by schemas of the common keywords, without compiling a validator.
+//! Validates values against schemas of the common keywords, without compiling a validator.
 //!
-//! Most tools have such a schema, while the first validator costs a tenth of all that a short task computes, since the schema of schemas is
-//! compiled for it. Schemas with other keywords are left to the validator, which a small build of the bindings does not have. On plain schemas the
-//! two find the same errors, and word them alike; a property test compares them.
+//! The schemas of most tools are like that. Compiling the first validator costs a tenth of the CPU time of a short task, because the
+//! meta-schema is compiled with it. Other schemas are left to the validator, which a small build of the bindings does not have. On plain
+//! schemas both report the same errors with the same messages in the same order; a property test compares them.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -11,29 +11,31 @@ use serde_json::{Map, Number, Value};
 
 use crate::schema_error::{ErrorSink, SchemaError, SchemaErrorKind};
 
-/// The deepest schema that is looked into. Ends the walk of one that refers to itself, which is not plain.
+/// The deepest nesting of a plain schema. The limit ends the walk of a schema that refers to itself.
 const MAX_DEPTH: usize = 32;
 
-/// The most nodes of a schema, counted once for each reference to them: a value is compared with each of them at most once.
+/// The most nodes of a plain schema, counted once for each reference to them. It limits the work for one value.
 const MAX_NODES: usize = 4096;
 
-/// The most values of an enumeration, of types, or of required names.
+/// The longest `enum`, `type` or `required` of a plain schema.
 const MAX_VALUES: usize = 64;
 
-/// The largest whole number up to which `f64` has all of them.
+/// 2^53: up to here `f64` represents every whole number.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The most values of an enumeration that an error shows in full.
+/// The longest `enum` that an error lists in full.
 const MAX_SHOWN_VALUES: usize = 3;
 
-/// The number of declared properties from which on the validator looks their names up.
+/// The number of declared properties from which the validator looks them up by name instead of going through them.
 const MAX_LISTED_PROPERTIES: usize = 15;
 
-/// A schema that [`find_errors`] can judge by, as far as it is known.
+/// Decides whether a schema is plain.
 struct PlainWalk<'s> {
+    /// The whole schema, with the definitions.
     root: &'s Value,
-    /// The draft that the schema names validates formats.
-    judges_formats: bool,
+    /// True if the draft that the schema names validates formats.
+    validates_formats: bool,
+    /// The number of nodes that were visited.
     nodes: Cell<usize>,
 }
 
@@ -45,7 +47,7 @@ pub(crate) fn is_plain(schema: &Value) -> bool {
         Some(Value::String(name)) => name.trim_end_matches('#'),
         Some(_) => return false,
     };
-    let judges_formats = match draft {
+    let validates_formats = match draft {
         ""
         | "https://json-schema.org/draft/2019-09/schema"
         | "https://json-schema.org/draft/2020-12/schema" => false,
@@ -54,7 +56,7 @@ pub(crate) fn is_plain(schema: &Value) -> bool {
     };
     let walk = PlainWalk {
         root: schema,
-        judges_formats,
+        validates_formats,
         nodes: Cell::new(0),
     };
     walk.is_plain(schema, MAX_DEPTH)
@@ -108,7 +110,7 @@ impl PlainWalk<'_> {
             // Keywords of no draft, which are common in the schemas of tools.
             "example" | "nullable" | "strict" => true,
             "title" | "description" | "$comment" => value.is_string(),
-            "format" => value.is_string() && !self.judges_formats,
+            "format" => value.is_string() && !self.validates_formats,
             "examples" => value.is_array(),
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
                 value.as_f64().is_some_and(|limit| limit.abs() < MAX_EXACT)
@@ -155,8 +157,8 @@ fn is_annotation(keyword: &str) -> bool {
 
 /// Returns the definition that a reference names; `None` if it names something else.
 fn find_definition<'s>(root: &'s Value, reference: &Value) -> Option<&'s Value> {
-    let place = reference.as_str()?.strip_prefix("#/")?;
-    let (list, name) = place.split_once('/')?;
+    let location = reference.as_str()?.strip_prefix("#/")?;
+    let (list, name) = location.split_once('/')?;
     let is_simple = name
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
@@ -180,8 +182,8 @@ fn are_distinct_strings(values: &[Value]) -> bool {
     values.iter().all(Value::is_string) && are_distinct(values)
 }
 
-/// Reports whether no two of a few values are equal. Long lists are left to the validator: each value is compared with each, and a
-/// client chooses the schema.
+/// Returns true if no two values are equal. Of lists longer than [`MAX_VALUES`] it returns false, because each value is compared with
+/// each, and a client chooses the schema.
 fn are_distinct(values: &[Value]) -> bool {
     values.len() <= MAX_VALUES
         && values.iter().enumerate().all(|(at, value)| {
@@ -192,36 +194,39 @@ fn are_distinct(values: &[Value]) -> bool {
         })
 }
 
-/// A place in a judged value.
+/// A location in the value that is validated.
 #[derive(Clone, Copy)]
-enum Place<'p> {
+enum InstanceLocation<'p> {
+    /// The value itself.
     Root,
-    Member(&'p Place<'p>, &'p str),
-    Item(&'p Place<'p>, usize),
+    /// A member of an object, by its name.
+    Member(&'p InstanceLocation<'p>, &'p str),
+    /// An item of an array, by its index.
+    Item(&'p InstanceLocation<'p>, usize),
 }
 
-impl Place<'_> {
-    /// Returns the place as a JSON pointer (RFC 6901).
+impl InstanceLocation<'_> {
+    /// Returns the location as a JSON pointer (RFC 6901).
     fn to_pointer(self) -> String {
         match self {
-            Place::Root => String::new(),
-            Place::Member(parent, name) => {
+            InstanceLocation::Root => String::new(),
+            InstanceLocation::Member(parent, name) => {
                 let name = name.replace('~', "~0").replace('/', "~1");
                 format!("{}/{name}", parent.to_pointer())
             }
-            Place::Item(parent, index) => format!("{}/{index}", parent.to_pointer()),
+            InstanceLocation::Item(parent, index) => format!("{}/{index}", parent.to_pointer()),
         }
     }
 }
 
-/// Passes the errors of a value by a schema, which is plain, to the sink until that has enough.
+/// Passes the errors of a value to the sink until the sink stops the search. The schema must be plain.
 pub(crate) fn find_errors(schema: &Value, value: &Value, sink: &mut ErrorSink<'_>) {
     // The sink may end the search early, which is no result.
-    let _ = Judge { root: schema }.judge(schema, value, Place::Root, sink);
+    let _ = PlainValidator { root: schema }.validate(schema, value, InstanceLocation::Root, sink);
 }
 
 /// The keywords that restrict values, in the order in which the validator reports their errors.
-const JUDGED_KEYWORDS: [&str; 22] = [
+const VALIDATED_KEYWORDS: [&str; 22] = [
     "type",
     "const",
     "enum",
@@ -246,46 +251,50 @@ const JUDGED_KEYWORDS: [&str; 22] = [
     "$ref",
 ];
 
-/// A schema by which values are judged.
+/// Validates values against a plain schema.
 #[derive(Clone, Copy)]
-struct Judge<'s> {
+struct PlainValidator<'s> {
+    /// The whole schema, with the definitions.
     root: &'s Value,
 }
 
-impl Judge<'_> {
+impl PlainValidator<'_> {
+    /// Returns true if a value has no errors.
     fn accepts(self, schema: &Value, value: &Value) -> bool {
         let mut refuse = |_: &SchemaError<'_>| ControlFlow::Break(());
-        self.judge(schema, value, Place::Root, &mut refuse)
+        self.validate(schema, value, InstanceLocation::Root, &mut refuse)
             .is_continue()
     }
 
-    /// Judges a value by one schema, keyword by keyword.
-    fn judge(
+    /// Validates a value against a schema or a part of one, keyword by keyword.
+    fn validate(
         self,
         schema: &Value,
         value: &Value,
-        place: Place<'_>,
+        location: InstanceLocation<'_>,
         sink: &mut ErrorSink<'_>,
     ) -> ControlFlow<()> {
         let Some(keywords) = schema.as_object() else {
             return if *schema == Value::Bool(false) {
-                report_false_schema(value, place, sink)
+                report_false_schema(value, location, sink)
             } else {
                 ControlFlow::Continue(())
             };
         };
-        for keyword in JUDGED_KEYWORDS {
+        for keyword in VALIDATED_KEYWORDS {
             let Some(expected) = keywords.get(keyword) else {
                 continue;
             };
             match keyword {
-                "properties" => self.judge_properties(keywords, expected, value, place, sink)?,
+                "properties" => {
+                    self.validate_properties(keywords, expected, value, location, sink)?
+                }
                 "additionalProperties" => {
-                    self.judge_members(keywords, expected, value, place, sink)?;
+                    self.validate_members(keywords, expected, value, location, sink)?;
                     if reports_required_late(keywords)
                         && let Some(names) = keywords.get("required")
                     {
-                        judge_keyword("required", names, value, place, sink)?;
+                        validate_keyword("required", names, value, location, sink)?;
                     }
                 }
                 "required" if reports_required_late(keywords) => {}
@@ -294,40 +303,46 @@ impl Judge<'_> {
                     if reports_arrays_late(keywords) {
                         for keyword in ["type", "minItems", "maxItems"] {
                             if let Some(expected) = keywords.get(keyword) {
-                                judge_keyword(keyword, expected, value, place, sink)?;
+                                validate_keyword(keyword, expected, value, location, sink)?;
                             }
                         }
                     }
                     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                        self.judge(expected, item, Place::Item(&place, index), sink)?;
+                        self.validate(
+                            expected,
+                            item,
+                            InstanceLocation::Item(&location, index),
+                            sink,
+                        )?;
                     }
                 }
                 "$ref" => {
                     if let Some(definition) = find_definition(self.root, expected) {
-                        self.judge(definition, value, place, sink)?;
+                        self.validate(definition, value, location, sink)?;
                     }
                 }
                 "allOf" => {
                     for schema in expected.as_array().into_iter().flatten() {
-                        self.judge(schema, value, place, sink)?;
+                        self.validate(schema, value, location, sink)?;
                     }
                 }
                 "anyOf" | "oneOf" | "not" => {
-                    self.judge_branches(keyword, expected, value, place, sink)?;
+                    self.validate_branches(keyword, expected, value, location, sink)?;
                 }
-                _ => judge_keyword(keyword, expected, value, place, sink)?,
+                _ => validate_keyword(keyword, expected, value, location, sink)?,
             }
         }
         ControlFlow::Continue(())
     }
 
-    /// Judges the declared properties, unless `additionalProperties` does so because it restricts the others.
-    fn judge_properties(
+    /// Validates the declared properties, unless `additionalProperties` restricts the others: then
+    /// [`validate_members`](Self::validate_members) validates all of them.
+    fn validate_properties(
         self,
         keywords: &Map<String, Value>,
         declared: &Value,
         value: &Value,
-        place: Place<'_>,
+        location: InstanceLocation<'_>,
         sink: &mut ErrorSink<'_>,
     ) -> ControlFlow<()> {
         let others = keywords.get("additionalProperties");
@@ -337,30 +352,40 @@ impl Judge<'_> {
         let Some((object, declared)) = value.as_object().zip(declared.as_object()) else {
             return ControlFlow::Continue(());
         };
-        // The validator goes through the shorter list, unless it looks names up.
+        // The order of errors is that of the validator, which goes through the shorter list unless it looks properties up by name.
         if declared.len() < object.len().min(MAX_LISTED_PROPERTIES) {
             for (name, schema) in declared {
                 if let Some(member) = object.get(name) {
-                    self.judge(schema, member, Place::Member(&place, name), sink)?;
+                    self.validate(
+                        schema,
+                        member,
+                        InstanceLocation::Member(&location, name),
+                        sink,
+                    )?;
                 }
             }
         } else {
             for (name, member) in object {
                 if let Some(schema) = declared.get(name) {
-                    self.judge(schema, member, Place::Member(&place, name), sink)?;
+                    self.validate(
+                        schema,
+                        member,
+                        InstanceLocation::Member(&location, name),
+                        sink,
+                    )?;
                 }
             }
         }
         ControlFlow::Continue(())
     }
 
-    /// Judges all members of an object: the declared ones, and the others, which `additionalProperties` restricts.
-    fn judge_members(
+    /// Validates all members of an object: the declared properties, and those that `additionalProperties` restricts.
+    fn validate_members(
         self,
         keywords: &Map<String, Value>,
         others: &Value,
         value: &Value,
-        place: Place<'_>,
+        location: InstanceLocation<'_>,
         sink: &mut ErrorSink<'_>,
     ) -> ControlFlow<()> {
         let Some(object) = value.as_object().filter(|_| *others != Value::Bool(true)) else {
@@ -370,15 +395,25 @@ impl Judge<'_> {
         let mut unexpected = Vec::new();
         for (name, member) in object {
             match declared.and_then(|declared| declared.get(name)) {
-                Some(schema) => self.judge(schema, member, Place::Member(&place, name), sink)?,
+                Some(schema) => self.validate(
+                    schema,
+                    member,
+                    InstanceLocation::Member(&location, name),
+                    sink,
+                )?,
                 None if *others == Value::Bool(false) => {
-                    // Without `properties` the keyword means the schema `false`, of which one error is enough.
+                    // Without `properties` the validator treats the keyword as the schema `false`, and reports the first member only.
                     if declared.is_none() {
-                        return report_false_schema(member, place, sink);
+                        return report_false_schema(member, location, sink);
                     }
                     unexpected.push(name.clone());
                 }
-                None => self.judge(others, member, Place::Member(&place, name), sink)?,
+                None => self.validate(
+                    others,
+                    member,
+                    InstanceLocation::Member(&location, name),
+                    sink,
+                )?,
             }
         }
         if unexpected.is_empty() {
@@ -386,7 +421,7 @@ impl Judge<'_> {
         }
         let were = if unexpected.len() == 1 { "was" } else { "were" };
         sink(&SchemaError::new(
-            &place.to_pointer(),
+            &location.to_pointer(),
             value,
             SchemaErrorKind::AdditionalProperties(&unexpected),
             &|_| {
@@ -398,18 +433,18 @@ impl Judge<'_> {
         ))
     }
 
-    /// Judges by the keywords of which one error stands for all of their schemas.
-    fn judge_branches(
+    /// Validates `anyOf`, `oneOf` and `not`, which report one error for all of their schemas.
+    fn validate_branches(
         self,
         keyword: &str,
         expected: &Value,
         value: &Value,
-        place: Place<'_>,
+        location: InstanceLocation<'_>,
         sink: &mut ErrorSink<'_>,
     ) -> ControlFlow<()> {
         if keyword == "not" {
             return if self.accepts(expected, value) {
-                report(value, place, sink, &|found| {
+                report_error(value, location, sink, &|found| {
                     format!("{expected} is not allowed for {found}")
                 })
             } else {
@@ -424,13 +459,13 @@ impl Judge<'_> {
             .take(enough)
             .count();
         match valid {
-            0 => report(value, place, sink, &|found| {
+            0 => report_error(value, location, sink, &|found| {
                 format!(
                     "{found} is not valid under any of the schemas listed in the '{keyword}' keyword"
                 )
             }),
             1 => ControlFlow::Continue(()),
-            _ => report(value, place, sink, &|found| {
+            _ => report_error(value, location, sink, &|found| {
                 format!(
                     "{found} is valid under more than one of the schemas listed in the '{keyword}' keyword"
                 )
@@ -459,16 +494,16 @@ fn reports_arrays_late(keywords: &Map<String, Value>) -> bool {
             .is_some_and(|items| *items != Value::Bool(true))
 }
 
-/// Judges a value by a keyword that has no schemas in it.
-fn judge_keyword(
+/// Validates a value against a keyword that contains no schemas.
+fn validate_keyword(
     keyword: &str,
     expected: &Value,
     value: &Value,
-    place: Place<'_>,
+    location: InstanceLocation<'_>,
     sink: &mut ErrorSink<'_>,
 ) -> ControlFlow<()> {
     match keyword {
-        "type" => return judge_type(expected, value, place, sink),
+        "type" => return validate_type(expected, value, location, sink),
         "required" => {
             for name in expected.as_array().into_iter().flatten() {
                 let name = name.as_str().unwrap_or_default();
@@ -477,7 +512,7 @@ fn judge_keyword(
                     .is_some_and(|object| !object.contains_key(name))
                 {
                     sink(&SchemaError::new(
-                        &place.to_pointer(),
+                        &location.to_pointer(),
                         value,
                         SchemaErrorKind::Required(name),
                         &|_| format!("{} is a required property", Value::from(name)),
@@ -489,7 +524,7 @@ fn judge_keyword(
             let options = expected.as_array().map(Vec::as_slice).unwrap_or_default();
             if !options.iter().any(|option| are_equal(option, value)) {
                 return sink(&SchemaError::new(
-                    &place.to_pointer(),
+                    &location.to_pointer(),
                     value,
                     SchemaErrorKind::Enum(expected),
                     &|found| format!("{found} is not one of {}", list_options(options)),
@@ -497,23 +532,25 @@ fn judge_keyword(
             }
         }
         "const" if !are_equal(expected, value) => {
-            return report(value, place, sink, &|_| format!("{expected} was expected"));
+            return report_error(value, location, sink, &|_| {
+                format!("{expected} was expected")
+            });
         }
         "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
-            return judge_number(keyword, expected, value, place, sink);
+            return validate_number(keyword, expected, value, location, sink);
         }
         "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
-            return judge_size(keyword, expected, value, place, sink);
+            return validate_size(keyword, expected, value, location, sink);
         }
         _ => {}
     }
     ControlFlow::Continue(())
 }
 
-fn judge_type(
+fn validate_type(
     expected: &Value,
     value: &Value,
-    place: Place<'_>,
+    location: InstanceLocation<'_>,
     sink: &mut ErrorSink<'_>,
 ) -> ControlFlow<()> {
     let is_named = |name: &str| match expected {
@@ -533,19 +570,20 @@ fn judge_type(
     let plural = if names.len() == 1 { "" } else { "s" };
     let list = names.join("\", \"");
     sink(&SchemaError::new(
-        &place.to_pointer(),
+        &location.to_pointer(),
         value,
         SchemaErrorKind::Type(names),
         &|found| format!("{found} is not of type{plural} \"{list}\""),
     ))
 }
 
-/// Judges a number by a limit, which `f64` has exactly. Numbers that it does not have are beyond every such limit, and are rounded to one that is, too.
-fn judge_number(
+/// Validates a number against a limit, which is below [`MAX_EXACT`]. Comparing as `f64` is exact then: a number that is rounded is beyond
+/// every such limit before and after.
+fn validate_number(
     keyword: &str,
     limit: &Value,
     value: &Value,
-    place: Place<'_>,
+    location: InstanceLocation<'_>,
     sink: &mut ErrorSink<'_>,
 ) -> ControlFlow<()> {
     let Some((number, most)) = value.as_f64().zip(limit.as_f64()) else {
@@ -558,69 +596,78 @@ fn judge_number(
         "exclusiveMaximum" if number >= most => "greater than or equal to the maximum",
         _ => return ControlFlow::Continue(()),
     };
-    report(value, place, sink, &|found| {
+    report_error(value, location, sink, &|found| {
         format!("{found} is {rule} of {limit}")
     })
 }
 
-/// Judges a string, an array or an object by the limit of its length.
-fn judge_size(
+/// Validates the length of a string, of an array or of an object.
+fn validate_size(
     keyword: &str,
     limit: &Value,
     value: &Value,
-    place: Place<'_>,
+    location: InstanceLocation<'_>,
     sink: &mut ErrorSink<'_>,
 ) -> ControlFlow<()> {
-    let (size, verb, unit, units) = match (value, keyword.get(3..)) {
-        (Value::String(text), Some("Length")) => {
-            (text.chars().count(), "is", "character", "characters")
-        }
-        (Value::Array(items), Some("Items")) => (items.len(), "has", "item", "items"),
-        (Value::Object(object), Some("Properties")) => {
-            (object.len(), "has", "property", "properties")
-        }
-        _ => return ControlFlow::Continue(()),
-    };
     let Some(limit) = limit.as_u64() else {
         return ControlFlow::Continue(());
     };
-    let size = u64::try_from(size).unwrap_or(u64::MAX);
-    let comparison = match (keyword.starts_with("min"), verb) {
-        (true, _) if size >= limit => return ControlFlow::Continue(()),
-        (false, _) if size <= limit => return ControlFlow::Continue(()),
-        (true, "is") => "shorter",
-        (false, "is") => "longer",
-        (true, _) => "less",
-        (false, _) => "more",
+    let size = match (value, keyword) {
+        (Value::String(text), "minLength" | "maxLength") => text.chars().count(),
+        (Value::Array(items), "minItems" | "maxItems") => items.len(),
+        (Value::Object(object), "minProperties" | "maxProperties") => object.len(),
+        _ => return ControlFlow::Continue(()),
     };
-    let unit = if limit == 1 { unit } else { units };
-    report(value, place, sink, &|found| {
-        format!("{found} {verb} {comparison} than {limit} {unit}")
+    let size = u64::try_from(size).unwrap_or(u64::MAX);
+    let is_within = if keyword.starts_with("min") {
+        size >= limit
+    } else {
+        size <= limit
+    };
+    if is_within {
+        return ControlFlow::Continue(());
+    }
+    let comparison = match keyword {
+        "minLength" => "is shorter than",
+        "maxLength" => "is longer than",
+        "minItems" | "minProperties" => "has less than",
+        _ => "has more than",
+    };
+    let unit = match (value, limit) {
+        (Value::String(_), 1) => "character",
+        (Value::String(_), _) => "characters",
+        (Value::Array(_), 1) => "item",
+        (Value::Array(_), _) => "items",
+        (_, 1) => "property",
+        _ => "properties",
+    };
+    report_error(value, location, sink, &|found| {
+        format!("{found} {comparison} {limit} {unit}")
     })
 }
 
-/// Passes on an error that the gates do not word themselves.
-fn report(
+/// Reports an error for which the gates have no message of their own.
+fn report_error(
     value: &Value,
-    place: Place<'_>,
+    location: InstanceLocation<'_>,
     sink: &mut ErrorSink<'_>,
-    words: &dyn Fn(&str) -> String,
+    build_message: &dyn Fn(&str) -> String,
 ) -> ControlFlow<()> {
-    let pointer = place.to_pointer();
+    let pointer = location.to_pointer();
     sink(&SchemaError::new(
         &pointer,
         value,
         SchemaErrorKind::Other,
-        words,
+        build_message,
     ))
 }
 
 fn report_false_schema(
     value: &Value,
-    place: Place<'_>,
+    location: InstanceLocation<'_>,
     sink: &mut ErrorSink<'_>,
 ) -> ControlFlow<()> {
-    report(value, place, sink, &|found| {
+    report_error(value, location, sink, &|found| {
         format!("False schema does not allow {found}")
     })
 }
@@ -665,7 +712,7 @@ fn has_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Returns a number without a fraction, as far as it is needed to compare it with one of 64 bits.
+/// Returns a number without a fraction as an integer, saturated; `None` if it has a fraction.
 fn to_whole(number: &Number) -> Option<i128> {
     let whole = number.as_i64().map(i128::from);
     whole
@@ -681,7 +728,7 @@ fn to_whole(number: &Number) -> Option<i128> {
         })
 }
 
-/// Reports whether two values are equal as JSON Schema has it: `1` equals `1.0`.
+/// Returns true if two values are equal in JSON Schema, where `1` equals `1.0`.
 fn are_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
@@ -786,10 +833,10 @@ mod tests {
                     .prop_map(|(keyword, all)| json!({keyword: all})),
                 inner.clone().prop_map(|schema| json!({"not": schema})),
                 (prop::sample::select(vec!["#/$defs/a", "#/definitions/b", "#/$defs/none", "#"]), any::<bool>())
-                    .prop_map(|(place, has_words)| if has_words {
-                        json!({"$ref": place, "description": "d", "default": 1})
+                    .prop_map(|(location, has_words)| if has_words {
+                        json!({"$ref": location, "description": "d", "default": 1})
                     } else {
-                        json!({"$ref": place})
+                        json!({"$ref": location})
                     }),
                 prop::collection::vec(inner, 2).prop_map(|all| {
                     let mut merged = Map::new();
@@ -846,7 +893,7 @@ mod tests {
         "maxProperties",
     ];
 
-    /// Returns the errors of plain schemas in order, each with its place and its words.
+    /// Returns the errors of plain schemas in order, each with its location and its message.
     fn plain_errors(schema: &Value, value: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         find_errors(schema, value, &mut |error| {
@@ -858,8 +905,8 @@ mod tests {
 
     /// Returns the errors that the validator finds, in order, without its false ones.
     ///
-    /// It calls a single required name missing that is there but not declared, where no other members are allowed. Such a value has an error
-    /// anyway.
+    /// Where no other members are allowed, it reports a single required name as missing although the object has it, if the name is not
+    /// declared. Such a value has another error anyway.
     fn validator_errors(validator: &jsonschema::Validator, value: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         crate::compiled_schema::find_errors(validator, value, &mut |error| {
@@ -884,12 +931,12 @@ mod tests {
             "{} {} {kind} {}",
             error.pointer,
             error.instance,
-            error.to_words("it")
+            error.to_message("it")
         )
     }
 
     proptest! {
-        /// What is plain is valid, and has the errors that the validator finds.
+        /// Every plain schema is valid, and has the errors that the validator finds.
         #[test]
         fn errors_are_those_of_the_validator(schema in roots(), values in prop::collection::vec(values(), 1..8)) {
             let validator = jsonschema::options().offline().build(&schema);
@@ -922,7 +969,7 @@ mod tests {
             plain_errors(&two, &value),
             [missing("a"), missing("c"), unexpected.clone()]
         );
-        // The validator would say that `b` is missing, too.
+        // The validator would also report that `b` is missing.
         let undeclared =
             json!({"properties": {}, "required": ["b"], "additionalProperties": false});
         assert_eq!(plain_errors(&undeclared, &value), [unexpected]);

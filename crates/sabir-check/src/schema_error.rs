@@ -1,24 +1,25 @@
-//! Describes what is wrong with a value, in the same terms whoever judged it.
+//! Defines the errors of validation against a schema, for plain schemas and for the compiled validator.
 
 use std::ops::ControlFlow;
 
 use serde_json::Value;
 
-/// An error of a value by a schema.
+/// An error of a value that does not match its schema.
 ///
-/// It borrows everything and words itself only when asked, because most errors are counted or compared, and a value may be a whole file.
+/// It borrows everything, and its message is built only when it is needed: most errors are only counted or compared, and a value may
+/// be a whole file.
 pub(crate) struct SchemaError<'e> {
-    /// The place in the judged value, as a JSON pointer.
+    /// The location in the validated value, as a JSON pointer.
     pub(crate) pointer: &'e str,
     /// The value at that place.
     pub(crate) instance: &'e Value,
-    /// The kind of error, with what the gates say in their own words.
+    /// The kind of error, with the details that the messages of the gates need.
     pub(crate) kind: SchemaErrorKind<'e>,
-    /// Words the error, with the given text in place of the value.
-    words: &'e dyn Fn(&str) -> String,
+    /// Builds the message, with the given text in place of the value.
+    build_message: &'e dyn Fn(&str) -> String,
 }
 
-/// The kinds of errors that the gates word themselves.
+/// The kinds of errors, of which the gates have messages of their own for all but the last.
 pub(crate) enum SchemaErrorKind<'e> {
     /// The value has none of these types.
     Type(Vec<&'static str>),
@@ -40,18 +41,18 @@ impl<'e> SchemaError<'e> {
         pointer: &'e str,
         instance: &'e Value,
         kind: SchemaErrorKind<'e>,
-        words: &'e dyn Fn(&str) -> String,
+        build_message: &'e dyn Fn(&str) -> String,
     ) -> Self {
         Self {
             pointer,
             instance,
             kind,
-            words,
+            build_message,
         }
     }
 
-    /// Words the error with a text in place of the value.
-    pub(crate) fn to_words(&self, placeholder: &str) -> String {
-        (self.words)(placeholder)
+    /// Returns the message with a text in place of the value.
+    pub(crate) fn to_message(&self, placeholder: &str) -> String {
+        (self.build_message)(placeholder)
     }
 }

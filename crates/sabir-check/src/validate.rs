@@ -198,7 +198,7 @@ fn validation_fault(
             FaultKind::InvalidValue,
             format!(
                 "{place}: {}; found {found}",
-                truncate_excerpt(&error.to_words("value"))
+                truncate_excerpt(&error.to_message("value"))
             ),
             None,
         ),
@@ -228,7 +228,7 @@ fn arguments_fault(error: &SchemaError<'_>, notes: &CallDiagnostics<'_>) -> Opti
     };
     let message = format!(
         "the arguments: {}",
-        truncate_excerpt(&error.to_words("they"))
+        truncate_excerpt(&error.to_message("they"))
     );
     (!is_reported).then(|| notes.new_fault(FaultKind::InvalidValue, notes.name_span(), message))
 }

@@ -42,14 +42,14 @@ function needFull() {
   });
 }
 
-/** Runs with the small module, or with the full one if a tool has a schema by which the small one cannot judge. */
+/** Runs with the small module, or with the full one if a tool has a schema that the small one does not support. */
 function withModule(run) {
   try {
     return run(modules.core);
   } catch (error) {
     if (typeof error !== "string") throw error;
     const report = JSON.parse(error);
-    if (report.code !== "unjudged_schema") throw new SabirError(report);
+    if (report.code !== "unsupported_schema") throw new SabirError(report);
   }
   const full = needFull();
   return attempt(() => run(full));

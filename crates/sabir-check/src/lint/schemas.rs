@@ -345,7 +345,7 @@ pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
         for (place, example) in spec.examples.iter().enumerate() {
             let mut first = None;
             compiled.find_errors(&Value::Object(example.clone()), &mut |error| {
-                first = Some(error.to_words(&error.instance.to_string()));
+                first = Some(error.to_message(&error.instance.to_string()));
                 ControlFlow::Break(())
             });
             if let Some(error) = first {

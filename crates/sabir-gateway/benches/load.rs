@@ -129,31 +129,35 @@ fn main() {
             sabir,
         };
         let checks = [
-            value("--requests").map(|number| soak::Check::Requests(number.parse().unwrap())),
-            value("--failover").map(|number| soak::Check::Failover(number.parse().unwrap())),
-            value("--soak").map(|number| soak::Check::Soak(number.parse().unwrap())),
+            value("--requests").map(|number| soak::GatewayCheck::Requests(number.parse().unwrap())),
+            value("--failover").map(|number| soak::GatewayCheck::Failover(number.parse().unwrap())),
+            value("--soak").map(|number| soak::GatewayCheck::Soak(number.parse().unwrap())),
         ];
         if checks.iter().any(Option::is_some) {
             for check in checks.into_iter().flatten() {
-                soak::run(check, bench.sabir.as_deref(), &others).await;
+                soak::run_check(check, bench.sabir.as_deref(), &others).await;
             }
             return;
         }
         if test {
             for check in [
-                soak::Check::Requests(500),
-                soak::Check::Failover(3),
-                soak::Check::Soak(0),
+                soak::GatewayCheck::Requests(500),
+                soak::GatewayCheck::Failover(3),
+                soak::GatewayCheck::Soak(0),
             ] {
-                soak::run(check, bench.sabir.as_deref(), &others).await;
+                soak::run_check(check, bench.sabir.as_deref(), &others).await;
             }
         } else if !arguments.iter().any(|argument| argument == "--loads") {
-            bench.first_deltas().await;
+            bench.measure_first_pieces().await;
         }
-        bench.loads(load, test).await;
-        for other in [Other::Litellm, Other::Router, Other::Portkey] {
-            if let Some(program) = value(other.option()) {
-                bench.beside(other, &program, load).await;
+        bench.measure_loads(load, test).await;
+        for peer in [
+            PeerGateway::Litellm,
+            PeerGateway::Router,
+            PeerGateway::Portkey,
+        ] {
+            if let Some(program) = value(peer.option()) {
+                bench.measure_peer(peer, &program, load).await;
             }
         }
     });
@@ -179,7 +183,7 @@ async fn serve_proxy(back: SocketAddr) {
             let mut server = TcpStream::connect(back).await.unwrap();
             let _ = client.set_nodelay(true);
             let _ = server.set_nodelay(true);
-            // A side that disconnects ends the other.
+            // A side that disconnects ends the connection of the other side.
             let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
         });
     }
@@ -253,9 +257,9 @@ const PAIRS: [(Wire, Wire, Mode); 5] = [
     (Wire::OpenAiResponses, Wire::OpenAiChat, CLINE),
 ];
 
-/// Another gateway that is measured, if it is installed.
+/// Another gateway to measure, if it is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Other {
+enum PeerGateway {
     /// litellm's proxy, in Python.
     Litellm,
     /// claude-code-router, for Node: Anthropic's API in front of Chat Completions.
@@ -264,7 +268,7 @@ enum Other {
     Portkey,
 }
 
-impl Other {
+impl PeerGateway {
     /// Returns the option with the path of its program.
     fn option(self) -> &'static str {
         match self {
@@ -286,7 +290,7 @@ impl Other {
     }
 
     /// Returns the name of the model that a client asks for, for that back.
-    fn model(self, wire: Wire) -> String {
+    fn model_name(self, wire: Wire) -> String {
         match self {
             Self::Litellm => format!("{wire}.native"),
             Self::Router => "back,as-native".to_owned(),
@@ -305,7 +309,7 @@ impl Other {
     }
 
     /// Starts it; `None` if it does not answer within two minutes.
-    fn start(self, program: &str, folder: &Path, back: SocketAddr) -> Option<Process> {
+    fn start_process(self, program: &str, folder: &Path, back: SocketAddr) -> Option<Process> {
         match self {
             Self::Litellm => {
                 let config = folder.join("litellm.yaml");
@@ -333,7 +337,7 @@ struct Bench {
 
 impl Bench {
     /// Starts the gateway.
-    fn gateway(&self) -> Process {
+    fn start_gateway(&self) -> Process {
         let back = self.back.address;
         match &self.sabir {
             None => Process::role(&["gateway", &back.to_string()], GATEWAY_CORE),
@@ -342,8 +346,8 @@ impl Bench {
     }
 
     /// Measures the delays of a 100 KB argument that is written over five seconds.
-    async fn first_deltas(&self) {
-        let gateway = self.gateway();
+    async fn measure_first_pieces(&self) {
+        let gateway = self.start_gateway();
         println!(
             "\nAn argument of 100 KB over 5 s, five times; ms from the writing of a piece to its reading\n"
         );
@@ -406,7 +410,7 @@ impl Bench {
         }
     }
 
-    async fn loads(&self, load: Load, test: bool) {
+    async fn measure_loads(&self, load: Load, test: bool) {
         let Load {
             streams,
             seconds,
@@ -439,7 +443,7 @@ impl Bench {
             let name = format!("{wire}, {}: TCP proxy", mode.0);
             println!("{}", row(&name, &copied, Some((&direct, held))));
             drop(proxy);
-            let gateway = self.gateway();
+            let gateway = self.start_gateway();
             let asked = Asked {
                 address: gateway.address,
                 front,
@@ -462,11 +466,11 @@ impl Bench {
     }
 
     /// Measures the same translation by another gateway, at a rate that it can keep up with.
-    async fn beside(&self, other: Other, program: &str, load: Load) {
+    async fn measure_peer(&self, peer: PeerGateway, program: &str, load: Load) {
         let folder = tempfile::tempdir().unwrap();
         let back = self.back.address;
-        println!("\nBeside {other:?}\n\n{HEADS}");
-        for (front, wire) in other.pairs().iter().copied() {
+        println!("\nBeside {peer:?}\n\n{HEADS}");
+        for (front, wire) in peer.pairs().iter().copied() {
             for streams in [20, 50, 100] {
                 let load = Load {
                     streams,
@@ -475,26 +479,26 @@ impl Bench {
                 };
                 // One at a time, since they have the same processor.
                 let mut costs = Vec::new();
-                for is_other in [false, true] {
-                    let process = if is_other {
-                        other.start(program, folder.path(), back)
+                for is_peer in [false, true] {
+                    let process = if is_peer {
+                        peer.start_process(program, folder.path(), back)
                     } else {
-                        Some(self.gateway())
+                        Some(self.start_gateway())
                     };
                     let Some(process) = process else {
-                        println!("skipped: {other:?} did not answer within two minutes");
+                        println!("skipped: {peer:?} did not answer within two minutes");
                         return;
                     };
                     let asked = Asked {
                         address: process.address,
                         front,
-                        model: if is_other {
-                            other.model(wire)
+                        model: if is_peer {
+                            peer.model_name(wire)
                         } else {
                             format!("{wire}.native")
                         },
-                        headers: if is_other {
-                            other.headers(back)
+                        headers: if is_peer {
+                            peer.headers(back)
                         } else {
                             String::new()
                         },
@@ -510,8 +514,8 @@ impl Bench {
                     };
                     client::ask(&asked, order).await;
                     let (through, held) = run(&asked, load, &process).await;
-                    let name = if is_other {
-                        format!("{other:?}")
+                    let name = if is_peer {
+                        format!("{peer:?}")
                     } else {
                         "Sabir".to_owned()
                     };
@@ -532,7 +536,7 @@ impl Bench {
                     costs.push(held.cpu / f64::from(through.events.max(1)));
                 }
                 println!(
-                    "CPU of {other:?} a record, of Sabir's: {:.0} ×",
+                    "CPU of {peer:?} a record, of Sabir's: {:.0} ×",
                     costs[1] / costs[0].max(1e-9)
                 );
             }

@@ -36,7 +36,7 @@ pub(crate) struct Order {
     pub(crate) fault: Fault,
 }
 
-/// A fault of an answer.
+/// A fault that an order asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// None.
@@ -66,7 +66,7 @@ impl Fault {
 }
 
 /// The streams that had their fault already.
-type Failed = Arc<Mutex<HashSet<u32>>>;
+type FailedStreams = Arc<Mutex<HashSet<u32>>>;
 
 impl Order {
     pub(crate) fn words(&self) -> String {
@@ -113,7 +113,7 @@ pub(crate) fn now() -> u64 {
 
 /// Serves until the process ends.
 pub(crate) async fn serve(listener: TcpListener) {
-    let failed = Failed::default();
+    let failed = FailedStreams::default();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             continue;
@@ -126,7 +126,7 @@ pub(crate) async fn serve(listener: TcpListener) {
     }
 }
 
-async fn connection(mut stream: TcpStream, failed: &Failed) -> io::Result<()> {
+async fn connection(mut stream: TcpStream, failed: &FailedStreams) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     while let Some((path, body)) = request(&mut stream, &mut buffer).await? {
@@ -136,9 +136,11 @@ async fn connection(mut stream: TcpStream, failed: &Failed) -> io::Result<()> {
         let order = Order::find(&String::from_utf8_lossy(&body)).ok_or_else(malformed)?;
         let is_first = failed.lock().unwrap().insert(order.stream);
         match order.fault {
-            Fault::BusyOnce if is_first => refuse(&mut stream, "503 Service Unavailable").await?,
+            Fault::BusyOnce if is_first => {
+                send_error(&mut stream, "503 Service Unavailable").await?
+            }
             Fault::ClosedOnce if is_first => return Ok(()),
-            Fault::Refused => refuse(&mut stream, "500 Internal Server Error").await?,
+            Fault::Refused => send_error(&mut stream, "500 Internal Server Error").await?,
             _ => answer(&mut stream, wire, &incoming.request.model, order).await?,
         }
     }
@@ -180,7 +182,7 @@ async fn request(
 }
 
 /// Answers with an error, and keeps the connection open.
-async fn refuse(stream: &mut TcpStream, status: &str) -> io::Result<()> {
+async fn send_error(stream: &mut TcpStream, status: &str) -> io::Result<()> {
     let body = r#"{"error":{"type":"server_error","message":"as ordered"}}"#;
     let length = body.len();
     let head = format!(

@@ -49,13 +49,13 @@ pub(crate) async fn ask(asked: &Asked, order: Order) -> Outcome {
     };
     let result = read(asked, &mut collector).await;
     let mut outcome = collector.outcome;
-    outcome.is_whole = !matches!(result, Ok(Reading::Closed) | Err(_));
-    outcome.has_begun = !matches!(result, Ok(Reading::Refused(_)));
+    outcome.is_whole = !matches!(result, Ok(ResponseEnd::Closed) | Err(_));
+    outcome.has_begun = !matches!(result, Ok(ResponseEnd::Refused(_)));
     let failed = match result {
-        Ok(Reading::Complete | Reading::Left) => None,
-        Ok(Reading::Failed) => Some("the answer ended with an error".to_owned()),
-        Ok(Reading::Refused(words)) => Some(words),
-        Ok(Reading::Closed) => Some("the connection was closed".to_owned()),
+        Ok(ResponseEnd::Complete | ResponseEnd::Left) => None,
+        Ok(ResponseEnd::Failed) => Some("the answer ended with an error".to_owned()),
+        Ok(ResponseEnd::Refused(words)) => Some(words),
+        Ok(ResponseEnd::Closed) => Some("the connection was closed".to_owned()),
         Err(error) => Some(error.to_string()),
     };
     let got = outcome.late.len();
@@ -65,8 +65,8 @@ pub(crate) async fn ask(asked: &Asked, order: Order) -> Outcome {
     outcome
 }
 
-/// The end of a response.
-enum Reading {
+/// The way in which a response ended.
+enum ResponseEnd {
     /// The whole answer.
     Complete,
     /// An answer that ended with an error of its wire, or without its end.
@@ -80,7 +80,7 @@ enum Reading {
 }
 
 /// Reads a response to its end.
-async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<Reading> {
+async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<ResponseEnd> {
     let mut stream = TcpStream::connect(asked.address).await?;
     stream.set_nodelay(true)?;
     stream.write_all(&request(asked, &collector.order)).await?;
@@ -90,7 +90,7 @@ async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<Reading> {
     loop {
         buffer.clear();
         if stream.read_buf(&mut buffer).await? == 0 {
-            return Ok(Reading::Closed);
+            return Ok(ResponseEnd::Closed);
         }
         collector.at = now();
         let over = transfer.push(&buffer, |piece| decoder.push(piece, collector))?;
@@ -98,17 +98,17 @@ async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<Reading> {
             .leaves_after
             .is_some_and(|records| collector.outcome.late.len() >= records)
         {
-            return Ok(Reading::Left);
+            return Ok(ResponseEnd::Left);
         }
         if let Some(refusal) = transfer.refusal.take() {
-            return Ok(Reading::Refused(refusal));
+            return Ok(ResponseEnd::Refused(refusal));
         }
         if over {
             let report = decoder.finish(BodyEnd::Clean, collector);
             return Ok(if report.ended && report.error.is_none() {
-                Reading::Complete
+                ResponseEnd::Complete
             } else {
-                Reading::Failed
+                ResponseEnd::Failed
             });
         }
     }

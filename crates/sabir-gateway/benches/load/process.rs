@@ -24,7 +24,7 @@ pub(crate) struct Used {
 impl Process {
     /// Starts this program in a role on these processors, and returns the address that it prints.
     pub(crate) fn role(arguments: &[&str], cores: &str) -> Self {
-        let mut child = pinned(&std::env::current_exe().unwrap(), cores)
+        let mut child = pinned_command(&std::env::current_exe().unwrap(), cores)
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
@@ -42,7 +42,7 @@ impl Process {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config.toml");
         std::fs::write(&config, configuration).unwrap();
-        let mut child = pinned(program, cores)
+        let mut child = pinned_command(program, cores)
             .args(["gateway", "--quiet", "--config"])
             .arg(&config)
             .args(["--listen", "127.0.0.1:0", "--log", "off", "--token", "k"])
@@ -68,7 +68,7 @@ impl Process {
 
     /// Starts litellm with that configuration and waits until it answers.
     pub(crate) fn litellm(program: &str, config: &Path, cores: &str) -> Option<Self> {
-        let mut command = pinned(Path::new(program), cores);
+        let mut command = pinned_command(Path::new(program), cores);
         command
             .args(["--host", "127.0.0.1", "--config"])
             .arg(config);
@@ -82,7 +82,7 @@ impl Process {
         );
         let port = free_port();
         command.args(["--port", &port.to_string()]);
-        Self::listening(command, port)
+        Self::wait_until_listening(command, port)
     }
 
     /// Starts claude-code-router in a home of its own and waits until it answers.
@@ -109,22 +109,22 @@ impl Process {
             "Router": {"default": "back,as-native"},
         });
         std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
-        let mut command = pinned(Path::new(program), cores);
+        let mut command = pinned_command(Path::new(program), cores);
         command.arg("start").env("HOME", home);
-        Self::listening(command, port)
+        Self::wait_until_listening(command, port)
     }
 
     /// Starts Portkey's gateway and waits until it answers.
     pub(crate) fn portkey(program: &str, cores: &str) -> Option<Self> {
         let port = free_port();
-        let mut command = pinned(Path::new("node"), cores);
+        let mut command = pinned_command(Path::new("node"), cores);
         command.arg(program).arg("--headless");
         command.arg(format!("--port={port}"));
-        Self::listening(command, port)
+        Self::wait_until_listening(command, port)
     }
 
     /// Starts a program and waits until its port can be connected to; `None` if that takes more than two minutes.
-    fn listening(mut command: Command, port: u16) -> Option<Self> {
+    fn wait_until_listening(mut command: Command, port: u16) -> Option<Self> {
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -162,7 +162,7 @@ fn free_port() -> u16 {
 }
 
 /// Makes a command that runs a program on these processors only.
-fn pinned(program: &Path, cores: &str) -> Command {
+fn pinned_command(program: &Path, cores: &str) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", cores]).arg(program);
     command
@@ -185,7 +185,7 @@ impl Drop for Process {
 }
 
 /// Returns the number of open descriptors of a process.
-pub(crate) fn descriptors(id: u32) -> usize {
+pub(crate) fn count_descriptors(id: u32) -> usize {
     std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count)
 }
 

@@ -1,4 +1,4 @@
-//! Checks what a gateway does for long, or while its upstreams fail.
+//! Checks a gateway with many requests, with killed upstreams, and with faults over a long time.
 //!
 //! The gateway is an installed `sabir`, since several upstreams of a model and their health are part of what is checked; without one,
 //! the program says so and checks nothing.
@@ -18,7 +18,7 @@ use crate::{FRONTS, GATEWAY_CORE};
 
 /// A check.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Check {
+pub(crate) enum GatewayCheck {
     /// Sends this many short requests.
     Requests(u32),
     /// Kills and restarts one of two back ends under load, for this many seconds.
@@ -31,7 +31,7 @@ pub(crate) enum Check {
 const CLIENTS: u32 = 64;
 
 /// Runs a check, and panics if the gateway did something wrong.
-pub(crate) async fn run(check: Check, sabir: Option<&str>, cores: &str) {
+pub(crate) async fn run_check(check: GatewayCheck, sabir: Option<&str>, cores: &str) {
     let Some(sabir) = sabir else {
         println!("{check:?}: SKIPPED, it needs --sabir PROGRAM");
         return;
@@ -44,15 +44,15 @@ pub(crate) async fn run(check: Check, sabir: Option<&str>, cores: &str) {
     let [first, second] = &backs;
     // A fault that comes once must come at one of the upstreams only, so these are the same server.
     let second = match check {
-        Check::Soak(_) => first,
-        Check::Requests(_) | Check::Failover(_) => second,
+        GatewayCheck::Soak(_) => first,
+        GatewayCheck::Requests(_) | GatewayCheck::Failover(_) => second,
     };
     let configuration = configuration([first, second]);
     let gateway = Process::sabir(Path::new(sabir), &configuration, GATEWAY_CORE);
     match check {
-        Check::Requests(number) => requests(&gateway, number).await,
-        Check::Failover(seconds) => failover(&gateway, backs, seconds, cores).await,
-        Check::Soak(minutes) => soak(&gateway, minutes).await,
+        GatewayCheck::Requests(number) => check_requests(&gateway, number).await,
+        GatewayCheck::Failover(seconds) => check_failover(&gateway, backs, seconds, cores).await,
+        GatewayCheck::Soak(minutes) => check_soak(&gateway, minutes).await,
     }
 }
 
@@ -74,7 +74,7 @@ fn configuration(backs: [&Process; 2]) -> String {
 }
 
 /// Makes the request of a client.
-fn asked(gateway: &Process, front: Wire) -> Asked {
+fn client_request(gateway: &Process, front: Wire) -> Asked {
     Asked {
         address: gateway.address,
         front,
@@ -98,12 +98,12 @@ fn print_state(process: &Process, when: &str) {
     println!(
         "| {when} | {:.1} MB | {} descriptors |",
         process.used().memory as f64 / 1024.0,
-        process::descriptors(process.id())
+        process::count_descriptors(process.id())
     );
 }
 
 /// Sends short requests, all of which must be answered, and prints memory and descriptors on the way.
-async fn requests(gateway: &Process, number: u32) {
+async fn check_requests(gateway: &Process, number: u32) {
     let next = Arc::new(AtomicU32::new(0));
     let wrong = Arc::new(AtomicU32::new(0));
     let steps: Vec<u32> = (1..=10).map(|step| number / 10 * step).collect();
@@ -114,7 +114,7 @@ async fn requests(gateway: &Process, number: u32) {
             .map(|_| {
                 let next = Arc::clone(&next);
                 let wrong = Arc::clone(&wrong);
-                let asking = asked(gateway, Wire::OpenAiChat);
+                let asking = client_request(gateway, Wire::OpenAiChat);
                 tokio::spawn(async move {
                     loop {
                         let stream = next.fetch_add(1, Ordering::Relaxed);
@@ -158,15 +158,15 @@ fn order(stream: u32, events: u32, fault: Fault) -> Order {
 }
 
 /// Kills and restarts the first back end every two seconds. Only answers that had begun may be lost.
-async fn failover(gateway: &Process, backs: [Process; 2], seconds: u64, cores: &str) {
+async fn check_failover(gateway: &Process, backs: [Process; 2], seconds: u64, cores: &str) {
     let end = Instant::now() + Duration::from_secs(seconds);
     let next = Arc::new(AtomicU32::new(0));
-    let tally = Arc::new(Mutex::new(Tally::default()));
+    let tally = Arc::new(Mutex::new(ResultTally::default()));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
             let next = Arc::clone(&next);
             let tally = Arc::clone(&tally);
-            let asking = asked(gateway, Wire::OpenAiChat);
+            let asking = client_request(gateway, Wire::OpenAiChat);
             tokio::spawn(async move {
                 while Instant::now() < end {
                     let stream = next.fetch_add(1, Ordering::Relaxed);
@@ -204,18 +204,18 @@ async fn failover(gateway: &Process, backs: [Process; 2], seconds: u64, cores: &
 
 /// The results of many requests.
 #[derive(Debug, Default)]
-struct Tally {
+struct ResultTally {
     /// Complete answers.
     complete: u32,
     /// Answers that ended with an error of the client's wire, as ordered.
     failed: u32,
     /// Clients that disconnected.
     left: u32,
-    /// Results that must not be.
+    /// Wrong results, with which the check fails.
     wrong: u32,
 }
 
-impl Tally {
+impl ResultTally {
     /// Adds a result of a run in which back ends are killed.
     fn add_failover(&mut self, stream: u32, outcome: &Outcome) {
         match outcome.error {
@@ -250,7 +250,7 @@ impl Tally {
 }
 
 /// Mixes answers of many sizes with faults and with clients that disconnect.
-async fn soak(gateway: &Process, minutes: u64) {
+async fn check_soak(gateway: &Process, minutes: u64) {
     let length = if minutes == 0 {
         Duration::from_secs(10)
     } else {
@@ -258,14 +258,14 @@ async fn soak(gateway: &Process, minutes: u64) {
     };
     let over = Arc::new(AtomicBool::new(false));
     let next = Arc::new(AtomicU32::new(0));
-    let tally = Arc::new(Mutex::new(Tally::default()));
+    let tally = Arc::new(Mutex::new(ResultTally::default()));
     print_state(gateway, "at the start");
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
             let over = Arc::clone(&over);
             let next = Arc::clone(&next);
             let tally = Arc::clone(&tally);
-            let asking = asked(gateway, Wire::OpenAiChat);
+            let asking = client_request(gateway, Wire::OpenAiChat);
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
                     let stream = next.fetch_add(1, Ordering::Relaxed);

@@ -661,7 +661,7 @@ impl HttpModel {
         let mut bytes = 0_usize;
         loop {
             let mut next = body.next_chunk(deadline.min(progress));
-            // True if the consumer of the events could run since the last piece was decoded.
+            // True if the consumer of the events has had a chance to run since the last piece was decoded.
             let mut has_yielded = false;
             let received = std::future::poll_fn(|context| {
                 let polled = next.as_mut().poll(context);
@@ -688,7 +688,7 @@ impl HttpModel {
             bytes = bytes.saturating_add(chunk.len());
             begun = true;
             for piece in chunk.chunks(MAX_PIECE_BYTES) {
-                // The consumer may be slow, so no piece is decoded before it had its turn.
+                // The consumer of the events may be slow: it runs before the next piece is decoded.
                 if !has_yielded {
                     tokio::task::yield_now().await;
                 }

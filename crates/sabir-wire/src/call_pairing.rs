@@ -15,10 +15,10 @@ pub(crate) struct CallPairing {
     used: HashSet<String>,
     /// The calls of the latest turn that have no result yet, by their number.
     open: BTreeMap<u64, UnansweredCall>,
-    /// The numbers of calls by their ids in the client's history, those with results among them:
-    /// histories of many calls are paired in linear time.
+    /// The numbers of calls by their ids in the client's history. Numbers of answered calls may
+    /// remain. The index makes pairing linear in the length of the history.
     by_native: HashMap<String, VecDeque<u64>>,
-    /// The numbers of calls by the names of their tools, likewise.
+    /// The numbers of calls by the names of their tools; the same holds.
     by_name: HashMap<String, VecDeque<u64>>,
     /// The number of the next call.
     next: u64,

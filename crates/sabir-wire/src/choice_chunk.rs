@@ -1,4 +1,4 @@
-//! Splits an answer with several choices, and carries each of them to a decoder of its own.
+//! Splits an answer with several choices into chunks of one choice each, for a decoder of each choice.
 
 use sabir_call::{Event, EventSink, OpaqueState};
 use serde::Deserialize;
@@ -8,12 +8,12 @@ use crate::lenient::LenientCount;
 use crate::response_decoder::{DETAIL_PREFIX, ResponseState};
 use crate::wire::Wire;
 
-/// The members by which a wire has several choices.
+/// The names of the members for several choices in requests and answers of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChoiceMembers {
-    /// The member of a request with their number; a dot goes into an object.
+    /// The path of the number of choices in a request, with dots between its members.
     pub count: &'static str,
-    /// The member of an answer with their list.
+    /// The member of an answer with the list of choices.
     pub list: &'static str,
 }
 
@@ -25,7 +25,7 @@ pub struct ChoiceChunk<'a> {
     pub wire: Wire,
     /// The index of the choice.
     pub index: u64,
-    /// The chunk, whose only choice it is.
+    /// The chunk, which has only this choice.
     pub chunk: &'a Value,
     /// The end of the prompt that each choice continues.
     pub prefill: &'a str,
@@ -34,7 +34,7 @@ pub struct ChoiceChunk<'a> {
 }
 
 impl<'a> ChoiceChunk<'a> {
-    /// Reads a chunk from state; `None` if it is other state.
+    /// Reads a chunk from opaque state; `None` if the state is of another kind.
     pub fn from_state(state: &'a OpaqueState) -> Option<Self> {
         let data = &state.data;
         let kind = data.get("type")?.as_str()?;
@@ -51,7 +51,7 @@ impl<'a> ChoiceChunk<'a> {
         })
     }
 
-    /// Returns the bytes of the texts in the choice.
+    /// Returns the number of bytes of all texts in the choice.
     pub fn output_bytes(&self) -> usize {
         let choices = self.wire.choice_members();
         let choice = choices.and_then(|members| self.chunk.get(members.list)?.get(0));
@@ -60,7 +60,7 @@ impl<'a> ChoiceChunk<'a> {
         parts.into_iter().flatten().map(text_bytes).sum()
     }
 
-    /// Builds the data of the state.
+    /// Builds the data of the opaque state.
     pub(crate) fn to_data(self) -> Value {
         json!({
             "type": format!("{DETAIL_PREFIX}choice"),
@@ -82,21 +82,21 @@ pub(crate) struct SplitChoices {
 /// A choice of an answer that is split.
 #[derive(Debug)]
 struct SplitChoice {
-    /// Its index.
+    /// The index of the choice.
     label: u64,
-    /// True if its end was read.
+    /// True if the end of the choice was read.
     is_finished: bool,
 }
 
-/// A chunk of an answer that is split.
+/// A chunk to split.
 pub(crate) struct SplitChunk {
-    /// The wire.
+    /// The wire of the chunk.
     pub(crate) wire: Wire,
-    /// The choices.
+    /// The choices of the chunk.
     pub(crate) choices: Vec<Value>,
-    /// The index of a choice that names none; `None` for its position in the chunk.
+    /// The index of a choice without one; `None` if it is the position in the chunk.
     pub(crate) usual_label: Option<u64>,
-    /// The members that each choice gets too; an object.
+    /// An object with further members, which the chunk of each choice gets.
     pub(crate) shared: Value,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct SplitChunk {
 type ReadChoice<'f> = &'f mut dyn FnMut(usize, &mut Value, &mut dyn EventSink) -> bool;
 
 impl SplitChoices {
-    /// Emits each choice of a chunk as a chunk of its own. `read` looks at it first.
+    /// Emits each choice of a chunk as a chunk of its own, after `read` has processed it.
     pub(crate) fn split_chunk(
         &mut self,
         state: &mut ResponseState,
@@ -126,14 +126,14 @@ impl SplitChoices {
             let label = index
                 .filter(|label| !seen.contains(label))
                 .unwrap_or(position);
-            // Twice in one chunk, or more than were requested.
+            // The choice is in the chunk twice, or there are more than requested.
             let place = self.place_of(label, state.choices);
             let Some(place) = place.filter(|_| !seen.contains(&label)) else {
                 state.status.skipped += 1;
                 continue;
             };
             seen.push(label);
-            // The decoder of a choice reads the only one.
+            // The decoder of a choice reads the only choice of its chunks.
             if let Some(members) = choice.as_object_mut() {
                 members.shift_remove("index");
             }
@@ -181,7 +181,7 @@ impl SplitChoices {
     }
 }
 
-/// Returns the bytes of all strings in a value.
+/// Returns the number of bytes of all strings in a value.
 fn text_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

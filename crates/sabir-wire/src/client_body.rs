@@ -28,8 +28,8 @@ pub(crate) struct PassedMembers {
     pub(crate) choices: Option<ChoiceMembers>,
     /// True if tools whose input is text are sent in another form.
     pub(crate) rewrites_text_tools: bool,
-    /// Rewrites members that have two spellings to the usual one, and notes what the answer must be
-    /// spelt like.
+    /// Rewrites members that have two spellings to the usual one, and records in the preferences which
+    /// of them the client expects in the answer.
     pub(crate) unify_spellings:
         fn(&mut Value, &mut ResponsePreferences) -> Result<(), RequestError>,
     /// Removes the items of a history that the provider would refuse.

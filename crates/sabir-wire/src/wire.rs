@@ -191,7 +191,7 @@ impl Wire {
 
     /// Returns the name used in flags, configuration and opaque state.
     pub fn name(self) -> &'static str {
-        // Not from the entry: it refers to everything that the wire does, which a program that only lists the names would then contain.
+        // Not from the entry, which refers to all code of the wire: a program that only lists the names should not contain it.
         match self {
             Self::Anthropic => anthropic::NAME,
             Self::OpenAiChat => openai_chat::NAME,

@@ -120,7 +120,7 @@ impl MarkerTable {
             made.add_dialect(dialect, listened, selection.is_chosen(), triggers);
         }
         made.add_turn_tokens();
-        // Many readers exist at a time.
+        // The table is kept as long as its reader, of which there may be thousands.
         made.all.shrink_to_fit();
         made
     }

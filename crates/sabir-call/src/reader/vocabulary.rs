@@ -36,8 +36,8 @@ pub(crate) const SHOWN: [(&str, &str); 4] = [
     ("examples", "in an example"),
 ];
 
-/// The markers of all built-in dialects, and the bytes at which prose must stop for them. A gateway
-/// has thousands of readers at a time, each of which would have 35 KB of them.
+/// The markers of all built-in dialects, and the bytes at which prose must stop for them. They take
+/// 35 KB, so the thousands of readers of a gateway share them.
 static ALL_BUILT_IN: LazyLock<(Arc<MarkerTable>, TriggerTable)> = LazyLock::new(|| {
     let mut triggers = TriggerTable::default();
     let markers = MarkerTable::new(DialectSet::built_in().all(), &mut triggers);

@@ -36,7 +36,7 @@ use crate::response_decoder::{
 use crate::unknown_members::is_among;
 use crate::wire::Wire;
 
-/// The default of finish reasons, which says no more than a missing one.
+/// The default of the finish reason, which means the same as a missing one.
 const UNSPECIFIED: &str = "FINISH_REASON_UNSPECIFIED";
 
 /// Decodes one response.

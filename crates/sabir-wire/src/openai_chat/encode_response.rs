@@ -211,7 +211,7 @@ impl WireEncoder for OpenAiChatEncoder {
                 self.has_calls = true;
                 let freeform = is_freeform(&self.metadata, name);
                 self.calls.push((index, CallArgumentWriter::new(freeform)));
-                // Members beside those of the older form have no place in it, now and later.
+                // Further members of the call have no place in the older form.
                 if is_old {
                     let call = json!({"name": name, "arguments": ""});
                     return self.encode_delta(json!({FUNCTION_CALL: call}), out);

@@ -24,10 +24,10 @@ pub(crate) const FUNCTION_CALL: &str = "function_call";
 /// The member with the history.
 const MESSAGES: &str = "messages";
 
-/// The result of a call that the history has none for.
+/// The content of the generated result of an unanswered call.
 const NO_RESULT: &str = "(The call has no result.)";
 
-/// Returns true if a body has something of the older form.
+/// Returns true if a body uses the older form.
 pub(crate) fn has_old_functions(body: &Value) -> bool {
     let is_given = |value: &Value, key: &str| value.get(key).is_some_and(|value| !value.is_null());
     let messages = body.get(MESSAGES).and_then(Value::as_array);
@@ -39,9 +39,9 @@ pub(crate) fn has_old_functions(body: &Value) -> bool {
         })
 }
 
-/// Translates a body to tools, if it has something of the older form.
+/// Translates a body that uses the older form to tools.
 ///
-/// Functions beside tools are added to them; then the client knows the newer form, and gets it.
+/// Functions beside tools are added to them. Such a client knows the newer form, so the answer has it.
 ///
 /// # Errors
 /// A member of the older form with a wrong type, or a choice in both forms.
@@ -142,8 +142,7 @@ struct ResultPairs {
 }
 
 impl ResultPairs {
-    /// Takes the result at a position, if a call waits for it. Calls of one function are answered in
-    /// their order.
+    /// Pairs the result at a position with the first open call of its function, if there is one.
     fn take_result(&mut self, position: usize, message: &Value) {
         let id = self
             .open
@@ -159,13 +158,13 @@ impl ResultPairs {
 
 /// Translates the calls of a history, and the results of functions.
 fn translate_messages(messages: &mut Vec<Value>) -> Result<(), RequestError> {
-    // Calls whose ids the newer form answers need no result of the older one.
+    // These calls have results in the newer form.
     let answered: HashSet<String> = messages
         .iter()
         .map(|message| text_member(message, "tool_call_id").to_owned())
         .collect();
     let mut pairs = ResultPairs::default();
-    // The ids of the calls of each message, which wait for a result of the older form.
+    // The ids of the calls that need a result of the older form, by the positions of their messages.
     let mut called: HashMap<usize, String> = HashMap::new();
     for (position, message) in messages.iter_mut().enumerate() {
         match text_member(message, "role") {
@@ -208,8 +207,9 @@ fn translate_messages(messages: &mut Vec<Value>) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Adds a call of the older form to the calls of its message, and returns its id. Servers that answer
-/// in both forms repeat a call, and clients send both back: then it is one.
+/// Adds a call of the older form to the calls of its message, and returns its id. A call that the
+/// message also has in the newer form is not added: some servers answer in both, and clients send both
+/// back.
 fn add_call(members: &mut Map<String, Value>, call: Value, position: usize) -> String {
     let generated = format!("call_of_message_{position}");
     let added = json!({"id": generated, "type": "function", "function": call});
@@ -240,7 +240,7 @@ fn call_member<'c>(call: &'c Value, key: &str) -> Option<&'c Value> {
     call.get("function")?.get(key)
 }
 
-/// Returns a member that is a text; otherwise an empty one.
+/// Returns a member that is a text; an empty text if there is none.
 fn text_member<'m>(message: &'m Value, key: &str) -> &'m str {
     message.get(key).and_then(Value::as_str).unwrap_or_default()
 }

@@ -210,9 +210,10 @@ impl Refusal {
                 _ = headers.insert(header::CONNECTION, HeaderValue::from_static("close"))
             }
             Self::Upstream(failure) => failure.write_headers(front, headers),
-            // Such a response names what is to be used instead.
+            // RFC 9110 requires the response to name the protocol to use, and the header in `Connection`.
             Self::WebSocket => {
-                _ = headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"))
+                headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+                _ = headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             }
             Self::Method(_, wanted) => {
                 _ = HeaderValue::from_str(wanted.as_str())

@@ -497,7 +497,7 @@ pub(crate) async fn reserve_lease(
     output: u64,
 ) -> Result<(), Refusal> {
     ledger.set_route(route, input);
-    let (Some(keys), Some(key)) = (gateway.keys(), ledger.key()) else {
+    let (Some(_), Some(key)) = (gateway.keys(), ledger.key()) else {
         return Ok(());
     };
     let cost = route.cost_of(Usage {
@@ -520,13 +520,10 @@ pub(crate) async fn reserve_lease(
         nano_usd: cost.unwrap_or(0),
     }
     .clamped();
-    let lease = keys.reserve(&key, &route.name, ledger.id(), most).await?;
-    ledger.hold_lease(lease);
-    Ok(())
+    hold_lease(gateway, ledger, route, most).await
 }
 
-/// Reserves a place for a request that costs nothing here: limits of requests hold, and a price need
-/// not be known.
+/// Reserves a request that costs nothing here. Limits of requests hold, and no price need be known.
 ///
 /// # Errors
 /// The key has reached a limit.
@@ -536,13 +533,23 @@ pub(crate) async fn reserve_free_lease(
     route: &Arc<ModelRoute>,
 ) -> Result<(), Refusal> {
     ledger.set_route(route, 0);
-    let (Some(keys), Some(key)) = (gateway.keys(), ledger.key()) else {
-        return Ok(());
-    };
-    let lease = keys
-        .reserve(&key, &route.name, ledger.id(), Spending::default())
-        .await?;
-    ledger.hold_lease(lease);
+    hold_lease(gateway, ledger, route, Spending::default()).await
+}
+
+/// Reserves the most that a request may spend, if its client has a key.
+///
+/// # Errors
+/// A limit of the key is reached, or the store of keys fails.
+async fn hold_lease(
+    gateway: &Gateway,
+    ledger: &ExchangeLog,
+    route: &Arc<ModelRoute>,
+    most: Spending,
+) -> Result<(), Refusal> {
+    if let (Some(keys), Some(key)) = (gateway.keys(), ledger.key()) {
+        let lease = keys.reserve(&key, &route.name, ledger.id(), most).await?;
+        ledger.hold_lease(lease);
+    }
     Ok(())
 }
 

@@ -1,9 +1,9 @@
 //! Forwards requests that are not for a chat model, such as those for embeddings, to an upstream of
 //! their model. Nothing is translated: the upstream must serve the endpoint itself.
 //!
-//! Files belong to no model, and the APIs have no place for one: a request names it in its form or its
-//! query, or means the only one. All requests about files ask the upstreams in the same order, so that a
-//! file is found where it was put.
+//! Files belong to no model, and the APIs have no member for one: a request names it in its form or its
+//! query, unless there is only one. All requests about files ask the upstreams in the same order, so that
+//! a file is found at the upstream to which it was uploaded.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ const FORM_PATHS: [&str; 4] = [
     FILES_PATH,
 ];
 
-/// The endpoint for files: they are uploaded to it and listed by it, and below it each has a path.
+/// The endpoint for uploading and listing files. A single file has a path below it.
 const FILES_PATH: &str = "/v1/files";
 
 /// The longest id of a file.
@@ -65,6 +65,9 @@ const MAX_BOUNDARY: usize = 70;
 /// The longest answer that is read whole before it is sent on.
 const MAX_READ_ANSWER: usize = 32 << 20;
 
+/// The longest body of an error that is sent to the client.
+const MAX_ERROR_BODY: usize = 1 << 20;
+
 /// The endpoints that answer with text of a model, whose output costs something.
 const TEXT_PATHS: [&str; 4] = [
     "/v1/completions",
@@ -80,11 +83,11 @@ pub(crate) enum ForwardedForm {
     Json,
     /// A form with files.
     Form,
-    /// None: a request for the list of files.
+    /// No body: a request for the list of files.
     FileList,
-    /// None: a request about a file.
+    /// No body: a request about one file.
     File {
-        /// True for its content.
+        /// True for a request for its content.
         is_content: bool,
     },
 }
@@ -104,7 +107,7 @@ impl ForwardedForm {
         let file = path.strip_prefix(FILES_PATH)?.strip_prefix('/')?;
         let content = file.strip_suffix("/content");
         let id = content.unwrap_or(file);
-        // Nothing that could lead to another path of the provider.
+        // An id with other characters could lead to another path of the provider.
         let is_id = !id.is_empty()
             && id.len() <= MAX_FILE_ID
             && id
@@ -132,7 +135,7 @@ impl ForwardedForm {
         }
     }
 
-    /// Returns the form that the body is read in.
+    /// Returns the form in which the body is read.
     pub(crate) fn body_form(self) -> BodyForm {
         match self {
             Self::Form => BodyForm::Multipart,
@@ -141,14 +144,14 @@ impl ForwardedForm {
     }
 }
 
-/// The kind of thing that an endpoint answers with.
+/// The source of an answer, which decides what is counted as usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnswerKind {
-    /// A file or facts about files: nothing in it is usage of a model.
+    /// A file or data about files. Nothing in it is usage of a model.
     File,
-    /// Text of a model.
+    /// Text that a model wrote.
     Text,
-    /// Something else of a model.
+    /// Other output of a model.
     Other,
 }
 
@@ -183,7 +186,7 @@ pub(crate) async fn forward_request(
         ForwardedForm::Form if is_about_files => name_in_form(headers, &body)
             .or_else(|error| name_of_files(query, &routes).map_err(|_| error))?,
         ForwardedForm::Form => name_in_form(headers, &body)?,
-        // An id is known to those who uploaded the file; the list has those of everybody.
+        // A file's id is known only to the client that uploaded it; the list has the ids of all clients.
         ForwardedForm::FileList if ledger.key().is_some() => {
             return Err(Refusal::NotForClients("the list of all files"));
         }
@@ -207,7 +210,7 @@ pub(crate) async fn forward_request(
     };
     let output = asked_output.unwrap_or(usual_output);
     match is_about_files {
-        // No model reads a file before a later request names it.
+        // A file costs tokens only when a later request refers to it.
         true => reserve_free_lease(gateway, ledger, &route).await?,
         false => reserve_lease(gateway, ledger, &route, estimate, output).await?,
     }
@@ -234,7 +237,7 @@ pub(crate) async fn forward_request(
         body: body_for(&named, &body, id),
     };
     let answered = match is_about_files {
-        true => group.forward_in_fixed_order(&make).await,
+        true => group.forward_to_holder(&make).await,
         false => group.forward(&make).await,
     };
     let (upstream, client, response) = answered.map_err(|error| {
@@ -422,6 +425,10 @@ async fn send_on(
         begin: Vec::new(),
         is_over: false,
     };
+    if status >= 400 {
+        state.begin = state.read_redacted_error().await?.into_bytes();
+        state.is_over = true;
+    }
     if form == AnswerForm::Json && !is_streamed {
         // The rest of a longer answer is streamed after this part.
         while !state.is_over && state.begin.len() < MAX_READ_ANSWER {
@@ -481,6 +488,30 @@ impl ForwardedBody {
         // An error ends the connection, so that the client does not take it for whole.
         let chunk = self.read_chunk().await.transpose()?;
         Some(chunk.map(Bytes::from))
+    }
+
+    /// Reads the body of an error, without secrets of the provider: some servers repeat the key that
+    /// they refuse. The rest of a body longer than [`MAX_ERROR_BODY`] is left out.
+    ///
+    /// # Errors
+    /// The body broke off.
+    async fn read_redacted_error(&mut self) -> Result<String, Refusal> {
+        let mut body = Vec::new();
+        while !self.is_over && body.len() < MAX_ERROR_BODY {
+            let read = self.read_chunk().await;
+            let chunk = read.map_err(|_| Refusal::Forward(true))?;
+            body.extend(chunk.unwrap_or_default());
+        }
+        self.ledger.mark_done();
+        // A secret at the end may be cut, so its beginning must not stay.
+        let text = String::from_utf8_lossy(&body);
+        let text = match body.len() < MAX_ERROR_BODY {
+            true => &*text,
+            false => text
+                .rsplit_once(char::is_whitespace)
+                .map_or("", |cut| cut.0),
+        };
+        Ok(self.client.redact_secrets(text))
     }
 
     /// Reads and counts what the upstream sends next; `None` at the end.

@@ -219,7 +219,6 @@ impl UpstreamGroup {
     /// Returns the upstreams in the order in which they are tried. Those that are left out come
     /// last.
     fn choose_order(&self, prefix: u64) -> Vec<usize> {
-        let now = Instant::now();
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         match self.rules.balance {
             BalancePolicy::Order => {}
@@ -242,13 +241,19 @@ impl UpstreamGroup {
                 order.sort_by_cached_key(|at| self.is_overloaded(*at));
             }
         }
+        self.move_left_out_to_end(&mut order);
+        order
+    }
+
+    /// Moves the upstreams that are left out for a while to the end, and keeps the order otherwise.
+    fn move_left_out_to_end(&self, order: &mut [usize]) {
+        let now = Instant::now();
         order.sort_by_cached_key(|at| {
             !self
                 .members
                 .get(*at)
                 .is_some_and(|member| member.state.is_available(now))
         });
-        order
     }
 
     /// Returns true if an upstream has far more to do than its share.
@@ -294,27 +299,32 @@ impl UpstreamGroup {
     ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
         // These requests share no prefix worth keeping on one upstream, so each gets its own order.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) as u64;
-        self.forward_in_order(self.choose_order(turn), make).await
-    }
-
-    /// Forwards a request as [`forward`](Self::forward) does, to the upstreams in the order of the
-    /// configuration, so that related requests meet at one of them.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
-    pub(crate) async fn forward_in_fixed_order(
-        &self,
-        make: RequestMaker<'_>,
-    ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
-        self.forward_in_order((0..self.members.len()).collect(), make)
+        self.forward_in_order(self.choose_order(turn), make, false)
             .await
     }
 
-    /// Forwards a request to upstreams one after another.
+    /// Forwards a request about something that only one of the upstreams has, such as a file: in the
+    /// order of the configuration, with those that are left out at the end. Nothing is said to be
+    /// missing (404) if an upstream that may have it could not be asked.
+    ///
+    /// # Errors
+    /// The last failure; `None` if no upstream has a client.
+    pub(crate) async fn forward_to_holder(
+        &self,
+        make: RequestMaker<'_>,
+    ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        self.move_left_out_to_end(&mut order);
+        self.forward_in_order(order, make, true).await
+    }
+
+    /// Forwards a request to upstreams one after another. `is_search` is true if an earlier failure
+    /// counts for more than the 404 of the last upstream.
     async fn forward_in_order(
         &self,
         order: Vec<usize>,
         make: RequestMaker<'_>,
+        is_search: bool,
     ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
         let mut known: Vec<(&Member, &Arc<ProviderClient>)> = Vec::new();
         for at in order {
@@ -337,7 +347,11 @@ impl UpstreamGroup {
             }
             // The body follows later, and is not counted as load.
             drop(guard);
+            let is_missing = is_search
+                && failure.is_some()
+                && matches!(&answered, Ok(response) if response.status == 404);
             match answered {
+                Ok(_) if is_missing => {}
                 // What the last upstream says about its failure is better than an error of our own.
                 Ok(response) if outcome == ForwardOutcome::Answered || at + 1 == count => {
                     let name = member.upstream.name.clone();

@@ -294,13 +294,15 @@ impl Provider {
         Ok(())
     }
 
-    /// Returns the address of another path of the provider's API, such as `/v1/embeddings`. Of two
-    /// parameters with one name, that of the base URL holds.
+    /// Returns the address of another path of the provider's API, such as `/v1/embeddings`. If the
+    /// path and the base URL have a parameter of one name, that of the base URL is used.
     pub(crate) fn path_url(&self, path: &str) -> String {
         let Some((base, own)) = self.base_url.split_once('?') else {
             return join_url(&self.base_url, path);
         };
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut parts = path.splitn(2, '?');
+        let path = parts.next().unwrap_or_default();
+        let query = parts.next().unwrap_or_default();
         let name_of = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
         let taken: Vec<String> = own.split('&').map(name_of).collect();
         let others = query

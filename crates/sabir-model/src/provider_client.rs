@@ -194,6 +194,11 @@ impl ProviderClient {
         })
     }
 
+    /// Replaces the provider's secrets in a text that comes from it.
+    pub fn redact_secrets(&self, text: &str) -> String {
+        self.provider.redact_secrets(text)
+    }
+
     /// Receives the next piece of a response's body; `None` at its end.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ impl FileServer {
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut bytes = Vec::new();
-                // Every form of the tests ends with these signs.
+                // Every form in these tests ends with this boundary.
                 while !(bytes.ends_with(b"\r\n\r\n") && !bytes.starts_with(b"POST")
                     || bytes.ends_with(b"--q--\r\n"))
                 {
@@ -41,7 +41,7 @@ impl FileServer {
                 }
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 kept.lock().unwrap().push(text);
-                let body = r#"{"id": "file-1", "usage": {"prompt_tokens": 600}}"#;
+                let body = r#"{"id": "file-1", "for": "sk-of-the-provider", "usage": {"prompt_tokens": 600}}"#;
                 let answer = format!(
                     "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
                     body.len()
@@ -178,6 +178,39 @@ async fn a_file_is_found_at_the_upstream_that_has_it() {
     let got = ask(&setup, "GET", "/v1/files/file-1").await;
     assert_eq!(got.status, 400, "{got:?}");
     assert!(got.text().contains("?model=NAME"), "{got:?}");
+}
+
+#[tokio::test]
+async fn a_file_is_not_missing_while_an_upstream_cannot_be_asked() {
+    let setup = start().await;
+    let without = FileServer::start(404).await;
+    let dead = FileServer {
+        // No program listens on this port.
+        address: SocketAddr::from(([127, 0, 0, 1], 1)),
+        received: Arc::default(),
+    };
+    let routes = RouteTable::default()
+        .with_route("e", route_to(&setup, "e", &[&dead, &without]))
+        .with_route("f", route_to(&setup, "f", &[&without, &dead]))
+        .with_route("g", route_to(&setup, "g", &[&without, &without]));
+    setup.gateway.replace_routes(routes);
+    for (model, status) in [("e", 502), ("f", 502), ("g", 404)] {
+        let got = ask(&setup, "GET", &format!("/v1/files/file-1?model={model}")).await;
+        assert_eq!(got.status, status, "{model} {got:?}");
+    }
+}
+
+#[tokio::test]
+async fn errors_of_upstreams_do_not_show_the_key_of_the_provider() {
+    let setup = start().await;
+    let server = FileServer::start(401).await;
+    setup
+        .gateway
+        .replace_routes(RouteTable::default().with_route("m", route_to(&setup, "m", &[&server])));
+    let got = ask(&setup, "GET", "/v1/files/file-1").await;
+    assert_eq!(got.status, 401, "{got:?}");
+    assert!(got.text().contains("file-1"), "{got:?}");
+    assert!(!got.text().contains("sk-of-the-provider"), "{got:?}");
 }
 
 /// A store in which every key is known and may use everything. It keeps the reservations
@@ -334,7 +367,7 @@ async fn files_cost_nothing_and_no_browser_runs_them() {
     for one in reserved {
         assert_eq!(one.most, Spending::default());
     }
-    // The store hears of a request after its client.
+    // The spending is stored after the answer was sent.
     while settled.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }

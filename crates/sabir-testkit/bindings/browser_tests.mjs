@@ -36,13 +36,13 @@ const texts = [
 const isNotLoaded = { name: "SabirError", code: "not_loaded" };
 
 // Common schemas need the small module only.
-const judged = texts.map((text) => sabir.check(text, { tools: common }));
-assert.deepEqual(judged.map((report) => report.ok), [true, false, false]);
+const reports = texts.map((text) => sabir.check(text, { tools: common }));
+assert.deepEqual(reports.map((report) => report.ok), [true, false, false]);
 const reader = new sabir.Reader({ tools: common });
 assert.equal(reader.push(texts[0]).at(-1).event, "call_end");
 reader.free();
 
-// What judges no values needs the small module only, whatever the schemas.
+// Functions that validate no values need the small module only, for any schemas.
 const foundWord = "<find><word>A1</word></find>";
 const events = [];
 for await (const event of sabir.read([foundWord], { tools: rare })) events.push(event);
@@ -119,6 +119,6 @@ assert.equal(sabir.edit("a", "b", "whole").content, "b");
 const next = new sabir.Reader({ tools: rare }).nextReader();
 assert.equal(next.push("<find><word>a</word></find>").at(-1).event, "call_end");
 
-// Both modules judge alike.
-assert.deepEqual(texts.map((text) => sabir.check(text, { tools: rare })), judged);
+// Both modules give the same results.
+assert.deepEqual(texts.map((text) => sabir.check(text, { tools: rare })), reports);
 console.log(`${fetched.length} modules, the second one only when it was needed`);

@@ -267,6 +267,7 @@ def measure_vllm():
 
     import sabir
     import sabir.plugins.vllm_tool_parser  # registers the parsers
+    from vllm.entrypoints.generate.base.protocol import DeltaFunctionCall, DeltaMessage, DeltaToolCall
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionToolsParam
     from vllm.tool_parsers.abstract_tool_parser import ToolParserManager
 
@@ -275,11 +276,15 @@ def measure_vllm():
     request = types.SimpleNamespace(tools=tools, tool_choice="auto", skip_special_tokens=False)
     line = 'if (a < b) { f("x"); }\n'
 
-    def stream(name, dialect, size):
+    dialects = (("hermes", "hermes"), ("pythonic", "pythonic"), ("qwen_coder", "qwen3_coder"), ("glm", "glm45"))
+
+    def rendered(dialect, size):
         call = {"name": "write", "arguments": {"path": "src/main.rs", "content": line * (size // len(line))}}
-        text = sabir.render([call], dialect, [{"name": "write", "parameters": schema}])
+        return sabir.render([call], dialect, [{"name": "write", "parameters": schema}])
+
+    def run_parser(name, text):
         tokenizer = MagicMock()
-        tokenizer.get_vocab.return_value = {token: number for number, token in enumerate(("<tool_call>", "</tool_call>", "[TOOL_CALLS]"))}
+        tokenizer.get_vocab.return_value = {token: number for number, token in enumerate(("<tool_call>", "</tool_call>"))}
         parser = ToolParserManager.get_tool_parser(name)(tokenizer, tools)
         before, sent = "", 0
         start = time.perf_counter()
@@ -287,17 +292,35 @@ def measure_vllm():
             message = parser.extract_tool_calls_streaming(before, before + chunk, chunk, [], [], [], request)
             before += chunk
             sent += sum(len(call.function.arguments or "") for call in message.tool_calls) if message else 0
-        return time.perf_counter() - start, sent >= size // 2
+        taken = time.perf_counter() - start
+        assert sent >= len(text) // 2, f"{name} sent {sent} bytes of the arguments of {len(text)}"
+        return taken
 
-    for dialect, theirs in (("hermes", "hermes"), ("llama", "llama3_json"), ("pythonic", "pythonic"), ("qwen_coder", "qwen3_coder"), ("glm", "glm45")):
-        ours, _ = stream(f"sabir_{dialect}", dialect, 100_000)
-        try:
-            taken, is_read = stream(theirs, dialect, 100_000 // 10)
-        except Exception as error:
-            print(f"{dialect}: Sabir {ours * 1000:.0f} ms; vLLM's {theirs} cannot be run here: {error!r}"[:200])
-            continue
-        note = "" if is_read else "; it sent less than half of the arguments, so this says little"
-        print(f"{dialect}: Sabir {ours * 1000:.0f} ms; vLLM's {theirs} {taken * 1000:.0f} ms for a tenth of the arguments{note}")
+    def run_reader(reader, text):
+        start = time.perf_counter()
+        for chunk in chunks_of(text, 16):
+            reader.push(chunk)
+        reader.finish()
+        return time.perf_counter() - start
+
+    def run_messages(text):
+        """The objects of vLLM that each parser makes, with nothing read."""
+        start = time.perf_counter()
+        for chunk in chunks_of(text, 16):
+            DeltaMessage(tool_calls=[DeltaToolCall(index=0, function=DeltaFunctionCall(arguments=chunk))])
+        return time.perf_counter() - start
+
+    for dialect, theirs in dialects:
+        # The smallest of the quick ones, for all take the same path.
+        text = rendered(dialect, 100_000)
+        row = {
+            "Reader": min(run_reader(sabir.Reader(dialect, [{"name": "write", "parameters": schema}]), text) for _ in range(3)),
+            "OpenAIDeltas": min(run_reader(sabir.OpenAIDeltas(dialect, [{"name": "write", "parameters": schema}]), text) for _ in range(3)),
+            "plugin": min(run_parser(f"sabir_{dialect}", text) for _ in range(3)),
+            "vLLM's messages alone": min(run_messages(text) for _ in range(3)),
+            f"vLLM's {theirs}": run_parser(theirs, text),
+        }
+        print(f"{dialect}: " + "; ".join(f"{name} {taken * 1000:.1f} ms" for name, taken in row.items()), flush=True)
 
 
 load_package()

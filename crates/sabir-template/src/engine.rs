@@ -135,6 +135,49 @@ pub(crate) fn remove_generation_tags(source: &str) -> String {
     kept
 }
 
+/// Rewrites `{% set _ = ns.list.append(item) %}` as `{% set ns.list = ns.list + [item] %}`, which is the same for a list that nothing
+/// else holds. llama.cpp's engine changes lists in place, and some of its templates rely on that; this engine has no lists that change.
+pub(crate) fn replace_appends(source: &str) -> String {
+    let mut replaced = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, after)) = rest.split_once("{%") {
+        replaced.push_str(before);
+        replaced.push_str("{%");
+        let Some((tag, behind)) = after.split_once("%}") else {
+            rest = after;
+            break;
+        };
+        match parse_append(tag) {
+            Some((list, item)) => {
+                let left = if tag.starts_with('-') { "-" } else { "" };
+                let right = if tag.ends_with('-') { "-" } else { "" };
+                replaced.push_str(&format!("{left} set {list} = {list} + [{item}] {right}"));
+            }
+            None => replaced.push_str(tag),
+        }
+        replaced.push_str("%}");
+        rest = behind;
+    }
+    replaced.push_str(rest);
+    replaced
+}
+
+/// Returns the list and the item of a tag that appends to a list in a namespace.
+fn parse_append(tag: &str) -> Option<(&str, &str)> {
+    let statement = tag.trim_matches(['-', '+']).trim();
+    let (name, value) = statement.strip_prefix("set ")?.split_once('=')?;
+    let (list, item) = value.trim().strip_suffix(')')?.split_once(".append(")?;
+    let is_name = |text: &str| {
+        !text.is_empty()
+            && text
+                .chars()
+                .all(|sign| sign.is_alphanumeric() || sign == '_')
+    };
+    let (namespace, member) = list.split_once('.')?;
+    let is_append = is_name(name.trim()) && is_name(namespace) && is_name(member);
+    is_append.then_some((list, item))
+}
+
 /// Renders the message of an error with its line.
 fn describe_error(error: &Error) -> String {
     let detail = error
@@ -351,6 +394,23 @@ mod tests {
         );
         let source = remove_generation_tags("a {%- generation -%} b {%- endgeneration %}");
         assert_eq!(rendered(&source).as_deref(), Ok("ab"));
+    }
+
+    #[test]
+    fn a_list_in_a_namespace_grows() {
+        let source = "{% set ns = namespace(ids=['a']) %}{% for id in ['b', 'c'] %}{%- set _ = ns.ids.append(id ~ '(1)') -%} {% endfor %}{{ ns.ids | join(',') }}";
+        assert_eq!(
+            rendered(&replace_appends(source)).as_deref(),
+            Ok("a,b(1),c(1)")
+        );
+        for other in [
+            "{% set _ = ids.append(1) %}",
+            "{% set a.b = a.c.append(1) %}",
+            "{% if x.append(1) %}{% set _ = a.b.append(",
+            "{{ ns.ids.append(1) }}",
+        ] {
+            assert_eq!(replace_appends(other), other);
+        }
     }
 
     #[test]

@@ -120,6 +120,16 @@ pub struct TemplateReport {
 }
 
 impl TemplateReport {
+    /// Returns the dialects that fit the calls of the template best: more than one if they fit equally well, none if it writes no calls.
+    pub fn closest(&self) -> Vec<&str> {
+        match self.verdict {
+            TemplateVerdict::Recognized | TemplateVerdict::Several => closest(&self.candidates),
+            TemplateVerdict::Unknown | TemplateVerdict::NoCalls | TemplateVerdict::Failed => {
+                Vec::new()
+            }
+        }
+    }
+
     fn failed(name: Option<String>, error: &TemplateError) -> Self {
         Self {
             name,
@@ -233,9 +243,22 @@ impl<'r> ConversationFrame<'r> {
             texts.extend(head.map(without_end));
             texts.push(without_end(tail));
         }
+        // Some templates repeat their instructions at the end.
+        let repeated = common_suffix_length(tail, self.question);
+        texts.extend(tail.get(..tail.len() - repeated));
         texts.push(tail);
         texts
     }
+}
+
+/// Returns the length of the longest common end of two texts, in bytes.
+fn common_suffix_length(left: &str, right: &str) -> usize {
+    left.chars()
+        .rev()
+        .zip(right.chars().rev())
+        .take_while(|(left, right)| left == right)
+        .map(|(sign, _)| sign.len_utf8())
+        .sum()
 }
 
 /// The calls that the readers of a dialect find in a text.
@@ -267,14 +290,8 @@ impl Reading {
         self.candidates.first().map(|candidate| candidate.level)
     }
 
-    /// Returns the candidates that fit best.
     fn closest(&self) -> Vec<&str> {
-        let best = self.candidates.first().map(DialectCandidate::distance);
-        self.candidates
-            .iter()
-            .filter(|candidate| Some(candidate.distance()) == best)
-            .map(|candidate| candidate.dialect.as_str())
-            .collect()
+        closest(&self.candidates)
     }
 
     /// Finds out which of several candidates read a value that begins and ends with a line feed: some dialects differ in that only.
@@ -378,6 +395,16 @@ impl Reading {
     }
 }
 
+/// Returns the names of the candidates that fit best, of a list whose first is among them.
+fn closest(candidates: &[DialectCandidate]) -> Vec<&str> {
+    let best = candidates.first().map(DialectCandidate::distance);
+    candidates
+        .iter()
+        .filter(|candidate| Some(candidate.distance()) == best)
+        .map(|candidate| candidate.dialect.as_str())
+        .collect()
+}
+
 fn describe_level(level: Option<MatchLevel>) -> &'static str {
     match level {
         Some(MatchLevel::Exact) => "the template writes the call exactly as Sabir does",
@@ -415,25 +442,30 @@ fn match_dialect(
     let own = own.trim();
     let markers = tags_in(own);
     let missing_markers = markers.iter().filter(|tag| !text.contains(**tag)).count();
-    let has_marker = || {
-        missing_markers < markers.len()
-            || dialect
-                .marker_texts()
-                .iter()
-                // Brackets and the like are in any text.
-                .any(|marker| marker.len() >= MIN_MARKER_BYTES && text.contains(marker))
-    };
+    // Brackets and the like are in any text.
+    let long_markers: Vec<_> = dialect
+        .marker_texts()
+        .into_iter()
+        .filter(|marker| marker.len() >= MIN_MARKER_BYTES)
+        .collect();
+    let has_marker =
+        missing_markers < markers.len() || long_markers.iter().any(|marker| text.contains(marker));
     let bare = without_blanks(own);
     let level = if text.contains(own) {
         MatchLevel::Exact
     } else if without_blanks(text).contains(&bare) {
         MatchLevel::Layout
-    } else if has_marker() {
+    } else if has_marker {
         MatchLevel::Markers
     } else if contains_bare_call(text, own, dialect) {
         MatchLevel::Bare
     } else {
         MatchLevel::Reads
+    };
+    // A dialect without markers is a better guess for a text without any.
+    let missing_markers = match level {
+        MatchLevel::Reads if !long_markers.is_empty() => missing_markers.max(1),
+        _ => missing_markers,
     };
     Some(DialectCandidate {
         dialect: dialect.name.to_owned(),
@@ -602,10 +634,26 @@ mod tests {
     }
 
     #[test]
+    fn instructions_behind_a_call_are_not_part_of_it() {
+        let template = "{% for message in messages %}<{{ message.role }}>{{ message.content }}\
+            {% for call in message.tool_calls or [] %}Action:\n```json\n\
+            [{\"tool_name\": \"{{ call.function.name }}\", \"parameters\": {{ call.function.arguments | tojson }}}]\n```{% endfor %}\
+            {% endfor %}<system>{{ tools | tojson }} Write a list: ```json\n[{\"tool_name\": a title, \"parameters\": {}}]\n```";
+        let report = recognize_template(
+            None,
+            &render_conversations(template),
+            DialectSet::built_in(),
+        );
+        assert_eq!(report.dialect.as_deref(), Some("json"), "{report:?}");
+        assert!(!report.proof.unwrap().text.contains("Write a list"));
+    }
+
+    #[test]
     fn dialects_that_differ_in_line_feeds_only_are_both_named() {
         let report = report(GLM);
         assert_eq!(report.verdict, TemplateVerdict::Several, "{report:?}");
         assert_eq!(report.dialect, None);
+        assert_eq!(report.closest(), ["glm", "spark25"]);
         assert!(report.reason.contains("glm, spark25 fit equally well"));
         assert!(
             report.reason.ends_with("by spark25 only"),

@@ -5,7 +5,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::{CallShape, LastMessage, build_context};
-use crate::engine::{CompiledTemplate, TemplateError, remove_generation_tags};
+use crate::engine::{CompiledTemplate, TemplateError, remove_generation_tags, replace_appends};
 
 /// The argument with which a program runs a copy of itself that calls [`render_conversations`].
 pub const RENDER_ARGUMENT: &str = "__render-template";
@@ -76,7 +76,7 @@ pub fn render_conversations(template: &str) -> RenderedTemplate {
 }
 
 fn render_all(template: &str) -> Result<RenderedTemplate, TemplateError> {
-    let source = remove_generation_tags(template);
+    let source = replace_appends(&remove_generation_tags(template));
     let compiled = CompiledTemplate::compile(&source)?;
     let render = |last, offers_tool| match compiled.render(build_context(last, offers_tool)) {
         Ok(text) if text.len() > MAX_TEXT_BYTES => Err(TemplateError::TooExpensive),

@@ -40,13 +40,17 @@ fn write_template(report: &TemplateReport, out: &mut dyn Write) -> io::Result<()
         writeln!(out, "template {name}")?;
         out.flush()?;
     }
-    let dialect = report.dialect.as_deref().unwrap_or("none");
+    let closest = report.closest();
+    let dialect = match closest.as_slice() {
+        [] => "none".to_owned(),
+        names => names.join(" or "),
+    };
     writeln!(out, "dialect: {dialect}\n    {}", report.reason)?;
     let others: Vec<_> = report
         .candidates
         .iter()
         .map(|candidate| candidate.dialect.as_str())
-        .filter(|name| Some(*name) != report.dialect.as_deref())
+        .filter(|name| !closest.contains(name))
         .collect();
     if !others.is_empty() {
         writeln!(out, "also possible: {}", others.join(", "))?;

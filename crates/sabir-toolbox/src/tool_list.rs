@@ -3,7 +3,8 @@
 //! The shapes are those of the providers' API references and of the result of `tools/list` in the Model Context Protocol. A list may
 //! be an array, or an object that holds one: a request body (`tools`), a result of MCP, or a JSON-RPC response with such a result.
 
-use sabir_call::{ToolSet, ToolSpec};
+use sabir_call::{ToolError, ToolSet, ToolSpec};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::error::ToolboxError;
@@ -41,18 +42,24 @@ struct FoundTool {
 /// The text is no such list, or two tools share a name.
 pub fn parse_tools(text: &str, source_name: &str) -> Result<ToolSet, ToolboxError> {
     let list = ToolList::parse(text, source_name)?;
-    // From the text where that is possible, so that an error has its line and column.
-    let tools = if list.is_own {
-        ToolSet::from_json(text)
-    } else {
-        serde_json::from_value::<Vec<ToolSpec>>(list.tools)
-            .map_err(Into::into)
-            .and_then(ToolSet::new)
-    };
-    tools.map_err(|error| ToolboxError::Tools {
-        source_name: source_name.to_owned(),
+    let named = |error: ToolError, place: &str| ToolboxError::Tools {
+        source_name: format!("{source_name}{place}"),
         error,
-    })
+    };
+    // From the text where that is possible, so that an error has its line and column.
+    if list.is_own {
+        return ToolSet::from_json(text).map_err(|error| named(error, ""));
+    }
+    let items = list.tools.as_array().map_or(&[][..], Vec::as_slice);
+    let specs = items
+        .iter()
+        .zip(&list.places)
+        .map(|(item, place)| {
+            ToolSpec::deserialize(item)
+                .map_err(|error| named(error.into(), &format!(" at {}", place.tool)))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    ToolSet::new(specs).map_err(|error| named(error, ""))
 }
 
 impl ToolList {
@@ -74,9 +81,11 @@ impl ToolList {
         let found: Vec<_> = items
             .iter()
             .enumerate()
+            .filter(|(_, item)| !is_native_tool(item))
             .flat_map(|(index, item)| convert_item(item, &format!("{prefix}/{index}")))
             .collect();
-        let is_own = is_array && found.iter().all(|found| found.is_own);
+        let is_own =
+            is_array && found.iter().all(|found| found.is_own) && !items.iter().any(is_native_tool);
         let (tools, places) = found
             .into_iter()
             .map(|found| (found.tool, found.place))
@@ -116,6 +125,39 @@ fn find_items(value: &Value) -> Option<(&'static str, &[Value])> {
     ["/tools", "/result/tools", "/toolConfig/tools"]
         .into_iter()
         .find_map(|pointer| Some((pointer, value.pointer(pointer)?.as_array()?.as_slice())))
+}
+
+/// The members of Gemini's tools that the provider runs itself.
+const GEMINI_NATIVE: [&str; 14] = [
+    "googleSearch",
+    "google_search",
+    "googleSearchRetrieval",
+    "google_search_retrieval",
+    "googleMaps",
+    "google_maps",
+    "codeExecution",
+    "code_execution",
+    "urlContext",
+    "url_context",
+    "computerUse",
+    "computer_use",
+    "fileSearch",
+    "file_search",
+];
+
+/// Reports whether an element is a tool that a model cannot call as text: one that the provider runs itself (`web_search`, `mcp`), or
+/// whose input is no JSON object (`custom`). Such a tool has a type of its own and no schema.
+fn is_native_tool(item: &Value) -> bool {
+    let Some(members) = item.as_object() else {
+        return false;
+    };
+    let has_any = |names: &[&str]| names.iter().any(|name| members.contains_key(*name));
+    let has_own_type = members
+        .get("type")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind != "function");
+    has_own_type && !has_any(&["parameters", "input_schema", "inputSchema", "function"])
+        || has_any(&GEMINI_NATIVE) && !has_any(&["functionDeclarations", "function_declarations"])
 }
 
 /// Converts an element of the array: one tool, or several of a Gemini declaration.
@@ -212,6 +254,30 @@ mod tests {
     }
 
     #[test]
+    fn tools_that_the_provider_runs_are_left_out() {
+        let own = r#"{"name": "look", "description": "Looks.", "parameters": SCHEMA}"#;
+        for native in [
+            r#"{"type": "web_search"}"#,
+            r#"{"type": "mcp", "server_label": "files", "server_url": "http://127.0.0.1"}"#,
+            r#"{"type": "computer_use_preview", "display_width": 800}"#,
+            r#"{"type": "bash_20250124", "name": "bash"}"#,
+            r#"{"type": "custom", "custom": {"name": "code", "format": {"type": "text"}}}"#,
+            r#"{"googleSearch": {}}"#,
+        ] {
+            let text = format!("[{native}, {own}]").replace("SCHEMA", SCHEMA);
+            let tools = parse_tools(&text, "tools.json").unwrap();
+            let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            assert_eq!(names, ["look"], "{native}");
+            let list = ToolList::parse(&text, "tools.json").unwrap();
+            assert_eq!(list.source_pointer("/0/name"), "/1/name");
+        }
+        // Anthropic's type of a tool of the client.
+        let custom = r#"[{"type": "custom", "name": "look", "input_schema": SCHEMA}]"#;
+        assert_eq!(list(custom).tools.as_array().map(Vec::len), Some(1));
+        assert!(parse_tools("[{}]", "tools.json").is_err());
+    }
+
+    #[test]
     fn every_shape_gives_the_same_tool() {
         let own = list(r#"[{"name": "look", "description": "Looks.", "parameters": SCHEMA}]"#);
         assert!(own.is_own);
@@ -264,6 +330,9 @@ mod tests {
         assert!(message("[").starts_with("tools.json: no JSON: "));
         assert!(message(r#"{"a": 1}"#).starts_with("tools.json: a list of tools was expected"));
         assert!(message(r#"[{"parameters": {}}]"#).contains("missing field `name` at line 1"));
-        assert!(message(r#"[{"type": "web_search"}]"#).contains("missing field `name`"));
+        assert_eq!(
+            message(r#"[{"type": "web_search"}, {"type": "function"}]"#),
+            "tools.json at /1: the tools are not a JSON array of {name, description, parameters}: missing field `name`"
+        );
     }
 }

@@ -54,7 +54,8 @@ impl CommandWords {
     /// needed if options come first.
     pub fn for_arguments(root: &Command, arguments: &[OsString]) -> Self {
         let mut leading = arguments.iter().skip(1).take_while(|word| is_option(word));
-        if leading.all(is_print_flag) {
+        let is_alone = arguments.len() == 2 && arguments.iter().skip(1).all(ends_program);
+        if is_alone || leading.all(is_print_flag) {
             return Self::of_command(root);
         }
         let mut whole = root.clone();
@@ -179,6 +180,13 @@ fn join_network(arguments: Vec<OsString>) -> Vec<OsString> {
 
 fn contains(names: &[String], word: &OsString) -> bool {
     names.iter().any(|name| *word == **name)
+}
+
+/// Returns true for an option with which the program only prints something.
+fn ends_program(word: &OsString) -> bool {
+    ["-V", "--version", "-h", "--help"]
+        .iter()
+        .any(|flag| *word == **flag)
 }
 
 fn is_print_flag(word: &OsString) -> bool {

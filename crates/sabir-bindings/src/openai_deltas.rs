@@ -2,7 +2,9 @@
 //!
 //! A client of that API expects the arguments of a call as pieces of one JSON object, typed as the tool declares. Between tags only
 //! the schema tells whether `10` is a number, so **strings are sent as they arrive, and anything else when it is complete.** With
-//! `whole_calls` every call waits for its end, and for all gates and repairs of `sabir-check`, which cannot judge a part of a call.
+//! `whole_calls` all calls wait for the end of the text, and for all checks and repairs of `sabir-check`: words behind a call can make
+//! it a mention, which is not sent then. A call whose arguments only do not fit the schema is sent, as a native API would; the client's
+//! validation answers it.
 //!
 //! The first line feed of a value between tags belongs to the value or to the layout of the dialect, which only the end of the value
 //! tells. A value that begins with one waits for up to [`MAX_HELD_START`] bytes; of a longer value it is taken as layout, and
@@ -11,11 +13,13 @@
 //! A call that is cut or unreadable is never completed: its arguments stay invalid JSON, or with `whole_calls` it is left out. The
 //! faults at the end of the stream say why.
 
+use std::collections::{HashMap, HashSet};
+
 use sabir_call::{
     ArgForm, CallReader, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls,
     Severity, Truncation,
 };
-use sabir_check::{CallChecker, CheckedCall, CoercionOutcome, StreamingMode};
+use sabir_check::{CallChecker, CallState, CoercionOutcome, StreamingMode};
 use serde_json::{Value, json};
 
 use crate::error::BindingError;
@@ -44,6 +48,8 @@ const MAX_HELD_START: usize = 64;
 pub struct OpenAiDeltas {
     reader: CallReader,
     writer: DeltaWriter,
+    /// The beginning of a character whose other bytes have not arrived.
+    partial: Vec<u8>,
     has_finished: bool,
 }
 
@@ -54,8 +60,10 @@ struct DeltaWriter {
     id_prefix: String,
     /// True if calls after the first are left out.
     is_single: bool,
-    /// The events of a response whose calls are sent when they are complete.
-    whole: Option<DraftResponse>,
+    /// True if calls are sent at the end of the text, checked.
+    sends_whole: bool,
+    /// The response so far, which is checked at its end.
+    draft: DraftResponse,
     source: SourceWindow,
     open: Vec<OutgoingCall>,
     /// The number of calls that were begun, which is the index of the next one.
@@ -63,6 +71,8 @@ struct DeltaWriter {
     /// The number of calls that were sent in full.
     complete: u32,
     faults: Vec<Fault>,
+    /// The ids of the calls that were begun.
+    ids: HashSet<String>,
     deltas: Vec<Value>,
 }
 
@@ -122,14 +132,17 @@ impl OpenAiDeltas {
                 checker: options.create_checker(),
                 id_prefix: options.id_prefix.clone(),
                 is_single: options.parallel_calls() == ParallelCalls::One,
-                whole: options.whole_calls.then(DraftResponse::default),
+                sends_whole: options.whole_calls,
+                draft: DraftResponse::default(),
                 source: SourceWindow::default(),
                 open: Vec::new(),
                 begun: 0,
                 complete: 0,
                 faults: Vec::new(),
+                ids: HashSet::new(),
                 deltas: Vec::new(),
             },
+            partial: Vec::new(),
             has_finished: false,
         }
     }
@@ -142,16 +155,62 @@ impl OpenAiDeltas {
         if self.has_finished {
             return Err(BindingError::AlreadyFinished);
         }
-        self.writer.source.advance_to(chunk);
-        if let Some(draft) = &mut self.writer.whole {
-            draft.push_event(Event::Source { text: chunk });
-        }
-        self.reader.push(chunk, &mut self.writer);
+        // Text ends a character that bytes before it began.
+        self.read_partial();
+        self.read_text(chunk);
         Ok(std::mem::take(&mut self.writer.deltas))
     }
 
+    /// Reads a chunk of bytes, which may end inside a character. Invalid UTF-8 becomes U+FFFD.
+    ///
+    /// # Errors
+    /// The text has ended already.
+    pub fn push_bytes(&mut self, chunk: &[u8]) -> Result<Vec<Value>, BindingError> {
+        if self.has_finished {
+            return Err(BindingError::AlreadyFinished);
+        }
+        let mut bytes = std::mem::take(&mut self.partial);
+        bytes.extend_from_slice(chunk);
+        let mut text = String::with_capacity(bytes.len());
+        let mut rest = bytes.as_slice();
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(valid) => {
+                    text.push_str(valid);
+                    break;
+                }
+                Err(error) => {
+                    let (valid, invalid) = rest.split_at(error.valid_up_to());
+                    text.push_str(&String::from_utf8_lossy(valid));
+                    let Some(length) = error.error_len() else {
+                        self.partial = invalid.to_vec();
+                        break;
+                    };
+                    text.push(char::REPLACEMENT_CHARACTER);
+                    rest = invalid.get(length..).unwrap_or_default();
+                }
+            }
+        }
+        self.read_text(&text);
+        Ok(std::mem::take(&mut self.writer.deltas))
+    }
+
+    /// Reads the beginning of a character that will not be completed.
+    fn read_partial(&mut self) {
+        if !std::mem::take(&mut self.partial).is_empty() {
+            self.read_text("\u{fffd}");
+        }
+    }
+
+    fn read_text(&mut self, chunk: &str) {
+        self.writer.source.advance_to(chunk);
+        self.writer.draft.push_event(Event::Source { text: chunk });
+        self.reader.push(chunk, &mut self.writer);
+    }
+
     /// Ends the text and returns an object with the last `deltas`, the `finish_reason` and all `faults`. `reason` is as in
-    /// [`StreamReader::finish`](crate::StreamReader::finish).
+    /// [`StreamReader::finish`](crate::StreamReader::finish). The faults are all: those of the text, of calls that were cut or left out, and
+    /// of the schemas.
     ///
     /// # Errors
     /// The reason is unknown, or the text has ended already.
@@ -160,8 +219,10 @@ impl OpenAiDeltas {
         if std::mem::replace(&mut self.has_finished, true) {
             return Err(BindingError::AlreadyFinished);
         }
+        self.read_partial();
         self.reader.finish(reason, &mut self.writer);
         let writer = &mut self.writer;
+        writer.check_calls();
         let finish_reason = match reason {
             // This goes first: a client must learn of the limit even if some calls were complete
             // before it.
@@ -187,20 +248,18 @@ impl EventSink for DeltaWriter {
             Event::CallCut { index, why, at } => self.note_cut_call(index, why, at),
             _ => {}
         }
-        if let Some(draft) = &mut self.whole {
-            draft.push_event(event);
-            if let Event::CallEnd { index, .. } = event {
-                self.send_checked_call(index);
-            }
+        self.draft.push_event(event);
+        if self.sends_whole {
             return;
         }
         match event {
             Event::CallStart {
                 index,
+                id,
                 name,
                 name_at,
                 ..
-            } => self.start_call(index, name, name_at),
+            } => self.start_call(index, id, name, name_at),
             Event::ArgStart {
                 index,
                 name,
@@ -245,10 +304,7 @@ impl DeltaWriter {
 
     /// Keeps the fault of a call that will never be complete.
     fn note_cut_call(&mut self, index: u32, why: Truncation, at: usize) {
-        let drafted = self
-            .whole
-            .as_ref()
-            .and_then(|draft| draft.call_by_index(index));
+        let drafted = self.draft.call_by_index(index);
         let name = drafted.map(|call| call.name.clone());
         let position = self.open.iter().rposition(|call| call.index == index);
         let open = position.map(|position| self.open.swap_remove(position));
@@ -269,45 +325,56 @@ impl DeltaWriter {
         self.faults.push(fault);
     }
 
-    /// Sends a complete call as the gates read it, unless they could not read it.
-    fn send_checked_call(&mut self, index: u32) {
-        let Some(draft) = &self.whole else { return };
-        let Some(call) = draft.call_by_index(index) else {
-            return;
-        };
-        let CheckedCall {
-            name,
-            arguments,
-            faults,
-            ..
-        } = self.checker.check_call(draft, call);
-        let is_readable = !faults.iter().any(is_unreadable);
-        // The parser's faults were kept when they arrived.
-        let known = self.faults.clone();
-        self.faults
-            .extend(faults.into_iter().filter(|fault| !known.contains(fault)));
-        if is_readable {
-            // A call that is left out takes no index, so the indexes of the deltas have no gap.
-            let arguments = Value::Object(arguments).to_string();
-            let sent_as = self.announce_call(&name, &arguments);
-            self.complete = sent_as + 1;
+    /// Checks all calls at the end of the text: keeps the faults that are not known yet, and sends the calls that waited.
+    fn check_calls(&mut self) {
+        let mut known: HashMap<u32, Vec<Fault>> = HashMap::new();
+        for fault in &self.draft.faults {
+            if let Some(index) = fault.call {
+                known.entry(index).or_default().push(fault.clone());
+            }
+        }
+        for call in self.checker.check_all(&self.draft) {
+            // What is known of a cut call was kept when it was cut.
+            if call.state == CallState::Cut {
+                continue;
+            }
+            let is_readable = !call.faults.iter().any(is_unreadable);
+            let known = known.remove(&call.index).unwrap_or_default();
+            let is_new = |fault: &Fault| {
+                // Without waiting, what makes a call unreadable was reported when it was left unfinished.
+                (self.sends_whole || !is_unreadable(fault)) && !known.contains(fault)
+            };
+            self.faults
+                .extend(call.faults.into_iter().filter(|fault| is_new(fault)));
+            if self.sends_whole && is_readable {
+                // A call that is left out takes no index, so the indexes of the deltas have no gap.
+                let arguments = Value::Object(call.arguments).to_string();
+                let id = self.draft.call_by_index(call.index);
+                let id = id.and_then(|call| call.id.clone());
+                let sent_as = self.announce_call(&call.name, id.as_deref(), &arguments);
+                self.complete = sent_as + 1;
+            }
         }
     }
 
-    /// Sends the beginning of a call and returns its number in the deltas.
-    fn announce_call(&mut self, name: &str, arguments: &str) -> u32 {
+    /// Sends the beginning of a call and returns its number in the deltas. The id is the one that the model wrote, if it wrote one.
+    fn announce_call(&mut self, name: &str, id: Option<&str>, arguments: &str) -> u32 {
         let index = self.begun;
         self.begun = self.begun.saturating_add(1);
+        let id = id
+            .filter(|id| !id.is_empty() && !self.ids.contains(*id))
+            .map_or_else(|| format!("{}{index}", self.id_prefix), str::to_owned);
+        self.ids.insert(id.clone());
         self.deltas.push(json!({"tool_calls": [{
             "index": index,
-            "id": format!("{}{index}", self.id_prefix),
+            "id": id,
             "type": "function",
             "function": {"name": name, "arguments": arguments},
         }]}));
         index
     }
 
-    fn start_call(&mut self, index: u32, name: &str, name_at: usize) {
+    fn start_call(&mut self, index: u32, id: Option<&str>, name: &str, name_at: usize) {
         if self.is_single && self.begun > 0 {
             // The first call counts even if it is broken: a later one may build on its result.
             let message = format!(
@@ -321,7 +388,7 @@ impl DeltaWriter {
         }
         let meant = self.checker.guess_tool(name);
         let tool = meant.map_or_else(|| name.to_owned(), |(tool, _)| tool.name.clone());
-        let sent_as = self.announce_call(&tool, "");
+        let sent_as = self.announce_call(&tool, id, "");
         self.open.push(OutgoingCall {
             index,
             sent_as,

@@ -95,7 +95,7 @@ enum SabirStatus sabir_deltas_new(const uint8_t *options,
                                   struct SabirDeltas **deltas,
                                   struct SabirText *out);
 
-// Reads a chunk of UTF-8 and writes its deltas as a JSON array.
+// Reads a chunk of UTF-8, which may end inside a character, and writes its deltas as a JSON array.
 //
 // # Safety
 // As for [`sabir_reader_push`].
@@ -123,9 +123,10 @@ void sabir_deltas_free(struct SabirDeltas *deltas);
 // Runs a function by its name on an input and writes its result. `function` is one of:
 //
 // `parse`, `check`, `explain`, `detect`, `guess_tools` (the input is a text, the result a JSON report); `decode` (the input is a
-// provider's response body); `render` (the input is a JSON array of `{name, arguments}`, the result a text); `prompt` (the input is
-// ignored, the result a text); `lint` (the input is a list of tools); `edit` (the input is a JSON object `{text, edit, format}`);
-// `dialects` (the input is ignored).
+// provider's response body, whose API is found out); `decode:WIRE` (the same, of that API); `render` (the input is a JSON array of
+// `{name, arguments}`, the result a text); `render_result` (the input is a JSON object `{name, content, is_error}`, the result a text);
+// `prompt` (the input is ignored, the result a text); `lint` (the input is a list of tools); `edit` (the input is a JSON object
+// `{text, edit, format}`); `dialects` (the input is ignored).
 //
 // # Safety
 // Each text is valid for its length or null if that is 0; `out` is null or valid for writing.

@@ -228,7 +228,7 @@ pub unsafe extern "C" fn sabir_deltas_new(
     }
 }
 
-/// Reads a chunk of UTF-8 and writes its deltas as a JSON array.
+/// Reads a chunk of UTF-8, which may end inside a character, and writes its deltas as a JSON array.
 ///
 /// # Safety
 /// As for [`sabir_reader_push`].
@@ -243,8 +243,8 @@ pub unsafe extern "C" fn sabir_deltas_push(
     unsafe {
         run_guarded(out, || {
             let deltas = deltas.as_mut().ok_or(CallFailure::NullPointer("deltas"))?;
-            let chunk = borrow_text(chunk, length, "chunk")?;
-            Ok(Value::Array(deltas.deltas.push(chunk)?).to_string())
+            let chunk = borrow_bytes(chunk, length, "chunk")?;
+            Ok(Value::Array(deltas.deltas.push_bytes(chunk)?).to_string())
         })
     }
 }
@@ -284,9 +284,10 @@ pub unsafe extern "C" fn sabir_deltas_free(deltas: *mut SabirDeltas) {
 /// Runs a function by its name on an input and writes its result. `function` is one of:
 ///
 /// `parse`, `check`, `explain`, `detect`, `guess_tools` (the input is a text, the result a JSON report); `decode` (the input is a
-/// provider's response body); `render` (the input is a JSON array of `{name, arguments}`, the result a text); `prompt` (the input is
-/// ignored, the result a text); `lint` (the input is a list of tools); `edit` (the input is a JSON object `{text, edit, format}`);
-/// `dialects` (the input is ignored).
+/// provider's response body, whose API is found out); `decode:WIRE` (the same, of that API); `render` (the input is a JSON array of
+/// `{name, arguments}`, the result a text); `render_result` (the input is a JSON object `{name, content, is_error}`, the result a text);
+/// `prompt` (the input is ignored, the result a text); `lint` (the input is a list of tools); `edit` (the input is a JSON object
+/// `{text, edit, format}`); `dialects` (the input is ignored).
 ///
 /// # Safety
 /// Each text is valid for its length or null if that is 0; `out` is null or valid for writing.
@@ -330,7 +331,26 @@ fn run_function(
         "detect" => sabir_bindings::detect_dialects(input, options),
         "guess_tools" => sabir_bindings::guess_tools(input, options),
         "decode" => sabir_bindings::decode_response(input, "auto", options)?,
+        decode if decode.starts_with("decode:") => {
+            let wire = decode.trim_start_matches("decode:");
+            sabir_bindings::decode_response(input, wire, options)?
+        }
         "render" => sabir_bindings::render_calls(text()?, options)?,
+        "render_result" => {
+            let members: Value = serde_json::from_str(text()?).unwrap_or_default();
+            let member = |name: &str| {
+                members
+                    .get(name)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            let is_error = members.get("is_error").and_then(Value::as_bool);
+            sabir_bindings::render_tool_result(
+                member("name"),
+                member("content"),
+                is_error.unwrap_or(false),
+            )
+        }
         "prompt" => sabir_bindings::render_tool_prompt(options)?,
         "lint" => sabir_bindings::lint_definitions(text()?, None)?,
         "edit" => {
@@ -345,7 +365,7 @@ fn run_function(
             return Err(BindingError::UnknownWord {
                 what: "a function",
                 found: other.to_owned(),
-                known: "parse, check, explain, detect, guess_tools, decode, render, prompt, lint, edit or dialects",
+                known: "parse, check, explain, detect, guess_tools, decode, decode:WIRE, render, render_result, prompt, lint, edit or dialects",
             }
             .into());
         }

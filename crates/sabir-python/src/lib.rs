@@ -189,11 +189,12 @@ impl DeltaStream {
     }
 
     /// Reads a chunk and returns its deltas.
-    fn push<'py>(&mut self, py: Python<'py>, chunk: PyBackedStr) -> PyResult<Bound<'py, PyAny>> {
-        let deltas = self
-            .deltas
-            .push(&chunk)
-            .map_err(|error| to_exception(py, &error))?;
+    fn push<'py>(&mut self, py: Python<'py>, chunk: TextInput) -> PyResult<Bound<'py, PyAny>> {
+        let deltas = match &chunk {
+            TextInput::Text(text) => self.deltas.push(text),
+            TextInput::Bytes(bytes) => self.deltas.push_bytes(bytes),
+        }
+        .map_err(|error| to_exception(py, &error))?;
         value_to_object(py, &Value::Array(deltas))
     }
 

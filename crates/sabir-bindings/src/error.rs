@@ -54,7 +54,7 @@ pub enum BindingError {
     #[error("name the dialect to write: `auto` says only how to read")]
     NoDialect,
     /// No repair rule has this name.
-    #[error("`{0}` is not a repair rule; `sabir lint --help` and docs/dialects.md list them")]
+    #[error("`{0}` is not a repair rule: use {names}", names = repair_names())]
     UnknownRepair(String),
     /// A word that must be one of a few is another.
     #[error("`{found}` is not {what}: use {known}")]
@@ -67,8 +67,23 @@ pub enum BindingError {
         known: &'static str,
     },
     /// A response body has no known form.
+    #[error("the body does not look like a response of any known API: name its `wire`")]
+    UnknownBody,
+    /// No API has this name.
     #[error(transparent)]
-    Body(ToolboxError),
+    UnknownWire(ToolboxError),
+    /// A call cannot be written so that it is read back.
+    #[error(
+        "the call of `{tool}` cannot be written in `{dialect}` so that it is read back: {problem}"
+    )]
+    UnwritableCall {
+        /// The name of the tool.
+        tool: String,
+        /// The name of the dialect.
+        dialect: String,
+        /// The reason.
+        problem: String,
+    },
     /// An edit cannot be applied.
     #[error("{}", render_problems(.0))]
     EditFailed(Vec<EditProblem>),
@@ -104,7 +119,9 @@ impl BindingError {
             Self::NoDialect => "no_dialect",
             Self::UnknownRepair(_) => "unknown_repair",
             Self::UnknownWord { .. } => "unknown_word",
-            Self::Body(_) => "unknown_body",
+            Self::UnknownBody => "unknown_body",
+            Self::UnknownWire(_) => "unknown_word",
+            Self::UnwritableCall { .. } => "invalid_calls",
             Self::EditFailed(_) => "edit_failed",
             Self::AlreadyFinished => "already_finished",
         }
@@ -148,6 +165,13 @@ pub(crate) fn json_error_span(error: &serde_json::Error, text: &str) -> Option<S
         .saturating_add(error.column().saturating_sub(1))
         .min(text.len());
     Some(Span::new(at, at.saturating_add(1).min(text.len())))
+}
+
+/// Returns the names of all repair rules, for a message.
+fn repair_names() -> String {
+    let names = sabir_check::RULES.iter().map(|rule| rule.name);
+    let names: Vec<_> = names.chain(["missing_last_close", "all"]).collect();
+    names.join(", ")
 }
 
 /// Renders the problems of an edit, one a line.

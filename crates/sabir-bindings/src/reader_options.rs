@@ -10,6 +10,9 @@ use serde_json::value::RawValue;
 
 use crate::error::{BindingError, json_error_span};
 
+/// The name of the repair that accepts a last call without its closing markup.
+const MISSING_LAST_CLOSE: &str = "missing_last_close";
+
 /// The options as a JSON object. Every member may be left out.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -67,9 +70,9 @@ impl Default for OptionsObject<'_> {
 /// | `single_call` | `true` rejects all calls of a message but the first |
 /// | `marks` | `true` reports markup and its role as events |
 /// | `dialects` | tables of more dialects, as in docs/dialects.md |
-/// | `whole_calls` | `true` holds each call back until the gates have judged it; for [`OpenAiDeltas`](crate::OpenAiDeltas) |
+/// | `whole_calls` | `true` holds all calls back until the end of the text, and leaves out those that are only mentioned or unreadable; for [`OpenAiDeltas`](crate::OpenAiDeltas) |
 /// | `id_prefix` | the beginning of the ids of calls, `call_` by default; for [`OpenAiDeltas`](crate::OpenAiDeltas) |
-/// | `repairs` | pairs of a repair rule and `true` or `false`, for rules that are not to have their default |
+/// | `repairs` | pairs of a repair rule, or `all`, and `true` or `false`, applied in order; all are on but `missing_last_close`, which is the same as `closes_last_call` |
 #[derive(Debug, Clone)]
 pub struct ReaderOptions {
     pub(crate) dialects: DialectSet,
@@ -108,13 +111,23 @@ impl ReaderOptions {
             name => Some(find_dialect(&dialects, name)?.name),
         };
         let mut repairs = RepairSet::all();
+        let mut closes_last_call = object.closes_last_call;
         for (rule, is_on) in &object.repairs {
-            let changed = if *is_on {
-                repairs.with_rule(rule)
-            } else {
-                repairs.without_rule(rule)
+            repairs = match rule.as_str() {
+                "all" if *is_on => RepairSet::all(),
+                "all" => RepairSet::none(),
+                // The reader applies this one, not the checks.
+                MISSING_LAST_CLOSE => {
+                    closes_last_call = *is_on;
+                    repairs
+                }
+                rule if *is_on => repairs
+                    .with_rule(rule)
+                    .ok_or_else(|| unknown_repair(rule))?,
+                rule => repairs
+                    .without_rule(rule)
+                    .ok_or_else(|| unknown_repair(rule))?,
             };
-            repairs = changed.ok_or_else(|| BindingError::UnknownRepair(rule.clone()))?;
         }
         Ok(Self {
             dialects,
@@ -125,7 +138,7 @@ impl ReaderOptions {
             marks: object.marks,
             single_call: object.single_call,
             prefill: object.prefill,
-            closes_last_call: object.closes_last_call,
+            closes_last_call,
             repairs,
             whole_calls: object.whole_calls,
             id_prefix: object.id_prefix,
@@ -222,13 +235,19 @@ impl ReaderOptions {
     }
 }
 
-/// Finds a dialect by name or alias.
+/// Creates the error for a rule that does not exist.
+fn unknown_repair(rule: &str) -> BindingError {
+    BindingError::UnknownRepair(rule.to_owned())
+}
+
+/// Finds a dialect by name or alias; `Qwen-Coder` is `qwen_coder`.
 pub(crate) fn find_dialect<'d>(
     dialects: &'d DialectSet,
     name: &str,
 ) -> Result<&'d Dialect, BindingError> {
     dialects
         .find(name)
+        .or_else(|| dialects.find(&name.trim().to_lowercase().replace('-', "_")))
         .ok_or_else(|| UnknownDialect::new(dialects, name, "auto, ").into())
 }
 

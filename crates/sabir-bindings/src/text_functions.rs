@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use sabir_call::{
-    Call, CallId, CallResult, Event, SourceLines, ToolResultStatus, ToolSet, ToolSpec,
-    render_result,
+    Call, CallId, CallResult, Event, ParallelCalls, SourceLines, ToolResultStatus, ToolSet,
+    ToolSpec, render_result,
 };
 use sabir_check::CheckedCall;
 use sabir_edit::EditSyntax;
@@ -42,12 +42,93 @@ struct FaultDiagnostic {
     diagnostic: String,
 }
 
-/// A call to render.
+/// A call to render, in the shape of Sabir, OpenAI or Anthropic. Other members would be lost, so they are an error.
 #[derive(Debug, Deserialize)]
-struct WrittenCall {
+#[serde(untagged)]
+enum WrittenCall {
+    /// `{name, arguments}`, also with an id.
+    Own(NamedCall),
+    /// `{id, type: "function", function: {name, arguments}}`.
+    OpenAi(FunctionCall),
+    /// `{type: "tool_use", id, name, input}`.
+    Anthropic(ToolUse),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedCall {
+    #[serde(default)]
+    id: String,
     name: String,
     #[serde(default)]
-    arguments: Map<String, Value>,
+    arguments: WrittenArguments,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FunctionCall {
+    #[serde(default)]
+    id: String,
+    #[serde(default, rename = "type")]
+    _kind: String,
+    /// The position in a delta.
+    #[serde(default, rename = "index")]
+    _index: u32,
+    function: NamedCall,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolUse {
+    #[serde(default)]
+    id: String,
+    #[serde(default, rename = "type")]
+    _kind: String,
+    name: String,
+    input: Map<String, Value>,
+}
+
+/// The arguments of a call: an object, or its JSON text as in OpenAI's API.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum WrittenArguments {
+    Object(Map<String, Value>),
+    Text(String),
+}
+
+impl Default for WrittenArguments {
+    fn default() -> Self {
+        Self::Object(Map::new())
+    }
+}
+
+impl WrittenArguments {
+    fn into_object(self) -> Result<Map<String, Value>, serde_json::Error> {
+        match self {
+            Self::Object(object) => Ok(object),
+            Self::Text(text) if text.trim().is_empty() => Ok(Map::new()),
+            Self::Text(text) => serde_json::from_str(&text),
+        }
+    }
+}
+
+impl WrittenCall {
+    fn into_call(self) -> Result<Call, serde_json::Error> {
+        let (id, name, arguments) = match self {
+            Self::Own(call) => (call.id, call.name, call.arguments.into_object()?),
+            Self::OpenAi(call) => {
+                let inner = call.function;
+                (call.id, inner.name, inner.arguments.into_object()?)
+            }
+            Self::Anthropic(call) => (call.id, call.name, call.input),
+        };
+        Ok(Call {
+            id: CallId::new(id),
+            name,
+            arguments,
+            dialect: None,
+        })
+    }
 }
 
 /// A dialect found in a text.
@@ -102,10 +183,8 @@ pub fn decode_response(
     options: &ReaderOptions,
 ) -> Result<String, BindingError> {
     let wire = match wire {
-        "auto" => detect_response_wire(body).ok_or(BindingError::Body(
-            sabir_toolbox::ToolboxError::UnknownResponse,
-        ))?,
-        name => find_wire(name).map_err(BindingError::Body)?,
+        "auto" => detect_response_wire(body).ok_or(BindingError::UnknownBody)?,
+        name => find_wire(name).map_err(BindingError::UnknownWire)?,
     };
     let decode = DecodeOptions {
         wire,
@@ -183,27 +262,92 @@ fn infer_tools(text: &[u8], options: &ReaderOptions) -> ToolSet {
     ToolSet::new(specs.collect()).unwrap_or_default()
 }
 
-/// Writes calls, a JSON array of `{name, arguments}`, as a model would write them in the dialect of the options.
+/// Writes calls as a model would write them in the dialect of the options. The calls are a JSON array of `{name, arguments}`, or of the
+/// calls of OpenAI's or Anthropic's API.
 ///
 /// # Errors
-/// The text is no such array, or the options name no dialect.
+/// The text is no such array, the options name no dialect, or the dialect cannot express a name.
 pub fn render_calls(calls: &str, options: &ReaderOptions) -> Result<String, BindingError> {
     let dialect = options.written_dialect()?;
-    let calls: Vec<WrittenCall> =
-        serde_json::from_str(calls).map_err(|error| BindingError::InvalidCalls {
-            span: json_error_span(&error, calls),
-            message: error.to_string(),
-        })?;
-    let calls: Vec<_> = calls
+    let invalid = |error: serde_json::Error| BindingError::InvalidCalls {
+        span: json_error_span(&error, calls),
+        message: error.to_string(),
+    };
+    let written: Vec<Value> = serde_json::from_str(calls).map_err(invalid)?;
+    let written = written
         .into_iter()
-        .map(|call| Call {
-            id: CallId::new(""),
-            name: call.name,
-            arguments: call.arguments,
-            dialect: None,
-        })
-        .collect();
-    Ok(dialect.render_calls(&calls, &options.tools))
+        .enumerate()
+        .map(|(index, call)| read_written_call(index, call))
+        .collect::<Result<Vec<_>, _>>()?;
+    let text = dialect.render_calls(&written, &options.tools);
+    match find_unwritable_call(&text, &written, options) {
+        Some((call, problem)) => Err(BindingError::UnwritableCall {
+            tool: call.name.clone(),
+            dialect: dialect.name.to_owned(),
+            problem,
+        }),
+        None => Ok(text),
+    }
+}
+
+/// Reads a call to render; `index` is its position in the array.
+fn read_written_call(index: usize, call: Value) -> Result<Call, BindingError> {
+    let invalid = |message: String| BindingError::InvalidCalls {
+        message,
+        span: None,
+    };
+    serde_json::from_value::<WrittenCall>(call)
+        .map_err(|_| {
+            invalid(format!(
+                "call {index} has none of the known shapes, or members that would be lost"
+            ))
+        })?
+        .into_call()
+        .map_err(|error| invalid(format!("the arguments of call {index}: {error}")))
+}
+
+/// Returns the first call whose name or arguments' names are not read back from the text, and the reason.
+fn find_unwritable_call<'c>(
+    text: &str,
+    calls: &'c [Call],
+    options: &ReaderOptions,
+) -> Option<(&'c Call, String)> {
+    let mut specs: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
+    for call in calls {
+        let properties = specs.entry(&call.name).or_default();
+        properties.extend(call.arguments.keys().map(|name| (name.clone(), json!({}))));
+    }
+    let specs = specs.into_iter().map(|(name, properties)| {
+        // Any value fits: only the names are compared, and a schema may need a validator that this build lacks.
+        ToolSpec::new(
+            name,
+            "",
+            json!({"type": "object", "properties": properties}),
+        )
+    });
+    let tools = match ToolSet::new(specs.collect()) {
+        Ok(tools) => tools,
+        Err(error) => return calls.first().map(|call| (call, error.to_string())),
+    };
+    let mut parse = options.parse_options();
+    parse.tools = tools;
+    parse.parallel_calls = ParallelCalls::Many;
+    parse.prefill = String::new();
+    let parsed = parse_text(text.as_bytes(), &parse, &mut |_: Event<'_>| {});
+    let mut found = parsed.checked.iter();
+    for call in calls {
+        let Some(read) = found.next().filter(|read| read.name == call.name) else {
+            return Some((call, "no call of this name is read".to_owned()));
+        };
+        if let Some(lost) = call
+            .arguments
+            .keys()
+            .find(|name| !read.arguments.contains_key(*name))
+        {
+            return Some((call, format!("the argument `{lost}` is not read")));
+        }
+    }
+    None
 }
 
 /// Writes the result of a call as text for a model that cannot receive results natively. No content can close the markup around it.

@@ -173,3 +173,59 @@ fn errors_have_codes_and_positions() {
         "no_dialect"
     );
 }
+
+#[test]
+fn calls_of_other_shapes_are_rendered_and_nothing_is_lost() {
+    let hermes = options(r#", "dialect": "hermes""#);
+    let own = r#"[{"name": "look", "arguments": {"path": "a"}}]"#;
+    let expected = render_calls(own, &hermes).unwrap();
+    for calls in [
+        r#"[{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"path": "a"}}]"#,
+        r#"[{"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{\"path\": \"a\"}"}}]"#,
+    ] {
+        assert_eq!(render_calls(calls, &hermes).unwrap(), expected);
+    }
+    for lost in [
+        r#"[{"name": "look", "args": {"path": "a"}}]"#,
+        r#"[{"name": "look", "arguments": "{"}]"#,
+        r#"[{"arguments": {}}]"#,
+    ] {
+        let error = render_calls(lost, &hermes).unwrap_err();
+        assert_eq!(error.code(), "invalid_calls");
+        assert!(error.to_string().contains("call 0"), "{error}");
+    }
+}
+
+#[test]
+fn a_name_that_is_not_read_back_is_refused() {
+    for (dialect, call) in [
+        ("qwen_coder", r#"[{"name": "f>\n", "arguments": {}}]"#),
+        ("cline", r#"[{"name": "look", "arguments": {"a b": "x"}}]"#),
+        ("cline", r#"[{"name": "look", "arguments": {"$x": "x"}}]"#),
+    ] {
+        let options = options(&format!(r#", "dialect": "{dialect}""#));
+        let error = render_calls(call, &options).unwrap_err();
+        assert_eq!(error.code(), "invalid_calls", "{dialect}");
+        assert!(error.to_string().contains("read back"), "{error}");
+    }
+}
+
+#[test]
+fn repairs_and_dialects_have_more_than_one_name() {
+    let cut = b"<tool_call>\n{\"name\": \"look\", \"arguments\": {\"path\": \"a\"}}";
+    let state =
+        |members: &str| value(&check_message(cut, &options(members)))["calls"][0]["state"].clone();
+    assert_eq!(state(""), "cut");
+    assert_eq!(
+        state(r#", "repairs": [["missing_last_close", true]]"#),
+        "complete"
+    );
+    assert_eq!(
+        state(r#", "closes_last_call": true, "repairs": [["missing_last_close", false]]"#),
+        "cut"
+    );
+    options(r#", "repairs": [["all", false], ["near_name", true]]"#);
+    let error = ReaderOptions::from_json(r#"{"repairs": [["nope", true]]}"#).unwrap_err();
+    assert!(error.to_string().contains("near_name"), "{error}");
+    options(r#", "dialect": "Qwen-Coder""#);
+}

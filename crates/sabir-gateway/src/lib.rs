@@ -49,6 +49,7 @@ mod settings;
 mod upstream_failure;
 mod upstream_group;
 mod upstream_state;
+mod web_socket;
 
 pub use call_repair::{RepairMode, UnknownRepairMode};
 pub use client_settings::{ClientFacts, render_client_settings};

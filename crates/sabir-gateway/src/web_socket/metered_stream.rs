@@ -162,3 +162,58 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for MeteredStream<S> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    fn start_stream(budget: &BodyBudget) -> (MeteredStream<DuplexStream>, DuplexStream) {
+        let (near, far) = duplex(256 << 10);
+        let stream = MeteredStream::new(near, budget.clone(), GatewayLimits::default());
+        (stream, far)
+    }
+
+    #[tokio::test]
+    async fn a_message_takes_memory_until_its_share_is_dropped() {
+        let budget = BodyBudget::new();
+        let mut others = BodyShare::default();
+        // All but 2 KiB of 1 GiB.
+        assert!(budget.grow_share(&mut others, (1 << 30) - 2048));
+        let (mut stream, mut client) = start_stream(&budget);
+        let mut buffer = [0; 2048];
+        client.write_all(&buffer).await.unwrap();
+        stream.read_exact(&mut buffer).await.unwrap();
+        assert!(stream.is_receiving());
+        let first = stream.take_share();
+        assert!(!stream.is_receiving());
+        client.write_all(b"x").await.unwrap();
+        let error = stream.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert_eq!(stream.take_failure(), Some(Refusal::BodiesFull));
+        drop(first);
+        client.write_all(b"x").await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), b'x');
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_has_more_time_the_more_of_it_arrives() {
+        let (mut stream, mut client) = start_stream(&BodyBudget::new());
+        let begun = Instant::now();
+        let mut buffer = vec![0; 160 << 10];
+        client.write_all(&buffer).await.unwrap();
+        stream.read_exact(&mut buffer).await.unwrap();
+        let error = stream.read_u8().await.unwrap_err();
+        let upload = GatewayLimits::default().upload;
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed(), upload + Duration::from_secs(10));
+        assert_eq!(stream.take_failure(), Some(Refusal::TooSlow(40)));
+        // Between two messages there is no limit.
+        drop(stream.take_share());
+        let waiting = tokio::time::timeout(Duration::from_secs(1000), stream.read_u8());
+        assert!(waiting.await.is_err());
+    }
+}

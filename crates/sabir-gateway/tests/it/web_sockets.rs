@@ -495,6 +495,28 @@ async fn a_client_that_leaves_cancels_the_request_to_the_model() {
 }
 
 #[tokio::test]
+async fn a_client_that_reads_nothing_is_throttled_and_dropped() {
+    let long = ProviderReply {
+        pause: 1,
+        ..ProviderReply::text("x".repeat(24 << 20))
+            .in_deltas(8 << 10)
+            .in_chunks(ChunkSplit::Size(256 << 10))
+    };
+    let limits = limited(|limits| limits.stalled = Duration::from_secs(2));
+    let setup = TestGateway::with(ReplyScript::from_fn(move |_, _| long.clone()), limits).await;
+    let mut client = Client::open(&setup).await;
+    client.create(json!({})).await;
+    // The answer would end if the gateway read it ahead of the client.
+    until("the end of the model's answer", || {
+        setup.provider.abandoned_requests().len() == 1
+    })
+    .await;
+    let ends = setup.ends(2).await;
+    assert_eq!((ends[1].status, ends[1].whole), (200, false), "{ends:?}");
+    assert_eq!(ends[1].error, None);
+}
+
+#[tokio::test]
 async fn the_handshake_is_checked_like_a_request() {
     let setup = TestGateway::new(hello()).await;
     let open = async |token: &str, headers: &[(&'static str, &str)]| {

@@ -7,8 +7,8 @@
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -17,6 +17,7 @@ use tokio::time::{Sleep, sleep};
 use crate::client_stream::ClientStream;
 use crate::framing::{ConnectionPhase, RequestFraming};
 use crate::settings::GatewayLimits;
+use crate::web_socket::PendingSession;
 
 /// The response to a client whose head did not arrive in time. Its wire is not known yet.
 const TIMEOUT_RESPONSE: &str = concat!(
@@ -33,6 +34,10 @@ pub(crate) struct ConnectionState {
     lost: AtomicBool,
     /// True if a head did not arrive in time.
     slow: AtomicBool,
+    /// True once the connection is a WebSocket, which has limits of its own.
+    upgraded: AtomicBool,
+    /// The session of the WebSocket, until it begins.
+    session: Mutex<Option<PendingSession>>,
 }
 
 /// A guard that marks its connection as busy until it is dropped.
@@ -49,6 +54,23 @@ impl ConnectionState {
     /// Returns true if no further request on this connection may be answered.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Makes the connection a WebSocket after the response that is being sent. No bytes that follow
+    /// are requests.
+    pub(crate) fn upgrade(&self, session: PendingSession) {
+        *self.lock_session() = Some(session);
+        self.upgraded.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the session of the WebSocket out, if the connection has become one.
+    pub(crate) fn take_session(&self) -> Option<PendingSession> {
+        self.lock_session().take()
+    }
+
+    /// Locks the place of the session.
+    fn lock_session(&self) -> MutexGuard<'_, Option<PendingSession>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns true if a head did not arrive in time, for the log.
@@ -103,6 +125,7 @@ impl TimedStream {
         // for the model, not the client.
         let limit = match phase {
             _ if self.link.busy.load(Ordering::Relaxed) => None,
+            _ if self.link.upgraded.load(Ordering::Relaxed) => None,
             ConnectionPhase::New | ConnectionPhase::Head => Some(self.limits.head),
             ConnectionPhase::Idle => Some(self.limits.idle),
             ConnectionPhase::Body => None,
@@ -176,9 +199,10 @@ impl AsyncRead for TimedStream {
         let known = buffer.filled().len();
         match Pin::new(&mut this.stream).poll_read(context, buffer) {
             Poll::Ready(Ok(())) => {
-                if !this
-                    .framing
-                    .feed(buffer.filled().get(known..).unwrap_or_default())
+                if !this.link.upgraded.load(Ordering::Relaxed)
+                    && !this
+                        .framing
+                        .feed(buffer.filled().get(known..).unwrap_or_default())
                 {
                     this.link.lost.store(true, Ordering::Relaxed);
                 }

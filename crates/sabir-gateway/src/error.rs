@@ -8,6 +8,7 @@ use sabir_wire::{ProviderError, RequestError, Wire};
 
 use crate::key_store::{LimitReached, ReserveError, StoreError};
 use crate::upstream_failure::UpstreamFailure;
+use crate::web_socket::{MessageRefusal, WEB_SOCKET_VERSION};
 
 /// A reason why a request is not answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,10 +50,24 @@ pub(crate) enum Refusal {
     /// The endpoint has another method, which is the second value: 405.
     #[error("{0} is not allowed here: use {1}")]
     Method(String, Method),
-    /// The client wants a WebSocket: 426. Codex then goes on over HTTP; after other statuses it first tries
-    /// five more times.
-    #[error("WebSockets are not supported here: use POST")]
-    WebSocket,
+    /// The client wants a WebSocket where there is none: 426. Codex then goes on over HTTP; after other
+    /// statuses it first tries five more times.
+    #[error(
+        "there are WebSockets only for the Responses API, and only if answers are stored here (`store_mib`): use POST"
+    )]
+    NoWebSocket,
+    /// The client speaks another version of the WebSocket protocol: 426 with the one that is known.
+    #[error("only version {WEB_SOCKET_VERSION} of the WebSocket protocol is known here")]
+    WebSocketVersion,
+    /// A message on a WebSocket is not answered.
+    #[error("{0}")]
+    Message(MessageRefusal),
+    /// The answer that a request continues is not stored here: 400 with the code that clients of the
+    /// Responses API look for.
+    #[error(
+        "previous_response_id: the response `{0}` is not stored here: send the whole history as `input`"
+    )]
+    UnknownResponse(String),
     /// A preflight request without an origin: 403.
     #[error("OPTIONS is answered only for pages that may use this gateway")]
     Options,
@@ -118,9 +133,11 @@ impl Refusal {
             Self::Limit(limit) if limit.is_money => "budget",
             Self::Limit(_) => "limit",
             Self::KeyStore(_) => "key_store",
-            Self::Path(_) | Self::Method(..) | Self::WebSocket => "path",
+            Self::Path(_) | Self::Method(..) | Self::NoWebSocket | Self::WebSocketVersion => "path",
             Self::TooLarge(_) | Self::TooSlow(_) | Self::Encoded(_) | Self::NotJson(_) => "body",
-            Self::Malformed(_) | Self::Request(_) => "request",
+            Self::Malformed(_) | Self::Request(_) | Self::UnknownResponse(_) | Self::Message(_) => {
+                "request"
+            }
             Self::Model(..) => "model",
             Self::Busy(_) | Self::BodiesFull => "busy",
             Self::BrokenCall(_) | Self::Upstream(_) | Self::Forward(_) => return None,
@@ -166,7 +183,15 @@ impl Refusal {
                 ..error_with(StatusCode::NOT_FOUND, "not_found_error")
             },
             Self::Method(..) => error_with(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
-            Self::WebSocket => error_with(StatusCode::UPGRADE_REQUIRED, "invalid_request_error"),
+            Self::NoWebSocket | Self::WebSocketVersion => {
+                error_with(StatusCode::UPGRADE_REQUIRED, "invalid_request_error")
+            }
+            Self::Message(refusal) => refusal.to_provider_error(),
+            Self::UnknownResponse(_) => ProviderError {
+                kind: ModelErrorKind::Rejected,
+                request_path: Some("previous_response_id".to_owned()),
+                ..error_with(StatusCode::BAD_REQUEST, "previous_response_not_found")
+            },
             Self::TooLarge(_) => error_with(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
             Self::TooSlow(_) => error_with(StatusCode::REQUEST_TIMEOUT, "timeout_error"),
             Self::Encoded(_) | Self::NotJson(_) => {
@@ -211,7 +236,11 @@ impl Refusal {
             }
             Self::Upstream(failure) => failure.write_headers(front, headers),
             // RFC 9110 requires the response to name the protocol to use, and the header in `Connection`.
-            Self::WebSocket => {
+            Self::WebSocketVersion => {
+                let version = HeaderValue::from_static(WEB_SOCKET_VERSION);
+                _ = headers.insert(header::SEC_WEBSOCKET_VERSION, version)
+            }
+            Self::NoWebSocket => {
                 headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));
                 _ = headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             }

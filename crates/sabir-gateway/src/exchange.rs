@@ -30,6 +30,7 @@ use crate::response_store::StoredInput;
 use crate::route::{ModelRoute, ProviderWire};
 use crate::serve::Gateway;
 use crate::upstream_failure::{UpstreamFailure, write_limits};
+use crate::web_socket::AnswerOptions;
 
 /// The header with which a client requests a report about repairs, and in which it gets the report.
 pub(crate) const REPORT_HEADER: &str = "sabir-report";
@@ -46,6 +47,8 @@ pub(crate) struct Exchange {
     pub(crate) report: bool,
     /// The client's headers that belong to its body.
     pub(crate) beta_headers: Vec<(String, String)>,
+    /// The options that only requests on a WebSocket have.
+    pub(crate) options: Option<AnswerOptions>,
 }
 
 /// A decoded request with its route.
@@ -82,11 +85,20 @@ impl Exchange {
         } else {
             0
         };
-        reserve_lease(&self.gateway, &self.ledger, &asking.route, input, output).await?;
+        if self.generates() {
+            reserve_lease(&self.gateway, &self.ledger, &asking.route, input, output).await?;
+        } else {
+            reserve_free_lease(&self.gateway, &self.ledger, &asking.route).await?;
+        }
         // The decoded request has a copy of everything; large bodies should not stay in memory
         // while the model answers.
         drop(body);
         self.start_response(asking, streamed).await
+    }
+
+    /// Returns false if the client wants an empty answer, which a later request continues.
+    fn generates(&self) -> bool {
+        self.options.is_none_or(|options| options.generates)
     }
 
     /// Decodes a request and finds its route. The flag is true if the client wants a stream.
@@ -135,7 +147,7 @@ impl Exchange {
         .map_err(Refusal::Request)?;
         if let Some(stored) = &stored {
             let echoed = &mut incoming.preferences.echoed_members;
-            echoed.insert("store".to_owned(), json!(true));
+            echoed.insert("store".to_owned(), json!(stored.is_shared()));
             echoed.insert("previous_response_id".to_owned(), json!(stored.previous));
         }
         let keeps_nothing = self.gateway.settings().limits.store == 0;
@@ -226,11 +238,11 @@ impl Exchange {
         if self.front != Wire::OpenAiResponses || limits.store == 0 {
             return Ok(None);
         }
+        let scope = self.options.map(|options| options.scope);
         let resolved = self
             .gateway
             .responses()
-            .resolve_references(body, limits.body)
-            .map_err(Refusal::Request)?;
+            .resolve_references(body, limits.body, scope)?;
         // What was put in counts like a body that the client sent whole.
         if !self
             .ledger
@@ -330,6 +342,7 @@ impl Exchange {
         let limits = self.gateway.settings().limits;
         let has_choices = front.choice_count(&asking.request) > 1;
         let work: BodyTask = match (has_choices, streamed) {
+            _ if !self.generates() => Box::pin(self.write_empty_answer(asking, buffer.clone())),
             (true, true) => Box::pin(self.stream_choices(asking, buffer.clone())),
             (true, false) => Box::pin(self.buffer_choices(asking, buffer.clone())),
             (false, true) => Box::pin(self.stream_answer(asking, buffer.clone())),
@@ -367,6 +380,24 @@ impl Exchange {
                 at: self.gateway.now(),
             })),
         }
+    }
+
+    /// Writes a streamed response without output to the buffer. No model is asked.
+    async fn write_empty_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
+        let id = asking.head.id.clone();
+        let mut encoder = ResponseEncoder::new(self.front, asking.head);
+        buffer.write_with(|out| {
+            // Clients add up what their answers used.
+            let usage = Usage {
+                input: Some(0),
+                output: Some(0),
+                ..Usage::default()
+            };
+            encoder.encode_event(Event::Usage(usage), out);
+            let output = encoder.finish(out);
+            self.keep_response(&id, asking.stored, output);
+        });
+        self.ledger.mark_done();
     }
 
     /// Writes a streamed response to the buffer.

@@ -14,6 +14,9 @@
 //!                                                     bytes ─ response_body ─ ResponseEncoder ─────────┘
 //! ```
 //!
+//! A WebSocket of the Responses API enters at `request_handler` too, once for each of its requests
+//! (`web_socket.rs`).
+//!
 //! The gateway keeps nothing between requests but the answers that clients refer to by id
 //! (`response_store.rs`), so any number of instances can run behind a load balancer. This crate does not read the environment or files, print, or read the wall clock: the
 //! caller passes a [`RouteTable`], [`GatewaySettings`] and a [`GatewayObserver`].
@@ -49,6 +52,7 @@ mod settings;
 mod upstream_failure;
 mod upstream_group;
 mod upstream_state;
+mod web_socket;
 
 pub use call_repair::{RepairMode, UnknownRepairMode};
 pub use client_settings::{ClientFacts, render_client_settings};

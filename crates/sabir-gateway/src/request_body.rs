@@ -20,6 +20,12 @@ use crate::settings::GatewayLimits;
 /// The slowest accepted upload: each 16 KiB of a body extend its deadline by a second.
 const BYTES_PER_SECOND: u64 = 16 << 10;
 
+/// Returns the time in which so many bytes of a body must have arrived. It grows with them, so that a
+/// large body has time but a stalled one does not.
+pub(crate) fn upload_time(limits: &GatewayLimits, bytes: usize) -> Duration {
+    limits.upload + Duration::from_secs(bytes as u64 / BYTES_PER_SECOND)
+}
+
 /// The time for reading the body of a refused request.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -51,7 +57,7 @@ impl BodyBudget {
     }
 
     /// Grows a share to so many bytes. Returns false, and leaves it as it is, if there is not so much left.
-    fn grow_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
+    pub(crate) fn grow_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
         let held = share
             .0
             .as_ref()
@@ -143,10 +149,7 @@ pub(crate) async fn read_body(
     let mut bytes = Vec::with_capacity(length.unwrap_or(0).min(64 << 10));
     let mut share = BodyShare::default();
     loop {
-        // The deadline moves with the received bytes, so that a large body has time but a stalled
-        // one does not.
-        let deadline =
-            start + limits.upload + Duration::from_secs(bytes.len() as u64 / BYTES_PER_SECOND);
+        let deadline = start + upload_time(limits, bytes.len());
         let late = |_| Refusal::TooSlow(start.elapsed().as_secs());
         let frame = match timeout_at(deadline, body.frame()).await.map_err(late)? {
             None => return Ok((bytes.into(), share)),

@@ -7,6 +7,8 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
+use http_body::Body as _;
+use hyper::upgrade::OnUpgrade;
 use sabir_wire::Wire;
 
 use crate::access_control::{self, ConnectionOrigin, TokenCheck};
@@ -21,9 +23,13 @@ use crate::local_endpoints::{self, HEALTH_PATHS, LocalEndpoint, READY_PATHS};
 use crate::passthrough::{ForwardedForm, forward_request};
 use crate::request_body::{self, BodyForm};
 use crate::serve::Gateway;
+use crate::web_socket::{
+    AnswerOptions, PendingSession, RequestTemplate, accept_handshake, invalid_handshake,
+    wants_web_socket,
+};
 
 /// The handler of the requests of one connection.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct RequestHandler {
     /// The gateway.
     pub(crate) gateway: Gateway,
@@ -43,6 +49,8 @@ enum EndpointKind {
     Own(LocalEndpoint),
     /// The endpoint of a client's wire.
     Model(Wire),
+    /// The handshake of a WebSocket for the Responses API.
+    WebSocket,
     /// An endpoint whose requests are forwarded.
     Forwarded(ForwardedForm),
     /// No endpoint has this path.
@@ -89,9 +97,7 @@ impl RequestHandler {
         {
             response.headers_mut().insert(REPORT_HEADER, report);
         }
-        if let Ok(id) = HeaderValue::try_from(ledger.id()) {
-            response.headers_mut().insert(request_id_header(front), id);
-        }
+        add_request_id(&mut response, front, &ledger);
         // Bytes after this request cannot be trusted, see `framing`.
         if self.link.is_lost() {
             response
@@ -148,7 +154,11 @@ impl RequestHandler {
             }
             EndpointKind::Own(own) => own.check_method(parts),
             EndpointKind::Forwarded(form) => form.check_method(&parts.method),
-            EndpointKind::Model(_) if wants_web_socket(parts) => Err(Refusal::WebSocket),
+            EndpointKind::Model(_) if wants_web_socket(parts) => Err(Refusal::NoWebSocket),
+            // Its requests refer to answers of the same connection.
+            EndpointKind::WebSocket if self.gateway.settings().limits.store == 0 => {
+                Err(Refusal::NoWebSocket)
+            }
             EndpointKind::Model(_) if parts.method != Method::POST => {
                 Err(Refusal::Method(parts.method.to_string(), Method::POST))
             }
@@ -224,6 +234,7 @@ impl RequestHandler {
                     .await?;
                 return forward_request(gateway, ledger, parts, body, *form).await;
             }
+            EndpointKind::WebSocket => self.open_web_socket(parts, &body)?,
             EndpointKind::Model(front) => {
                 let body = self
                     .read_for_model(parts, body, BodyForm::Json, ledger)
@@ -238,12 +249,46 @@ impl RequestHandler {
                     ledger: ledger.clone(),
                     report,
                     beta_headers: beta_headers(&parts.headers),
+                    options: parts.extensions.get::<AnswerOptions>().copied(),
                 };
                 return exchange.answer_request(path, body).await;
             }
         };
         ledger.mark_done();
         Ok(response)
+    }
+
+    /// Accepts the handshake of a WebSocket. Its session begins when the response was sent.
+    ///
+    /// # Errors
+    /// An invalid handshake.
+    fn open_web_socket(&self, parts: &Parts, body: &Body) -> Result<Response, Refusal> {
+        let response = accept_handshake(&parts.headers)?;
+        if !body.is_end_stream() {
+            return Err(invalid_handshake("no body"));
+        }
+        // Older versions of HTTP cannot be upgraded.
+        let upgrade = parts.extensions.get::<OnUpgrade>().cloned();
+        let upgrade = upgrade.ok_or_else(|| invalid_handshake("HTTP/1.1"))?;
+        self.link.upgrade(PendingSession {
+            upgrade,
+            handler: Self {
+                link: Arc::default(),
+                ..self.clone()
+            },
+            template: RequestTemplate::from_handshake(parts),
+        });
+        Ok(response)
+    }
+
+    /// Logs the refusal of a message on a WebSocket, and makes the response that a request of the
+    /// same kind would get.
+    pub(crate) fn refuse_message(&self, refusal: &Refusal) -> Response {
+        let front = Some(Wire::OpenAiResponses);
+        let ledger = ExchangeLog::new(&self.gateway, self.gateway.new_id(), front);
+        let mut response = refusal_response(refusal, front, &ledger);
+        add_request_id(&mut response, front, &ledger);
+        track_delivery(response, ledger, self.link.mark_busy())
     }
 }
 
@@ -263,6 +308,7 @@ impl EndpointKind {
             client_wires::client_wire_of(path),
         ) {
             (Some(own), _) => Self::Own(own),
+            (None, Some(Wire::OpenAiResponses)) if wants_web_socket(parts) => Self::WebSocket,
             (None, Some(front)) => Self::Model(front),
             (None, None) => {
                 ForwardedForm::of_request(&parts.method, path).map_or(Self::Nobody, Self::Forwarded)
@@ -274,17 +320,11 @@ impl EndpointKind {
     fn error_wire(&self, parts: &Parts) -> Option<Wire> {
         match self {
             Self::Model(front) => Some(*front),
+            Self::WebSocket => Some(Wire::OpenAiResponses),
             Self::Own(own) => own.error_wire(&parts.headers),
             _ => None,
         }
     }
-}
-
-/// Returns true for the first request of a WebSocket.
-fn wants_web_socket(parts: &Parts) -> bool {
-    let wanted = parts.headers.get(header::UPGRADE);
-    parts.method == Method::GET
-        && wanted.is_some_and(|wanted| wanted.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// The headers that switch on members of bodies that are not in the stable API.
@@ -296,7 +336,16 @@ fn beta_headers(headers: &HeaderMap) -> Vec<(String, String)> {
         .iter()
         .flat_map(|name| headers.get_all(*name).iter().map(|value| (*name, value)))
         .filter_map(|(name, value)| Some((name.to_owned(), value.to_str().ok()?.to_owned())))
+        // Of Codex, about its connection to the gateway.
+        .filter(|(_, value)| !value.starts_with("responses_websockets"))
         .collect()
+}
+
+/// Adds the id of the exchange to its response.
+fn add_request_id(response: &mut Response, front: Option<Wire>, ledger: &ExchangeLog) {
+    if let Ok(id) = HeaderValue::try_from(ledger.id()) {
+        response.headers_mut().insert(request_id_header(front), id);
+    }
 }
 
 /// Returns the header in which the official clients of a wire look for the id of a request.

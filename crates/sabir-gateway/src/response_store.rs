@@ -10,10 +10,14 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sabir_wire::RequestError;
 use serde_json::{Value, json};
+
+use crate::error::Refusal;
+use crate::serve::Gateway;
 
 /// The store of a gateway's answers.
 #[derive(Debug, Default)]
@@ -22,6 +26,61 @@ pub(crate) struct ResponseStore {
     state: Mutex<StoreState>,
     /// The keys of the ends of ids.
     keys: RandomState,
+    /// The number of scopes so far.
+    scopes: AtomicU64,
+}
+
+/// A connection whose requests may continue answers that are not to be stored. OpenAI keeps those in
+/// the memory of a WebSocket's connection, and clients with `store: false` count on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConnectionScope(u64);
+
+/// A scope that lasts as long as its connection: its answers are forgotten when this is dropped.
+pub(crate) struct ScopeGuard {
+    /// The gateway, for its store.
+    gateway: Gateway,
+    /// The scope.
+    scope: ConnectionScope,
+}
+
+/// A reference that cannot be resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ReferenceError {
+    /// The answer with this id is not stored (any more).
+    UnknownResponse(String),
+    /// Another reference to something that is not stored, or more items than the limit allows.
+    Request(RequestError),
+}
+
+impl From<ReferenceError> for Refusal {
+    fn from(error: ReferenceError) -> Self {
+        match error {
+            ReferenceError::UnknownResponse(id) => Self::UnknownResponse(id),
+            ReferenceError::Request(error) => Self::Request(error),
+        }
+    }
+}
+
+impl ScopeGuard {
+    /// Begins the scope of a connection.
+    pub(crate) fn new(gateway: &Gateway) -> Self {
+        let count = gateway.responses().scopes.fetch_add(1, Ordering::Relaxed);
+        Self {
+            gateway: gateway.clone(),
+            scope: ConnectionScope(count),
+        }
+    }
+
+    /// Returns the scope.
+    pub(crate) fn scope(&self) -> ConnectionScope {
+        self.scope
+    }
+}
+
+impl Drop for ScopeGuard {
+    fn drop(&mut self) {
+        self.gateway.responses().forget_scope(self.scope);
+    }
 }
 
 /// The content of a store.
@@ -59,6 +118,15 @@ pub(crate) struct StoredInput {
     pub(crate) previous: Option<String>,
     /// The items of the request itself, without those of the answers before.
     items: Vec<Value>,
+    /// The connection whose requests alone may refer to the answer; `None` if all may.
+    scope: Option<ConnectionScope>,
+}
+
+impl StoredInput {
+    /// Returns true if requests of any connection may refer to the answer.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.scope.is_none()
+    }
 }
 
 /// The outcome of resolving the references of a body.
@@ -78,7 +146,7 @@ impl ResponseStore {
     }
 
     /// Puts the stored items in the places of the references of a body, which may grow by `limit`
-    /// bytes.
+    /// bytes. A request of a scope may refer to its answers, and its own answer is kept in any case.
     ///
     /// # Errors
     /// A reference to something that is not stored (any more), or more items than the limit allows.
@@ -86,8 +154,10 @@ impl ResponseStore {
         &self,
         body: &mut Value,
         limit: usize,
-    ) -> Result<ResolvedReferences, RequestError> {
-        let keeps = body.get("store") != Some(&Value::Bool(false));
+        scope: Option<ConnectionScope>,
+    ) -> Result<ResolvedReferences, ReferenceError> {
+        let is_shared = body.get("store") != Some(&Value::Bool(false));
+        let keeps = is_shared || scope.is_some();
         let Some(members) = body.as_object_mut() else {
             return Ok(ResolvedReferences::default());
         };
@@ -110,12 +180,14 @@ impl ResponseStore {
             }
             let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
             let path = || format!("input[{position}]");
-            let known = state.find_item(id).ok_or_else(|| RequestError {
-                path: path(),
-                message: format!(
-                    "the item `{}` is not stored here: send the item itself",
-                    shorten(id)
-                ),
+            let known = state.find_item(id, scope).ok_or_else(|| {
+                ReferenceError::Request(RequestError {
+                    path: path(),
+                    message: format!(
+                        "the item `{}` is not stored here: send the item itself",
+                        shorten(id)
+                    ),
+                })
             })?;
             if !budget.take_item(known) {
                 return Err(budget.full_error(path()));
@@ -125,17 +197,14 @@ impl ResponseStore {
         }
         if refers {
             let mut all = match &previous {
-                Some(id) => state.collect_history(id, &mut budget).ok_or_else(|| {
-                    let path = "previous_response_id".to_owned();
-                    if budget.taken > budget.limit {
-                        return budget.full_error(path);
-                    }
-                    let message = format!(
-                        "the response `{}` is not stored here: send the whole history as `input`",
-                        shorten(id)
-                    );
-                    RequestError { path, message }
-                })?,
+                Some(id) => state
+                    .collect_history(id, scope, &mut budget)
+                    .ok_or_else(|| {
+                        if budget.taken > budget.limit {
+                            return budget.full_error("previous_response_id".to_owned());
+                        }
+                        ReferenceError::UnknownResponse(shorten(id))
+                    })?,
                 None => Vec::new(),
             };
             all.extend(items.iter().cloned());
@@ -143,7 +212,11 @@ impl ResponseStore {
             members.insert("input".to_owned(), Value::Array(all));
         }
         Ok(ResolvedReferences {
-            input: keeps.then_some(StoredInput { previous, items }),
+            input: keeps.then_some(StoredInput {
+                previous,
+                items,
+                scope: scope.filter(|_| !is_shared),
+            }),
             added: budget.taken,
         })
     }
@@ -186,6 +259,19 @@ impl ResponseStore {
         while state.bytes > limit && state.forget_oldest() {}
     }
 
+    /// Forgets the answers that only a connection could refer to.
+    fn forget_scope(&self, scope: ConnectionScope) {
+        let mut state = self.lock_state();
+        let own = state
+            .responses
+            .iter()
+            .filter(|(_, response)| response.input.scope == Some(scope))
+            .map(|(id, _)| id.clone());
+        for id in own.collect::<Vec<_>>() {
+            state.forget(&id);
+        }
+    }
+
     /// Locks the content.
     fn lock_state(&self) -> MutexGuard<'_, StoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -205,47 +291,66 @@ impl StoreState {
 
     /// Forgets the answer that was not used for the longest time. Returns false if there is none.
     fn forget_oldest(&mut self) -> bool {
-        let Some((_, id)) = self.by_use.pop_first() else {
+        let Some(id) = self.by_use.first_key_value().map(|(_, id)| id.clone()) else {
             return false;
         };
-        if let Some(response) = self.responses.remove(&id) {
-            self.bytes = self.bytes.saturating_sub(response.bytes);
-            for item in &response.output {
-                if let Some(item) = item.get("id").and_then(Value::as_str)
-                    && let Some(owners) = self.owners.get_mut(item)
-                {
-                    owners.retain(|owner| *owner != id);
-                    if owners.is_empty() {
-                        self.owners.remove(item);
-                    }
+        self.forget(&id);
+        true
+    }
+
+    /// Forgets an answer.
+    fn forget(&mut self, id: &str) {
+        let Some(response) = self.responses.remove(id) else {
+            return;
+        };
+        self.by_use.remove(&response.used);
+        self.bytes = self.bytes.saturating_sub(response.bytes);
+        for item in &response.output {
+            if let Some(item) = item.get("id").and_then(Value::as_str)
+                && let Some(owners) = self.owners.get_mut(item)
+            {
+                owners.retain(|owner| *owner != id);
+                if owners.is_empty() {
+                    self.owners.remove(item);
                 }
             }
         }
-        true
     }
 
     /// Returns an item of an answer; `None` also if several answers have one with that id, which may
     /// belong to other clients.
-    fn find_item(&mut self, id: &str) -> Option<&Value> {
+    fn find_item(&mut self, id: &str, scope: Option<ConnectionScope>) -> Option<&Value> {
         let [owner] = self.owners.get(id)?.as_slice() else {
             return None;
         };
         let owner = owner.clone();
         self.touch(&owner);
-        let output = &self.responses.get(&owner)?.output;
+        let output = &self.find_response(&owner, scope)?.output;
         output
             .iter()
             .find(|item| item.get("id").is_some_and(|known| known == id))
     }
 
+    /// Returns an answer, if requests of the scope may refer to it.
+    fn find_response(&self, id: &str, scope: Option<ConnectionScope>) -> Option<&StoredResponse> {
+        let response = self.responses.get(id)?;
+        let own = response.input.scope;
+        (own.is_none() || own == scope).then_some(response)
+    }
+
     /// Returns all items up to the end of an answer, oldest first; `None` if one of the answers is
     /// not there, or if they exceed the budget.
-    fn collect_history(&mut self, id: &str, budget: &mut ExpansionBudget) -> Option<Vec<Value>> {
+    fn collect_history(
+        &mut self,
+        id: &str,
+        scope: Option<ConnectionScope>,
+        budget: &mut ExpansionBudget,
+    ) -> Option<Vec<Value>> {
         let mut newest_first = Vec::new();
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
             self.touch(&id);
-            let response = self.responses.get(&id)?;
+            let response = self.find_response(&id, scope)?;
             let mut items = response.output.iter().chain(&response.input.items);
             if !items.all(|item| budget.take_item(item)) {
                 return None;
@@ -279,14 +384,14 @@ impl ExpansionBudget {
     }
 
     /// Returns the error for references that exceed the budget.
-    fn full_error(&self, path: String) -> RequestError {
-        RequestError {
+    fn full_error(&self, path: String) -> ReferenceError {
+        ReferenceError::Request(RequestError {
             path,
             message: format!(
                 "the answers that it refers to have more than {} MiB",
                 self.limit >> 20
             ),
-        }
+        })
     }
 }
 
@@ -340,11 +445,18 @@ mod tests {
         vec![json!({"type": "message", "id": id, "role": "assistant", "content": id})]
     }
 
+    fn path_of(error: &ReferenceError) -> String {
+        match error {
+            ReferenceError::UnknownResponse(_) => "previous_response_id".to_owned(),
+            ReferenceError::Request(error) => error.path.clone(),
+        }
+    }
+
     /// Resolves the references of a body and keeps an answer to it.
     fn ask(store: &ResponseStore, id: &str, mut body: Value) -> Result<Value, String> {
         let resolved = store
-            .resolve_references(&mut body, 1 << 20)
-            .map_err(|error| error.path)?;
+            .resolve_references(&mut body, 1 << 20, None)
+            .map_err(|error| path_of(&error))?;
         if let Some(input) = resolved.input {
             store.keep_response(id, input, answer(&format!("msg_{id}")), LIMIT);
         }
@@ -399,21 +511,21 @@ mod tests {
         let reference = json!({"type": "item_reference", "id": "msg_r1"});
         let mut body = json!({"input": vec![reference; 10]});
         let length = json_length(&answer("msg_r1")[0]);
-        let resolved = store.resolve_references(&mut body.clone(), 10 * length);
+        let resolved = store.resolve_references(&mut body.clone(), 10 * length, None);
         assert_eq!(resolved.map(|resolved| resolved.added), Ok(10 * length));
-        let resolved = store.resolve_references(&mut body, 10 * length - 1);
+        let resolved = store.resolve_references(&mut body, 10 * length - 1, None);
         assert_eq!(
-            resolved.map_err(|error| error.path),
+            resolved.map_err(|error| path_of(&error)),
             Err("input[9]".to_owned())
         );
         let mut body = json!({"input": "two", "previous_response_id": "r1"});
-        let resolved = store.resolve_references(&mut body, length);
+        let resolved = store.resolve_references(&mut body, length, None);
         assert_eq!(
-            resolved.map_err(|error| error.to_string()),
-            Err(
-                "previous_response_id: the answers that it refers to have more than 0 MiB"
-                    .to_owned()
-            )
+            resolved,
+            Err(ReferenceError::Request(RequestError {
+                path: "previous_response_id".to_owned(),
+                message: "the answers that it refers to have more than 0 MiB".to_owned(),
+            }))
         );
     }
 
@@ -428,6 +540,43 @@ mod tests {
         assert!(store.lock_state().forget_oldest());
         assert_eq!(ask(&store, "r3", body), Ok(json!(answer("msg_1"))));
         assert!(store.lock_state().forget_oldest() && store.lock_state().owners.is_empty());
+    }
+
+    #[test]
+    fn answers_of_a_scope_are_seen_and_kept_by_it_alone() {
+        let store = ResponseStore::default();
+        let scopes = [Some(ConnectionScope(1)), Some(ConnectionScope(2)), None];
+        let ask = |id: &str, mut body: Value, scope| {
+            let resolved = store.resolve_references(&mut body, 1 << 20, scope);
+            let input = resolved.map_err(|error| path_of(&error))?.input;
+            store.keep_response(id, input.unwrap_or_default(), answer(id), 1 << 20);
+            Ok::<_, String>(())
+        };
+        ask("own", json!({"input": "x", "store": false}), scopes[0]).unwrap();
+        ask(
+            "shared",
+            json!({"input": "x", "previous_response_id": "own"}),
+            scopes[0],
+        )
+        .unwrap();
+        for (scope, is_found) in scopes.into_iter().zip([true, false, false]) {
+            for reference in [
+                json!({"previous_response_id": "own"}),
+                // It continues the other one.
+                json!({"previous_response_id": "shared"}),
+                json!({"input": [{"type": "item_reference", "id": "own"}]}),
+            ] {
+                let mut body = reference.clone();
+                let resolved = store.resolve_references(&mut body, 1 << 20, scope);
+                assert_eq!(resolved.is_ok(), is_found, "{scope:?}: {reference}");
+            }
+        }
+        store.forget_scope(ConnectionScope(1));
+        let state = store.lock_state();
+        let mut ids: Vec<_> = state.responses.keys().collect();
+        ids.sort();
+        assert_eq!(ids, ["shared"]);
+        assert_eq!((state.owners.len(), state.by_use.len()), (1, 1));
     }
 
     #[test]
@@ -468,8 +617,8 @@ mod tests {
         );
         drop(state);
         let long = StoredInput {
-            previous: None,
             items: vec![json!("x".repeat(LIMIT))],
+            ..StoredInput::default()
         };
         store.keep_response("long", long, Vec::new(), LIMIT);
         assert!(!store.lock_state().responses.contains_key("long"));

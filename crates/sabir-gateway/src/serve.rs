@@ -11,7 +11,6 @@ use axum::body::Body;
 use futures_util::future::join_all;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout};
@@ -352,7 +351,8 @@ impl Gateway {
         if is_open && !address.ip().is_loopback() {
             return Err(ServeError::Open(address));
         }
-        let open = GracefulShutdown::new();
+        // Each connection has a receiver until it has ended.
+        let open = watch::Sender::new(false);
         let mut end = std::pin::pin!(end);
         let mut probes = std::pin::pin!(self.probe_upstreams());
         let mut renewals = std::pin::pin!(self.renew_leases());
@@ -375,15 +375,12 @@ impl Gateway {
                     }
                 },
             };
-            let watcher = open.watcher();
+            let draining = open.subscribe();
             let gateway = self.clone();
             tokio::spawn(async move {
                 gateway.metrics().connection_opened();
                 if let Some(client) = gateway.secure_stream(stream, address).await {
-                    let link = Arc::new(ConnectionState::default());
-                    let connection = gateway.serve_connection(client, Arc::clone(&link));
-                    let ended = watcher.watch(connection).await;
-                    gateway.report_unparsed(&link, ended.err().as_ref());
+                    gateway.serve_connection(client, draining).await;
                 }
                 gateway.metrics().connection_closed();
                 drop(permit);
@@ -393,7 +390,8 @@ impl Gateway {
         drop(listener);
         self.0.draining.store(true, Ordering::Relaxed);
         let drained = async {
-            let mut closed = std::pin::pin!(open.shutdown());
+            open.send_replace(true);
+            let mut closed = std::pin::pin!(open.closed());
             if timeout(self.settings().limits.drain, &mut closed)
                 .await
                 .is_err()
@@ -500,18 +498,15 @@ impl Gateway {
         })
     }
 
-    /// Serves one connection until it ends. hyper's own limit for heads is off: the stream has
-    /// limits for all phases.
-    fn serve_connection(
-        &self,
-        client: Client,
-        link: Arc<ConnectionState>,
-    ) -> impl GracefulConnection<Error = hyper::Error> + use<> {
+    /// Serves one connection until it ends, first as HTTP, and then as a WebSocket if the client
+    /// upgrades it. Once `draining` is true, it ends after the answers that are being sent.
+    async fn serve_connection(&self, client: Client, mut draining: watch::Receiver<bool>) {
+        let link = Arc::new(ConnectionState::default());
         let line = TimedStream::new(client.stream, Arc::clone(&link), self.settings().limits);
         let handler = RequestHandler {
             gateway: self.clone(),
             origin: client.origin,
-            link,
+            link: Arc::clone(&link),
         };
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let handler = handler.clone();
@@ -519,11 +514,26 @@ impl Gateway {
                 Ok::<_, std::convert::Infallible>(handler.respond(request.map(Body::new)).await)
             }
         });
-        hyper::server::conn::http1::Builder::new()
+        // hyper's own limit for heads is off: the stream has limits for all phases.
+        let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(None)
             .max_buf_size(MAX_HEAD)
             .serve_connection(TokioIo::new(line), service)
+            .with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let must_end = async { _ = draining.wait_for(|draining| *draining).await };
+        let ended = tokio::select! {
+            ended = &mut connection => ended,
+            () = must_end => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        self.report_unparsed(&link, ended.err().as_ref());
+        if let Some(session) = link.take_session() {
+            session.run(draining).await;
+        }
     }
 
     /// Logs a request that could not be parsed, or did not arrive in time.

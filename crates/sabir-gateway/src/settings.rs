@@ -49,6 +49,9 @@ pub struct GatewayLimits {
     pub upload: Duration,
     /// The time that a connection may be idle between two requests.
     pub idle: Duration,
+    /// The time that a WebSocket may be open without an answer. It is longer, because a client that
+    /// opens another one must send its history again.
+    pub websocket_idle: Duration,
     /// The time that a client may read nothing while data waits for it.
     pub stalled: Duration,
     /// The time that responses may continue after a shutdown was requested.
@@ -68,6 +71,7 @@ impl Default for GatewayLimits {
             head: Duration::from_secs(15),
             upload: Duration::from_secs(30),
             idle: Duration::from_secs(120),
+            websocket_idle: Duration::from_secs(600),
             stalled: Duration::from_secs(120),
             drain: Duration::from_secs(8),
             ping: Duration::from_secs(15),

@@ -124,26 +124,3 @@ async fn every_exchange_is_counted_and_logged_once() {
         assert_eq!(setup.metric(name).await, count, "{name}");
     }
 }
-
-/// Codex goes on over HTTP after this status at once, and after others tries a WebSocket again.
-#[tokio::test]
-async fn a_client_that_wants_a_web_socket_is_told_to_use_http() {
-    let setup = TestGateway::new(ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))).await;
-    let wish = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: 86USugBi0Be0sP51jND+HQ==\r\n";
-    let got = setup
-        .raw(&setup.request("GET", "/v1/responses", wish, ""))
-        .await;
-    assert_eq!(got.status, 426, "{got:?}");
-    assert!(got.head.contains("upgrade: http/1.1"), "{got:?}");
-    assert!(got.text().contains("use POST"), "{got:?}");
-    // Elsewhere there is nothing to talk about, and without the wish the method is wrong.
-    let path = "/v1/embeddings";
-    let elsewhere = setup.raw(&setup.request("GET", path, wish, "")).await;
-    assert_eq!(elsewhere.status, 405, "{elsewhere:?}");
-    assert_eq!(setup.get("/v1/responses").await.status, 405);
-    // Access comes first.
-    let address = setup.address;
-    let stranger =
-        format!("GET /v1/responses HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{wish}\r\n");
-    assert_eq!(setup.raw(stranger.as_bytes()).await.status, 401);
-}

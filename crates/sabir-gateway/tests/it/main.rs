@@ -26,3 +26,4 @@ mod stored_responses;
 mod test_gateway;
 mod tls;
 mod upstream_errors;
+mod web_sockets;

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use futures_util::{SinkExt, StreamExt};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use sabir_gateway::{Gateway, Listeners, NullObserver, RouteTable, TlsIdentity};
 use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider, UntrustedServer};
 use sabir_wire::Wire;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::test_gateway::{LONG, TOKEN, body, route, settings};
 
@@ -23,6 +26,32 @@ fn request(host: &str) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+/// Makes a WebSocket of a connection, gets an answer on it, and closes it.
+async fn ask_over_web_socket(stream: impl AsyncRead + AsyncWrite + Unpin, host: &str) {
+    let mut request = format!("ws://{host}/v1/responses")
+        .into_client_request()
+        .unwrap();
+    let key = TOKEN.parse().unwrap();
+    request.headers_mut().insert("x-api-key", key);
+    let (mut socket, _) = tokio_tungstenite::client_async(request, stream)
+        .await
+        .unwrap();
+    let message = r#"{"type": "response.create", "model": "model", "input": "hi"}"#;
+    socket.send(Message::text(message)).await.unwrap();
+    let answer = async {
+        loop {
+            let event = socket.next().await.unwrap().unwrap();
+            if event.to_text().unwrap().contains("response.completed") {
+                return event.to_text().unwrap().contains("hello");
+            }
+        }
+    };
+    assert!(tokio::time::timeout(LONG, answer).await.unwrap());
+    socket.close(None).await.unwrap();
+    let rest = async { while let Some(Ok(_)) = socket.next().await {} };
+    tokio::time::timeout(LONG, rest).await.unwrap();
 }
 
 #[tokio::test]
@@ -58,10 +87,8 @@ async fn requests_come_over_tls_and_over_a_unix_socket() {
         .with_no_client_auth();
     let plain = TcpStream::connect(address).await.unwrap();
     let name = ServerName::from(address.ip());
-    let mut stream = TlsConnector::from(Arc::new(config))
-        .connect(name, plain)
-        .await
-        .unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    let mut stream = connector.connect(name.clone(), plain).await.unwrap();
     stream
         .write_all(&request(&address.to_string()))
         .await
@@ -76,6 +103,12 @@ async fn requests_come_over_tls_and_over_a_unix_socket() {
         got.starts_with("HTTP/1.1 200") && got.contains("hello"),
         "{got}"
     );
+
+    let plain = TcpStream::connect(address).await.unwrap();
+    let stream = connector.connect(name, plain).await.unwrap();
+    ask_over_web_socket(stream, &address.to_string()).await;
+    let local = UnixStream::connect(&path).await.unwrap();
+    ask_over_web_socket(local, "anything").await;
 
     // Without TLS nothing is answered.
     let mut plain = TcpStream::connect(address).await.unwrap();

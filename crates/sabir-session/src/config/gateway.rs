@@ -137,6 +137,8 @@ struct GatewayLimitKeys {
     upload_seconds: Option<u64>,
     /// The longest time that a connection may be open without a request.
     idle_seconds: Option<u64>,
+    /// The time that a WebSocket may be open without an answer.
+    websocket_idle_seconds: Option<u64>,
     /// The longest time that a client may read nothing of its response.
     stalled_seconds: Option<u64>,
     /// The longest time that the end of the gateway waits for responses.
@@ -315,6 +317,7 @@ impl GatewayKeys {
             head: time(keys.head_seconds, usual.head),
             upload: time(keys.upload_seconds, usual.upload),
             idle: time(keys.idle_seconds, usual.idle),
+            websocket_idle: time(keys.websocket_idle_seconds, usual.websocket_idle),
             stalled: time(keys.stalled_seconds, usual.stalled),
             drain: time(keys.drain_seconds, usual.drain),
             ping: time(keys.ping_seconds, usual.ping),

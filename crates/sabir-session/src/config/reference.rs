@@ -936,6 +936,12 @@ fn gateway_limit_keys() -> Vec<ConfigKey> {
             "How long a connection may be open without a request.",
         ),
         valued(
+            "websocket_idle_seconds",
+            usual.websocket_idle.as_secs(),
+            "60",
+            "How long a WebSocket may be open without an answer.",
+        ),
+        valued(
             "stalled_seconds",
             usual.stalled.as_secs(),
             "60",

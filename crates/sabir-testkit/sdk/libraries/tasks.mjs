@@ -49,6 +49,57 @@ async function openaiAgents(api) {
   return result.finalOutput;
 }
 
+// The same over a WebSocket, which the library opens by itself.
+async function openaiAgentsWebSocket() {
+  const { Agent, tool, setTracingDisabled, withResponsesWebSocketSession } = await import("@openai/agents");
+  // Node has one with headers from version 22 on.
+  globalThis.WebSocket ??= (await import("ws")).WebSocket;
+  setTracingDisabled(true);
+  const tools = Object.entries(TOOLS).map(([name, { description, schema, run }]) => tool({ name, description, parameters: schema, execute: async (input) => run(input) }));
+  const providerOptions = { baseURL: v1, apiKey: token };
+  return withResponsesWebSocketSession(
+    async ({ run }) => {
+      const result = await run(new Agent({ name: "Writer", model, tools }), task, { stream: true });
+      await result.completed;
+      return result.finalOutput;
+    },
+    { providerOptions },
+  );
+}
+
+// Sends only what is new, and refers to an answer that is not stored for the rest.
+async function openaiWebSocket() {
+  const { default: OpenAI } = await import("openai");
+  const { ResponsesWS } = await import("openai/resources/responses/ws");
+  const socket = new ResponsesWS(new OpenAI({ baseURL: v1, apiKey: token }));
+  const events = socket.stream();
+  const tools = Object.entries(TOOLS).map(([name, { description, schema }]) => ({ type: "function", name, description, parameters: z.toJSONSchema(schema), strict: false }));
+  const ask = async (members) => {
+    socket.send({ type: "response.create", model, tools, store: false, ...members });
+    for (;;) {
+      const { value: event } = await events.next();
+      if (event.type === "error") throw event.error;
+      if (event.type === "close") throw new Error(`closed with ${event.code}`);
+      const { type, response } = event.message ?? {};
+      if (type === "response.completed") return response;
+      if (type === "response.failed" || type === "response.incomplete") throw new Error(JSON.stringify(response));
+    }
+  };
+  // Prepares the tools, without an answer.
+  const { id } = await ask({ input: [], generate: false });
+  let response = await ask({ input: task, previous_response_id: id });
+  for (let turn = 0; turn < 6; turn += 1) {
+    const calls = response.output.filter((item) => item.type === "function_call");
+    if (!calls.length) {
+      socket.close();
+      return response.output.flatMap((item) => item.content ?? []).map((part) => part.text).join("");
+    }
+    const input = calls.map((call) => ({ type: "function_call_output", call_id: call.call_id, output: TOOLS[call.name].run(JSON.parse(call.arguments)) }));
+    response = await ask({ input, previous_response_id: response.id });
+  }
+  throw new Error("no end after six turns");
+}
+
 const SETUPS = {
   "ai-sdk-responses": async () => aiSdk((await import("@ai-sdk/openai")).createOpenAI({ baseURL: v1, apiKey: token })(model)),
   "ai-sdk-chat": async () => aiSdk((await import("@ai-sdk/openai")).createOpenAI({ baseURL: v1, apiKey: token }).chat(model)),
@@ -62,6 +113,8 @@ const SETUPS = {
     langChain(new (await import("@langchain/openai")).ChatOpenAI({ model, apiKey: token, streaming: true, useResponsesApi: true, maxRetries: 0, configuration: { baseURL: v1 } })),
   "langchain-js-anthropic": async () => langChain(new (await import("@langchain/anthropic")).ChatAnthropic({ model, apiKey: token, streaming: true, maxRetries: 0, anthropicApiUrl: address })),
   "openai-agents-js-responses": () => openaiAgents("responses"),
+  "openai-agents-js-websocket": openaiAgentsWebSocket,
+  "openai-js-websocket": openaiWebSocket,
   "openai-agents-js-chat": () => openaiAgents("chat_completions"),
   "tanstack-ai": async () => {
     const { chat, maxIterations, toolDefinition } = await import("@tanstack/ai");

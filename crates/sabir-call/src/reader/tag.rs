@@ -476,6 +476,11 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
         if bytes.get(end) == Some(&b'=') {
             break;
         }
+        // A bar or a `=` may still arrive, so whether this part belongs to the name is not known yet. As long as the name
+        // without it is short enough, the tag must not be ruled out.
+        if end == bytes.len() && end > NAME_CAP {
+            break;
+        }
         length = end;
     }
     length
@@ -484,6 +489,20 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{LexedTag, TagInterest, lex_tag};
+
+    #[test]
+    fn a_space_behind_the_longest_name_decides_nothing() {
+        let name = format!("｜{}", "x".repeat(super::NAME_CAP - "｜".len()));
+        for end in [" ", "  ", " a", " a ", " a='b'"] {
+            check(&format!("<{name}{end}"), "partial");
+        }
+        check(&format!("<{name} ｜"), "partial");
+        check(&format!("<{name} ｜ "), "no");
+        let barred = format!("{}|", "|".repeat(super::NAME_CAP - 1));
+        check(&format!("<{barred} abc"), "partial");
+        check(&format!("<{barred} abc="), "partial");
+        check(&format!("<{barred} abc>"), "no");
+    }
 
     fn check(text: &str, expected: &str) {
         let shown = match lex_tag(text, false, |_, _| TagInterest::Any) {

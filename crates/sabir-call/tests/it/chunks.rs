@@ -200,3 +200,22 @@ fn the_end_of_a_quotation_is_the_same_in_any_chunks() {
         }
     }
 }
+
+/// An input that fuzzing found: with the space behind the longest possible name a tag was ruled out, because a bar could still follow.
+#[test]
+fn the_longest_name_of_a_tag_is_the_same_in_any_chunks() {
+    let block = "<function_calls><invoke><parameter></parameter></invoke><invoke><";
+    let invoke = DialectSet::built_in().select("invoke").unwrap();
+    for length in 120..=130 {
+        let name = format!("｜D{}", "x".repeat(length));
+        for end in [
+            "", " ", "  ", " a", " a=", " ｜a", " ｜ a", " a>", " a='b'>c",
+        ] {
+            let text = format!("{block}{name}{end}");
+            let whole = sequence(invoke, text.as_bytes(), text.len());
+            for size in 1..9 {
+                assert_eq!(sequence(invoke, text.as_bytes(), size), whole, "{text}");
+            }
+        }
+    }
+}

@@ -74,6 +74,7 @@ mod known_tool;
 mod message;
 mod model;
 mod prompt;
+mod prompt_arguments;
 mod prompted;
 mod provider_report;
 mod reader;

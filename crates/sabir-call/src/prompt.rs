@@ -3,13 +3,12 @@
 //! The prompt and the parser use the same tool definitions, so every name in the prompt is one that
 //! the parser knows. The text is short because every request pays for it.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use crate::dialect::{Dialect, DialectSet};
 use crate::model::{McpServerInfo, ParallelCalls, Request, ToolChoice, ToolProtocol};
-use crate::tool::{ArgumentSpec, ToolSet, ToolSpec};
+use crate::prompt_arguments::write_arguments;
+use crate::tool::{ToolSet, ToolSpec};
 
 /// The input for the tool section of a prompt.
 #[derive(Debug, Clone, Copy)]
@@ -148,41 +147,11 @@ fn write_tool(tool: &ToolSpec, dialect: &Dialect, text: &mut String) {
         tool.name,
         tool.description.trim()
     ));
-    let mut arguments = tool.declared_arguments().peekable();
-    if arguments.peek().is_some() {
+    if tool.declared_arguments().next().is_some() {
         text.push_str("\nArguments:\n");
-    }
-    for argument in arguments {
-        let need = if argument.required {
-            "required"
-        } else {
-            "optional"
-        };
-        text.push_str(&format!(
-            "- {} ({}, {need})",
-            quote_argument_name(argument.name),
-            describe_type(argument)
-        ));
-        // Indented, so that no line of it can pass for an argument or a heading of ours.
-        let description = argument.description().trim().replace('\n', "\n  ");
-        text.push_str(&if description.is_empty() {
-            "\n".to_owned()
-        } else {
-            format!(": {description}\n")
-        });
+        write_arguments(tool, text);
     }
     text.push_str(&format!("\nUsage:\n{}\n\n", dialect.render_example(tool)));
-}
-
-/// Returns the name of an argument, as a JSON string without `<` if it is not a plain word. Definitions
-/// come from servers and clients too, and a name with markup or line feeds in it could pass for
-/// instructions or for a call.
-fn quote_argument_name(name: &str) -> Cow<'_, str> {
-    if is_plain_name(name) {
-        Cow::Borrowed(name)
-    } else {
-        Cow::Owned(Value::from(name).to_string().replace('<', "\\u003c"))
-    }
 }
 
 /// Reports whether a name holds nothing that a notation for calls, or Markdown, gives a meaning.
@@ -191,23 +160,6 @@ pub(crate) fn is_plain_name(name: &str) -> bool {
         && !name.contains(|c: char| {
             c.is_control() || c.is_whitespace() || matches!(c, '<' | '>' | '"' | '`' | '|' | '｜')
         })
-}
-
-/// Describes the types of an argument; a closed list of values is given in full.
-fn describe_type(argument: ArgumentSpec<'_>) -> String {
-    if let Some(values) = argument.schema.get("enum").and_then(Value::as_array) {
-        let values: Vec<_> = values
-            .iter()
-            .map(|value| value.as_str().map_or(value.to_string(), str::to_owned))
-            .collect();
-        return format!("one of {}", values.join(", "));
-    }
-    let types = argument.type_names();
-    if types.is_empty() {
-        "any".to_owned()
-    } else {
-        types.join(" or ")
-    }
 }
 
 /// Renders a minimal correct call of the tool in the protocol's notation.

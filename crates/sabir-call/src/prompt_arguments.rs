@@ -56,8 +56,9 @@ impl<'a> ArgumentWriter<'a, '_> {
         let resolved = resolve(self.root, schema);
         let indent = "  ".repeat(depth);
         let need = if is_required { "required" } else { "optional" };
-        let mut kind = vec![self.describe_type(resolved, 0), need.to_owned()];
+        let mut kind = vec![self.describe_type(resolved, 0)];
         describe_limits(resolved, &mut kind);
+        kind.push(need.to_owned());
         let name = quote_word(name);
         let kind = kind.join(", ");
         self.text.push_str(&format!("{indent}- {name} ({kind})"));
@@ -112,7 +113,7 @@ impl<'a> ArgumentWriter<'a, '_> {
     fn describe_type(&self, schema: &'a Value, depth: usize) -> String {
         if let Some(values) = schema.get("enum").and_then(Value::as_array) {
             let values: Vec<_> = values.iter().map(quote_value).collect();
-            return format!("one of {}", values.join(" | "));
+            return format!("one of {}", values.join(", "));
         }
         if let Some(value) = schema.get("const") {
             return format!("always {}", quote_value(value));
@@ -189,8 +190,12 @@ fn describe_limits(schema: &Value, into: &mut Vec<String>) {
         let Some(value) = schema.get(key).filter(|value| !value.is_null()) else {
             continue;
         };
-        // A limit that says nothing, and values that are too long to be worth their place.
-        let is_trivial = behind == " characters" && value == 0 || behind == " items" && value == 0;
+        // What an argument is anyway (lengths of 0, counts from 1, no by default), and values that are too long for their use.
+        let is_trivial = match before {
+            "at least " => value == 0 || value == 1,
+            "default " => *value == false || value == 0,
+            _ => false,
+        };
         let value = quote_value(value);
         if !is_trivial && !value.is_empty() && value.len() <= MAX_VALUE_BYTES {
             into.push(format!("{before}{value}{behind}"));
@@ -231,7 +236,7 @@ mod tests {
                 "Priority": {"enum": ["low", "high"], "type": "string"},
                 "Item": {"type": "object", "properties": {
                     "sku": {"type": "string", "description": "The SKU.\nNever empty."},
-                    "count": {"type": "integer", "minimum": 1, "default": 1},
+                    "count": {"type": "integer", "minimum": 2, "default": 3},
                 }, "required": ["sku"]},
             },
             "type": "object",
@@ -249,13 +254,13 @@ mod tests {
             "required": ["priority", "items"],
         }));
         let expected = "\
-- priority (one of low | high, required): How soon.
-- items (array of object, required, at most 9 items)
+- priority (one of low, high, required): How soon.
+- items (array of object, at most 9 items, required)
   - sku (string, required): The SKU.
     Never empty.
-  - count (integer, optional, at least 1, default 1)
-- tags (array of one of a | b, optional)
-- note (null or string, optional, at most 20 characters)
+  - count (integer, at least 2, default 3, optional)
+- tags (array of one of a, b, optional)
+- note (null or string, at most 20 characters, optional)
 - count (integer or null, optional)
 - target (object, optional)
   either:

@@ -226,7 +226,7 @@ test("the AI SDK runs a leaked call", async () => {
   const runs = [];
   const result = await generateText({ model: modelOf(leaked, "Done."), ...request(runs) });
   assert.deepEqual([runs, result.text, result.steps.length], [[{ path: "a.rs", line: 7 }], "Done.", 2]);
-  assert.equal(result.steps[0].text, "Let me see.");
+  assert.equal(result.steps[0].text, "Let me see.\n");
 });
 
 test("the AI SDK runs a leaked call of a stream", async () => {
@@ -245,4 +245,32 @@ test("the AI SDK gets answers without calls unchanged, and no cut call", async (
   const cut = await generateText({ model: modelOf("Well.\n<look><path>a.rs</path><line>"), ...request(runs) });
   // Nothing is lost: what cannot be a call stays text.
   assert.deepEqual([cut.text, runs], ["Well.\n<look><path>a.rs</path><line>", []]);
+});
+
+// The text and the runs of the first step, which must be the same whole and streamed.
+async function both(said, reason = "stop", options) {
+  const model = () => scriptedModel([said, "Done."], { unified: reason, raw: reason }, options);
+  const whole = [], streamed = [];
+  const generated = await generateText({ model: model(), ...request(whole) });
+  const stream = streamText({ model: model(), ...request(streamed) });
+  await stream.consumeStream();
+  const steps = await stream.steps;
+  assert.deepEqual([steps[0].text, streamed], [generated.steps[0].text, whole]);
+  return [steps[0].text, whole];
+}
+
+test("the AI SDK gets all text as it is, whole and streamed", async () => {
+  for (const said of ["<think>\nplan\n</think>\n\nAnswer 42.", "<think>plan is long", "\n\na <b> c \n", "Well.\n<look><path>a.rs</path><line>", " "]) {
+    assert.deepEqual(await both(said), [said, []]);
+  }
+  const run = [{ path: "a.rs", line: 7 }];
+  assert.deepEqual(await both(`<think>😀</think>${leaked}\nBye.<|im_end|>`), ["<think>😀</think>Let me see.\n\nBye.<|im_end|>", run]);
+  assert.deepEqual(await both(`\n${leaked.slice(leaked.indexOf("<tool_call>"))}\n`), ["", run]);
+});
+
+test("the output limit closes no call for the AI SDK", async () => {
+  const unclosed = leaked.slice(0, leaked.indexOf("\n</tool_call>"));
+  const options = { closes_last_call: true };
+  assert.deepEqual((await both(unclosed, "stop", options))[1], [{ path: "a.rs", line: 7 }]);
+  assert.deepEqual(await both(unclosed, "length", options), [unclosed, []]);
 });

@@ -1,7 +1,9 @@
 """Tests the Python package `sabir` as a user has it: every function, exceptions with spans, threads, asyncio."""
 
 import asyncio
+import copy
 import json
+import pickle
 import threading
 import unittest
 
@@ -105,6 +107,47 @@ class PackageTests(unittest.TestCase):
         broken = asyncio.run(collect(True))
         self.assertEqual([event["event"] for event in broken[-2:]], ["call_cut", "lost"])
         self.assertEqual(broken[-2]["why"], "broken")
+
+    def test_a_source_that_fails_cuts_the_open_call(self):
+        def chunks():
+            yield TEXT[:40]
+            raise OSError("lost")
+
+        events = []
+        with self.assertRaises(OSError):
+            for event in sabir.read(chunks(), tools=TOOLS):
+                events.append(event)
+        self.assertEqual((events[-1]["event"], events[-1]["why"]), ("call_cut", "broken"))
+
+    def test_the_reason_for_the_end(self):
+        unclosed = ["<look><path>a.rs</path>"]
+        options = {"tools": TOOLS, "closes_last_call": True}
+
+        async def chunks():
+            yield unclosed[0]
+
+        async def collect(source):
+            return [item async for item in source]
+
+        for reason, last, finish in ((None, "call_end", "tool_calls"), ("limit", "call_cut", "length"), (lambda: "limit", "call_cut", "length")):
+            events = list(sabir.read(unclosed, reason=reason, **options))
+            self.assertEqual(events[-1]["event"], last)
+            self.assertEqual(asyncio.run(collect(sabir.read_async(chunks(), reason=reason, **options))), events)
+            self.assertEqual(list(sabir.to_openai_deltas(unclosed, reason=reason, **options))[-1]["finish_reason"], finish)
+            choices = asyncio.run(collect(sabir.to_openai_deltas_async(chunks(), reason=reason, **options)))
+            self.assertEqual(choices[-1]["finish_reason"], finish)
+
+    def test_errors_can_be_copied_and_pickled(self):
+        for run in (
+            lambda: sabir.check("<look><line>ten</line></look>", tools=TOOLS, strict=True),
+            lambda: sabir.Reader(tools="[{]"),
+            lambda: sabir.edit("a\n", "<<<<<<< SEARCH\nzz\n=======\ny\n>>>>>>> REPLACE\n"),
+        ):
+            with self.assertRaises(sabir.SabirError) as caught:
+                run()
+            error = caught.exception
+            for same in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+                self.assertEqual((type(same), str(same), same.__dict__), (type(error), str(error), error.__dict__))
 
     def test_threads(self):
         text = TEXT * 200

@@ -30,6 +30,7 @@ ANSWERS = {
     "thinking-call": (f"<think>\nplan\n</think>\n\n{LEAK}\nDone.<|im_end|>", "stop"),
     "cut-call": (CUT, "stop"),
     "limited": (LEAK[: LEAK.index("\n</tool_call>")], "length"),
+    "odd-reason": (LEAK[: LEAK.index("\n</tool_call>")], "aborted"),
     "unclosed": (LEAK[: LEAK.index("\n</tool_call>")], "stop"),
     "blank": ("\n\n" + LEAK[LEAK.index("<tool_call>") :] + "\n", "stop"),
     # The first of two calls cannot be read.
@@ -150,7 +151,9 @@ class ClientTests(unittest.TestCase):
 
     def test_the_output_limit_closes_no_call(self):
         self.assertEqual(self.both("unclosed", closes_last_call=True)[2], "tool_calls")
-        self.assertEqual(self.both("limited", closes_last_call=True), (ANSWERS["limited"][0], {}, "length"))
+        for model in ("limited", "odd-reason"):
+            text, reason = ANSWERS[model]
+            self.assertEqual(self.both(model, closes_last_call=True), (text, {}, reason))
 
     def test_a_stream_without_an_end_loses_nothing(self):
         client = repair_calls(openai.OpenAI(base_url=self.url, api_key="x"))

@@ -19,7 +19,8 @@ function callReason(reason) {
 /** Returns the reason why a text ended, in Sabir's words. A call that the output limit cut must not be closed. */
 function endOf(finishReason) {
   const reason = typeof finishReason === "string" ? finishReason : finishReason?.unified;
-  return { length: "limit", "content-filter": "cancelled", error: "broken" }[reason] ?? "ended";
+  // Any other reason does not say that the text is complete.
+  return { stop: "ended", "tool-calls": "ended", length: "limit", "content-filter": "cancelled" }[reason] ?? "broken";
 }
 
 function callPart(call) {

@@ -18,8 +18,15 @@ import warnings
 
 from sabir._leaked_calls import LeakedCallReader
 
-# The ends of a text by the finish reason of a provider.
-_END_REASONS = {"length": "limit", "content_filter": "cancelled"}
+# The ends of a text by the finish reason of a provider. Any other reason, or none, does not say that the text is complete.
+_END_REASONS = {
+    "stop": "ended",
+    "tool_calls": "ended",
+    "function_call": "ended",
+    "length": "limit",
+    "content_filter": "cancelled",
+}
+_UNKNOWN_END = "broken"
 
 
 def repair_calls(target, dialect="auto", **options):
@@ -169,7 +176,7 @@ class _Repair:
             try:
                 reader = self._new_reader()
                 pieces = reader.push(message.content)
-                pieces += reader.finish(_END_REASONS.get(choice.finish_reason, "ended"))
+                pieces += reader.finish(_END_REASONS.get(choice.finish_reason, _UNKNOWN_END))
             except ValueError as error:
                 _warn(error)
                 continue
@@ -204,7 +211,7 @@ class _Repair:
         head = {"id": chunk.id, "created": chunk.created, "model": chunk.model, "object": "chat.completion.chunk"}
         last = ChatCompletionChunk.model_validate({**head, "choices": choices})
         for choice in last.choices:
-            self._write(choice, self._readers.pop(choice.index).finish("broken"))
+            self._write(choice, self._readers.pop(choice.index).finish(_UNKNOWN_END))
         return last
 
     def chunk(self, chunk):
@@ -223,7 +230,7 @@ class _Repair:
                 _warn(error)  # such as half of a surrogate pair, which is no text
                 continue
             if choice.finish_reason and index in self._readers:
-                reason = _END_REASONS.get(choice.finish_reason, "ended")
+                reason = _END_REASONS.get(choice.finish_reason, _UNKNOWN_END)
                 pieces += self._readers.pop(index).finish(reason)
             elif not delta.content:
                 continue

@@ -31,7 +31,15 @@ class PackageTests(unittest.TestCase):
 
     def test_every_shape_of_tools(self):
         schema = TOOLS[0]["function"]["parameters"]
-        for tools in (TOOLS, json.dumps(TOOLS), [{"name": "look", "input_schema": schema}], {"tools": [{"name": "look", "inputSchema": schema}]}):
+        for tools in (
+            TOOLS,
+            tuple(TOOLS),
+            json.dumps(TOOLS),
+            [{"name": "look", "input_schema": schema}],
+            {"tools": [{"name": "look", "inputSchema": schema}]},
+            [{"functionDeclarations": [{"name": "look", "parameters": schema}]}],
+            [{"toolSpec": {"name": "look", "inputSchema": {"json": schema}}}],
+        ):
             (part,) = [part for part in sabir.parse(TEXT, tools=tools)["parts"] if part["type"] == "call"]
             self.assertEqual((part["state"], part["arguments"]), ("complete", {"path": "ä.rs", "line": 7}))
 
@@ -64,6 +72,13 @@ class PackageTests(unittest.TestCase):
         with self.assertRaises(sabir.SabirError):
             reader.push("more")
         self.assertEqual(reader.next_reader().push("more"), [{"event": "text", "text": "more"}])
+
+    def test_own_dialects(self):
+        acme = {"name": "acme", "machine": "json", "open": "<acme>", "close": "</acme>"}
+        deeds = {"name": "deeds", "machine": "tagged", "tags": {"call": "deed", "argument": "with", "wrapper": "deeds"}}
+        for text in ('<acme>{"name": "look", "arguments": {"path": "a"}}</acme>', '<deeds><deed name="look"><with name="path">a</with></deed></deeds>'):
+            (part,) = sabir.parse(text, tools=TOOLS, dialects=[acme, deeds])["parts"]
+            self.assertEqual((part["state"], part["arguments"]), ("complete", {"path": "a"}))
 
     def test_the_other_functions(self):
         written = sabir.render([{"name": "look", "arguments": {"path": "a"}}], "hermes", TOOLS)

@@ -164,6 +164,34 @@ class PackageTests(unittest.TestCase):
             for same in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
                 self.assertEqual((type(same), str(same), same.__dict__), (type(error), str(error), error.__dict__))
 
+    def test_what_is_no_call_stays_text(self):
+        from sabir._leaked_calls import LeakedCallReader
+
+        hermes = '<tool_call>\n{"name": "look", "arguments": {"path": "a"}}\n</tool_call>'
+        step = (
+            '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="look"><steptml:parameter name="path">a'
+            "</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>"
+        )
+        texts = {
+            f"<think>ä</think>Hi.\n{hermes}\nBye.<|im_end|>": ("<think>ä</think>Hi.\n\nBye.<|im_end|>", 1),
+            "[look(path='a'), look(path='b')]": ("", 2),
+            f"\n{hermes}\n": ("", 1),
+            # A marker inside a thought has no event of its own, and begins as the words behind it.
+            f"<think>{step}commentary": ("<think>commentary", 1),
+            # Layout behind a wrapper has none either.
+            "<tool_call>\nFirst:\n<function=look>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>": ("<tool_call>\nFirst:\n", 1),
+            # A blank before a thought is reported behind it.
+            "Done.<|return|>\n<think></think>Noon.": ("Done.<|return|>\n<think></think>Noon.", 0),
+            # The first of two calls cannot be read.
+            f'<tool_call>\n{{"name": "look", "arguments": {{"path": "a"\n</tool_call>\n{hermes}': ('<tool_call>\n{"name": "look", "arguments": {"path": "a"\n</tool_call>', 1),
+        }
+        for text, expected in texts.items():
+            for size in (1, 7, 1000):
+                reader = LeakedCallReader("auto", TOOLS)
+                pieces = [piece for at in range(0, len(text), size) for piece in reader.push(text[at : at + size])] + reader.finish()
+                said = "".join(piece for piece in pieces if isinstance(piece, str))
+                self.assertEqual((said, len([piece for piece in pieces if isinstance(piece, dict)])), expected, (text, size))
+
     def test_threads(self):
         text = TEXT * 200
         expected = sabir.parse(text, tools=TOOLS)

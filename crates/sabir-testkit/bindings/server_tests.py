@@ -138,7 +138,7 @@ def read_vllm(text, size, name="sabir"):
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionToolsParam
     from vllm.tool_parsers.abstract_tool_parser import ToolParserManager
 
-    tools = declare_tools(text)
+    tools = declare_tools(text + CALL if text == CUT else text)
     request = types.SimpleNamespace(tools=[ChatCompletionToolsParam.model_validate(tool) for tool in tools], tool_choice="auto")
     assert ChatCompletionRequest
     parser = ToolParserManager.get_tool_parser(name)(MagicMock(), request.tools)
@@ -187,6 +187,8 @@ THOUGHTS = [
     (f"Hi.<think>one</think><think>two</think>{CALL}", "Hi.<think>one</think><think>two</think>"),
     ("<think>\nplan is long", "<think>\nplan is long"),
 ]
+# A call that is cut stays text in a whole answer.
+CUT = '<think>plän</think>Hi.<tool_call>\n{"name": "look", "arguments": {"path": "a'
 
 
 def test_vllm():
@@ -232,6 +234,11 @@ def test_vllm():
                 passed += 1
             else:
                 failed.append(f"thought in chunks of {size}: {read!r}")
+    read = read_vllm(CUT, 0)
+    if read == (CUT, []):
+        passed += 1
+    else:
+        failed.append(f"a cut call: {read!r}")
     return passed, failed
 
 
@@ -283,6 +290,11 @@ def test_sglang():
                 passed += 1
             else:
                 failed.append(f"thought in chunks of {size}: {content!r}")
+    read = read_sglang(CUT, 0, "sabir", look)
+    if read == (CUT, []):
+        passed += 1
+    else:
+        failed.append(f"a cut call: {read!r}")
     # SGLang's package holds no test inputs.
     return passed, failed
 

@@ -27,12 +27,17 @@ class Source {
     return decoder.decode(this.#bytes.subarray(start, Math.max(start, end)));
   }
 
-  /** Returns the offset of a piece from `start` on; -1 if it is not there. */
-  find(piece, start) {
-    for (let at = start; at + piece.length <= this.length; at++) {
-      let matched = 0;
-      while (matched < piece.length && this.#bytes[at + matched] === piece[matched]) matched++;
-      if (matched === piece.length) return at;
+  /** Reports whether a piece begins at an offset. */
+  holds(piece, start) {
+    return start + piece.length <= this.length && piece.every((byte, at) => this.#bytes[start + at] === byte);
+  }
+
+  /** Returns the first or last offset of a piece that is not before `start`; -1 if there is none. */
+  find(piece, start, isFromEnd) {
+    const last = this.length - piece.length;
+    for (let at = start; at <= last; at++) {
+      const offset = isFromEnd ? last - (at - start) : at;
+      if (this.holds(piece, offset)) return offset;
     }
     return -1;
   }
@@ -143,12 +148,16 @@ export class LeakedCallReader {
   }
 
   #readText(text) {
-    // A text has no offset. It follows what was read before, or a piece of markup that has no event of its own.
+    // A text has no offset: it follows what was read before, or a gap, markup or layout that has no event of its own.
     const bytes = encoder.encode(text);
-    const start = this.#source.find(bytes, this.#position);
+    let start = this.#position;
+    // A marker behind a call may hold the same bytes, so words are looked for from the end there.
+    if (!this.#source.holds(bytes, start)) start = this.#source.find(bytes, start, this.#isBehindCall && text.trim() !== "");
     if (start >= 0) {
       this.#holdUpTo(start);
       this.#position = start + bytes.length;
+    } else if (!text.trim()) {
+      return; // a blank before a thought, which the reader reports behind it, is known as a gap already
     }
     this.#addText(text, this.#position - bytes.length);
   }

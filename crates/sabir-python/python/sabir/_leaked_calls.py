@@ -91,11 +91,17 @@ class LeakedCallReader:
         return matched
 
     def _read_text(self, text):
-        # A text has no offset. It follows what was read before, or a piece of markup that has no event of its own.
-        start = self._source.find(text, self._position)
+        # A text has no offset: it follows what was read before, or a gap, markup or layout that has no event of its own.
+        start = self._position
+        if not self._source.startswith(text, start):
+            # A marker behind a call may hold the same bytes, so words are looked for from the end there.
+            is_from_end = self._is_behind_call and bool(text.strip())
+            start = self._source.rfind(text, start) if is_from_end else self._source.find(text, start)
         if start >= 0:
             self._hold_gap(start)
             self._position = start + len(text)
+        elif not text.strip():
+            return  # a blank before a thought, which the reader reports behind it, is known as a gap already
         self._add_text(text)
 
     def _read_mark(self, role, start, end):
@@ -166,10 +172,15 @@ class LeakedCallReader:
 
 
 class ContentReader:
-    """Reads one text that arrives in chunks, and returns what of it is not a call: text, and thoughts with their tags."""
+    """Reads one text that arrives in chunks, and returns what of it is not a call: text, and thoughts with their tags.
 
-    def __init__(self, dialect="auto", tools=None):
+    With ``keeps_cut_calls`` a call that is cut is text too. A stream that has sent its beginning as a call leaves it out.
+    """
+
+    def __init__(self, dialect="auto", tools=None, keeps_cut_calls=False):
         self._reader = sabir.Reader(dialect, tools, marks=True)
+        self._keeps_cut_calls = keeps_cut_calls
+        self._call_starts = {}
         # The end of the source from the offset on, as long as a mark may reach back.
         self._source = bytearray()
         self._offset = 0
@@ -191,6 +202,14 @@ class ContentReader:
                 start, end = event["span"]
                 if event["role"] in ("thought", "prompted_thought"):
                     content.append(self._source[start - self._offset : end - self._offset].decode())
-                    del self._source[: end - self._offset]
-                    self._offset = end
+                    self._drop_before(end)
+            elif kind == "call_start" and self._keeps_cut_calls:
+                self._call_starts[event["index"]] = event["at"]
+            elif kind == "call_cut" and self._keeps_cut_calls:
+                start = self._call_starts[event["index"]]
+                content.append(self._source[start - self._offset : event["at"] - self._offset].decode())
         return "".join(content)
+
+    def _drop_before(self, end):
+        del self._source[: end - self._offset]
+        self._offset = end

@@ -34,7 +34,7 @@ class SabirDetector(BaseFormatDetector):
         report = sabir.parse(text, self.dialect, _describe(tools))
         calls = [part for part in report["parts"] if part["type"] == "call" and part["state"] != "cut"]
         # Thoughts stay in the text with their tags, as in streams: to move them is the task of SGLang's reasoning parser.
-        content = ContentReader(self.dialect, _describe(tools))
+        content = ContentReader(self.dialect, _describe(tools), keeps_cut_calls=True)
         said = content.push(text) + content.finish()
         return StreamingParseResult(
             normal_text=said,

@@ -58,10 +58,10 @@ class SabirToolParser(ToolParser):
     def extract_tool_calls(self, model_output, request):
         report = sabir.parse(model_output, self.dialect, self._tools(request))
         calls = [part for part in report["parts"] if part["type"] == "call"]
-        # A cut call never runs. A rejected one is sent, as a native API would do: the client's validation answers it.
+        # A cut call never runs, and stays text. A rejected one is sent, as a native API would do: the client's validation answers it.
         calls = [call for call in calls if call["state"] != "cut"]
         # Thoughts stay in the content with their tags, as in streams: to move them is the task of vLLM's reasoning parser.
-        content = ContentReader(self.dialect, self._tools(request))
+        content = ContentReader(self.dialect, self._tools(request), keeps_cut_calls=True)
         text = content.push(model_output) + content.finish()
         return ExtractedToolCallInformation(
             tools_called=bool(calls),

@@ -64,6 +64,105 @@ test("the other functions", () => {
   assert.match(sabir.version(), /^\d/);
 });
 
+test("wrong types are errors that name the argument", async () => {
+  const reader = new sabir.Reader();
+  const deltas = new sabir.OpenAIDeltas();
+  const refuses = (run, name) => assert.throws(run, (error) => error instanceof TypeError && error.message.startsWith(`${name}: `), String(run));
+  for (const wrong of [5, {}, null, undefined, true, []]) {
+    for (const name of ["parse", "check", "explain", "detect", "guessTools"]) refuses(() => sabir[name](wrong), "text");
+    refuses(() => sabir.decode(wrong), "body");
+    refuses(() => reader.push(wrong), "chunk");
+    refuses(() => deltas.push(wrong), "chunk");
+    refuses(() => sabir.edit("a", wrong), "change");
+    refuses(() => sabir.renderResult(wrong, "x"), "name");
+  }
+  for (const wrong of [5, "tools", true, []]) {
+    refuses(() => new sabir.Reader(wrong), "options");
+    for (const name of ["parse", "check", "explain", "detect", "decode"]) refuses(() => sabir[name]("", wrong), "options");
+  }
+  refuses(() => sabir.render(undefined, { dialect: "hermes" }), "calls");
+  refuses(() => sabir.lint(undefined), "tools");
+  refuses(() => reader.finish(5), "reason");
+  for (const wrong of [null, undefined, 5, {}]) {
+    await assert.rejects(sabir.read(wrong).next(), { name: "TypeError", message: /^chunks: / });
+    await assert.rejects(sabir.toOpenAIDeltas(wrong).next(), { name: "TypeError", message: /^chunks: / });
+  }
+  // Nothing was lost and nothing broken.
+  assert.deepEqual([reader.push("x"), deltas.push("x")], [[{ event: "text", text: "x" }], [{ content: "x" }]]);
+  assert.equal(sabir.check("x", null).ok, true);
+});
+
+test("bytes of every kind are texts", async () => {
+  const bytes = new TextEncoder().encode(text);
+  assert.deepEqual(sabir.parse(bytes, { tools }), sabir.parse(text, { tools }));
+  const said = (events) => events.map((event) => event.text).join("");
+  for (const same of [new Uint8Array([97]), new Uint8Array([97]).buffer, new DataView(new Uint8Array([97]).buffer)]) {
+    assert.equal(said(new sabir.Reader().push(same)), "a");
+  }
+  const content = async (chunks) => {
+    let joined = "";
+    for await (const { delta } of sabir.toOpenAIDeltas(chunks)) joined += delta.content ?? "";
+    return joined;
+  };
+  const pieces = [...new TextEncoder().encode("ä 😀")].map((byte) => Uint8Array.of(byte));
+  assert.equal(await content(pieces), "ä 😀");
+  assert.equal(await content([...pieces.slice(0, 4), "x"]), "ä \ufffdx");
+  assert.equal(await content(new Response("ä 😀").body), "ä 😀");
+  const { body } = new Response("ä 😀");
+  assert.equal(await content({ getReader: () => body.getReader() }), "ä 😀");
+});
+
+test("halves of surrogate pairs wait for each other", () => {
+  const reader = new sabir.Reader();
+  const deltas = new sabir.OpenAIDeltas();
+  const events = [...reader.push("a\ud83d"), ...reader.push("\ude00b"), ...reader.push("\ud83d"), ...reader.finish()];
+  assert.equal(events.map((event) => event.text ?? "").join(""), "a😀b\ufffd");
+  const sent = [...deltas.push("a\ud83d"), ...deltas.push("\ude00b"), ...deltas.push("\ud83d"), ...deltas.finish().deltas];
+  assert.equal(sent.map((delta) => delta.content).join(""), "a😀b\ufffd");
+  const bytes = new sabir.Reader();
+  assert.equal([...bytes.push("\ud83d"), ...bytes.push(Uint8Array.of(98))].map((event) => event.text ?? "").join(""), "\ufffdb");
+});
+
+test("errors of calls are errors of the package, and handles are disposable", () => {
+  let error;
+  try {
+    sabir.check("<look><line>ten</line></look>", { tools, strict: true });
+  } catch (thrown) {
+    error = thrown;
+  }
+  assert.ok(error instanceof sabir.SabirError && error instanceof sabir.CallError && error instanceof Error);
+  assert.deepEqual([error.name, error.code], ["CallError", "faulty_calls"]);
+  const other = new sabir.SabirError({ code: "x", message: "y", span: null });
+  assert.ok(!(other instanceof sabir.CallError));
+  class Own extends sabir.SabirError {}
+  assert.ok(!(other instanceof Own) && new Own({ code: "x", message: "y" }) instanceof sabir.SabirError);
+  for (const handle of [new sabir.Reader(), new sabir.OpenAIDeltas()]) {
+    handle[Symbol.dispose]();
+    assert.throws(() => handle.push("x"), { code: "freed" });
+  }
+});
+
+test("the reason for the end", async () => {
+  const unclosed = "<look><path>a.rs</path>";
+  const options = { tools, closes_last_call: true };
+  const last = async (reason) => {
+    let choice;
+    for await (choice of sabir.toOpenAIDeltas([unclosed], { ...options, reason }));
+    return choice.finish_reason;
+  };
+  assert.deepEqual([await last(undefined), await last("limit"), await last(() => "limit")], ["tool_calls", "length", "length"]);
+  const events = [];
+  let reason = "ended";
+  const source = (async function* () {
+    yield unclosed;
+    reason = "limit";
+  })();
+  for await (const event of sabir.read(source, { ...options, reason: () => reason })) events.push(event);
+  assert.deepEqual([events.at(-1).event, events.at(-1).why], ["call_cut", "limit"]);
+  await assert.rejects(last("never"), { code: "unknown_word" });
+  await assert.rejects(last(5), TypeError);
+});
+
 // Each call with a handle that was freed would cost a piece of the module's stack.
 test("what was freed refuses everything and breaks nothing", () => {
   for (const freed of [new sabir.Reader(), new sabir.OpenAIDeltas()]) {
@@ -90,7 +189,7 @@ test("OpenAI deltas", async () => {
 const usage = { inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 1, text: 1, reasoning: 0 } };
 const finishReason = { unified: "stop", raw: "stop" };
 const leaked = 'Let me see.\n<tool_call>\n{"name": "look", "arguments": {"path": "a.rs", "line": 7}}\n</tool_call>';
-const streamOf = (said) =>
+const streamOf = (said, finishReason) =>
   convertArrayToReadableStream([
     { type: "stream-start", warnings: [] },
     { type: "text-start", id: "0" },
@@ -99,13 +198,14 @@ const streamOf = (said) =>
     { type: "finish", finishReason, usage },
   ]);
 // The first answer leaks a call, the second one has words.
-const modelOf = (...answers) => {
+const modelOf = (...answers) => scriptedModel(answers, finishReason);
+const scriptedModel = (answers, finishReason, options) => {
   let at = 0;
   const model = new MockLanguageModelV4({
     doGenerate: async () => ({ content: [{ type: "text", text: answers[at++] }], finishReason, usage, warnings: [] }),
-    doStream: async () => ({ stream: streamOf(answers[at++]) }),
+    doStream: async () => ({ stream: streamOf(answers[at++], finishReason) }),
   });
-  return wrapLanguageModel({ model, middleware: sabirMiddleware() });
+  return wrapLanguageModel({ model, middleware: sabirMiddleware(options) });
 };
 const request = (runs) => ({
   prompt: "go",
@@ -126,7 +226,7 @@ test("the AI SDK runs a leaked call", async () => {
   const runs = [];
   const result = await generateText({ model: modelOf(leaked, "Done."), ...request(runs) });
   assert.deepEqual([runs, result.text, result.steps.length], [[{ path: "a.rs", line: 7 }], "Done.", 2]);
-  assert.equal(result.steps[0].text, "Let me see.");
+  assert.equal(result.steps[0].text, "Let me see.\n");
 });
 
 test("the AI SDK runs a leaked call of a stream", async () => {
@@ -145,4 +245,32 @@ test("the AI SDK gets answers without calls unchanged, and no cut call", async (
   const cut = await generateText({ model: modelOf("Well.\n<look><path>a.rs</path><line>"), ...request(runs) });
   // Nothing is lost: what cannot be a call stays text.
   assert.deepEqual([cut.text, runs], ["Well.\n<look><path>a.rs</path><line>", []]);
+});
+
+// The text and the runs of the first step, which must be the same whole and streamed.
+async function both(said, reason = "stop", options) {
+  const model = () => scriptedModel([said, "Done."], { unified: reason, raw: reason }, options);
+  const whole = [], streamed = [];
+  const generated = await generateText({ model: model(), ...request(whole) });
+  const stream = streamText({ model: model(), ...request(streamed) });
+  await stream.consumeStream();
+  const steps = await stream.steps;
+  assert.deepEqual([steps[0].text, streamed], [generated.steps[0].text, whole]);
+  return [steps[0].text, whole];
+}
+
+test("the AI SDK gets all text as it is, whole and streamed", async () => {
+  for (const said of ["<think>\nplan\n</think>\n\nAnswer 42.", "<think>plan is long", "\n\na <b> c \n", "Well.\n<look><path>a.rs</path><line>", " "]) {
+    assert.deepEqual(await both(said), [said, []]);
+  }
+  const run = [{ path: "a.rs", line: 7 }];
+  assert.deepEqual(await both(`<think>😀</think>${leaked}\nBye.<|im_end|>`), ["<think>😀</think>Let me see.\n\nBye.<|im_end|>", run]);
+  assert.deepEqual(await both(`\n${leaked.slice(leaked.indexOf("<tool_call>"))}\n`), ["", run]);
+});
+
+test("the output limit closes no call for the AI SDK", async () => {
+  const unclosed = leaked.slice(0, leaked.indexOf("\n</tool_call>"));
+  const options = { closes_last_call: true };
+  assert.deepEqual((await both(unclosed, "stop", options))[1], [{ path: "a.rs", line: 7 }]);
+  for (const reason of ["length", "other"]) assert.deepEqual(await both(unclosed, reason, options), [unclosed, []]);
 });

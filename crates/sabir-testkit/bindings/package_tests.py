@@ -1,7 +1,9 @@
 """Tests the Python package `sabir` as a user has it: every function, exceptions with spans, threads, asyncio."""
 
 import asyncio
+import copy
 import json
+import pickle
 import threading
 import unittest
 
@@ -29,7 +31,15 @@ class PackageTests(unittest.TestCase):
 
     def test_every_shape_of_tools(self):
         schema = TOOLS[0]["function"]["parameters"]
-        for tools in (TOOLS, json.dumps(TOOLS), [{"name": "look", "input_schema": schema}], {"tools": [{"name": "look", "inputSchema": schema}]}):
+        for tools in (
+            TOOLS,
+            tuple(TOOLS),
+            json.dumps(TOOLS),
+            [{"name": "look", "input_schema": schema}],
+            {"tools": [{"name": "look", "inputSchema": schema}]},
+            [{"functionDeclarations": [{"name": "look", "parameters": schema}]}],
+            [{"toolSpec": {"name": "look", "inputSchema": {"json": schema}}}],
+        ):
             (part,) = [part for part in sabir.parse(TEXT, tools=tools)["parts"] if part["type"] == "call"]
             self.assertEqual((part["state"], part["arguments"]), ("complete", {"path": "ä.rs", "line": 7}))
 
@@ -62,6 +72,13 @@ class PackageTests(unittest.TestCase):
         with self.assertRaises(sabir.SabirError):
             reader.push("more")
         self.assertEqual(reader.next_reader().push("more"), [{"event": "text", "text": "more"}])
+
+    def test_own_dialects(self):
+        acme = {"name": "acme", "machine": "json", "open": "<acme>", "close": "</acme>"}
+        deeds = {"name": "deeds", "machine": "tagged", "tags": {"call": "deed", "argument": "with", "wrapper": "deeds"}}
+        for text in ('<acme>{"name": "look", "arguments": {"path": "a"}}</acme>', '<deeds><deed name="look"><with name="path">a</with></deed></deeds>'):
+            (part,) = sabir.parse(text, tools=TOOLS, dialects=[acme, deeds])["parts"]
+            self.assertEqual((part["state"], part["arguments"]), ("complete", {"path": "a"}))
 
     def test_the_other_functions(self):
         written = sabir.render([{"name": "look", "arguments": {"path": "a"}}], "hermes", TOOLS)
@@ -105,6 +122,75 @@ class PackageTests(unittest.TestCase):
         broken = asyncio.run(collect(True))
         self.assertEqual([event["event"] for event in broken[-2:]], ["call_cut", "lost"])
         self.assertEqual(broken[-2]["why"], "broken")
+
+    def test_a_source_that_fails_cuts_the_open_call(self):
+        def chunks():
+            yield TEXT[:40]
+            raise OSError("lost")
+
+        events = []
+        with self.assertRaises(OSError):
+            for event in sabir.read(chunks(), tools=TOOLS):
+                events.append(event)
+        self.assertEqual((events[-1]["event"], events[-1]["why"]), ("call_cut", "broken"))
+
+    def test_the_reason_for_the_end(self):
+        unclosed = ["<look><path>a.rs</path>"]
+        options = {"tools": TOOLS, "closes_last_call": True}
+
+        async def chunks():
+            yield unclosed[0]
+
+        async def collect(source):
+            return [item async for item in source]
+
+        for reason, last, finish in ((None, "call_end", "tool_calls"), ("limit", "call_cut", "length"), (lambda: "limit", "call_cut", "length")):
+            events = list(sabir.read(unclosed, reason=reason, **options))
+            self.assertEqual(events[-1]["event"], last)
+            self.assertEqual(asyncio.run(collect(sabir.read_async(chunks(), reason=reason, **options))), events)
+            self.assertEqual(list(sabir.to_openai_deltas(unclosed, reason=reason, **options))[-1]["finish_reason"], finish)
+            choices = asyncio.run(collect(sabir.to_openai_deltas_async(chunks(), reason=reason, **options)))
+            self.assertEqual(choices[-1]["finish_reason"], finish)
+
+    def test_errors_can_be_copied_and_pickled(self):
+        for run in (
+            lambda: sabir.check("<look><line>ten</line></look>", tools=TOOLS, strict=True),
+            lambda: sabir.Reader(tools="[{]"),
+            lambda: sabir.edit("a\n", "<<<<<<< SEARCH\nzz\n=======\ny\n>>>>>>> REPLACE\n"),
+        ):
+            with self.assertRaises(sabir.SabirError) as caught:
+                run()
+            error = caught.exception
+            for same in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+                self.assertEqual((type(same), str(same), same.__dict__), (type(error), str(error), error.__dict__))
+
+    def test_what_is_no_call_stays_text(self):
+        from sabir._leaked_calls import LeakedCallReader
+
+        hermes = '<tool_call>\n{"name": "look", "arguments": {"path": "a"}}\n</tool_call>'
+        step = (
+            '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="look"><steptml:parameter name="path">a'
+            "</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>"
+        )
+        texts = {
+            f"<think>ä</think>Hi.\n{hermes}\nBye.<|im_end|>": ("<think>ä</think>Hi.\n\nBye.<|im_end|>", 1),
+            "[look(path='a'), look(path='b')]": ("", 2),
+            f"\n{hermes}\n": ("", 1),
+            # A marker inside a thought has no event of its own, and begins as the words behind it.
+            f"<think>{step}commentary": ("<think>commentary", 1),
+            # Layout behind a wrapper has none either.
+            "<tool_call>\nFirst:\n<function=look>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>": ("<tool_call>\nFirst:\n", 1),
+            # A blank before a thought is reported behind it.
+            "Done.<|return|>\n<think></think>Noon.": ("Done.<|return|>\n<think></think>Noon.", 0),
+            # The first of two calls cannot be read.
+            f'<tool_call>\n{{"name": "look", "arguments": {{"path": "a"\n</tool_call>\n{hermes}': ('<tool_call>\n{"name": "look", "arguments": {"path": "a"\n</tool_call>', 1),
+        }
+        for text, expected in texts.items():
+            for size in (1, 7, 1000):
+                reader = LeakedCallReader("auto", TOOLS)
+                pieces = [piece for at in range(0, len(text), size) for piece in reader.push(text[at : at + size])] + reader.finish()
+                said = "".join(piece for piece in pieces if isinstance(piece, str))
+                self.assertEqual((said, len([piece for piece in pieces if isinstance(piece, dict)])), expected, (text, size))
 
     def test_threads(self):
         text = TEXT * 200

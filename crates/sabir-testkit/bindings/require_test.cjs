@@ -13,5 +13,10 @@ assert.deepStrictEqual(
 assert.throws(() => sabir.parse("", { dialect: "none-such" }), sabir.SabirError);
 import("sabir").then((module) => {
   assert.deepStrictEqual(Object.keys(sabir).sort(), Object.keys(module).sort());
+  // Each has classes of its own, but an error is an instance of both.
+  assert.throws(() => module.parse("", { dialect: "none-such" }), sabir.SabirError);
+  assert.throws(() => sabir.parse("", { dialect: "none-such" }), module.SabirError);
+  const strict = { tools, strict: true };
+  assert.throws(() => module.check("<look><nope>1</nope></look>", strict), sabir.CallError);
   console.log(`${Object.keys(sabir).length} exports`);
 });

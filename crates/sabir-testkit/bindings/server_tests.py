@@ -138,7 +138,7 @@ def read_vllm(text, size, name="sabir"):
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest, ChatCompletionToolsParam
     from vllm.tool_parsers.abstract_tool_parser import ToolParserManager
 
-    tools = declare_tools(text)
+    tools = declare_tools(text + CALL if text == CUT else text)
     request = types.SimpleNamespace(tools=[ChatCompletionToolsParam.model_validate(tool) for tool in tools], tool_choice="auto")
     assert ChatCompletionRequest
     parser = ToolParserManager.get_tool_parser(name)(MagicMock(), request.tools)
@@ -179,6 +179,18 @@ def vllm_configs():
                 yield file.name, members
 
 
+# Texts with thoughts, and the content that they leave: thoughts stay in it, because the servers' reasoning parsers run before.
+CALL = '<tool_call>\n{"name": "look", "arguments": {"path": "a"}}\n</tool_call>'
+THOUGHTS = [
+    ("<think>\nplan\n</think>\n\nAnswer 42.", "<think>\nplan\n</think>\n\nAnswer 42."),
+    (f"<think>plän</think>Hi.{CALL}", "<think>plän</think>Hi."),
+    (f"Hi.<think>one</think><think>two</think>{CALL}", "Hi.<think>one</think><think>two</think>"),
+    ("<think>\nplan is long", "<think>\nplan is long"),
+]
+# A call that is cut stays text in a whole answer.
+CUT = '<think>plän</think>Hi.<tool_call>\n{"name": "look", "arguments": {"path": "a'
+
+
 def test_vllm():
     import sabir.plugins.vllm_tool_parser  # registers the parsers
 
@@ -215,6 +227,18 @@ def test_vllm():
                     passed += 1
                 except Exception as error:
                     failed.append(f"{file} malformed {text!r}: {error!r}")
+    for text, content in THOUGHTS:
+        for size in (0, 1, 7, 1000):
+            read = read_vllm(text, size)[0]
+            if read == content:
+                passed += 1
+            else:
+                failed.append(f"thought in chunks of {size}: {read!r}")
+    read = read_vllm(CUT, 0)
+    if read == (CUT, []):
+        passed += 1
+    else:
+        failed.append(f"a cut call: {read!r}")
     return passed, failed
 
 
@@ -258,6 +282,19 @@ def test_sglang():
                 passed += 1
             else:
                 failed.append(f"{name} in chunks of {size}: {content!r} {read}")
+    look = [{"name": "look", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}]
+    for text, expected_content in THOUGHTS:
+        for size in (0, 1, 7, 1000):
+            content, _ = read_sglang(text, size, "sabir", look)
+            if content == expected_content:
+                passed += 1
+            else:
+                failed.append(f"thought in chunks of {size}: {content!r}")
+    read = read_sglang(CUT, 0, "sabir", look)
+    if read == (CUT, []):
+        passed += 1
+    else:
+        failed.append(f"a cut call: {read!r}")
     # SGLang's package holds no test inputs.
     return passed, failed
 

@@ -1,5 +1,5 @@
 // Compiled, not run: uses of the package that its types must accept, and one that they must refuse.
-import { OpenAIDeltas, Reader, check, decode, detect, parse, read, render, toOpenAIDeltas, type Event } from "sabir";
+import { OpenAIDeltas, Reader, check, decode, detect, parse, read, render, toOpenAIDeltas, type CallError, type Event, type SabirError } from "sabir";
 import { sabirMiddleware } from "sabir/ai-sdk";
 import type { LanguageModelV4Middleware } from "@ai-sdk/provider";
 
@@ -16,5 +16,18 @@ async function all() {
 }
 const middleware: LanguageModelV4Middleware = sabirMiddleware({ dialect: "hermes" });
 console.log(all, middleware);
+async function ends(response: { body: ReadableStream<Uint8Array> | null }) {
+  let reason: "limit" | undefined;
+  for await (const choice of toOpenAIDeltas(response.body!, { reason: () => reason })) console.log(choice);
+  for await (const event of read([new Uint8Array()], { reason: "limit" })) console.log(event);
+  // @ts-expect-error not a reason
+  read([], { reason: "length" });
+}
+declare const failure: CallError;
+const failed: SabirError = failure;
+using reused = new OpenAIDeltas();
+console.log(ends, failed, reused.push(new Uint8Array()), parse(new Uint8Array()));
+// @ts-expect-error neither text nor bytes
+parse(5);
 // @ts-expect-error a dialect is needed to write
 render([], {});

@@ -1,5 +1,6 @@
 // A middleware for the Vercel AI SDK that turns calls which a model wrote as text into tool calls.
-import { OpenAIDeltas, load } from "sabir";
+import { load } from "sabir";
+import { LeakedCallReader } from "./leaked-calls.js";
 
 /** Returns the tools of a request in Sabir's shape; null if it has none or wants no calls. */
 function toolsOf(params) {
@@ -15,13 +16,11 @@ function callReason(reason) {
   return reason?.unified === "stop" ? { ...reason, unified: "tool-calls" } : reason;
 }
 
-/** Merges the deltas of a text into what they say, in order: pieces of text, and calls. */
-function* piecesOf(deltas) {
-  for (const delta of deltas) {
-    if (delta.content) yield { text: delta.content };
-    if (delta.reasoning_content) yield { thought: delta.reasoning_content };
-    for (const call of delta.tool_calls ?? []) yield { call };
-  }
+/** Returns the reason why a text ended, in Sabir's words. A call that the output limit cut must not be closed. */
+function endOf(finishReason) {
+  const reason = typeof finishReason === "string" ? finishReason : finishReason?.unified;
+  // Any other reason does not say that the text is complete.
+  return { stop: "ended", "tool-calls": "ended", length: "limit", "content-filter": "cancelled" }[reason] ?? "broken";
 }
 
 function callPart(call) {
@@ -30,11 +29,11 @@ function callPart(call) {
 
 /**
  * Creates the middleware. The options are those of `OpenAIDeltas`; calls are sent when they are complete and were read without an error.
- * A cut or unreadable call is left out. Where the tools cannot be used, answers stay as they are, and a warning says so once.
+ * All other text stays as it is, thoughts with their tags and cut or unreadable calls too. Where the tools cannot be used, answers stay as they
+ * are, and a warning says so once.
  */
 export function sabirMiddleware(options = {}) {
-  const openText = (tools) =>
-    new OpenAIDeltas({ id_prefix: `call_${crypto.randomUUID().slice(0, 13)}_`, ...options, tools, whole_calls: true });
+  const openText = (tools) => new LeakedCallReader({ ...options, tools });
   // The kinds of errors that were reported. One warning is enough, since every request may have the same tools.
   const warned = new Set();
   // Returns the tools if answers can be read with them; null if there are none or they cannot be used, and then answers stay as they are.
@@ -66,16 +65,16 @@ export function sabirMiddleware(options = {}) {
       const result = await doGenerate();
       if (!tools) return result;
       let leaked = false;
-      const content = result.content.flatMap((part) => {
+      const content = result.content.flatMap((part, at) => {
         if (part.type !== "text") return [part];
-        const stream = openText(tools);
-        const deltas = [...stream.push(part.text), ...stream.finish().deltas];
-        stream.free();
-        const pieces = [...piecesOf(deltas)];
-        if (!pieces.some((piece) => piece.call)) return [part];
-        leaked = true;
-        const text = pieces.map((piece) => piece.text ?? "").join("").trim();
+        const reader = openText(tools);
+        // Only what was written last can have been cut.
+        const reason = at === result.content.length - 1 ? endOf(result.finishReason) : "ended";
+        const pieces = [...reader.push(part.text), ...reader.finish(reason)];
         const calls = pieces.filter((piece) => piece.call).map((piece) => callPart(piece.call));
+        if (calls.length === 0) return [part];
+        leaked = true;
+        const text = pieces.map((piece) => piece.text ?? "").join("");
         return [...(text ? [{ ...part, text }] : []), ...calls];
       });
       return leaked ? { ...result, content, finishReason: callReason(result.finishReason) } : result;
@@ -88,45 +87,62 @@ export function sabirMiddleware(options = {}) {
       // The open texts by their ids. A text is announced when it has content, because a text that is only a call has none.
       const texts = new Map();
       let leaked = false;
-      const send = (controller, id, text, deltas) => {
-        for (const { text: said, call } of piecesOf(deltas)) {
+      const send = (controller, id, text, pieces) => {
+        for (const { text: said, call } of pieces) {
           if (call) {
             leaked = true;
+            text.hasCalls = true;
             const part = callPart(call);
             controller.enqueue({ type: "tool-input-start", id: call.id, toolName: part.toolName });
             controller.enqueue({ type: "tool-input-delta", id: call.id, delta: part.input });
             controller.enqueue({ type: "tool-input-end", id: call.id });
             controller.enqueue(part);
-          } else if (said && (text.begun || said.trim())) {
-            if (!text.begun) controller.enqueue(text.start);
-            text.begun = true;
+          } else {
+            begin(controller, text);
             controller.enqueue({ type: "text-delta", id, delta: said });
           }
         }
       };
-      const end = (controller, id, part) => {
+      const begin = (controller, text) => {
+        if (!text.begun) controller.enqueue(text.start);
+        text.begun = true;
+      };
+      const end = (controller, id, reason) => {
         const text = texts.get(id);
-        if (!text) return;
         texts.delete(id);
-        send(controller, id, text, text.stream.finish().deltas);
-        text.stream.free();
-        if (text.begun) controller.enqueue(part ?? { type: "text-end", id });
+        send(controller, id, text, text.reader.finish(reason));
+        // An empty text stays one.
+        if (!text.hasCalls) begin(controller, text);
+        if (text.begun) controller.enqueue(text.end ?? { type: "text-end", id });
+      };
+      // The reason arrives behind the end of the last text, which waits for it. A text that others follow was not cut.
+      const endWaiting = (controller) => {
+        for (const [id, text] of [...texts]) if (text.end) end(controller, id, "ended");
+      };
+      const endAll = (controller, reason) => {
+        for (const id of [...texts.keys()]) end(controller, id, reason);
       };
       const repair = new TransformStream({
         transform(part, controller) {
-          if (part.type === "text-start") {
-            texts.set(part.id, { start: part, stream: openText(tools), begun: false });
+          if (part.type === "finish") {
+            endAll(controller, endOf(part.finishReason));
+            controller.enqueue(leaked ? { ...part, finishReason: callReason(part.finishReason) } : part);
+          } else if (part.type === "text-end" && texts.has(part.id)) {
+            texts.get(part.id).end = part;
           } else if (part.type === "text-delta" && texts.has(part.id)) {
             const text = texts.get(part.id);
-            send(controller, part.id, text, text.stream.push(part.delta));
-          } else if (part.type === "text-end") {
-            end(controller, part.id, part);
-          } else if (part.type === "finish") {
-            for (const id of [...texts.keys()]) end(controller, id);
-            controller.enqueue(leaked ? { ...part, finishReason: callReason(part.finishReason) } : part);
-          } else {
+            send(controller, part.id, text, text.reader.push(part.delta));
+          } else if (part.type === "raw" || part.type === "response-metadata") {
             controller.enqueue(part);
+          } else {
+            if (part.type === "error") endAll(controller, "broken");
+            else endWaiting(controller);
+            if (part.type === "text-start") texts.set(part.id, { start: part, reader: openText(tools), begun: false, hasCalls: false });
+            else controller.enqueue(part);
           }
+        },
+        flush(controller) {
+          endAll(controller, "broken");
         },
       });
       return { ...result, stream: result.stream.pipeThrough(repair) };

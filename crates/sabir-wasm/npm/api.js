@@ -1,8 +1,26 @@
 // The interface: converts options to JSON and results from it, and errors to exceptions. The small module must be loaded already.
 import { modules } from "./modules.js";
 
+// Marks the errors of every copy of this file: a program may load the package by `import` and by `require`, each with its own classes.
+const SABIR_ERROR = Symbol.for("sabir.SabirError");
+const CALL_ERROR = Symbol.for("sabir.CallError");
+
+/** Reports whether a value is an instance of a class of errors, or of the same class in another copy of this file. */
+function isErrorOf(asked, own, mark, value) {
+  if (asked !== own) return Function.prototype[Symbol.hasInstance].call(asked, value);
+  return typeof value === "object" && value !== null && value[mark] === true;
+}
+
 /** Input that cannot be used. `code` names the kind; `span` is the position in the input in bytes, or null. */
 export class SabirError extends Error {
+  static [Symbol.hasInstance](value) {
+    return isErrorOf(this, SabirError, SABIR_ERROR, value);
+  }
+
+  get [SABIR_ERROR]() {
+    return true;
+  }
+
   constructor(report, options) {
     super(report.message, options);
     this.name = "SabirError";
@@ -98,13 +116,109 @@ function isHandle(value) {
   return value instanceof modules.core.RawReader || (modules.full !== null && value instanceof modules.full.RawReader);
 }
 
-function optionsText(options) {
-  return JSON.stringify(options ?? {});
+// WebAssembly takes whatever it gets for what it expects: another type would be read as an address, or as nothing. So types are checked here.
+
+/** Describes a value of a wrong type. */
+function describe(value) {
+  if (value === null || value === undefined) return String(value);
+  const kind = typeof value;
+  return kind === "object" ? `an object (${value.constructor?.name ?? "without a class"})` : `a ${kind}`;
 }
+
+function wrongType(name, wanted, value) {
+  return new TypeError(`${name}: ${wanted} is needed, not ${describe(value)}`);
+}
+
+function needString(value, name) {
+  if (typeof value !== "string") throw wrongType(name, "a string", value);
+  return value;
+}
+
+/** Returns bytes of any kind as a Uint8Array. */
+function needBytes(value, name) {
+  if (value instanceof Uint8Array) return value;
+  if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+  // Another realm, such as a worker's or that of a test runner, has classes of its own.
+  const tag = Object.prototype.toString.call(value);
+  if (tag === "[object ArrayBuffer]" || tag === "[object SharedArrayBuffer]") return new Uint8Array(value);
+  throw wrongType(name, "a string or a Uint8Array", value);
+}
+
+function needText(value, name) {
+  return typeof value === "string" ? value : new TextDecoder("utf-8", { ignoreBOM: true }).decode(needBytes(value, name));
+}
+
+function needOptions(options) {
+  if (options === undefined || options === null) return {};
+  if (typeof options !== "object" || Array.isArray(options)) throw wrongType("options", "an object", options);
+  return options;
+}
+
+function optionsText(options) {
+  return JSON.stringify(needOptions(options));
+}
+
+/** Returns a value as JSON text, which a string is already. */
+function jsonText(value, name, wanted) {
+  if (typeof value === "string") return value;
+  if (typeof value !== "object" || value === null) throw wrongType(name, wanted, value);
+  return JSON.stringify(value);
+}
+
+/** Returns something to loop over. Not every browser can loop over a stream. */
+function needChunks(chunks) {
+  if (typeof chunks === "string") return [chunks];
+  if (chunks?.[Symbol.asyncIterator] || chunks?.[Symbol.iterator]) {
+    // The bytes of a whole text would be taken for numbers.
+    return ArrayBuffer.isView(chunks) ? [chunks] : chunks;
+  }
+  if (typeof chunks?.getReader === "function") return streamChunks(chunks);
+  throw wrongType("chunks", "an iterable or async iterable of strings or Uint8Arrays", chunks);
+}
+
+async function* streamChunks(stream) {
+  const reader = stream.getReader();
+  let isOpen = true;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) {
+        isOpen = false;
+        return;
+      }
+      yield value;
+    }
+  } finally {
+    if (isOpen) await reader.cancel().catch(() => {});
+    reader.releaseLock();
+  }
+}
+
+function needReason(reason) {
+  if (reason !== undefined && typeof reason !== "string" && typeof reason !== "function") {
+    throw wrongType("options.reason", "a string, or a function that returns one,", reason);
+  }
+}
+
+/** Returns the reason why a text has ended, which may be known only now. */
+function endReason(reason) {
+  return (typeof reason === "function" ? reason() : reason) ?? "ended";
+}
+
+/** Reports whether a text ends in the first half of a surrogate pair, whose other half begins the next chunk. */
+function endsInHalf(text) {
+  const last = text.charCodeAt(text.length - 1);
+  return last >= 0xd800 && last <= 0xdbff;
+}
+
+// Engines without `using` lack the symbol.
+const DISPOSE = Symbol.dispose ?? Symbol.for("Symbol.dispose");
 
 /** Reads one text that arrives in chunks. */
 export class Reader {
   #raw;
+  /** Half of a surrogate pair, until its other half arrives. */
+  #half = "";
 
   constructor(options) {
     this.#raw = isHandle(options) ? options : withModule((raw) => new raw.RawReader(optionsText(options)));
@@ -112,10 +226,33 @@ export class Reader {
 
   /** Reads a chunk, a string or a Uint8Array, and returns its events. */
   push(chunk) {
+    if (typeof chunk !== "string") {
+      const bytes = needBytes(chunk, "chunk");
+      const half = this.#takeHalf();
+      const before = half ? this.#push((raw) => raw.push(half)) : NOTHING;
+      const events = this.#push((raw) => raw.push_bytes(bytes));
+      return before === NOTHING ? events : [...before, ...events];
+    }
+    let text = this.#half + chunk;
+    this.#half = "";
+    if (endsInHalf(text)) {
+      this.#half = text.slice(-1);
+      text = text.slice(0, -1);
+    }
+    return this.#push((raw) => raw.push(text));
+  }
+
+  #takeHalf() {
+    const half = this.#half;
+    this.#half = "";
+    return half;
+  }
+
+  #push(run) {
     const raw = this.#raw;
     let events;
     try {
-      events = typeof chunk === "string" ? raw.push(chunk) : raw.push_bytes(chunk);
+      events = run(raw);
     } catch (error) {
       return attempt(() => {
         throw error;
@@ -126,7 +263,10 @@ export class Reader {
 
   /** Ends the text and returns the last events. */
   finish(reason = "ended") {
-    return JSON.parse(attempt(() => this.#raw.finish(reason)));
+    needString(reason, "reason");
+    const half = this.#takeHalf();
+    const before = half ? this.#push((raw) => raw.push(half)) : NOTHING;
+    return [...before, ...JSON.parse(attempt(() => this.#raw.finish(reason)))];
   }
 
   /** Creates a reader for another text with the same settings, which costs less than a new one. */
@@ -139,76 +279,130 @@ export class Reader {
     this.#raw.free();
     this.#raw = FREED;
   }
+
+  [DISPOSE]() {
+    this.free();
+  }
 }
 
 /** Converts one text that arrives in chunks to deltas of OpenAI's Chat Completions. */
 export class OpenAIDeltas {
   #raw;
+  /** Half of a surrogate pair, until its other half arrives. */
+  #half = "";
+  /** Holds bytes of a character that is not complete, once a chunk had bytes. */
+  #decoder = null;
 
   constructor(options) {
     this.#raw = withModule((raw) => new raw.RawDeltas(optionsText(options)));
   }
 
+  /** Reads a chunk, a string or a Uint8Array, and returns its deltas. */
   push(chunk) {
-    const deltas = attempt(() => this.#raw.push(chunk));
+    let text;
+    if (typeof chunk === "string") {
+      text = (this.#decoder?.decode() ?? "") + this.#half + chunk;
+      this.#half = "";
+      if (endsInHalf(text)) {
+        this.#half = text.slice(-1);
+        text = text.slice(0, -1);
+      }
+    } else {
+      const bytes = needBytes(chunk, "chunk");
+      this.#decoder ??= new TextDecoder("utf-8", { ignoreBOM: true });
+      text = this.#half + this.#decoder.decode(bytes, { stream: true });
+      this.#half = "";
+    }
+    return this.#push(text);
+  }
+
+  #push(text) {
+    const deltas = attempt(() => this.#raw.push(text));
     return deltas === undefined ? NOTHING : JSON.parse(deltas);
   }
 
+  /** Ends the text and returns the last deltas, the finish reason and the faults. */
   finish(reason = "ended") {
-    return JSON.parse(attempt(() => this.#raw.finish(reason)));
+    needString(reason, "reason");
+    const rest = (this.#decoder?.decode() ?? "") + this.#half;
+    this.#half = "";
+    const before = rest ? this.#push(rest) : NOTHING;
+    const end = JSON.parse(attempt(() => this.#raw.finish(reason)));
+    return before === NOTHING ? end : { ...end, deltas: [...before, ...end.deltas] };
   }
 
   free() {
     this.#raw.free();
     this.#raw = FREED;
   }
+
+  [DISPOSE]() {
+    this.free();
+  }
 }
 
 /** A message whose calls must not run. */
-export class CallError extends Error {
+export class CallError extends SabirError {
+  static [Symbol.hasInstance](value) {
+    return isErrorOf(this, CallError, CALL_ERROR, value);
+  }
+
+  get [CALL_ERROR]() {
+    return true;
+  }
+
   constructor(report) {
     const errors = report.faults.filter((fault) => fault.severity === "error");
-    super(errors.map((fault) => fault.diagnostic).join("\n") || "the message is not understood");
+    const message = errors.map((fault) => fault.diagnostic).join("\n") || "the message is not understood";
+    super({ code: "faulty_calls", message, span: errors[0]?.span ?? null });
     this.name = "CallError";
     this.faults = report.faults;
-    this.span = errors[0]?.span ?? null;
     this.feedback = report.feedback;
   }
 }
 
 export function parse(text, options) {
-  return JSON.parse(withModule((raw) => raw.parse(text, optionsText(options))));
+  const read = needText(text, "text");
+  return JSON.parse(withModule((raw) => raw.parse(read, optionsText(options))));
 }
 
-export function check(text, { strict = false, ...options } = {}) {
-  const report = JSON.parse(withModule((raw) => raw.check(text, optionsText(options))));
+export function check(text, options) {
+  const read = needText(text, "text");
+  const { strict = false, ...others } = needOptions(options);
+  const report = JSON.parse(withModule((raw) => raw.check(read, optionsText(others))));
   if (strict && !report.ok) throw new CallError(report);
   return report;
 }
 
 export function explain(text, options) {
-  return JSON.parse(withModule((raw) => raw.explain(text, optionsText(options))));
+  const read = needText(text, "text");
+  return JSON.parse(withModule((raw) => raw.explain(read, optionsText(options))));
 }
 
 export function detect(text, options) {
-  return JSON.parse(attempt(() => needFull().detect(text, optionsText(options))));
+  const read = needText(text, "text");
+  return JSON.parse(attempt(() => needFull().detect(read, optionsText(options))));
 }
 
 export function guessTools(text) {
-  return JSON.parse(attempt(() => modules.core.guess_tools(text)));
+  const read = needText(text, "text");
+  return JSON.parse(attempt(() => modules.core.guess_tools(read)));
 }
 
-export function decode(body, { wire = "auto", ...options } = {}) {
-  const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
-  return JSON.parse(attempt(() => needFull().decode(bytes, wire, optionsText(options))));
+export function decode(body, options) {
+  const bytes = typeof body === "string" ? new TextEncoder().encode(body) : needBytes(body, "body");
+  const { wire = "auto", ...others } = needOptions(options);
+  needString(wire, "options.wire");
+  return JSON.parse(attempt(() => needFull().decode(bytes, wire, optionsText(others))));
 }
 
 export function render(calls, options) {
-  return withModule((raw) => raw.render(JSON.stringify(calls), optionsText(options)));
+  const text = jsonText(calls, "calls", "an array of calls");
+  return withModule((raw) => raw.render(text, optionsText(options)));
 }
 
 export function renderResult(name, content, isError = false) {
-  return modules.core.render_result(name, content, isError);
+  return modules.core.render_result(needString(name, "name"), needString(content, "content"), Boolean(isError));
 }
 
 export function prompt(options) {
@@ -216,11 +410,13 @@ export function prompt(options) {
 }
 
 export function lint(tools, dialect = "auto") {
-  const text = typeof tools === "string" ? tools : JSON.stringify(tools);
+  const text = jsonText(tools, "tools", "an array or object of tools, or its JSON,");
+  needString(dialect, "dialect");
   return JSON.parse(attempt(() => needFull().lint(text, dialect)));
 }
 
 export function edit(text, change, format = "auto") {
+  for (const [value, name] of [[text, "text"], [change, "change"], [format, "format"]]) needString(value, name);
   return JSON.parse(attempt(() => needFull().edit(text, change, format)));
 }
 
@@ -232,25 +428,42 @@ export function version() {
   return modules.core.version();
 }
 
-/** Yields the events of an iterable, or async iterable, of chunks. If the source fails, an open call is cut and the error passes on. */
+/**
+ * Yields the events of an iterable, or async iterable, of chunks. `reason` says why the text ended: a word, or a function that returns it
+ * when the chunks have ended. If the source fails, an open call is cut and the error passes on.
+ */
 export async function* read(chunks, options) {
-  const reader = await created(chunks, () => new Reader(options));
+  const { reason, ...others } = needOptions(options);
+  const source = needChunks(chunks);
+  needReason(reason);
+  const reader = await created(source, () => new Reader(others));
   try {
-    for await (const chunk of chunks) yield* reader.push(chunk);
-  } catch (error) {
-    yield* reader.finish("broken");
-    throw error;
+    try {
+      for await (const chunk of source) yield* reader.push(chunk);
+    } catch (error) {
+      yield* reader.finish("broken");
+      throw error;
+    }
+    yield* reader.finish(endReason(reason));
+  } finally {
+    reader.free();
   }
-  yield* reader.finish();
 }
 
-/** Yields choices of OpenAI's Chat Completions, the last with its finish reason. */
-export async function* toOpenAIDeltas(chunks, options = {}) {
+/** Yields choices of OpenAI's Chat Completions, the last with its finish reason. `reason` is as in `read`. */
+export async function* toOpenAIDeltas(chunks, options) {
+  const { reason, ...others } = needOptions(options);
+  const source = needChunks(chunks);
+  needReason(reason);
   const prefix = { id_prefix: `call_${crypto.randomUUID().slice(0, 13)}_` };
-  const stream = await created(chunks, () => new OpenAIDeltas({ ...prefix, ...options }));
+  const stream = await created(source, () => new OpenAIDeltas({ ...prefix, ...others }));
   const choice = (delta, finish_reason = null) => ({ index: 0, delta, finish_reason });
-  for await (const chunk of chunks) for (const delta of stream.push(chunk)) yield choice(delta);
-  const end = stream.finish();
-  for (const delta of end.deltas) yield choice(delta);
-  yield choice({}, end.finish_reason);
+  try {
+    for await (const chunk of source) for (const delta of stream.push(chunk)) yield choice(delta);
+    const end = stream.finish(endReason(reason));
+    for (const delta of end.deltas) yield choice(delta);
+    yield choice({}, end.finish_reason);
+  } finally {
+    stream.free();
+  }
 }

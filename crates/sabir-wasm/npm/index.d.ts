@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" />
 /** A JSON object. */
 export type Json = Record<string, unknown>;
 
@@ -26,6 +27,22 @@ export interface DeltaOptions extends Options {
   whole_calls?: boolean;
   /** The beginning of the ids of calls. */
   id_prefix?: string;
+}
+
+/** Text as a string, or as bytes in UTF-8. */
+export type TextInput = string | ArrayBufferView | ArrayBuffer;
+
+/** What can be looped over, or a stream such as the body of a response. */
+export type Chunks = Iterable<TextInput> | AsyncIterable<TextInput> | ReadableStreamLike | string;
+
+/** The part of a `ReadableStream` that is used, so that these types need no library. */
+export interface ReadableStreamLike {
+  getReader(): { read(): Promise<{ done: boolean; value?: any }>; cancel(): Promise<void>; releaseLock(): void };
+}
+
+/** Why a text ended: a word, or a function that returns it when the chunks have ended. `limit` is the provider's `length`. */
+export interface EndOptions {
+  reason?: EndReason | (() => EndReason | undefined);
 }
 
 export type Span = [start: number, end: number];
@@ -136,36 +153,38 @@ export class SabirError extends Error {
 }
 
 /** A message whose calls must not run. */
-export class CallError extends Error {
+export class CallError extends SabirError {
+  code: "faulty_calls";
   faults: (Fault & { diagnostic: string })[];
-  span: Span | null;
   feedback: string | null;
 }
 
 export class Reader {
   constructor(options?: Options);
-  push(chunk: string | Uint8Array): readonly Event[];
+  push(chunk: TextInput): readonly Event[];
   finish(reason?: EndReason): Event[];
   nextReader(): Reader;
   free(): void;
+  [Symbol.dispose](): void;
 }
 
 export class OpenAIDeltas {
   constructor(options?: DeltaOptions);
-  push(chunk: string): readonly Delta[];
+  push(chunk: TextInput): readonly Delta[];
   finish(reason?: EndReason): DeltaEnd;
   free(): void;
+  [Symbol.dispose](): void;
 }
 
-export function parse(text: string, options?: Options): ParseReport;
-export function check(text: string, options?: Options & { strict?: boolean }): CheckReport;
-export function explain(text: string, options?: Options): Json;
+export function parse(text: TextInput, options?: Options): ParseReport;
+export function check(text: TextInput, options?: Options & { strict?: boolean }): CheckReport;
+export function explain(text: TextInput, options?: Options): Json;
 export function detect(
-  text: string,
+  text: TextInput,
   options?: Options,
 ): { dialects: { dialect: string; calls: number; sure: string | null }[]; wire: string | null };
-export function guessTools(text: string): { name: string; description: string; parameters: Json }[];
-export function decode(body: string | Uint8Array, options?: Options & { wire?: string }): ParseReport & { failed: boolean };
+export function guessTools(text: TextInput): { name: string; description: string; parameters: Json }[];
+export function decode(body: TextInput, options?: Options & { wire?: string }): ParseReport & { failed: boolean };
 export function render(calls: { name: string; arguments?: Json }[], options: Options & { dialect: string }): string;
 export function renderResult(name: string, content: string, isError?: boolean): string;
 export function prompt(options: Options & { dialect: string }): string;
@@ -184,10 +203,10 @@ export function load(): Promise<void>;
 export function dialects(): { name: string; aliases: string[]; summary: string; [member: string]: unknown }[];
 export function version(): string;
 export function read(
-  chunks: Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array>,
-  options?: Options,
+  chunks: Chunks,
+  options?: Options & EndOptions,
 ): AsyncGenerator<Event, void, void>;
 export function toOpenAIDeltas(
-  chunks: Iterable<string> | AsyncIterable<string>,
-  options?: DeltaOptions,
+  chunks: Chunks,
+  options?: DeltaOptions & EndOptions,
 ): AsyncGenerator<Choice, void, void>;

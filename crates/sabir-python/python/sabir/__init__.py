@@ -69,6 +69,10 @@ class CallError(SabirError):
         self.faults = report["faults"]
         self.feedback = report["feedback"]
 
+    def __reduce__(self):
+        # `args` holds the message, but the constructor takes a report.
+        return type(self), ({"faults": self.faults, "feedback": self.feedback},), self.__dict__
+
 
 def check(text, dialect="auto", tools=None, *, strict=False, **options):
     """Checks the calls of a whole message; with ``strict`` raises `CallError` unless all of them may run."""
@@ -78,16 +82,28 @@ def check(text, dialect="auto", tools=None, *, strict=False, **options):
     return report
 
 
-def read(chunks, dialect="auto", tools=None, **options):
-    """Yields the events of chunks, which may be ``str`` or ``bytes``."""
+def _end_reason(reason):
+    """Returns the reason why a text has ended, which a function may know only now."""
+    return (reason() if callable(reason) else reason) or "ended"
+
+
+def read(chunks, dialect="auto", tools=None, *, reason=None, **options):
+    """Yields the events of chunks, which may be ``str`` or ``bytes``. If the source fails, an open call is cut and the error passes on.
+
+    ``reason`` says why the text ended, as in `Reader.finish`: a word, or a function that returns it when the chunks have ended.
+    """
     reader = Reader(dialect, tools, **options)
-    for chunk in chunks:
-        yield from reader.push(chunk)
-    yield from reader.finish()
+    try:
+        for chunk in chunks:
+            yield from reader.push(chunk)
+    except Exception:
+        yield from reader.finish("broken")
+        raise
+    yield from reader.finish(_end_reason(reason))
 
 
-async def read_async(chunks, dialect="auto", tools=None, **options):
-    """Yields the events of chunks that arrive asynchronously. If the source fails, an open call is cut and the error passes on."""
+async def read_async(chunks, dialect="auto", tools=None, *, reason=None, **options):
+    """Does the same as `read` for chunks that arrive asynchronously."""
     reader = Reader(dialect, tools, **options)
     try:
         async for chunk in chunks:
@@ -97,7 +113,7 @@ async def read_async(chunks, dialect="auto", tools=None, **options):
         for event in reader.finish("broken"):
             yield event
         raise
-    for event in reader.finish():
+    for event in reader.finish(_end_reason(reason)):
         yield event
 
 
@@ -105,24 +121,27 @@ def _new_id_prefix():
     return "call_" + uuid.uuid4().hex[:16] + "_"
 
 
-def to_openai_deltas(chunks, dialect="auto", tools=None, **options):
-    """Yields choices of OpenAI's Chat Completions: ``{"index": 0, "delta": …, "finish_reason": None}``, the last with its reason."""
+def to_openai_deltas(chunks, dialect="auto", tools=None, *, reason=None, **options):
+    """Yields choices of OpenAI's Chat Completions: ``{"index": 0, "delta": …, "finish_reason": None}``, the last with its reason.
+
+    ``reason`` is as in `read`. With ``"limit"`` the last finish reason is ``length``.
+    """
     options.setdefault("id_prefix", _new_id_prefix())
     stream = OpenAIDeltas(dialect, tools, **options)
     for chunk in chunks:
         for delta in stream.push(chunk):
             yield {"index": 0, "delta": delta, "finish_reason": None}
-    yield from _last_choices(stream.finish())
+    yield from _last_choices(stream.finish(_end_reason(reason)))
 
 
-async def to_openai_deltas_async(chunks, dialect="auto", tools=None, **options):
+async def to_openai_deltas_async(chunks, dialect="auto", tools=None, *, reason=None, **options):
     """Does the same as `to_openai_deltas` for chunks that arrive asynchronously."""
     options.setdefault("id_prefix", _new_id_prefix())
     stream = OpenAIDeltas(dialect, tools, **options)
     async for chunk in chunks:
         for delta in stream.push(chunk):
             yield {"index": 0, "delta": delta, "finish_reason": None}
-    for choice in _last_choices(stream.finish()):
+    for choice in _last_choices(stream.finish(_end_reason(reason))):
         yield choice
 
 

@@ -5,43 +5,122 @@
     client = repair_calls(openai.OpenAI())          # or openai.AsyncOpenAI()
     completion = repair_calls(litellm.completion)   # or litellm.acompletion
 
-A call that a model wrote as text becomes a tool call; everything else passes unchanged. Only requests with ``tools`` are touched.
+A call that a model wrote as text becomes a tool call. All other text passes byte for byte, thoughts with their tags and calls that are cut or
+unreadable too, and whole answers and streams give the same. Only requests with ``tools`` are touched.
+
+With a client, that is ``chat.completions.create``, ``parse`` and ``stream``, also through ``beta``, ``with_raw_response``,
+``with_streaming_response``, and clients that ``with_options`` or ``copy`` return. ``responses.create`` is not covered.
 """
 
 import functools
 import inspect
-import uuid
+import warnings
 
-import sabir
+from sabir._leaked_calls import LeakedCallReader
+
+# The ends of a text by the finish reason of a provider. Any other reason, or none, does not say that the text is complete.
+_END_REASONS = {
+    "stop": "ended",
+    "tool_calls": "ended",
+    "function_call": "ended",
+    "length": "limit",
+    "content_filter": "cancelled",
+}
+_UNKNOWN_END = "broken"
 
 
 def repair_calls(target, dialect="auto", **options):
-    """Wraps a client of ``openai``, in place, or a function with the interface of ``litellm.completion``."""
-    completions = getattr(getattr(target, "chat", None), "completions", None)
-    if completions is None:
-        return _wrap(target, dialect, options)
-    completions.create = _wrap(completions.create, dialect, options)
-    return target
+    """Wraps a client of ``openai``, in place, or a function with the interface of ``litellm.completion``.
+
+    The options are those of `sabir.OpenAIDeltas`; calls are always sent whole. Options that cannot be used are errors at once; tools that
+    cannot be read leave an answer as it is, with a warning.
+    """
+    if options.pop("whole_calls", True) is not True:
+        raise TypeError("repair_calls always sends whole calls: leave out `whole_calls`")
+    LeakedCallReader(dialect, None, **options)
+    if getattr(getattr(target, "chat", None), "completions", None) is not None:
+        return _repair_client(target, dialect, options)
+    if not callable(target) or inspect.isclass(target):
+        raise TypeError(f"repair_calls takes a client of openai or a function such as litellm.completion, not {target!r}")
+    return _wrap(target, dialect, options)
+
+
+def _repair_client(client, dialect, options):
+    resources = [client.chat.completions]
+    beta = getattr(getattr(getattr(client, "beta", None), "chat", None), "completions", None)
+    if beta is not None and beta is not resources[0]:
+        resources.append(beta)
+    for completions in resources:
+        # All ways to ask for a completion end in this method.
+        completions._post = _wrap_post(completions._post, dialect, options)
+    for name in ("copy", "with_options"):
+        setattr(client, name, _wrap_copy(getattr(client, name), dialect, options))
+    return client
+
+
+def _wrap_copy(copy, dialect, options):
+    @functools.wraps(copy)
+    def wrapped(*arguments, **settings):
+        return _repair_client(copy(*arguments, **settings), dialect, options)
+
+    return wrapped
+
+
+def _wrap_post(post, dialect, options):
+    @functools.wraps(post)
+    def wrapped(path, *arguments, **settings):
+        repair = _create_repair(settings.get("body") or {}, dialect, options)
+        if repair is None or not path.endswith("/chat/completions"):
+            return post(path, *arguments, **settings)
+        request = dict(settings.get("options") or {})
+        parse = request.get("post_parser")
+
+        def repair_and_parse(answer):
+            repaired = repair.answer(answer)
+            return parse(repaired) if callable(parse) else repaired
+
+        request["post_parser"] = repair_and_parse
+        return post(path, *arguments, **{**settings, "options": request})
+
+    return wrapped
 
 
 def _wrap(create, dialect, options):
     @functools.wraps(create)
     def wrapped(*arguments, **request):
+        repair = _create_repair(request, dialect, options)
         result = create(*arguments, **request)
-        tools = request.get("tools")
-        if not tools or request.get("tool_choice") == "none":
+        if repair is None:
             return result
-        repair = _Repair(dialect, tools, options)
-        if inspect.isawaitable(result):
-            return _await(result, repair, bool(request.get("stream")))
-        return _RepairedStream(result, repair) if request.get("stream") else repair.message(result)
+        return _await(result, repair) if inspect.isawaitable(result) else repair.answer(result)
 
     return wrapped
 
 
-async def _await(result, repair, is_stream):
-    result = await result
-    return _RepairedStream(result, repair) if is_stream else repair.message(result)
+async def _await(result, repair):
+    return repair.answer(await result)
+
+
+def _create_repair(request, dialect, options):
+    """Returns the repair of the answer to a request; None if it must stay as it is."""
+    tools = request.get("tools") if isinstance(request, dict) else None
+    if not isinstance(tools, (list, tuple)) or request.get("tool_choice") == "none":
+        return None
+    # A provider's own tools, such as a web search, are never called in text.
+    tools = [tool for tool in tools if not isinstance(tool, dict) or tool.get("type", "function") == "function"]
+    if not tools:
+        return None
+    new_reader = functools.partial(LeakedCallReader, dialect, tools, **options)
+    try:
+        new_reader()
+    except (ValueError, TypeError) as error:
+        _warn(error)
+        return None
+    return _Repair(new_reader)
+
+
+def _warn(error):
+    warnings.warn(f"sabir: the answer stays as it is: {error}", RuntimeWarning, stacklevel=2)
 
 
 class _RepairedStream:
@@ -49,96 +128,126 @@ class _RepairedStream:
 
     def __init__(self, stream, repair):
         self._stream = stream
-        self._repair = repair
+        self._chunks = repair.async_chunks(stream.__aiter__()) if hasattr(stream, "__anext__") else None
+        self._sync_chunks = repair.chunks(stream) if hasattr(stream, "__iter__") else None
 
     def __getattr__(self, name):
         return getattr(self._stream, name)
 
     def __iter__(self):
-        for chunk in self._stream:
-            yield from self._repair.chunk(chunk)
-
-    async def __aiter__(self):
-        async for chunk in self._stream:
-            for repaired in self._repair.chunk(chunk):
-                yield repaired
-
-    def __enter__(self):
-        self._stream.__enter__()
         return self
 
-    def __exit__(self, *error):
-        return self._stream.__exit__(*error)
+    def __next__(self):
+        return next(self._sync_chunks)
 
-    async def __aenter__(self):
-        await self._stream.__aenter__()
+    def __aiter__(self):
         return self
 
-    async def __aexit__(self, *error):
-        return await self._stream.__aexit__(*error)
+    async def __anext__(self):
+        return await self._chunks.__anext__()
 
 
 class _Repair:
-    def __init__(self, dialect, tools, options):
-        self._new_stream = lambda: sabir.OpenAIDeltas(
-            dialect,
-            tools,
-            # A client acts on a call as soon as it has it, so only calls that were read to their end are sent.
-            **{"whole_calls": True, "id_prefix": f"call_{uuid.uuid4().hex[:16]}_", **options},
-        )
-        self._streams = {}
+    """Repairs one answer, which may have several choices."""
+
+    def __init__(self, new_reader):
+        self._new_reader = new_reader
+        self._readers = {}
         self._native_calls = {}
         self._leaked = set()
+
+    def answer(self, answer):
+        """Repairs a whole answer in place. A stream of ``openai`` stays the same object, since programs ask for its class."""
+        if isinstance(getattr(answer, "choices", None), list):
+            return self.message(answer)
+        if hasattr(answer, "_iterator"):
+            is_async = hasattr(answer, "__anext__")
+            answer._iterator = self.async_chunks(answer._iterator) if is_async else self.chunks(answer._iterator)
+            return answer
+        if hasattr(answer, "__anext__") or hasattr(answer, "__next__"):
+            return _RepairedStream(answer, self)
+        return answer
 
     def message(self, completion):
         for choice in completion.choices:
             message = choice.message
-            if not message.content:
+            if not isinstance(message.content, str) or not message.content:
                 continue
-            stream = self._new_stream()
-            deltas = stream.push(message.content)
-            end = stream.finish({"length": "limit"}.get(choice.finish_reason, "ended"))
-            deltas += end["deltas"]
-            calls = [call for delta in deltas for call in delta.get("tool_calls", [])]
+            try:
+                reader = self._new_reader()
+                pieces = reader.push(message.content)
+                pieces += reader.finish(_END_REASONS.get(choice.finish_reason, _UNKNOWN_END))
+            except ValueError as error:
+                _warn(error)
+                continue
+            calls = [piece for piece in pieces if isinstance(piece, dict)]
             if not calls:
                 continue
-            message.content = "".join(delta.get("content", "") for delta in deltas).strip() or None
+            message.content = "".join(piece for piece in pieces if isinstance(piece, str)) or None
             message.tool_calls = list(message.tool_calls or []) + [_build(message, call) for call in calls]
             if choice.finish_reason == "stop":
                 choice.finish_reason = "tool_calls"
         return completion
 
+    def chunks(self, source):
+        last = None
+        for last in source:
+            yield self.chunk(last)
+        if self._readers:
+            yield self._last_chunk(last)
+
+    async def async_chunks(self, source):
+        last = None
+        async for last in source:
+            yield self.chunk(last)
+        if self._readers:
+            yield self._last_chunk(last)
+
+    def _last_chunk(self, chunk):
+        """Returns what was held back if the stream ended without a finish reason."""
+        from openai.types.chat import ChatCompletionChunk
+
+        choices = [{"index": index, "delta": {}, "finish_reason": None} for index in self._readers]
+        head = {"id": chunk.id, "created": chunk.created, "model": chunk.model, "object": "chat.completion.chunk"}
+        last = ChatCompletionChunk.model_validate({**head, "choices": choices})
+        for choice in last.choices:
+            self._write(choice, self._readers.pop(choice.index).finish(_UNKNOWN_END))
+        return last
+
     def chunk(self, chunk):
-        """Yields the chunk, without markup of calls, and a chunk for every call that ends in it."""
-        found = []
+        """Returns the chunk with the text that is none of a call, and with every call that ends in it."""
         for choice in chunk.choices:
             delta, index = choice.delta, choice.index
             for call in delta.tool_calls or []:
                 self._native_calls[index] = max(self._native_calls.get(index, 0), call.index + 1)
-            deltas = []
-            if delta.content:
-                stream = self._streams.setdefault(index, None) or self._new_stream()
-                self._streams[index] = stream
-                deltas += stream.push(delta.content)
-            if choice.finish_reason and self._streams.get(index):
-                reason = "limit" if choice.finish_reason == "length" else "ended"
-                deltas += self._streams.pop(index).finish(reason)["deltas"]
+            pieces = []
+            try:
+                if delta.content:
+                    if index not in self._readers:
+                        self._readers[index] = self._new_reader()
+                    pieces += self._readers[index].push(delta.content)
+            except ValueError as error:
+                _warn(error)  # such as half of a surrogate pair, which is no text
+                continue
+            if choice.finish_reason and index in self._readers:
+                reason = _END_REASONS.get(choice.finish_reason, _UNKNOWN_END)
+                pieces += self._readers.pop(index).finish(reason)
             elif not delta.content:
                 continue
-            text = "".join(part.get("content", "") for part in deltas)
-            delta.content = text or None
-            calls = [call for part in deltas for call in part.get("tool_calls", [])]
-            if calls:
-                self._leaked.add(index)
-                found.append((choice, calls))
+            self._write(choice, pieces)
             if choice.finish_reason == "stop" and index in self._leaked:
                 choice.finish_reason = "tool_calls"
-        for choice, calls in found:
+        return chunk
+
+    def _write(self, choice, pieces):
+        choice.delta.content = "".join(piece for piece in pieces if isinstance(piece, str)) or None
+        calls = [piece for piece in pieces if isinstance(piece, dict)]
+        if calls:
+            self._leaked.add(choice.index)
             offset = self._native_calls.get(choice.index, 0)
-            calls = [{**call, "index": call["index"] + offset} for call in calls]
+            calls = [_delta_call(choice, {**call, "index": call["index"] + offset}) for call in calls]
             # A client collects calls from the deltas in their order, before it reads the finish reason.
-            choice.delta.tool_calls = list(choice.delta.tool_calls or []) + [_delta_call(choice, call) for call in calls]
-        yield chunk
+            choice.delta.tool_calls = list(choice.delta.tool_calls or []) + calls
 
 
 def _build(message, call):

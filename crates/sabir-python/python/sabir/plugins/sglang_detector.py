@@ -14,6 +14,7 @@ from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallIt
 from sglang.srt.function_call.function_call_parser import FunctionCallParser
 
 import sabir
+from sabir._leaked_calls import ContentReader
 
 
 class SabirDetector(BaseFormatDetector):
@@ -24,6 +25,7 @@ class SabirDetector(BaseFormatDetector):
     def __init__(self):
         super().__init__()
         self._stream = None
+        self._content = None
 
     def has_tool_call(self, text):
         return bool(sabir.detect(text)["dialects"])
@@ -31,7 +33,9 @@ class SabirDetector(BaseFormatDetector):
     def detect_and_parse(self, text, tools):
         report = sabir.parse(text, self.dialect, _describe(tools))
         calls = [part for part in report["parts"] if part["type"] == "call" and part["state"] != "cut"]
-        said = "".join(part["text"] for part in report["parts"] if part["type"] == "text")
+        # Thoughts stay in the text with their tags, as in streams: to move them is the task of SGLang's reasoning parser.
+        content = ContentReader(self.dialect, _describe(tools), keeps_cut_calls=True)
+        said = content.push(text) + content.finish()
         return StreamingParseResult(
             normal_text=said,
             calls=[
@@ -45,14 +49,15 @@ class SabirDetector(BaseFormatDetector):
     def parse_streaming_increment(self, new_text, tools):
         if self._stream is None:
             self._stream = sabir.OpenAIDeltas(self.dialect, _describe(tools))
-        return self._result(self._stream.push(new_text))
+            self._content = ContentReader(self.dialect, _describe(tools))
+        return self._result(self._content.push(new_text), self._stream.push(new_text))
 
     def finish(self, tools):
         """Sends what was held back until it was certain."""
         if self._stream is None:
             return StreamingParseResult()
         stream, self._stream = self._stream, None
-        return self._result(stream.finish()["deltas"])
+        return self._result(self._content.finish(), stream.finish()["deltas"])
 
     def supports_structural_tag(self):
         return False
@@ -60,7 +65,7 @@ class SabirDetector(BaseFormatDetector):
     def structure_info(self):
         raise NotImplementedError("Sabir constrains nothing: it reads what the model writes")
 
-    def _result(self, deltas):
+    def _result(self, content, deltas):
         calls = []
         for delta in deltas:
             for call in delta.get("tool_calls", []):
@@ -77,7 +82,7 @@ class SabirDetector(BaseFormatDetector):
                 self.prev_tool_call_arr[index]["arguments"] = json.loads(arguments)
             except ValueError:
                 pass  # still arriving
-        return StreamingParseResult(normal_text="".join(delta.get("content", "") for delta in deltas), calls=calls)
+        return StreamingParseResult(normal_text=content, calls=calls)
 
 
 def _describe(tools):

@@ -27,6 +27,7 @@ except ImportError:  # before vLLM 0.30
     )
 
 import sabir
+from sabir._leaked_calls import ContentReader
 
 
 class SabirToolParser(ToolParser):
@@ -41,6 +42,7 @@ class SabirToolParser(ToolParser):
     def __init__(self, tokenizer, tools=None, **options):
         super().__init__(tokenizer, tools, **options)
         self._stream = None
+        self._content = None
 
     def adjust_request(self, request):
         """Keeps special tokens in the text, which are the markup of many dialects."""
@@ -56,9 +58,11 @@ class SabirToolParser(ToolParser):
     def extract_tool_calls(self, model_output, request):
         report = sabir.parse(model_output, self.dialect, self._tools(request))
         calls = [part for part in report["parts"] if part["type"] == "call"]
-        # A cut call never runs. A rejected one is sent, as a native API would do: the client's validation answers it.
+        # A cut call never runs, and stays text. A rejected one is sent, as a native API would do: the client's validation answers it.
         calls = [call for call in calls if call["state"] != "cut"]
-        text = "".join(part["text"] for part in report["parts"] if part["type"] == "text")
+        # Thoughts stay in the content with their tags, as in streams: to move them is the task of vLLM's reasoning parser.
+        content = ContentReader(self.dialect, self._tools(request), keeps_cut_calls=True)
+        text = content.push(model_output) + content.finish()
         return ExtractedToolCallInformation(
             tools_called=bool(calls),
             tool_calls=[
@@ -87,40 +91,36 @@ class SabirToolParser(ToolParser):
         if self._stream is None or not previous_text:
             prefix = f"chatcmpl-tool-{uuid.uuid4().hex[:12]}-"
             self._stream = sabir.OpenAIDeltas(self.dialect, self._tools(request), id_prefix=prefix)
+            self._content = ContentReader(self.dialect, self._tools(request))
             self.prev_tool_call_arr = []
             self.streamed_args_for_tool = []
-        return self._message(self._stream.push(delta_text))
+        return self._message(self._content.push(delta_text), self._stream.push(delta_text))
 
     def finish_streaming(self):
         """Sends what was held back until it was certain."""
         if self._stream is None:
             return None
         stream, self._stream = self._stream, None
-        return self._message(stream.finish()["deltas"])
+        return self._message(self._content.finish(), stream.finish()["deltas"])
 
     def get_remaining_unstreamed_args(self):
         """Returns nothing: `finish_streaming` sends the rest."""
         return ""
 
-    def _message(self, deltas):
-        """Joins deltas into one message, or returns None if they say nothing."""
-        content, reasoning, calls = "", "", {}
+    def _message(self, content, deltas):
+        """Joins the calls of deltas and content into one message, or returns None if they say nothing."""
+        calls = {}
         for delta in deltas:
-            content += delta.get("content", "")
-            reasoning += delta.get("reasoning_content", "")
             for call in delta.get("tool_calls", ()):
                 self._note(call)
                 known = calls.setdefault(call["index"], call)
                 if known is not call:
                     arguments = known["function"]["arguments"] + call["function"]["arguments"]
                     known["function"].update(call["function"], arguments=arguments)
-        if not (content or reasoning or calls):
+        if not (content or calls):
             return None
         # pydantic builds the calls of the message in one go, which takes half the time of a constructor for each.
-        message = DeltaMessage(content=content or None, tool_calls=list(calls.values()))
-        if reasoning and hasattr(message, "reasoning"):
-            message.reasoning = reasoning
-        return message
+        return DeltaMessage(content=content or None, tool_calls=list(calls.values()))
 
     def _note(self, call):
         """Keeps the state that vLLM reads: it decides the finish reason by the calls so far."""

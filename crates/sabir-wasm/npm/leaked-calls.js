@@ -1,0 +1,236 @@
+// Separates calls from the text around them, and keeps that text as it was. The middleware uses it; the Python package has the same.
+import { OpenAIDeltas, Reader, parse } from "sabir";
+
+/** The number of UTF-16 units that are read at once: in short pieces rarely two calls end, of which one cannot be read. */
+const MAX_PIECE = 16;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** The bytes of a text so far, in a buffer that grows. */
+class Source {
+  length = 0;
+  #bytes = new Uint8Array(1024);
+
+  append(bytes) {
+    const needed = this.length + bytes.length;
+    if (needed > this.#bytes.length) {
+      const grown = new Uint8Array(needed * 2);
+      grown.set(this.#bytes.subarray(0, this.length));
+      this.#bytes = grown;
+    }
+    this.#bytes.set(bytes, this.length);
+    this.length = needed;
+  }
+
+  text(start, end) {
+    return decoder.decode(this.#bytes.subarray(start, Math.max(start, end)));
+  }
+
+  /** Reports whether a piece begins at an offset. */
+  holds(piece, start) {
+    return start + piece.length <= this.length && piece.every((byte, at) => this.#bytes[start + at] === byte);
+  }
+
+  /** Returns the first or last offset of a piece that is not before `start`; -1 if there is none. */
+  find(piece, start, isFromEnd) {
+    const last = this.length - piece.length;
+    for (let at = start; at <= last; at++) {
+      const offset = isFromEnd ? last - (at - start) : at;
+      if (this.holds(piece, offset)) return offset;
+    }
+    return -1;
+  }
+}
+
+/**
+ * Reads one text that arrives in chunks, and returns its pieces: `{ text }`, and `{ call }` in the shape of OpenAI.
+ *
+ * Everything stays text, thoughts with their tags too, but for the markup of calls that were read to their end. A call that is cut or
+ * unreadable stays text. Text without a visible character is left out if the message has a call and no other text.
+ */
+export class LeakedCallReader {
+  #options;
+  // Two readers of the same text: the events say where a call stands in it, and the deltas hold the calls that the gates could read.
+  #reader;
+  #deltas;
+  #source = new Source();
+  /** The offset up to which the source is in pieces or held. */
+  #position = 0;
+  /** Markup, and blanks behind it, whose meaning the next call or text decides. */
+  #held = [];
+  #half = "";
+  #callStart = 0;
+  #isBehindCall = false;
+  #hasCalls = false;
+  #blank = "";
+  #hasSaid = false;
+  #pieces = [];
+
+  constructor(options) {
+    const { id_prefix, whole_calls, ...others } = options;
+    this.#options = others;
+    const prefix = id_prefix ?? `call_${crypto.randomUUID().slice(0, 13)}_`;
+    this.#deltas = new OpenAIDeltas({ ...others, id_prefix: prefix, whole_calls: true });
+    this.#reader = new Reader({ ...others, marks: true });
+  }
+
+  push(text) {
+    let rest = this.#half + text;
+    this.#half = "";
+    while (rest) {
+      let size = Math.min(MAX_PIECE, rest.length);
+      if (isHighSurrogate(rest.charCodeAt(size - 1))) size++;
+      if (size > rest.length) {
+        this.#half = rest.slice(-1);
+        rest = rest.slice(0, -1);
+        size--;
+      }
+      if (size > 0) this.#pushPiece(rest.slice(0, size));
+      rest = rest.slice(size);
+    }
+    return this.#takePieces();
+  }
+
+  /** Ends the text. `reason` is as in `Reader.finish`. */
+  finish(reason = "ended") {
+    // A half without its other half is no character; in UTF-8 it becomes U+FFFD.
+    if (this.#half) this.#pushPiece("\ufffd");
+    this.#read(this.#reader.finish(reason), this.#deltas.finish(reason).deltas);
+    this.#holdUpTo(this.#source.length);
+    this.#releaseHeld();
+    if (this.#blank && !this.#hasCalls) this.#pieces.push({ text: this.#blank });
+    this.free();
+    return this.#takePieces();
+  }
+
+  free() {
+    this.#reader.free();
+    this.#deltas.free();
+  }
+
+  #pushPiece(text) {
+    this.#source.append(encoder.encode(text));
+    this.#read(this.#reader.push(text), this.#deltas.push(text));
+  }
+
+  #takePieces() {
+    const pieces = this.#pieces;
+    this.#pieces = [];
+    return pieces;
+  }
+
+  #read(events, deltas) {
+    const ended = events.filter((event) => event.event === "call_end").map((event) => event.index);
+    const calls = this.#matchCalls(ended, deltas.flatMap((delta) => delta.tool_calls ?? []));
+    for (const event of events) {
+      if (event.event === "text" || event.event === "thought") this.#readText(event.text);
+      else if (event.event === "mark") this.#readMark(event.role, event.span);
+      else if (event.event === "call_start") this.#startCall(event.at);
+      else if (event.event === "call_end") this.#endCall(event.at, calls.get(event.index));
+      else if (event.event === "call_cut") this.#endCall(event.at, undefined);
+    }
+  }
+
+  /** Returns the calls by their numbers in the events. Those that cannot be read have no deltas. */
+  #matchCalls(ended, calls) {
+    if (ended.length === calls.length) return new Map(ended.map((index, at) => [index, calls[at]]));
+    const matched = new Map();
+    if (calls.length === 0) return matched;
+    // Several calls ended at once, and some of them cannot be read: the calls themselves tell which.
+    const parts = parse(this.#source.text(0, this.#source.length), this.#options).parts.filter((part) => part.type === "call");
+    for (const index of ended) {
+      const call = calls[matched.size];
+      const part = parts[index];
+      if (call && part?.name === call.function.name && JSON.stringify(part.arguments) === call.function.arguments) matched.set(index, call);
+    }
+    return matched;
+  }
+
+  #readText(text) {
+    // A text has no offset: it follows what was read before, or a gap, markup or layout that has no event of its own.
+    const bytes = encoder.encode(text);
+    let start = this.#position;
+    // A marker behind a call may hold the same bytes, so words are looked for from the end there.
+    if (!this.#source.holds(bytes, start)) start = this.#source.find(bytes, start, this.#isBehindCall && text.trim() !== "");
+    if (start >= 0) {
+      this.#holdUpTo(start);
+      this.#position = start + bytes.length;
+    } else if (!text.trim()) {
+      return; // a blank before a thought, which the reader reports behind it, is known as a gap already
+    }
+    this.#addText(text, this.#position - bytes.length);
+  }
+
+  #readMark(role, [start, end]) {
+    const isThought = role === "thought" || role === "prompted_thought";
+    if (!isThought && role !== "wrapper" && role !== "call") return; // a remark about text that follows as text
+    this.#holdUpTo(start);
+    if (isThought) {
+      const from = Math.max(start, this.#position);
+      this.#position = Math.max(from, end);
+      this.#addText(this.#source.text(from, end), from);
+    } else {
+      this.#holdUpTo(end);
+    }
+  }
+
+  #startCall(start) {
+    this.#holdUpTo(start);
+    this.#callStart = start;
+    this.#held = this.#held.filter((held) => held.start < start);
+  }
+
+  #endCall(end, call) {
+    this.#position = Math.max(this.#position, end);
+    if (!call) {
+      this.#addText(this.#source.text(this.#callStart, end), this.#callStart);
+      return;
+    }
+    for (const { text, isMarkup } of this.#held) if (!isMarkup) this.#say(text);
+    this.#held = [];
+    this.#pieces.push({ call });
+    this.#hasCalls = true;
+    this.#isBehindCall = true;
+  }
+
+  /** Holds a piece of markup. It may have no event of its own, such as the bracket behind a list of calls. */
+  #holdUpTo(end) {
+    if (end <= this.#position) return;
+    this.#held.push({ start: this.#position, text: this.#source.text(this.#position, end), isMarkup: true });
+    this.#position = end;
+  }
+
+  #addText(text, start) {
+    if (!text.trim()) {
+      if (this.#held.length > 0) this.#held.push({ start, text, isMarkup: false });
+      else this.#say(text);
+      return;
+    }
+    this.#releaseHeld();
+    this.#isBehindCall = false;
+    this.#say(text);
+  }
+
+  /** Decides about what is held: behind a call markup belongs to that call, elsewhere it is text. */
+  #releaseHeld() {
+    for (const { text, isMarkup } of this.#held) if (!(isMarkup && this.#isBehindCall)) this.#say(text);
+    this.#held = [];
+  }
+
+  #say(text) {
+    if (!this.#hasSaid && !text.trim()) {
+      this.#blank += text;
+      return;
+    }
+    this.#hasSaid = true;
+    const last = this.#pieces.at(-1);
+    if (last?.text) last.text += text;
+    else this.#pieces.push({ text: this.#blank + text });
+    this.#blank = "";
+  }
+}
+
+function isHighSurrogate(unit) {
+  return unit >= 0xd800 && unit <= 0xdbff;
+}

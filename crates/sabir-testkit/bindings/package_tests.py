@@ -176,8 +176,8 @@ class PackageTests(unittest.TestCase):
             f"<think>ä</think>Hi.\n{hermes}\nBye.<|im_end|>": ("<think>ä</think>Hi.\n\nBye.<|im_end|>", 1),
             "[look(path='a'), look(path='b')]": ("", 2),
             f"\n{hermes}\n": ("", 1),
-            # A marker inside a thought has no event of its own, and begins as the words behind it.
-            f"<think>{step}commentary": ("<think>commentary", 1),
+            # A call in a thought that is never closed is only mentioned.
+            f"<think>{step}commentary": (f"<think>{step}commentary", 0),
             # Layout behind a wrapper has none either.
             "<tool_call>\nFirst:\n<function=look>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>": ("<tool_call>\nFirst:\n", 1),
             # A blank before a thought is reported behind it.

@@ -1,7 +1,7 @@
 // Separates calls from the text around them, and keeps that text as it was. The middleware uses it; the Python package has the same.
 import { OpenAIDeltas, Reader, parse } from "sabir";
 
-/** The number of UTF-16 units that are read at once: in short pieces rarely two calls end, of which one cannot be read. */
+/** The number of UTF-16 units that are read at once: in short pieces a text that the reader reports is near the end of what was read. */
 const MAX_PIECE = 16;
 
 const encoder = new TextEncoder();
@@ -27,17 +27,17 @@ class Source {
     return decoder.decode(this.#bytes.subarray(start, Math.max(start, end)));
   }
 
-  /** Reports whether a piece begins at an offset. */
-  holds(piece, start) {
-    return start + piece.length <= this.length && piece.every((byte, at) => this.#bytes[start + at] === byte);
+  /** Reports whether a piece begins at an offset and ends before another. */
+  holds(piece, start, end) {
+    return start + piece.length <= end && piece.every((byte, at) => this.#bytes[start + at] === byte);
   }
 
-  /** Returns the first or last offset of a piece that is not before `start`; -1 if there is none. */
-  find(piece, start, isFromEnd) {
-    const last = this.length - piece.length;
+  /** Returns the first or last offset of a piece between two offsets; -1 if there is none. */
+  find(piece, start, end, isFromEnd) {
+    const last = end - piece.length;
     for (let at = start; at <= last; at++) {
       const offset = isFromEnd ? last - (at - start) : at;
-      if (this.holds(piece, offset)) return offset;
+      if (this.holds(piece, offset, end)) return offset;
     }
     return -1;
   }
@@ -46,8 +46,8 @@ class Source {
 /**
  * Reads one text that arrives in chunks, and returns its pieces: `{ text }`, and `{ call }` in the shape of OpenAI.
  *
- * Everything stays text, thoughts with their tags too, but for the markup of calls that were read to their end. A call that is cut or
- * unreadable stays text. Text without a visible character is left out if the message has a call and no other text.
+ * Everything stays text, thoughts with their tags too, but for the markup of calls that are sent. A call that is cut, unreadable or only
+ * mentioned stays text. All that is behind the beginning of the first call waits for the end of the text. Text without a visible character is left out if the message has a call and no other text.
  */
 export class LeakedCallReader {
   #options;
@@ -55,6 +55,9 @@ export class LeakedCallReader {
   #reader;
   #deltas;
   #source = new Source();
+  /** The events from the first call on, with the length of the source when they came. */
+  #waiting = [];
+  #sourceEnd = 0;
   /** The offset up to which the source is in pieces or held. */
   #position = 0;
   /** Markup, and blanks behind it, whose meaning the next call or text decides. */
@@ -96,7 +99,14 @@ export class LeakedCallReader {
   finish(reason = "ended") {
     // A half without its other half is no character; in UTF-8 it becomes U+FFFD.
     if (this.#half) this.#pushPiece("\ufffd");
-    this.#read(this.#reader.finish(reason), this.#deltas.finish(reason).deltas);
+    this.#read(this.#reader.finish(reason));
+    const { deltas } = this.#deltas.finish(reason);
+    const ended = this.#waiting.flatMap(({ events }) => events.filter((event) => event.event === "call_end")).map((event) => event.index);
+    const calls = this.#matchCalls(ended, deltas.flatMap((delta) => delta.tool_calls ?? []));
+    for (const { length, events } of this.#waiting) {
+      this.#sourceEnd = length;
+      for (const event of events) this.#readEvent(event, calls);
+    }
     this.#holdUpTo(this.#source.length);
     this.#releaseHeld();
     if (this.#blank && !this.#hasCalls) this.#pieces.push({ text: this.#blank });
@@ -111,7 +121,8 @@ export class LeakedCallReader {
 
   #pushPiece(text) {
     this.#source.append(encoder.encode(text));
-    this.#read(this.#reader.push(text), this.#deltas.push(text));
+    this.#deltas.push(text);
+    this.#read(this.#reader.push(text));
   }
 
   #takePieces() {
@@ -120,25 +131,32 @@ export class LeakedCallReader {
     return pieces;
   }
 
-  #read(events, deltas) {
-    const ended = events.filter((event) => event.event === "call_end").map((event) => event.index);
-    const calls = this.#matchCalls(ended, deltas.flatMap((delta) => delta.tool_calls ?? []));
-    for (const event of events) {
-      if (event.event === "text" || event.event === "thought") this.#readText(event.text);
-      else if (event.event === "mark") this.#readMark(event.role, event.span);
-      else if (event.event === "call_start") this.#startCall(event.at);
-      else if (event.event === "call_end") this.#endCall(event.at, calls.get(event.index));
-      else if (event.event === "call_cut") this.#endCall(event.at, undefined);
-    }
+  #read(events) {
+    this.#sourceEnd = this.#source.length;
+    // Only the end of the text tells whether a call is sent, so what is behind its beginning waits.
+    const first = this.#waiting.length > 0 ? 0 : events.findIndex((event) => event.event === "call_start");
+    const now = first < 0 ? events : events.slice(0, first);
+    for (const event of now) this.#readEvent(event, new Map());
+    if (first >= 0) this.#waiting.push({ length: this.#sourceEnd, events: events.slice(first) });
   }
 
-  /** Returns the calls by their numbers in the events. Those that cannot be read have no deltas. */
+  #readEvent(event, calls) {
+    if (event.event === "text" || event.event === "thought") this.#readText(event.text);
+    else if (event.event === "mark") this.#readMark(event.role, event.span);
+    else if (event.event === "call_start") this.#startCall(event.at);
+    else if (event.event === "call_end") this.#endCall(event.at, calls.get(event.index));
+    else if (event.event === "call_cut") this.#endCall(event.at, undefined);
+  }
+
+  /** Returns the calls by their numbers in the events. Those that cannot be read, or are only mentioned, have no deltas. */
   #matchCalls(ended, calls) {
     if (ended.length === calls.length) return new Map(ended.map((index, at) => [index, calls[at]]));
     const matched = new Map();
     if (calls.length === 0) return matched;
-    // Several calls ended at once, and some of them cannot be read: the calls themselves tell which.
+    // Some are not sent: the calls themselves tell which.
     const parts = parse(this.#source.text(0, this.#source.length), this.#options).parts.filter((part) => part.type === "call");
+    const complete = ended.filter((index) => parts[index]?.state === "complete");
+    if (complete.length === calls.length) return new Map(complete.map((index, at) => [index, calls[at]]));
     for (const index of ended) {
       const call = calls[matched.size];
       const part = parts[index];
@@ -152,7 +170,9 @@ export class LeakedCallReader {
     const bytes = encoder.encode(text);
     let start = this.#position;
     // A marker behind a call may hold the same bytes, so words are looked for from the end there.
-    if (!this.#source.holds(bytes, start)) start = this.#source.find(bytes, start, this.#isBehindCall && text.trim() !== "");
+    if (!this.#source.holds(bytes, start, this.#sourceEnd)) {
+      start = this.#source.find(bytes, start, this.#sourceEnd, this.#isBehindCall && text.trim() !== "");
+    }
     if (start >= 0) {
       this.#holdUpTo(start);
       this.#position = start + bytes.length;

@@ -11,8 +11,8 @@ _MAX_PIECE = 16
 class LeakedCallReader:
     """Reads one text that arrives in chunks, and returns pieces of text (``str``) and calls in the shape of OpenAI (``dict``).
 
-    Everything stays text, thoughts with their tags too, but for the markup of calls that were read to their end. A call that is cut or
-    unreadable stays text. Text without a visible character is left out if the message has a call and no other text.
+    Everything stays text, thoughts with their tags too, but for the markup of calls that are sent. A call that is cut, unreadable or only
+    mentioned stays text. All that is behind the beginning of the first call waits for the end of the text. Text without a visible character is left out if the message has a call and no other text.
     """
 
     def __init__(self, dialect="auto", tools=None, *, id_prefix=None, **options):
@@ -24,6 +24,9 @@ class LeakedCallReader:
             dialect, tools, **{**options, "whole_calls": True, "id_prefix": id_prefix or f"call_{uuid.uuid4().hex[:16]}_"}
         )
         self._source = bytearray()
+        # The events from the first call on, with the length of the source when they came.
+        self._waiting = []
+        self._source_end = 0
         # The offset up to which the source is in pieces or held.
         self._position = 0
         # Markup, and blanks behind it, whose meaning the next call or text decides: offset, bytes, and True for markup.
@@ -36,52 +39,68 @@ class LeakedCallReader:
         self._pieces = []
 
     def push(self, text):
-        pieces = []
-        # In short pieces rarely two calls end at once, of which one cannot be read.
+        # In short pieces a text that the reader reports is near the end of what was read.
         for start in range(0, len(text), _MAX_PIECE):
             piece = text[start : start + _MAX_PIECE]
             self._source += piece.encode()
-            events = self._reader.push(piece)
-            pieces += self._read(events, self._deltas.push(piece))
-        return pieces
+            self._deltas.push(piece)
+            self._read(self._reader.push(piece))
+        return self._take_pieces()
 
     def finish(self, reason="ended"):
         """Ends the text. ``reason`` is as in `sabir.Reader.finish`."""
-        events = self._reader.finish(reason)
-        pieces = self._read(events, self._deltas.finish(reason)["deltas"])
+        self._read(self._reader.finish(reason))
+        deltas = self._deltas.finish(reason)["deltas"]
+        ended = [event["index"] for _, events in self._waiting for event in events if event["event"] == "call_end"]
+        calls = self._match_calls(ended, [call for delta in deltas for call in delta.get("tool_calls", ())])
+        for self._source_end, events in self._waiting:
+            for event in events:
+                self._read_event(event, calls)
+        self._source_end = len(self._source)
         self._hold_gap(len(self._source))
         self._release_held()
         if self._blank and not self._sent_calls:
             self._pieces.append(self._blank)
-        return pieces + self._pieces
+        return self._take_pieces()
 
-    def _read(self, events, deltas):
-        ended = [event["index"] for event in events if event["event"] == "call_end"]
-        calls = self._match_calls(ended, [call for delta in deltas for call in delta.get("tool_calls", ())])
-        for event in events:
-            kind = event["event"]
-            if kind in ("text", "thought"):
-                self._read_text(event["text"].encode())
-            elif kind == "mark":
-                self._read_mark(event["role"], *event["span"])
-            elif kind == "call_start":
-                self._start_call(event["at"])
-            elif kind == "call_end":
-                self._end_call(event["at"], calls.get(event["index"]))
-            elif kind == "call_cut":
-                self._end_call(event["at"], None)
+    def _take_pieces(self):
         pieces, self._pieces = self._pieces, []
         return pieces
 
+    def _read(self, events):
+        self._source_end = len(self._source)
+        for position, event in enumerate(events):
+            # Only the end of the text tells whether a call is sent, so what is behind its beginning waits.
+            if self._waiting or event["event"] == "call_start":
+                self._waiting.append((self._source_end, events[position:]))
+                return
+            self._read_event(event, {})
+
+    def _read_event(self, event, calls):
+        kind = event["event"]
+        if kind in ("text", "thought"):
+            self._read_text(event["text"].encode())
+        elif kind == "mark":
+            self._read_mark(event["role"], *event["span"])
+        elif kind == "call_start":
+            self._start_call(event["at"])
+        elif kind == "call_end":
+            self._end_call(event["at"], calls.get(event["index"]))
+        elif kind == "call_cut":
+            self._end_call(event["at"], None)
+
     def _match_calls(self, ended, calls):
-        """Returns the calls by their numbers in the events. Those that cannot be read have no deltas."""
+        """Returns the calls by their numbers in the events. Those that cannot be read, or are only mentioned, have no deltas."""
         if len(ended) == len(calls):
             return dict(zip(ended, calls))
         if not calls:
             return {}
-        # Several calls ended in one chunk, and some of them cannot be read: the calls themselves tell which.
+        # Some are not sent: the calls themselves tell which.
         report = sabir.parse(bytes(self._source), *self._arguments, **self._options)
         parts = [part for part in report["parts"] if part["type"] == "call"]
+        complete = [index for index in ended if index < len(parts) and parts[index]["state"] == "complete"]
+        if len(complete) == len(calls):
+            return dict(zip(complete, calls))
         matched = {}
         for index in ended:
             if index < len(parts) and len(matched) < len(calls):
@@ -93,10 +112,11 @@ class LeakedCallReader:
     def _read_text(self, text):
         # A text has no offset: it follows what was read before, or a gap, markup or layout that has no event of its own.
         start = self._position
-        if not self._source.startswith(text, start):
+        if not self._source.startswith(text, start, self._source_end):
             # A marker behind a call may hold the same bytes, so words are looked for from the end there.
             is_from_end = self._is_behind_call and bool(text.strip())
-            start = self._source.rfind(text, start) if is_from_end else self._source.find(text, start)
+            find = self._source.rfind if is_from_end else self._source.find
+            start = find(text, start, self._source_end)
         if start >= 0:
             self._hold_gap(start)
             self._position = start + len(text)

@@ -15,8 +15,8 @@ use sabir_toolbox::parse::{find_dialect, parse_tools};
 use sabir_toolbox::report::{Report, write_json_line};
 use sabir_torture::{
     CellResult, ClientApi, EndpointOptions, EndpointTest, RunOptions, TortureError, TortureReport,
-    built_in_presets, custom_preset, make_names_unique, prepare_folder, run_agent, run_filter,
-    select_cases, write_badge, write_html, write_junit, write_result_file,
+    built_in_presets, check_result_file, custom_preset, make_names_unique, prepare_folder,
+    run_agent, run_filter, select_cases, write_badge, write_html, write_junit, write_result_file,
 };
 
 use crate::print;
@@ -35,7 +35,9 @@ pub enum ServingCommand {
     /// Each case runs the agent once, in an empty home and an empty folder, against a provider on 127.0.0.1, and asks it to write one
     /// file. The verdict depends on the files that it leaves. Name known agents with --agent, or write any command behind `--`, in
     /// which `{base_url}`, `{model}`, `{task}`, `{home}` and `{work}` are replaced. The agent is not confined: it runs what the
-    /// provider calls, which only writes into the folder. The exit code is 1 if a cell is wrong. See `sabir help torture`.
+    /// provider calls, which only writes into the folder. The exit code is 0 although cells are missed, unless `--fail-on missed` is given; it
+    /// is 4 if a cell is wrong, or tested nothing because the agent never asked the provider or offered no tool, and 2 if an agent cannot
+    /// be started. See `sabir help torture`.
     Torture(TortureArguments),
     /// Export the examples of all dialects' specs as JSON lines, and score other parsers with them. See `sabir help corpus`.
     Corpus {
@@ -133,9 +135,25 @@ pub struct TortureArguments {
     /// Also write a badge as SVG.
     #[arg(long, value_name = "FILE")]
     badge: Option<PathBuf>,
-    /// The command of any other agent.
+    /// The verdicts that make the exit code 4, besides cells that tested nothing.
+    #[arg(long, value_name = "VERDICT", value_enum, default_value = "wrong")]
+    fail_on: FailingVerdict,
+    /// The name of the command's column. By default its first word.
+    #[arg(long, value_name = "NAME", requires = "command")]
+    name: Option<String>,
+    /// The command of any other agent. A relative path of the program starts in the current folder; other relative paths start in the
+    /// agent's own, empty folder.
     #[arg(last = true)]
     command: Vec<String>,
+}
+
+/// The verdicts that make the exit code 4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FailingVerdict {
+    /// Something wrong was written, or arrived.
+    Wrong,
+    /// Also missed and hung cells.
+    Missed,
 }
 
 /// An API of a gateway's client.
@@ -158,9 +176,12 @@ pub enum ServingError {
     /// The options or the input cannot be used.
     #[error(transparent)]
     Toolbox(#[from] ToolboxError),
-    /// A cell of a torture run could not be tried.
+    /// A torture run could not be done.
     #[error(transparent)]
     Torture(#[from] TortureError),
+    /// Agents of a torture run could not be tested.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Agents(Vec<AgentFailure>),
     /// The options name nothing that can be tested.
     #[error("{0}")]
     Selection(&'static str),
@@ -172,12 +193,27 @@ pub enum ServingError {
     /// The built-in list of agents cannot be read.
     #[error("the list of known agents: {0}")]
     Presets(#[from] serde_json::Error),
+    /// The current folder is not known.
+    #[error("the current folder: {0}")]
+    CurrentFolder(std::io::Error),
     /// The asynchronous runtime cannot start.
     #[error("the runtime cannot start: {0}")]
     Runtime(std::io::Error),
     /// A format's name is not known.
     #[error(transparent)]
     Format(#[from] sabir_toolbox::grammar::UnknownFormat),
+}
+
+/// The reason why the remaining cases of an agent were not tried.
+#[derive(Debug, thiserror::Error)]
+#[error("{agent} {case}: {error}")]
+pub struct AgentFailure {
+    /// The agent's name.
+    agent: String,
+    /// The first case that could not be tried.
+    case: &'static str,
+    /// The reason.
+    error: TortureError,
 }
 
 /// Runs a command, and reports whether everything was as it should be.
@@ -240,6 +276,10 @@ fn run_torture(
     arguments: &TortureArguments,
     environment: &Environment,
 ) -> Result<bool, ServingError> {
+    let outputs = [&arguments.junit, &arguments.html, &arguments.badge];
+    for path in outputs.into_iter().flatten() {
+        check_result_file(path)?;
+    }
     if let Some(endpoint) = &arguments.endpoint {
         return run_endpoint_torture(endpoint, arguments);
     }
@@ -261,7 +301,14 @@ fn run_torture(
         );
     }
     if !arguments.command.is_empty() {
-        presets.push(custom_preset(&arguments.command));
+        let mut preset = custom_preset(&arguments.command);
+        preset
+            .make_program_absolute()
+            .map_err(ServingError::CurrentFolder)?;
+        if let Some(name) = &arguments.name {
+            preset.name.clone_from(name);
+        }
+        presets.push(preset);
     }
     make_names_unique(&mut presets);
     let cases = select_cases(&arguments.case);
@@ -284,7 +331,7 @@ fn run_torture(
     };
     let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
     let mut report = TortureReport::default();
-    let mut failure = None;
+    let mut failures = Vec::new();
     for preset in &presets {
         for case in &cases {
             let cell = match runtime.block_on(run_agent(preset, case, &options)) {
@@ -292,11 +339,11 @@ fn run_torture(
                 Err(error) => {
                     // The verdicts of other agents are reported nevertheless. This one would fail
                     // in the other cases too.
-                    print::write_stderr(&print::sanitize_text(&format!(
-                        "{} {}: {error}\n",
-                        preset.name, case.name
-                    )));
-                    failure = Some(error);
+                    failures.push(AgentFailure {
+                        agent: preset.name.clone(),
+                        case: case.name,
+                        error,
+                    });
                     break;
                 }
             };
@@ -305,12 +352,30 @@ fn run_torture(
         }
     }
     write_torture_report(&report, arguments)?;
-    if let Some(error) = failure {
-        return Err(error.into());
+    let untested = report.untested_text();
+    if !untested.is_empty() {
+        print::write_stderr(&print::sanitize_text(&format!(
+            "{untested}check that the command has `{{task}}`, that the agent asks `{{base_url}}` or reads one of the variables that hold the \
+             address, and that paths in its arguments are absolute, since it starts in an empty folder; {}/AGENT/CASE/output.txt has what it \
+             printed\n",
+            arguments.folder.display()
+        )));
     }
-    // A missed call is a weakness of the agent and no failure of the run. Something wrong that was
-    // written is one.
-    Ok(report.score().wrong == 0)
+    if !failures.is_empty() {
+        return Err(ServingError::Agents(failures));
+    }
+    Ok(is_run_good(&report, arguments.fail_on))
+}
+
+/// Reports whether all cells were tested and none has a verdict that fails the run. A missed call is a weakness of the agent and, unless
+/// the user says so, no failure of the run.
+fn is_run_good(report: &TortureReport, fail_on: FailingVerdict) -> bool {
+    let score = report.score();
+    score.tested == score.cells
+        && match fail_on {
+            FailingVerdict::Wrong => score.wrong == 0,
+            FailingVerdict::Missed => score.passed == score.cells,
+        }
 }
 
 /// Shows a verdict at once, beside the report on standard output: a run takes minutes.
@@ -373,7 +438,8 @@ fn run_endpoint_torture(
             "no case could be tested: the gateway did not ask the provider at the address above",
         ));
     }
-    Ok(report.score().wrong == 0)
+    print::write_stderr(&report.untested_text());
+    Ok(is_run_good(&report, arguments.fail_on))
 }
 
 /// Writes a report in the forms that were asked for.
@@ -381,6 +447,12 @@ fn write_torture_report(
     report: &TortureReport,
     arguments: &TortureArguments,
 ) -> Result<(), ServingError> {
+    // The table comes first: if a file cannot be written now, minutes of runs are not lost.
+    if arguments.json {
+        write_json_line(report, &mut ReportOutput::json()).map_err(ToolboxError::from)?;
+    } else if !report.cells.is_empty() {
+        print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
+    }
     for (path, text) in [
         (&arguments.junit, write_junit(report)),
         (&arguments.html, write_html(report)),
@@ -389,11 +461,6 @@ fn write_torture_report(
         if let Some(path) = path {
             write_result_file(path, &text)?;
         }
-    }
-    if arguments.json {
-        write_json_line(report, &mut ReportOutput::json()).map_err(ToolboxError::from)?;
-    } else if !report.cells.is_empty() {
-        print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
     }
     Ok(())
 }

@@ -175,10 +175,15 @@ pub async fn run_agent(
     Ok(CellResult {
         agent: preset.name.clone(),
         case: case.name.to_owned(),
-        verdict: judge_files(&case, &files, outcome.end, &state),
+        verdict: match judge_files(&case, &files, outcome.end, &state) {
+            // Also if it was ended at its limit, or wrote the right file by itself.
+            verdict if requests.is_empty() && verdict != Verdict::Wrong => Verdict::NeverAsked,
+            verdict => verdict,
+        },
         end: outcome.end.to_string(),
         requests: requests.len(),
         detail: describe_files(&files),
+        expected: case.expected_files(),
     })
 }
 
@@ -364,6 +369,24 @@ fn write_file(path: &Path, text: &str) -> Result<(), TortureError> {
 pub fn prepare_folder(path: &Path) -> Result<PathBuf, TortureError> {
     make_folder(path)?;
     std::fs::canonicalize(path).map_err(file_error(path))
+}
+
+/// Checks that a file of results can be written, before the runs that take minutes. A file that exists keeps its content.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn check_result_file(path: &Path) -> Result<(), TortureError> {
+    let is_new = !path.exists();
+    let mut options = std::fs::OpenOptions::new();
+    options
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(file_error(path))?;
+    if is_new {
+        std::fs::remove_file(path).map_err(file_error(path))?;
+    }
+    Ok(())
 }
 
 /// Writes a file of results.

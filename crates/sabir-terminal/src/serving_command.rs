@@ -9,7 +9,9 @@ use sabir_session::call::ParallelCalls;
 use sabir_session::call::dialect::DialectSet;
 use sabir_session::{Environment, SessionError, built_in_tools, config};
 use sabir_toolbox::ToolboxError;
-use sabir_toolbox::corpus::{answer_line, collect_cases, score_answers, write_cases};
+use sabir_toolbox::corpus::{
+    CorpusCase, CorpusReport, answer_line, collect_cases, score_answers, write_cases,
+};
 use sabir_toolbox::grammar::{GrammarOptions, derive_grammar};
 use sabir_toolbox::parse::{find_dialect, parse_tools};
 use sabir_toolbox::report::{Report, write_json_line};
@@ -53,10 +55,15 @@ pub enum CorpusCommand {
     /// Print all cases, one JSON object a line, with what must be read.
     Export,
     /// Score a parser: it gets the cases on standard input, without what must be read, and prints an answer for each.
+    ///
+    /// The exit code is 0 whatever the score is, 4 if cases have no answer, and 2 if the parser fails or prints nothing for too long.
     Score {
         /// Print JSON instead of a table.
         #[arg(long)]
         json: bool,
+        /// The seconds without any output after which the parser is killed.
+        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+        limit: u64,
         /// The command of the parser.
         #[arg(last = true, required = true)]
         command: Vec<String>,
@@ -179,6 +186,9 @@ pub enum ServingError {
     /// A torture run could not be done.
     #[error(transparent)]
     Torture(#[from] TortureError),
+    /// A parser that is scored failed.
+    #[error(transparent)]
+    Parser(#[from] ParserFailure),
     /// Agents of a torture run could not be tested.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Agents(Vec<AgentFailure>),
@@ -202,6 +212,24 @@ pub enum ServingError {
     /// A format's name is not known.
     #[error(transparent)]
     Format(#[from] sabir_toolbox::grammar::UnknownFormat),
+}
+
+/// The failure of a parser that is scored.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the parser `{program}` failed ({failure}) after {answers} of {cases} answers\n{error_tail}"
+)]
+pub struct ParserFailure {
+    /// The program.
+    program: String,
+    /// The way it ended.
+    failure: String,
+    /// The number of cases that it answered.
+    answers: usize,
+    /// The number of all cases.
+    cases: usize,
+    /// The end of its standard error.
+    error_tail: String,
 }
 
 /// The reason why the remaining cases of an agent were not tried.
@@ -230,20 +258,19 @@ pub fn run_serving_command(
             Ok(true)
         }
         ServingCommand::Torture(arguments) => run_torture(arguments, environment),
-        ServingCommand::Corpus { command } => {
-            run_corpus(command, environment)?;
-            Ok(true)
-        }
+        ServingCommand::Corpus { command } => run_corpus(command, environment),
     }
 }
 
-fn run_corpus(command: &CorpusCommand, environment: &Environment) -> Result<(), ServingError> {
+fn run_corpus(command: &CorpusCommand, environment: &Environment) -> Result<bool, ServingError> {
     let cases = collect_cases();
-    let written = match command {
+    match command {
         CorpusCommand::Export => {
             let lines = write_cases(&cases, false).map_err(ToolboxError::from)?;
             // Control characters are part of the cases, so a file gets the bytes as they are.
-            ReportOutput::exact().write_all(&lines)
+            let written = ReportOutput::exact().write_all(&lines);
+            written.map_err(ToolboxError::from)?;
+            Ok(true)
         }
         CorpusCommand::Answer => {
             let lines = std::io::stdin().lines();
@@ -252,24 +279,61 @@ fn run_corpus(command: &CorpusCommand, environment: &Environment) -> Result<(), 
                 let answer = answer_line(&line)?;
                 write_json_line(&answer, &mut ReportOutput::exact()).map_err(ToolboxError::from)?;
             }
-            Ok(())
+            Ok(true)
         }
-        CorpusCommand::Score { json, command } => {
-            let input = write_cases(&cases, true).map_err(ToolboxError::from)?;
-            let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
-            // Unlike an agent under test, the parser is the user's own program and may need all of
-            // the environment, such as the path of its libraries.
-            let variables = environment.all_variables();
-            let helper = environment.helper_program.clone();
-            let output = runtime.block_on(run_filter(command, variables, &helper, input))?;
-            let report = score_answers(&cases, &output);
-            match json {
+        CorpusCommand::Score {
+            json,
+            limit,
+            command,
+        } => {
+            let limit = Duration::from_secs(*limit);
+            let report = score_parser(&cases, command, limit, environment)?;
+            let written = match json {
                 true => report.write_json(&mut ReportOutput::json()),
                 false => report.write_text(&mut ReportOutput::cleaned()),
+            };
+            written.map_err(ToolboxError::from)?;
+            let unanswered = report.total.unanswered;
+            if unanswered > 0 {
+                print::write_stderr(&format!(
+                    "{unanswered} of {} cases have no answer: a line {{\"id\": …, \"calls\": […]}} for each is expected\n",
+                    report.total.cases
+                ));
             }
+            Ok(unanswered == 0)
         }
-    };
-    Ok(written.map_err(ToolboxError::from)?)
+    }
+}
+
+/// Runs a parser, and scores its answers.
+fn score_parser(
+    cases: &[CorpusCase],
+    command: &[String],
+    limit: Duration,
+    environment: &Environment,
+) -> Result<CorpusReport, ServingError> {
+    let input = write_cases(cases, true).map_err(ToolboxError::from)?;
+    let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
+    // Unlike an agent under test, the parser is the user's own program and may need all of the
+    // environment, such as the path of its libraries.
+    let variables = environment.all_variables();
+    let helper = environment.helper_program.clone();
+    let outcome = runtime.block_on(run_filter(command, variables, &helper, input, limit))?;
+    let report = score_answers(cases, &outcome.output);
+    match outcome.failure {
+        // Scores of a part of the cases would look like those of a weak parser.
+        Some(failure) => Err(ServingError::Parser(ParserFailure {
+            program: command.first().cloned().unwrap_or_default(),
+            failure,
+            answers: report.total.cases - report.total.unanswered,
+            cases: report.total.cases,
+            error_tail: outcome.error_tail,
+        })),
+        None => {
+            print::write_stderr(&print::sanitize_text(&outcome.error_tail));
+            Ok(report)
+        }
+    }
 }
 
 fn run_torture(

@@ -534,6 +534,12 @@ fn run_grammar(arguments: &GrammarArguments, dialects: &DialectSet) -> Result<()
         None => built_in_tools(),
         Some(path) => parse_tools(&config::read_text(path)?, &path.display().to_string())?,
     };
+    if arguments.dialect == "auto" {
+        return Err(ServingError::Selection(
+            "a grammar is of one dialect, so `auto` is none: `sabir dialects` lists them, and `sabir dialects --from-template FILE` \
+             finds the one that a model's chat template teaches",
+        ));
+    }
     let report = derive_grammar(&GrammarOptions {
         dialect: find_dialect(dialects, &arguments.dialect, "")?,
         tools,

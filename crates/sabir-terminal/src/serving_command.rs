@@ -327,7 +327,7 @@ fn score_parser(
             failure,
             answers: report.total.cases - report.total.unanswered,
             cases: report.total.cases,
-            error_tail: outcome.error_tail,
+            error_tail: outcome.error_tail.trim_end().to_owned(),
         })),
         None => {
             print::write_stderr(&print::sanitize_text(&outcome.error_tail));

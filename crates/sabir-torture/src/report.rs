@@ -48,12 +48,13 @@ impl CellResult {
             true => "nothing",
             false => &self.detail,
         };
+        let sent = match self.requests {
+            0 => "the provider was never asked".to_owned(),
+            _ => format!("the provider sent: {}", find_summary(&self.case)),
+        };
         format!(
-            "the provider sent: {}; expected: {}; found: {found}; end: {}; requests: {}",
-            find_summary(&self.case),
-            self.expected,
-            self.end,
-            self.requests
+            "{sent}; expected: {}; found: {found}; end: {}; requests: {}",
+            self.expected, self.end, self.requests
         )
     }
 }
@@ -429,7 +430,10 @@ mod tests {
         );
         let junit = write_junit(&report);
         assert!(junit.contains("errors=\"1\""), "{junit}");
-        assert!(junit.contains("<error type=\"never asked\""), "{junit}");
+        assert!(
+            junit.contains("<error type=\"never asked\" message=\"the provider was never asked; "),
+            "{junit}"
+        );
         assert!(!write_badge(&report).contains(Verdict::Passed.color()));
     }
 }

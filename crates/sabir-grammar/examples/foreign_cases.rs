@@ -24,7 +24,11 @@ const CONTENTS: [&str; 6] = [
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = std::io::stdout().lock();
-    for (name, tools) in [("plain", tools::plain_tools()), ("all", tools::all_tools())] {
+    for (name, tools) in [
+        ("plain", tools::plain_tools()),
+        ("all", tools::all_tools()),
+        ("bounded", tools::bounded_tools()),
+    ] {
         for dialect in DialectSet::built_in().iter() {
             let built = build_grammar(dialect, &tools, ParallelCalls::One)?;
             let accepted = accepted_texts(dialect, &tools, &built);
@@ -66,6 +70,10 @@ fn accepted_texts(dialect: &Dialect, tools: &ToolSet, built: &CallGrammar) -> Ve
                 json!({"label": content, "ratio": -1.5e-7, "sizes": [1, -2], "range": {"from": 3, "to": null, "note": content}}),
             ),
             ("get_time", json!({})),
+            (
+                "file_issue",
+                json!({"title": content, "label": "a \"b\"\n", "due": "tomorrow", "owner": content, "kind": "bug"}),
+            ),
         ]
     };
     let calls = CONTENTS.into_iter().flat_map(arguments);

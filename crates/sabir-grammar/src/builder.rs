@@ -12,14 +12,15 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::GrammarError;
 use crate::expression::{CharClass, Expression, Grammar, Rule};
 use crate::plain_text::text_without;
 use crate::sampler::Sampler;
+use crate::schema_survey::survey_schema;
 use crate::value::{
-    OptionalItem, Relaxation, ValueBuilder, ValueNotation, join_optional, required_names,
-    type_names,
+    OptionalItem, Relaxation, ValueBuilder, ValueNotation, is_type_name, join_optional,
+    listed_values, required_names, type_names,
 };
+use crate::{GrammarError, GrammarFormat};
 
 /// The samples of each tool's rule that must be read back before a grammar is given out.
 const TRIAL_SAMPLES: usize = 8;
@@ -85,6 +86,9 @@ pub fn build_grammar(
     for spec in specs {
         builder.tool = &spec.name;
         builder.root = &spec.parameters;
+        for note in survey_schema(&spec.parameters, &["format"]) {
+            builder.note(&note.place, note.keyword);
+        }
         let arguments = call_arguments(&mut builder, &layout, spec);
         let arguments = builder.add_rule(&format!("{}-arguments", spec.name), arguments);
         let call = call_expression(&layout, &spec.name, arguments, calls);
@@ -177,6 +181,24 @@ impl CallGrammar {
             }
         }
         Ok(())
+    }
+
+    /// Returns the places where the grammar accepts more than the schemas in this format. A JSON Schema restricts no strings.
+    pub fn relaxations_in(&self, tools: &ToolSet, format: GrammarFormat) -> Vec<Relaxation> {
+        let mut relaxations = self.relaxations.clone();
+        for spec in tools.iter().filter(|_| format == GrammarFormat::JsonSchema) {
+            for note in survey_schema(&spec.parameters, &["minLength", "maxLength"]) {
+                let relaxation = Relaxation {
+                    tool: spec.name.clone(),
+                    place: note.place,
+                    keyword: note.keyword.to_owned(),
+                };
+                if !relaxations.contains(&relaxation) {
+                    relaxations.push(relaxation);
+                }
+            }
+        }
+        relaxations
     }
 
     /// Reports whether an argument of a call contains closing markup of the call itself. The renderer may write such a value as it
@@ -529,15 +551,6 @@ impl TaggedArgument<'_> {
     }
 }
 
-/// Returns the values that a schema lists.
-fn listed_values(schema: &Value) -> Option<Vec<&Value>> {
-    if let Some(value) = schema.get("const") {
-        return Some(vec![value]);
-    }
-    let values = schema.get("enum").and_then(Value::as_array)?;
-    Some(values.iter().collect())
-}
-
 /// Splits a schema into one for each type of value, since tags write strings and other values differently.
 fn collect_branches(
     root: &Value,
@@ -546,6 +559,10 @@ fn collect_branches(
     seen: &mut Vec<String>,
     into: &mut Vec<(&'static str, Value)>,
 ) {
+    // This schema has no values.
+    if *schema == Value::Bool(false) {
+        return;
+    }
     if let Some(target) = resolve_reference(root, schema).filter(|_| depth > 0) {
         // The branches of a reference are there already if it was followed before. So references to
         // themselves end, and those that share others do not multiply.
@@ -581,7 +598,7 @@ fn collect_branches(
         }
     }
     let named = type_names(schema);
-    let names = if named.is_empty() {
+    let names = if named.is_empty() || !named.iter().all(|name| is_type_name(name)) {
         ALL_TYPES.to_vec()
     } else {
         named

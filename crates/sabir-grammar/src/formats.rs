@@ -83,7 +83,7 @@ pub fn write_grammar(
         GrammarFormat::Gbnf => Ok(write_gbnf(&built.grammar)),
         GrammarFormat::Lark => write_lark(&built.grammar),
         GrammarFormat::JsonSchema => write_json_schema(built, tools, calls).map(json),
-        GrammarFormat::StructuralTag => write_structural_tag(built, tools, calls).map(json),
+        GrammarFormat::StructuralTag => write_structural_tag(built, calls).map(json),
         GrammarFormat::Regex => write_regex(built).map(|text| format!("{text}\n")),
     }
 }

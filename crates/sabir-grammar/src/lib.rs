@@ -28,11 +28,13 @@
 //! ```
 
 mod builder;
+mod disjoint;
 mod expression;
 mod formats;
 mod plain_text;
 mod recognizer;
 mod sampler;
+mod schema_survey;
 mod value;
 
 pub use builder::{CallGrammar, ToolRule, build_grammar};

@@ -6,6 +6,7 @@ use sabir_call::resolve_reference;
 use serde_json::{Map, Value};
 
 use crate::GrammarError;
+use crate::disjoint::are_branches_disjoint;
 use crate::expression::{CharClass, Expression, Grammar, Rule};
 use crate::plain_text::text_without;
 
@@ -70,7 +71,8 @@ pub(crate) enum ValueNotation {
     Gemma { quote: String },
 }
 
-/// A place where the grammar accepts more than the schema.
+/// A place where the grammar accepts more than the schema. The check of a call refuses the values that are accepted in vain, except for
+/// `format`, which it ignores too, and unless the whole schema is invalid: a `type` that is none, or a `$ref` that leads nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Relaxation {
     /// The tool's name.
@@ -186,10 +188,14 @@ impl<'t> ValueBuilder<'t> {
             self.note(place, "$ref");
             return self.any_value();
         }
+        // This schema has no values, and neither has a choice of nothing.
+        if *schema == Value::Bool(false) {
+            return Expression::choice([]);
+        }
         if let Some(pointer) = schema.get("$ref").and_then(Value::as_str) {
             self.note_beside_reference(schema, place);
+            // The survey of the schema names references that lead nowhere.
             let Some(target) = resolve_reference(self.root, schema).cloned() else {
-                self.note(place, "$ref");
                 return self.any_value();
             };
             // The same pointer leads elsewhere in another tool, because references are resolved in
@@ -218,7 +224,7 @@ impl<'t> ValueBuilder<'t> {
                 // Only the branches are written, so properties beside them are lost. A value that
                 // two branches of `oneOf` accept is invalid, which a choice cannot express.
                 if schema.get("properties").is_some()
-                    || keyword == "oneOf" && !are_types_disjoint(branches)
+                    || keyword == "oneOf" && !are_branches_disjoint(self.root, branches)
                 {
                     self.note(place, keyword);
                 }
@@ -833,20 +839,21 @@ pub(crate) fn type_names(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// Reports whether no value can be of two branches, as far as their types show.
-fn are_types_disjoint(branches: &[Value]) -> bool {
-    let mut seen = Vec::new();
-    for branch in branches {
-        let types = type_names(branch);
-        let overlaps = types
-            .iter()
-            .any(|name| seen.contains(name) || *name == "integer" && seen.contains(&"number"));
-        if types.is_empty() || overlaps {
-            return false;
-        }
-        seen.extend(types);
+/// Reports whether JSON Schema has a type of this name.
+pub(crate) fn is_type_name(name: &str) -> bool {
+    matches!(
+        name,
+        "string" | "integer" | "number" | "boolean" | "null" | "array" | "object"
+    )
+}
+
+/// Returns the values that a schema lists.
+pub(crate) fn listed_values(schema: &Value) -> Option<Vec<&Value>> {
+    if let Some(value) = schema.get("const") {
+        return Some(vec![value]);
     }
-    true
+    let values = schema.get("enum").and_then(Value::as_array)?;
+    Some(values.iter().collect())
 }
 
 fn is_identifier(name: &str) -> bool {

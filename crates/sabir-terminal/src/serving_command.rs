@@ -9,14 +9,16 @@ use sabir_session::call::ParallelCalls;
 use sabir_session::call::dialect::DialectSet;
 use sabir_session::{Environment, SessionError, built_in_tools, config};
 use sabir_toolbox::ToolboxError;
-use sabir_toolbox::corpus::{answer_line, collect_cases, score_answers, write_cases};
+use sabir_toolbox::corpus::{
+    CorpusCase, CorpusReport, answer_line, collect_cases, score_answers, write_cases,
+};
 use sabir_toolbox::grammar::{GrammarOptions, derive_grammar};
 use sabir_toolbox::parse::{find_dialect, parse_tools};
 use sabir_toolbox::report::{Report, write_json_line};
 use sabir_torture::{
     CellResult, ClientApi, EndpointOptions, EndpointTest, RunOptions, TortureError, TortureReport,
-    built_in_presets, custom_preset, make_names_unique, prepare_folder, run_agent, run_filter,
-    select_cases, write_badge, write_html, write_junit, write_result_file,
+    built_in_presets, check_result_file, custom_preset, make_names_unique, prepare_folder,
+    run_agent, run_filter, select_cases, write_badge, write_html, write_junit, write_result_file,
 };
 
 use crate::print;
@@ -35,7 +37,9 @@ pub enum ServingCommand {
     /// Each case runs the agent once, in an empty home and an empty folder, against a provider on 127.0.0.1, and asks it to write one
     /// file. The verdict depends on the files that it leaves. Name known agents with --agent, or write any command behind `--`, in
     /// which `{base_url}`, `{model}`, `{task}`, `{home}` and `{work}` are replaced. The agent is not confined: it runs what the
-    /// provider calls, which only writes into the folder. The exit code is 1 if a cell is wrong. See `sabir help torture`.
+    /// provider calls, which only writes into the folder. The exit code is 0 although cells are missed, unless `--fail-on missed` is given; it
+    /// is 4 if a cell is wrong, or tested nothing because the agent never asked the provider or offered no tool, and 2 if an agent cannot
+    /// be started. See `sabir help torture`.
     Torture(TortureArguments),
     /// Export the examples of all dialects' specs as JSON lines, and score other parsers with them. See `sabir help corpus`.
     Corpus {
@@ -51,10 +55,15 @@ pub enum CorpusCommand {
     /// Print all cases, one JSON object a line, with what must be read.
     Export,
     /// Score a parser: it gets the cases on standard input, without what must be read, and prints an answer for each.
+    ///
+    /// The exit code is 0 whatever the score is, 4 if cases have no answer, and 2 if the parser fails or prints nothing for too long.
     Score {
         /// Print JSON instead of a table.
         #[arg(long)]
         json: bool,
+        /// The seconds without any output after which the parser is killed.
+        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+        limit: u64,
         /// The command of the parser.
         #[arg(last = true, required = true)]
         command: Vec<String>,
@@ -133,9 +142,25 @@ pub struct TortureArguments {
     /// Also write a badge as SVG.
     #[arg(long, value_name = "FILE")]
     badge: Option<PathBuf>,
-    /// The command of any other agent.
+    /// The verdicts that make the exit code 4, besides cells that tested nothing.
+    #[arg(long, value_name = "VERDICT", value_enum, default_value = "wrong")]
+    fail_on: FailingVerdict,
+    /// The name of the command's column. By default its first word.
+    #[arg(long, value_name = "NAME", requires = "command")]
+    name: Option<String>,
+    /// The command of any other agent. A relative path of the program starts in the current folder; other relative paths start in the
+    /// agent's own, empty folder.
     #[arg(last = true)]
     command: Vec<String>,
+}
+
+/// The verdicts that make the exit code 4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FailingVerdict {
+    /// Something wrong was written, or arrived.
+    Wrong,
+    /// Also missed and hung cells.
+    Missed,
 }
 
 /// An API of a gateway's client.
@@ -158,9 +183,15 @@ pub enum ServingError {
     /// The options or the input cannot be used.
     #[error(transparent)]
     Toolbox(#[from] ToolboxError),
-    /// A cell of a torture run could not be tried.
+    /// A torture run could not be done.
     #[error(transparent)]
     Torture(#[from] TortureError),
+    /// A parser that is scored failed.
+    #[error(transparent)]
+    Parser(#[from] ParserFailure),
+    /// Agents of a torture run could not be tested.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Agents(Vec<AgentFailure>),
     /// The options name nothing that can be tested.
     #[error("{0}")]
     Selection(&'static str),
@@ -172,12 +203,45 @@ pub enum ServingError {
     /// The built-in list of agents cannot be read.
     #[error("the list of known agents: {0}")]
     Presets(#[from] serde_json::Error),
+    /// The current folder is not known.
+    #[error("the current folder: {0}")]
+    CurrentFolder(std::io::Error),
     /// The asynchronous runtime cannot start.
     #[error("the runtime cannot start: {0}")]
     Runtime(std::io::Error),
     /// A format's name is not known.
     #[error(transparent)]
     Format(#[from] sabir_toolbox::grammar::UnknownFormat),
+}
+
+/// The failure of a parser that is scored.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the parser `{program}` failed ({failure}) after {answers} of {cases} answers\n{error_tail}"
+)]
+pub struct ParserFailure {
+    /// The program.
+    program: String,
+    /// The way it ended.
+    failure: String,
+    /// The number of cases that it answered.
+    answers: usize,
+    /// The number of all cases.
+    cases: usize,
+    /// The end of its standard error.
+    error_tail: String,
+}
+
+/// The reason why the remaining cases of an agent were not tried.
+#[derive(Debug, thiserror::Error)]
+#[error("{agent} {case}: {error}")]
+pub struct AgentFailure {
+    /// The agent's name.
+    agent: String,
+    /// The first case that could not be tried.
+    case: &'static str,
+    /// The reason.
+    error: TortureError,
 }
 
 /// Runs a command, and reports whether everything was as it should be.
@@ -194,20 +258,19 @@ pub fn run_serving_command(
             Ok(true)
         }
         ServingCommand::Torture(arguments) => run_torture(arguments, environment),
-        ServingCommand::Corpus { command } => {
-            run_corpus(command, environment)?;
-            Ok(true)
-        }
+        ServingCommand::Corpus { command } => run_corpus(command, environment),
     }
 }
 
-fn run_corpus(command: &CorpusCommand, environment: &Environment) -> Result<(), ServingError> {
+fn run_corpus(command: &CorpusCommand, environment: &Environment) -> Result<bool, ServingError> {
     let cases = collect_cases();
-    let written = match command {
+    match command {
         CorpusCommand::Export => {
             let lines = write_cases(&cases, false).map_err(ToolboxError::from)?;
             // Control characters are part of the cases, so a file gets the bytes as they are.
-            ReportOutput::exact().write_all(&lines)
+            let written = ReportOutput::exact().write_all(&lines);
+            written.map_err(ToolboxError::from)?;
+            Ok(true)
         }
         CorpusCommand::Answer => {
             let lines = std::io::stdin().lines();
@@ -216,30 +279,71 @@ fn run_corpus(command: &CorpusCommand, environment: &Environment) -> Result<(), 
                 let answer = answer_line(&line)?;
                 write_json_line(&answer, &mut ReportOutput::exact()).map_err(ToolboxError::from)?;
             }
-            Ok(())
+            Ok(true)
         }
-        CorpusCommand::Score { json, command } => {
-            let input = write_cases(&cases, true).map_err(ToolboxError::from)?;
-            let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
-            // Unlike an agent under test, the parser is the user's own program and may need all of
-            // the environment, such as the path of its libraries.
-            let variables = environment.all_variables();
-            let helper = environment.helper_program.clone();
-            let output = runtime.block_on(run_filter(command, variables, &helper, input))?;
-            let report = score_answers(&cases, &output);
-            match json {
+        CorpusCommand::Score {
+            json,
+            limit,
+            command,
+        } => {
+            let limit = Duration::from_secs(*limit);
+            let report = score_parser(&cases, command, limit, environment)?;
+            let written = match json {
                 true => report.write_json(&mut ReportOutput::json()),
                 false => report.write_text(&mut ReportOutput::cleaned()),
+            };
+            written.map_err(ToolboxError::from)?;
+            let unanswered = report.total.unanswered;
+            if unanswered > 0 {
+                print::write_stderr(&format!(
+                    "{unanswered} of {} cases have no answer: a line {{\"id\": …, \"calls\": […]}} for each is expected\n",
+                    report.total.cases
+                ));
             }
+            Ok(unanswered == 0)
         }
-    };
-    Ok(written.map_err(ToolboxError::from)?)
+    }
+}
+
+/// Runs a parser, and scores its answers.
+fn score_parser(
+    cases: &[CorpusCase],
+    command: &[String],
+    limit: Duration,
+    environment: &Environment,
+) -> Result<CorpusReport, ServingError> {
+    let input = write_cases(cases, true).map_err(ToolboxError::from)?;
+    let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
+    // Unlike an agent under test, the parser is the user's own program and may need all of the
+    // environment, such as the path of its libraries.
+    let variables = environment.all_variables();
+    let helper = environment.helper_program.clone();
+    let outcome = runtime.block_on(run_filter(command, variables, &helper, input, limit))?;
+    let report = score_answers(cases, &outcome.output);
+    match outcome.failure {
+        // Scores of a part of the cases would look like those of a weak parser.
+        Some(failure) => Err(ServingError::Parser(ParserFailure {
+            program: command.first().cloned().unwrap_or_default(),
+            failure,
+            answers: report.total.cases - report.total.unanswered,
+            cases: report.total.cases,
+            error_tail: outcome.error_tail.trim_end().to_owned(),
+        })),
+        None => {
+            print::write_stderr(&print::sanitize_text(&outcome.error_tail));
+            Ok(report)
+        }
+    }
 }
 
 fn run_torture(
     arguments: &TortureArguments,
     environment: &Environment,
 ) -> Result<bool, ServingError> {
+    let outputs = [&arguments.junit, &arguments.html, &arguments.badge];
+    for path in outputs.into_iter().flatten() {
+        check_result_file(path)?;
+    }
     if let Some(endpoint) = &arguments.endpoint {
         return run_endpoint_torture(endpoint, arguments);
     }
@@ -261,7 +365,14 @@ fn run_torture(
         );
     }
     if !arguments.command.is_empty() {
-        presets.push(custom_preset(&arguments.command));
+        let mut preset = custom_preset(&arguments.command);
+        preset
+            .make_program_absolute()
+            .map_err(ServingError::CurrentFolder)?;
+        if let Some(name) = &arguments.name {
+            preset.name.clone_from(name);
+        }
+        presets.push(preset);
     }
     make_names_unique(&mut presets);
     let cases = select_cases(&arguments.case);
@@ -284,7 +395,7 @@ fn run_torture(
     };
     let runtime = tokio::runtime::Runtime::new().map_err(ServingError::Runtime)?;
     let mut report = TortureReport::default();
-    let mut failure = None;
+    let mut failures = Vec::new();
     for preset in &presets {
         for case in &cases {
             let cell = match runtime.block_on(run_agent(preset, case, &options)) {
@@ -292,11 +403,11 @@ fn run_torture(
                 Err(error) => {
                     // The verdicts of other agents are reported nevertheless. This one would fail
                     // in the other cases too.
-                    print::write_stderr(&print::sanitize_text(&format!(
-                        "{} {}: {error}\n",
-                        preset.name, case.name
-                    )));
-                    failure = Some(error);
+                    failures.push(AgentFailure {
+                        agent: preset.name.clone(),
+                        case: case.name,
+                        error,
+                    });
                     break;
                 }
             };
@@ -305,12 +416,30 @@ fn run_torture(
         }
     }
     write_torture_report(&report, arguments)?;
-    if let Some(error) = failure {
-        return Err(error.into());
+    let untested = report.untested_text();
+    if !untested.is_empty() {
+        print::write_stderr(&print::sanitize_text(&format!(
+            "{untested}check that the command has `{{task}}`, that the agent asks `{{base_url}}` or reads one of the variables that hold the \
+             address, and that paths in its arguments are absolute, since it starts in an empty folder; {}/AGENT/CASE/output.txt has what it \
+             printed\n",
+            arguments.folder.display()
+        )));
     }
-    // A missed call is a weakness of the agent and no failure of the run. Something wrong that was
-    // written is one.
-    Ok(report.score().wrong == 0)
+    if !failures.is_empty() {
+        return Err(ServingError::Agents(failures));
+    }
+    Ok(is_run_good(&report, arguments.fail_on))
+}
+
+/// Reports whether all cells were tested and none has a verdict that fails the run. A missed call is a weakness of the agent and, unless
+/// the user says so, no failure of the run.
+fn is_run_good(report: &TortureReport, fail_on: FailingVerdict) -> bool {
+    let score = report.score();
+    score.tested == score.cells
+        && match fail_on {
+            FailingVerdict::Wrong => score.wrong == 0,
+            FailingVerdict::Missed => score.passed == score.cells,
+        }
 }
 
 /// Shows a verdict at once, beside the report on standard output: a run takes minutes.
@@ -373,7 +502,8 @@ fn run_endpoint_torture(
             "no case could be tested: the gateway did not ask the provider at the address above",
         ));
     }
-    Ok(report.score().wrong == 0)
+    print::write_stderr(&report.untested_text());
+    Ok(is_run_good(&report, arguments.fail_on))
 }
 
 /// Writes a report in the forms that were asked for.
@@ -381,6 +511,12 @@ fn write_torture_report(
     report: &TortureReport,
     arguments: &TortureArguments,
 ) -> Result<(), ServingError> {
+    // The table comes first: if a file cannot be written now, minutes of runs are not lost.
+    if arguments.json {
+        write_json_line(report, &mut ReportOutput::json()).map_err(ToolboxError::from)?;
+    } else if !report.cells.is_empty() {
+        print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
+    }
     for (path, text) in [
         (&arguments.junit, write_junit(report)),
         (&arguments.html, write_html(report)),
@@ -390,11 +526,6 @@ fn write_torture_report(
             write_result_file(path, &text)?;
         }
     }
-    if arguments.json {
-        write_json_line(report, &mut ReportOutput::json()).map_err(ToolboxError::from)?;
-    } else if !report.cells.is_empty() {
-        print::write_stdout_bytes(print::sanitize_text(&report.to_table()).as_bytes());
-    }
     Ok(())
 }
 
@@ -403,6 +534,12 @@ fn run_grammar(arguments: &GrammarArguments, dialects: &DialectSet) -> Result<()
         None => built_in_tools(),
         Some(path) => parse_tools(&config::read_text(path)?, &path.display().to_string())?,
     };
+    if arguments.dialect == "auto" {
+        return Err(ServingError::Selection(
+            "a grammar is of one dialect, so `auto` is none: `sabir dialects` lists them, and `sabir dialects --from-template FILE` \
+             finds the one that a model's chat template teaches",
+        ));
+    }
     let report = derive_grammar(&GrammarOptions {
         dialect: find_dialect(dialects, &arguments.dialect, "")?,
         tools,

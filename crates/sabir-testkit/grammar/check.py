@@ -109,7 +109,7 @@ def main():
                 continue
             read[key] += 1
             texts = [(text, True) for text in case["accepted"]]
-            if case["format"] in ("json-schema", "structural-tag"):
+            if case["format"] == "json-schema":
                 # The strings of a schema are the reader's own; llguidance accepts fewer escapes than JSON.
                 texts = [(text, expected) for text, expected in texts if "\\u" not in text and "\\/" not in text]
             # A schema and free text around a call accept more than the layout of our renderer.

@@ -195,6 +195,45 @@ fn fenced_blocks(markdown: &str) -> Vec<FencedBlock> {
     blocks
 }
 
+/// An answer as it is scored. A call in it that is none, such as one whose arguments are a string, is kept as `None`: it counts as a call,
+/// but is never the expected one.
+#[derive(Debug, Clone, PartialEq)]
+struct ScoredAnswer {
+    id: String,
+    calls: Vec<Option<CorpusCall>>,
+}
+
+impl ScoredAnswer {
+    /// Reads a line; `None` if it is no answer.
+    fn from_line(line: &str) -> Option<Self> {
+        let answer: Value = serde_json::from_str(line).ok()?;
+        let calls = answer.get("calls")?.as_array()?;
+        Some(Self {
+            id: answer.get("id")?.as_str()?.to_owned(),
+            calls: calls
+                .iter()
+                .map(|call| CorpusCall::deserialize(call).ok())
+                .collect(),
+        })
+    }
+
+    fn is_exact(&self, expected: &[CorpusCall]) -> bool {
+        self.calls
+            .iter()
+            .map(Option::as_ref)
+            .eq(expected.iter().map(Some))
+    }
+}
+
+/// Counts cases of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ExactCount {
+    /// The cases.
+    pub cases: usize,
+    /// Those with exactly the expected calls.
+    pub exact: usize,
+}
+
 /// The score of a parser in one dialect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CorpusScore {
@@ -202,6 +241,10 @@ pub struct CorpusScore {
     pub cases: usize,
     /// Those with exactly the expected calls.
     pub exact: usize,
+    /// The cases in which calls are expected.
+    pub with_calls: ExactCount,
+    /// The cases in which no call may run. A parser that never finds a call has all of them right.
+    pub without_calls: ExactCount,
     /// Those in which calls are missing.
     pub missed: usize,
     /// Those with a call where none may run, or with more calls than are there.
@@ -226,14 +269,20 @@ pub struct CorpusReport {
 }
 
 impl CorpusScore {
-    fn count(&mut self, expected: &[CorpusCall], answer: Option<&CorpusAnswer>) {
+    fn count(&mut self, expected: &[CorpusCall], answer: Option<&ScoredAnswer>) {
+        let kind = match expected.is_empty() {
+            true => &mut self.without_calls,
+            false => &mut self.with_calls,
+        };
         self.cases += 1;
+        kind.cases += 1;
         let Some(answer) = answer else {
             self.unanswered += 1;
             return;
         };
-        if answer.calls == expected {
+        if answer.is_exact(expected) {
             self.exact += 1;
+            kind.exact += 1;
         // Not `different`: a call too many may run something, which is worse than one that is
         // missing.
         } else if answer.calls.len() > expected.len() {
@@ -248,9 +297,9 @@ impl CorpusScore {
 
 /// Scores the answers of a parser, one JSON object a line in any order. Other lines are ignored, since programs also log.
 pub fn score_answers(cases: &[CorpusCase], output: &str) -> CorpusReport {
-    let answers: BTreeMap<String, CorpusAnswer> = output
+    let answers: BTreeMap<String, ScoredAnswer> = output
         .lines()
-        .filter_map(|line| serde_json::from_str::<CorpusAnswer>(line).ok())
+        .filter_map(ScoredAnswer::from_line)
         // Of several answers to a case the last one counts.
         .map(|answer| (answer.id.clone(), answer))
         .collect();
@@ -264,7 +313,7 @@ pub fn score_answers(cases: &[CorpusCase], output: &str) -> CorpusReport {
         report.total.count(expected, answer);
         let score = report.dialects.entry(case.dialect.clone()).or_default();
         score.count(expected, answer);
-        if answer.is_none_or(|answer| answer.calls != expected) {
+        if !answer.is_some_and(|answer| answer.is_exact(expected)) {
             report.failed.push(case.id.clone());
         }
     }
@@ -275,7 +324,8 @@ impl Report for CorpusReport {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
-            "| dialect | cases | exact | missed | invented | different | unanswered |\n| --- | --- | --- | --- | --- | --- | --- |"
+            "| dialect | exact, of those with calls | exact, of those without | missed | invented | different | unanswered |\n\
+             | --- | --- | --- | --- | --- | --- | --- |"
         )?;
         let total = [("all", &self.total)];
         let dialects = self.dialects.iter();
@@ -285,9 +335,11 @@ impl Report for CorpusReport {
         {
             writeln!(
                 out,
-                "| {name} | {} | {} | {} | {} | {} | {} |",
-                score.cases,
-                score.exact,
+                "| {name} | {} of {} | {} of {} | {} | {} | {} | {} |",
+                score.with_calls.exact,
+                score.with_calls.cases,
+                score.without_calls.exact,
+                score.without_calls.cases,
                 score.missed,
                 score.invented,
                 score.different,
@@ -358,6 +410,38 @@ mod tests {
             report.total.missed > 100 && report.total.exact > 10,
             "{report:?}"
         );
+        // A parser that never finds a call must not look like half a parser.
+        assert_eq!(report.total.with_calls.exact, 0);
+        let without = report.total.without_calls;
+        assert_eq!(report.total.exact, without.exact);
+        assert_eq!(
+            report.total.with_calls.cases + without.cases,
+            report.total.cases
+        );
+        let mut table = Vec::new();
+        report.write_text(&mut table).unwrap();
+        let table = String::from_utf8(table).unwrap();
+        let row = format!(
+            "| all | 0 of {} | {} of {} |",
+            report.total.with_calls.cases, without.exact, without.cases
+        );
+        assert!(table.contains(&row), "{table}");
         assert!(answer_line("{}").is_err());
+    }
+
+    #[test]
+    fn a_call_whose_arguments_are_a_string_is_different() {
+        let cases = collect_cases();
+        let is_single = |case: &&CorpusCase| {
+            let expected = case.expected.as_ref();
+            expected.is_some_and(|expected| expected.calls.len() == 1)
+        };
+        let case = cases.iter().find(is_single).unwrap().clone();
+        let call = &case.expected.as_ref().unwrap().calls[0];
+        let arguments = serde_json::to_string(&call.arguments).unwrap();
+        let answer = serde_json::json!({"id": case.id, "calls": [{"name": call.name, "arguments": arguments}]});
+        let report = score_answers(&[case], &answer.to_string());
+        assert_eq!(report.total.different, 1, "{report:?}");
+        assert_eq!(report.failed.len(), 1);
     }
 }

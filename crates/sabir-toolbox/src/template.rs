@@ -14,9 +14,16 @@ use crate::text::indent_lines;
 pub struct TemplateReports(pub Vec<TemplateReport>);
 
 impl TemplateReports {
-    /// Returns true if each template teaches exactly one dialect.
+    /// Returns true if each template teaches exactly one dialect. Templates that show no tools do not count beside one that does: models
+    /// ship `default` and `tool_use` in one file.
     pub fn is_recognized(&self) -> bool {
-        self.0.iter().all(|report| report.dialect.is_some())
+        let has_tools = self.0.iter().any(|report| report.shows_tools);
+        let is_without_tools = |report: &TemplateReport| {
+            !report.shows_tools && report.verdict != TemplateVerdict::Failed
+        };
+        self.0
+            .iter()
+            .all(|report| report.dialect.is_some() || has_tools && is_without_tools(report))
     }
 }
 

@@ -234,7 +234,30 @@ pub(crate) enum Expectation {
     NoCall,
 }
 
+impl Expectation {
+    /// Renders the answer that passes.
+    pub(crate) fn describe(self) -> String {
+        let call = "the one correct call, none of it in the text, and the stream's proper end";
+        match self {
+            Self::Call => call.to_owned(),
+            Self::CallOrError => format!("{call}; or an error"),
+            Self::CallOrStatus(status) if status >= 500 => format!("{call}; or a status of 5xx"),
+            Self::CallOrStatus(status) => format!("{call}; or status {status}"),
+            Self::AsSent => "the call as the model wrote it, or none".to_owned(),
+            Self::NoCall => "no call, and the example as text".to_owned(),
+        }
+    }
+}
+
 impl TortureCase {
+    /// Renders what an agent must leave in its folder.
+    pub(crate) fn expected_files(&self) -> String {
+        match self.expects_file {
+            true => format!("the file {SENTINEL} with {SENTINEL_CONTENT:?}, and no other"),
+            false => "no file".to_owned(),
+        }
+    }
+
     /// Returns what a client must get from a gateway.
     pub(crate) fn expectation(&self) -> Expectation {
         match self.kind {

@@ -209,12 +209,13 @@ impl EndpointTest {
             case: case.name.to_owned(),
             verdict: match requests {
                 // The gateway is not configured with the provider, so nothing was tested.
-                0 => Verdict::Untested,
+                0 => Verdict::NeverAsked,
                 _ => verdict,
             },
             end,
             requests,
             detail,
+            expected: case.expectation().describe(),
         }
     }
 

@@ -24,6 +24,6 @@ pub use endpoint::{ClientApi, EndpointOptions, EndpointTest};
 pub use preset::{AgentPreset, PresetFile, built_in_presets, custom_preset};
 pub use report::{CellResult, Score, TortureReport, Verdict, write_badge, write_html, write_junit};
 pub use runner::{
-    RunOptions, TortureError, make_names_unique, prepare_folder, run_agent, run_filter,
-    write_result_file,
+    FilterOutcome, RunOptions, TortureError, check_result_file, make_names_unique, prepare_folder,
+    run_agent, run_filter, write_result_file,
 };

@@ -30,6 +30,26 @@ pub struct PresetFile {
     pub content: String,
 }
 
+impl AgentPreset {
+    /// Makes the path of the program absolute if it is relative to the current folder: agents start in another one. A program without
+    /// a folder in its name is looked up in `PATH`.
+    ///
+    /// # Errors
+    /// There is no current folder.
+    pub fn make_program_absolute(&mut self) -> std::io::Result<()> {
+        let Some(program) = self.command.first_mut() else {
+            return Ok(());
+        };
+        // A placeholder such as `{home}` becomes an absolute path later.
+        if program.contains('/') && !program.starts_with('{') {
+            // Not resolved through links: the Python of a virtual environment is one, and knows
+            // its environment by the link's path.
+            *program = std::path::absolute(&*program)?.display().to_string();
+        }
+        Ok(())
+    }
+}
+
 /// Returns the presets of known agents.
 ///
 /// # Errors

@@ -18,6 +18,8 @@ pub enum Verdict {
     Hung,
     /// It offered no tool that runs commands, so there was nothing to call.
     Untested,
+    /// It never sent the provider a request.
+    NeverAsked,
 }
 
 /// The result of a cell.
@@ -33,8 +35,28 @@ pub struct CellResult {
     pub end: String,
     /// The number of requests that the provider received.
     pub requests: usize,
-    /// The files in the folder.
+    /// The files in the folder, or what a gateway's client received.
     pub detail: String,
+    /// What would have passed.
+    pub expected: String,
+}
+
+impl CellResult {
+    /// Renders what the provider did, what was expected, and what happened instead.
+    fn explanation(&self) -> String {
+        let found = match self.detail.is_empty() {
+            true => "nothing",
+            false => &self.detail,
+        };
+        let sent = match self.requests {
+            0 => "the provider was never asked".to_owned(),
+            _ => format!("the provider sent: {}", find_summary(&self.case)),
+        };
+        format!(
+            "{sent}; expected: {}; found: {found}; end: {}; requests: {}",
+            self.expected, self.end, self.requests
+        )
+    }
 }
 
 /// The results of a run.
@@ -53,7 +75,13 @@ impl Verdict {
             Self::Wrong => "WRONG",
             Self::Hung => "hung",
             Self::Untested => "-",
+            Self::NeverAsked => "never asked",
         }
+    }
+
+    /// Reports whether the case took place at all.
+    pub fn is_tested(self) -> bool {
+        !matches!(self, Self::Untested | Self::NeverAsked)
     }
 
     /// Returns the colour in pages and badges.
@@ -63,7 +91,7 @@ impl Verdict {
             Self::Missed => "#b26a00",
             Self::Wrong => "#b3261e",
             Self::Hung => "#7b5800",
-            Self::Untested => "#6b6b6b",
+            Self::Untested | Self::NeverAsked => "#6b6b6b",
         }
     }
 }
@@ -98,12 +126,10 @@ impl TortureReport {
 
     /// Counts the passed cells, out of those that were tested.
     pub fn score(&self) -> Score {
-        let tested = self
-            .cells
-            .iter()
-            .filter(|cell| cell.verdict != Verdict::Untested);
+        let tested = self.cells.iter().filter(|cell| cell.verdict.is_tested());
         let passed = |cell: &&CellResult| cell.verdict == Verdict::Passed;
         Score {
+            cells: self.cells.len(),
             tested: tested.clone().count(),
             passed: tested.filter(passed).count(),
             wrong: self
@@ -112,6 +138,35 @@ impl TortureReport {
                 .filter(|cell| cell.verdict == Verdict::Wrong)
                 .count(),
         }
+    }
+
+    /// Renders a line for each agent that left cells untested, with what to check; empty if there is none.
+    pub fn untested_text(&self) -> String {
+        let mut text = String::new();
+        for agent in self.agents() {
+            let count = |verdict: Verdict| {
+                let cells = self.cells.iter();
+                cells
+                    .filter(|cell| cell.agent == agent && cell.verdict == verdict)
+                    .count()
+            };
+            let all = self.cells.iter().filter(|cell| cell.agent == agent).count();
+            let silent = count(Verdict::NeverAsked);
+            if silent > 0 {
+                let _ = writeln!(
+                    text,
+                    "`{agent}` never asked the provider in {silent} of {all} cases, so these tested nothing"
+                );
+            }
+            let toolless = count(Verdict::Untested);
+            if toolless > 0 {
+                let _ = writeln!(
+                    text,
+                    "`{agent}` offered no tool that runs commands in {toolless} of {all} cases, so these tested nothing"
+                );
+            }
+        }
+        text
     }
 
     /// Renders a Markdown table with a column for each agent.
@@ -137,6 +192,8 @@ impl TortureReport {
 /// The counts of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Score {
+    /// All cells.
+    pub cells: usize,
     /// The cells that were tested.
     pub tested: usize,
     /// Those that passed.
@@ -157,11 +214,11 @@ pub fn write_junit(report: &TortureReport) -> String {
         };
         let _ = writeln!(
             text,
-            "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\">",
+            "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">",
             escape_markup(agent),
             cells().count(),
             count(&[Verdict::Missed, Verdict::Wrong, Verdict::Hung]),
-            count(&[Verdict::Untested]),
+            count(&[Verdict::Untested, Verdict::NeverAsked]),
         );
         for cell in cells() {
             let name = format!(
@@ -169,10 +226,18 @@ pub fn write_junit(report: &TortureReport) -> String {
                 escape_markup(agent),
                 escape_markup(&cell.case)
             );
-            let message = escape_markup(&format!("{}; {}", cell.end, cell.detail));
+            let message = escape_markup(&cell.explanation());
             let _ = match cell.verdict {
                 Verdict::Passed => writeln!(text, "{name}/>"),
-                Verdict::Untested => writeln!(text, "{name}><skipped/></testcase>"),
+                // Not `skipped`: a run that tested nothing would be green.
+                Verdict::Untested | Verdict::NeverAsked => writeln!(
+                    text,
+                    "{name}><error type=\"{}\" message=\"{message}\"/></testcase>",
+                    match cell.verdict {
+                        Verdict::Untested => "no tool",
+                        verdict => verdict.word(),
+                    }
+                ),
                 verdict => writeln!(
                     text,
                     "{name}><failure type=\"{}\" message=\"{message}\"/></testcase>",
@@ -192,10 +257,7 @@ pub fn write_html(report: &TortureReport) -> String {
     let agents = report.agents();
     let mut rows = String::new();
     for case in report.cases() {
-        let summary = crate::all_cases()
-            .iter()
-            .find(|known| known.name == case)
-            .map_or("", |known| known.summary);
+        let summary = find_summary(case);
         let _ = write!(
             rows,
             "<tr><th scope=\"row\">{}<small>{}</small></th>",
@@ -209,10 +271,7 @@ pub fn write_html(report: &TortureReport) -> String {
                     rows,
                     "<td style=\"color:{}\" title=\"{}\">{}</td>",
                     cell.verdict.color(),
-                    escape_markup(&format!(
-                        "{} requests; {}; {}",
-                        cell.requests, cell.end, cell.detail
-                    )),
+                    escape_markup(&cell.explanation()),
                     cell.verdict.word()
                 ),
             };
@@ -228,9 +287,12 @@ pub fn write_html(report: &TortureReport) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <style>body{{font:15px system-ui,sans-serif;margin:2em}}table{{border-collapse:collapse}}th,td{{border:1px solid #ccc;\
          padding:.3em .6em;text-align:left}}small{{display:block;font-weight:normal;color:#555}}td{{font-weight:600}}</style>\n\
-         <h1>Torture scorecard</h1>\n<p>{} of {} cells passed, {} wrong.</p>\n<table><thead><tr><th scope=\"col\">case</th>{head}</tr></thead>\
+         <h1>Torture scorecard</h1>\n<p>{} of {} cells passed, {} wrong, {} not tested.</p>\n<table><thead><tr><th scope=\"col\">case</th>{head}</tr></thead>\
          <tbody>\n{rows}</tbody></table>\n</html>\n",
-        score.passed, score.tested, score.wrong
+        score.passed,
+        score.tested,
+        score.wrong,
+        score.cells - score.tested
     )
 }
 
@@ -240,6 +302,7 @@ pub fn write_badge(report: &TortureReport) -> String {
     let text = format!("{}/{}", score.passed, score.tested);
     let color = match score {
         Score { wrong, .. } if wrong > 0 => Verdict::Wrong.color(),
+        Score { tested: 0, .. } => Verdict::Untested.color(),
         Score { passed, tested, .. } if passed == tested => Verdict::Passed.color(),
         _ => Verdict::Missed.color(),
     };
@@ -252,6 +315,14 @@ pub fn write_badge(report: &TortureReport) -> String {
          <text x=\"66\" y=\"14\">{text}</text></g></svg>\n",
         total = 56 + width
     )
+}
+
+/// Returns the description of a case's behaviour.
+fn find_summary(case: &str) -> &'static str {
+    crate::all_cases()
+        .iter()
+        .find(|known| known.name == case)
+        .map_or("", |known| known.summary)
 }
 
 fn escape_markup(text: &str) -> String {
@@ -284,6 +355,7 @@ mod tests {
             end: "exit code 0".to_owned(),
             requests: 2,
             detail: "<script>\"&\u{1}\u{fffe}\u{ffff}".to_owned(),
+            expected: "no file".to_owned(),
         }
     }
 
@@ -314,12 +386,54 @@ mod tests {
             assert!(!text.contains("<script>"), "{text}");
             assert!(!text.contains(['\u{1}', '\u{fffe}', '\u{ffff}']), "{text}");
         }
-        assert!(html.contains("1 of 3 cells passed, 1 wrong"), "{html}");
         assert!(
-            junit.contains("tests=\"2\" failures=\"1\" skipped=\"0\""),
+            html.contains("1 of 3 cells passed, 1 wrong, 1 not tested"),
+            "{html}"
+        );
+        assert!(
+            junit.contains("tests=\"2\" failures=\"1\" errors=\"0\""),
             "{junit}"
         );
-        assert!(junit.contains("<skipped/>"), "{junit}");
+        assert!(junit.contains("<error type=\"no tool\""), "{junit}");
         assert!(write_badge(&report()).contains("aria-label=\"torture: 1/3\""));
+    }
+
+    #[test]
+    fn failures_say_what_was_expected_and_what_happened() {
+        let mut missed = cell("a", "busy", Verdict::Missed);
+        missed.detail = String::new();
+        let report = TortureReport {
+            cells: vec![missed],
+        };
+        assert!(
+            write_junit(&report).contains(
+                "message=\"the provider sent: status 429, then a correct call; expected: no file; \
+                 found: nothing; end: exit code 0; requests: 2\""
+            ),
+            "{}",
+            write_junit(&report)
+        );
+    }
+
+    #[test]
+    fn a_run_that_tested_nothing_is_not_green() {
+        let mut silent = cell("a", "native", Verdict::NeverAsked);
+        silent.requests = 0;
+        assert_eq!(report().untested_text().lines().count(), 1);
+        let report = TortureReport {
+            cells: vec![silent],
+        };
+        assert!(report.to_table().contains("| native | never asked |"));
+        assert_eq!(
+            report.untested_text(),
+            "`a` never asked the provider in 1 of 1 cases, so these tested nothing\n"
+        );
+        let junit = write_junit(&report);
+        assert!(junit.contains("errors=\"1\""), "{junit}");
+        assert!(
+            junit.contains("<error type=\"never asked\" message=\"the provider was never asked; "),
+            "{junit}"
+        );
+        assert!(!write_badge(&report).contains(Verdict::Passed.color()));
     }
 }

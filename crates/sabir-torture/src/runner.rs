@@ -21,6 +21,8 @@ const TASK: &str = "Write ok into the file sentinel.txt in this folder, then sto
 const MODEL: &str = "torture-1";
 /// The most bytes that are read of a file. Any file that is longer than the expected one is wrong.
 const MAX_FILE_BYTES: u64 = 64 << 10;
+/// The most bytes that are kept of a filter's standard error.
+const MAX_ERROR_BYTES: usize = 2 << 10;
 /// The exit code of a shell that does not find the program.
 const NOT_FOUND: i32 = 127;
 /// The exit code of a shell that may not execute the program.
@@ -175,14 +177,30 @@ pub async fn run_agent(
     Ok(CellResult {
         agent: preset.name.clone(),
         case: case.name.to_owned(),
-        verdict: judge_files(&case, &files, outcome.end, &state),
+        verdict: match judge_files(&case, &files, outcome.end, &state) {
+            // Also if it was ended at its limit, or wrote the right file by itself.
+            verdict if requests.is_empty() && verdict != Verdict::Wrong => Verdict::NeverAsked,
+            verdict => verdict,
+        },
         end: outcome.end.to_string(),
         requests: requests.len(),
         detail: describe_files(&files),
+        expected: case.expected_files(),
     })
 }
 
-/// Runs a program that reads this input and ends, in the current folder, and returns its standard output.
+/// The output of a filter, and its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterOutcome {
+    /// Its standard output.
+    pub output: String,
+    /// The end of its standard error.
+    pub error_tail: String,
+    /// The reason why its output is not complete; `None` if it ended with exit code 0.
+    pub failure: Option<String>,
+}
+
+/// Runs a program that reads this input and ends, in the current folder. A program that prints nothing for `silence_limit` is killed.
 ///
 /// # Errors
 /// The program could not be started.
@@ -191,21 +209,49 @@ pub async fn run_filter(
     variables: impl IntoIterator<Item = (String, String)>,
     helper: &Path,
     input: Vec<u8>,
-) -> Result<String, TortureError> {
+    silence_limit: Duration,
+) -> Result<FilterOutcome, TortureError> {
     let words: Vec<String> = command.iter().map(|word| quote_word(word)).collect();
     let workspace = Workspace::open(Path::new("."))?;
-    let mut bytes = Vec::new();
+    let mut output = Vec::new();
+    let mut error_tail = Vec::new();
+    let (heard, mut hearing) = tokio::sync::watch::channel(());
+    let silence = async move {
+        // A closed channel means that the program has ended, and this future is dropped.
+        while let Ok(Ok(())) = tokio::time::timeout(silence_limit, hearing.changed()).await {}
+    };
     let command = ShellCommand::new(words.join(" "), helper)
         .env(variables)
-        .standard_input(input);
-    command
+        .standard_input(input)
+        .cancel_when(silence);
+    let outcome = command
         .run(&workspace, |stream, piece| {
-            if stream == OutputStream::Stdout {
-                bytes.extend_from_slice(piece);
+            heard.send_replace(());
+            match stream {
+                OutputStream::Stdout => output.extend_from_slice(piece),
+                OutputStream::Stderr => keep_tail(&mut error_tail, piece),
             }
         })
         .await?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(FilterOutcome {
+        output: String::from_utf8_lossy(&output).into_owned(),
+        error_tail: String::from_utf8_lossy(&error_tail).into_owned(),
+        failure: match outcome.end {
+            CommandExit::Exited(0) => None,
+            CommandExit::Cancelled => Some(format!(
+                "ended, because it printed nothing for {} seconds",
+                silence_limit.as_secs()
+            )),
+            end => Some(end.to_string()),
+        },
+    })
+}
+
+/// Appends bytes to a text of which only the end is kept.
+fn keep_tail(tail: &mut Vec<u8>, piece: &[u8]) {
+    tail.extend_from_slice(piece);
+    let surplus = tail.len().saturating_sub(MAX_ERROR_BYTES);
+    tail.drain(..surplus);
 }
 
 /// The state that the provider keeps of a cell.
@@ -364,6 +410,28 @@ fn write_file(path: &Path, text: &str) -> Result<(), TortureError> {
 pub fn prepare_folder(path: &Path) -> Result<PathBuf, TortureError> {
     make_folder(path)?;
     std::fs::canonicalize(path).map_err(file_error(path))
+}
+
+/// Checks that a file of results can be written, before the runs that take minutes. A file that exists keeps its content.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn check_result_file(path: &Path) -> Result<(), TortureError> {
+    let is_new = !path.exists();
+    // Opening a pipe, and closing it again, would end its reader.
+    if !is_new && !path.is_file() && !path.is_dir() {
+        return Ok(());
+    }
+    let mut options = std::fs::OpenOptions::new();
+    options
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(file_error(path))?;
+    if is_new {
+        std::fs::remove_file(path).map_err(file_error(path))?;
+    }
+    Ok(())
 }
 
 /// Writes a file of results.

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     a_missing_agent_is_an_error();
     agents_of_one_name_get_folders_of_their_own();
     a_proxy_that_changes_nothing_scores_badly();
-    a_gateway_that_never_asks_is_untested();
+    a_gateway_that_never_asks_is_named();
     a_late_retry_counts_for_no_other_case();
     println!("8 tests passed");
     ExitCode::SUCCESS
@@ -60,7 +60,10 @@ fn verdicts_follow_the_files() {
         ("credulous", "leak-hermes", Verdict::Passed),
         ("credulous", "mention-hermes", Verdict::Wrong),
         ("half", "native", Verdict::Wrong),
-        ("silent", "native", Verdict::Untested),
+        ("silent", "native", Verdict::NeverAsked),
+        ("sleepy", "native", Verdict::NeverAsked),
+        ("scripted", "native", Verdict::NeverAsked),
+        ("toolless", "native", Verdict::Untested),
         ("endless", "native", Verdict::Hung),
     ] {
         assert_eq!(run(agent, case).verdict, expected, "{agent} {case}");
@@ -247,10 +250,10 @@ fn a_proxy_that_changes_nothing_scores_badly() {
     }
 }
 
-fn a_gateway_that_never_asks_is_untested() {
+fn a_gateway_that_never_asks_is_named() {
     let cells = torture_proxy(ClientApi::OpenAi, ProxyKind::Refusing, &[]);
     assert!(
-        cells.iter().all(|cell| cell.verdict == Verdict::Untested),
+        cells.iter().all(|cell| cell.verdict == Verdict::NeverAsked),
         "{cells:?}"
     );
 }
@@ -289,8 +292,12 @@ fn run(agent: &str, case: &str) -> CellResult {
         helper: own,
         path: "/usr/bin:/bin".to_owned(),
         folder: folder.path().to_owned(),
-        // Only the endless agent reaches its limit.
-        limit: Duration::from_secs(if agent == "endless" { 2 } else { 60 }),
+        // Only these agents reach their limits.
+        limit: Duration::from_secs(if ["endless", "sleepy"].contains(&agent) {
+            2
+        } else {
+            60
+        }),
     };
     let cases: Vec<TortureCase> = select_cases(&[case.to_owned()]);
     let [case] = cases.as_slice() else {
@@ -302,14 +309,29 @@ fn run(agent: &str, case: &str) -> CellResult {
         .unwrap()
 }
 
+/// The tool of the agents.
+const BASH_TOOL: &str = r#"[{"type": "function", "function": {"name": "bash", "description": "", "parameters":
+    {"type": "object", "required": ["command"], "properties": {"command": {"type": "string"}}}}}]"#;
+
 /// Asks the provider until it says that it is done, and runs the calls in the way of this kind of agent.
 fn run_as_agent(kind: &str, address: &str) {
-    if kind == "silent" {
-        return;
+    match kind {
+        "silent" => return,
+        "sleepy" => std::thread::sleep(Duration::from_secs(600)),
+        "scripted" => return std::fs::write("sentinel.txt", "ok").unwrap(),
+        "toolless" => {
+            ask(
+                address,
+                &[json!({"role": "user", "content": "Hello."})],
+                "[]",
+            );
+            return;
+        }
+        _ => {}
     }
     let mut messages = vec![json!({"role": "user", "content": "Write ok into sentinel.txt."})];
     for _ in 0..6 {
-        let Some(answer) = ask(address, &messages) else {
+        let Some(answer) = ask(address, &messages, BASH_TOOL) else {
             continue;
         };
         let message = &answer["choices"][0]["message"];
@@ -355,14 +377,9 @@ fn leave_special_files() {
 }
 
 /// Sends a request of the Chat Completions API; `None` if the answer is none.
-fn ask(address: &str, messages: &[Value]) -> Option<Value> {
-    let parameters = json!({"type": "object", "required": ["command"], "properties": {"command": {"type": "string"}}});
-    let body = json!({
-        "model": "m",
-        "messages": messages,
-        "tools": [{"type": "function", "function": {"name": "bash", "description": "", "parameters": parameters}}],
-    })
-    .to_string();
+fn ask(address: &str, messages: &[Value], tools: &str) -> Option<Value> {
+    let tools: Value = serde_json::from_str(tools).unwrap();
+    let body = json!({"model": "m", "messages": messages, "tools": tools}).to_string();
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,

@@ -145,7 +145,8 @@ pub(crate) enum Command {
         /// The dialect, by name or alias.
         name: Option<String>,
         /// A chat template in Jinja, or the `tokenizer_config.json` of a model. Prints the dialect in which it writes calls, with a call
-        /// as proof. The exit code is 4 if it is not exactly one.
+        /// as proof. `-` is standard input. The exit code is 4 if it is not exactly one; templates without tools beside one with tools do
+        /// not count.
         #[arg(long, value_name = "FILE", conflicts_with = "name")]
         from_template: Option<PathBuf>,
         /// The output format.

@@ -23,7 +23,7 @@ pub(crate) enum ExitStatus {
     Usage,
     /// 3: the task ended without completing.
     Unfinished,
-    /// 4: a call was not understood (`parse`, `check`, `explain`, `wire decode`), or a tool cannot be used (`lint`).
+    /// 4: a call was not understood (`parse`, `check`, `explain`, `wire decode`), a tool cannot be used (`lint`), or a test found something (`torture`, `corpus score`).
     NotUnderstood,
     /// 5: the task could not continue because calls were denied.
     Denied,

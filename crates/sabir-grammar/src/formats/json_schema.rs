@@ -8,6 +8,9 @@ use crate::{GrammarError, GrammarFormat};
 
 /// The most references that are followed to the object of a tool's parameters.
 const MAX_REFERENCES: usize = 8;
+/// Keywords that are left out: XGrammar compares those of strings with the text between the quotes as it is written, and so forbids all
+/// escapes; and a schema without them means something else below a negation.
+const OMITTED_KEYWORDS: [&str; 6] = ["minLength", "maxLength", "pattern", "format", "not", "if"];
 /// Stands for the arguments in a call's text.
 const ARGUMENTS: &str = "\u{e004}";
 
@@ -93,16 +96,16 @@ fn schema_of(value: &Value, parameters: &Value) -> Value {
 }
 
 /// A tool's parameters as a closed object: an undeclared argument would be a mistake of the model.
-pub(super) struct ClosedParameters {
+struct ClosedParameters {
     /// The schema of the arguments. Its references lead to `definitions` at [`ClosedParameters::pointer`].
-    pub(super) schema: Value,
+    schema: Value,
     /// The whole parameters, if a reference leads to them.
-    pub(super) definitions: Option<Value>,
+    definitions: Option<Value>,
 }
 
 impl ClosedParameters {
     /// Closes parameters whose definitions will stand below this name in the `$defs` of the document.
-    pub(super) fn new(parameters: &Value, name: &str) -> Self {
+    fn new(parameters: &Value, name: &str) -> Self {
         let mut schema = parameters.clone();
         // Generators of schemas often leave only a reference at the top, which cannot be closed.
         for _ in 0..MAX_REFERENCES {
@@ -124,6 +127,9 @@ impl ClosedParameters {
         if let Some(object) = schema.as_object_mut() {
             object.remove("$defs");
             object.remove("definitions");
+        }
+        for part in [&mut schema, &mut definitions] {
+            remove_string_limits(part);
         }
         let has_references = move_references(&mut schema, &pointer);
         move_references(&mut definitions, &pointer);
@@ -178,26 +184,33 @@ fn close_object(schema: &mut Value) {
     object.insert("additionalProperties".to_owned(), Value::Bool(false));
 }
 
-/// Lets the references of a schema lead to a place in another document, and reports whether there are any.
-fn move_references(schema: &mut Value, pointer: &str) -> bool {
-    let mut is_moved = false;
+/// Removes the restrictions of strings, and what could become stricter without them.
+fn remove_string_limits(schema: &mut Value) {
+    visit_schemas(schema, &mut |object| {
+        for keyword in OMITTED_KEYWORDS {
+            object.remove(keyword);
+        }
+        // Branches that only lengths or patterns told apart overlap now.
+        if !object.contains_key("anyOf")
+            && let Some(branches) = object.remove("oneOf")
+        {
+            object.insert("anyOf".to_owned(), branches);
+        }
+    });
+}
+
+/// Calls a function for a schema and all schemas in it.
+fn visit_schemas(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
     match schema {
         Value::Array(items) => {
             for item in items {
-                is_moved |= move_references(item, pointer);
+                visit_schemas(item, visit);
             }
         }
         Value::Object(map) => {
+            visit(map);
             for (key, value) in map {
                 match (key.as_str(), value) {
-                    ("$ref", Value::String(target)) => {
-                        let path = target.strip_prefix('#');
-                        let path = path.filter(|path| path.is_empty() || path.starts_with('/'));
-                        if let Some(path) = path {
-                            *target = format!("{pointer}{path}");
-                            is_moved = true;
-                        }
-                    }
                     // These hold values and no schemas.
                     ("const" | "enum" | "default" | "example" | "examples", _) => {}
                     // The keys of these are names and no keywords.
@@ -207,14 +220,29 @@ fn move_references(schema: &mut Value, pointer: &str) -> bool {
                         Value::Object(schemas),
                     ) => {
                         for schema in schemas.values_mut() {
-                            is_moved |= move_references(schema, pointer);
+                            visit_schemas(schema, visit);
                         }
                     }
-                    (_, other) => is_moved |= move_references(other, pointer),
+                    (_, other) => visit_schemas(other, visit),
                 }
             }
         }
         _ => {}
     }
+}
+
+/// Lets the references of a schema lead to a place in another document, and reports whether there are any.
+fn move_references(schema: &mut Value, pointer: &str) -> bool {
+    let mut is_moved = false;
+    visit_schemas(schema, &mut |object| {
+        if let Some(Value::String(target)) = object.get_mut("$ref") {
+            let path = target.strip_prefix('#');
+            let path = path.filter(|path| path.is_empty() || path.starts_with('/'));
+            if let Some(path) = path {
+                *target = format!("{pointer}{path}");
+                is_moved = true;
+            }
+        }
+    });
     is_moved
 }

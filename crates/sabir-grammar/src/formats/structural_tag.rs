@@ -1,12 +1,12 @@
 //! Writes structural tags, XGrammar's form for text with calls in it.
 //!
-//! The model writes freely until it begins a call; from there on the grammar of that call holds.
+//! The model writes freely until it begins a call; from there on the grammar of that call holds. It is a grammar also where the arguments
+//! are JSON, because XGrammar's own reader of schemas accepts no escapes in strings with a length, a pattern or a format.
 
-use sabir_call::dialect::{ArgumentNotation, LayoutPart};
-use sabir_call::{ParallelCalls, ToolSet};
+use sabir_call::ParallelCalls;
+use sabir_call::dialect::LayoutPart;
 use serde_json::{Value, json};
 
-use super::json_schema::ClosedParameters;
 use super::write_gbnf;
 use crate::builder::{CallGrammar, ToolRule};
 use crate::{GrammarError, GrammarFormat};
@@ -17,7 +17,6 @@ use crate::{GrammarError, GrammarFormat};
 /// No marker begins a call, so ordinary text could begin one; or calls are numbered, and there may be many.
 pub fn write_structural_tag(
     built: &CallGrammar,
-    tools: &ToolSet,
     calls: ParallelCalls,
 ) -> Result<Value, GrammarError> {
     let layout = &built.layout;
@@ -35,7 +34,7 @@ pub fn write_structural_tag(
         json!({
             "type": "tag",
             "begin": format!("{before}{}", tool.open),
-            "content": tag_content(built, tools, tool),
+            "content": {"type": "grammar", "grammar": write_gbnf(&built.arguments_grammar(tool))},
             "end": format!("{}{after}", tool.close),
         })
     };
@@ -78,29 +77,6 @@ pub fn write_structural_tag(
             "stop_after_first": calls == ParallelCalls::One || is_run,
         },
     }))
-}
-
-/// Returns what may be written between the texts around the arguments.
-fn tag_content(built: &CallGrammar, tools: &ToolSet, tool: &ToolRule) -> Value {
-    let spec = tools.get(&tool.name);
-    match (&built.layout.arguments, spec) {
-        (ArgumentNotation::Json, Some(spec)) => json!({
-            "type": "json_schema",
-            "json_schema": own_document(&spec.parameters),
-        }),
-        _ => json!({"type": "grammar", "grammar": write_gbnf(&built.arguments_grammar(tool))}),
-    }
-}
-
-/// Returns closed parameters as a document of their own.
-fn own_document(parameters: &Value) -> Value {
-    let name = "parameters";
-    let closed = ClosedParameters::new(parameters, name);
-    let mut schema = closed.schema;
-    if let (Some(object), Some(definitions)) = (schema.as_object_mut(), closed.definitions) {
-        object.insert("$defs".to_owned(), json!({name: definitions}));
-    }
-    schema
 }
 
 /// Finds texts that begin calls and nothing else: what all calls begin with, or else the beginning of each.

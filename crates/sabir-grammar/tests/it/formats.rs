@@ -5,7 +5,7 @@ use sabir_call::{ParallelCalls, ToolSet};
 use sabir_grammar::{GrammarError, GrammarFormat, build_grammar, write_grammar};
 use serde_json::{Value, json};
 
-use crate::tools::{all_tools, plain_tools};
+use crate::tools::{all_tools, bounded_tools, plain_tools};
 
 fn write(dialect: &str, tools: &ToolSet, format: GrammarFormat) -> Result<String, GrammarError> {
     let dialect = DialectSet::built_in().find(dialect).unwrap();
@@ -92,13 +92,8 @@ fn references_lead_somewhere_and_objects_stay_satisfiable() {
             {{"name": "g", "parameters": {composed}}}]"##
     ))
     .unwrap();
-    let read = |dialect: &str, format| -> Value {
-        serde_json::from_str(&write(dialect, &tools, format).unwrap()).unwrap()
-    };
-    let message = read("json", GrammarFormat::JsonSchema);
-    let branches = message["items"]["anyOf"].as_array().unwrap();
-    let tag = read("hermes", GrammarFormat::StructuralTag);
-    let tags = tag["format"]["tags"].as_array().unwrap();
+    let document = read_json("json", &tools, GrammarFormat::JsonSchema);
+    let branches = document["items"]["anyOf"].as_array().unwrap();
     let arguments = |call: &Value| -> Value {
         let properties = call["properties"].as_object().unwrap();
         let mut objects = properties.values();
@@ -107,26 +102,57 @@ fn references_lead_somewhere_and_objects_stay_satisfiable() {
             .unwrap()
             .clone()
     };
-    for (document, closed, open) in [
-        (&message, arguments(&branches[0]), arguments(&branches[1])),
-        (
-            &tags[0]["content"]["json_schema"],
-            tags[0]["content"]["json_schema"].clone(),
-            tags[1]["content"]["json_schema"].clone(),
-        ),
-    ] {
-        assert_eq!(closed["additionalProperties"], false);
-        assert_eq!(closed["properties"]["undeclared"], true);
-        let kept = json!({"$ref": "#/kept"});
-        assert_eq!(closed["properties"]["$ref"]["enum"][0], kept);
-        let items = &closed["properties"]["children"]["items"];
-        let target = items["$ref"].as_str().unwrap().trim_start_matches('#');
-        let node = document.pointer(target).unwrap();
-        // The definition leads to itself.
-        assert_eq!(node["properties"]["children"]["items"], *items);
-        assert_eq!(open["additionalProperties"], Value::Null);
-        assert_eq!(open["allOf"][0]["required"][0], "b");
+    let closed = arguments(&branches[0]);
+    let open = arguments(&branches[1]);
+    assert_eq!(closed["additionalProperties"], false);
+    assert_eq!(closed["properties"]["undeclared"], true);
+    let kept = json!({"$ref": "#/kept"});
+    assert_eq!(closed["properties"]["$ref"]["enum"][0], kept);
+    let items = &closed["properties"]["children"]["items"];
+    let target = items["$ref"].as_str().unwrap().trim_start_matches('#');
+    let node = document.pointer(target).unwrap();
+    // The definition leads to itself.
+    assert_eq!(node["properties"]["children"]["items"], *items);
+    assert_eq!(open["additionalProperties"], Value::Null);
+    assert_eq!(open["allOf"][0]["required"][0], "b");
+}
+
+fn read_json(dialect: &str, tools: &ToolSet, format: GrammarFormat) -> Value {
+    serde_json::from_str(&write(dialect, tools, format).unwrap()).unwrap()
+}
+
+/// XGrammar's reader of schemas accepts no escapes in a string with a length, a pattern or a format.
+#[test]
+fn no_schema_restricts_strings() {
+    let tools = bounded_tools();
+    for dialect in ["hermes", "deepseek", "harmony", "kimi", "llama", "mistral"] {
+        let tag = read_json(dialect, &tools, GrammarFormat::StructuralTag);
+        let content = &tag["format"]["tags"][0]["content"];
+        assert_eq!(content["type"], "grammar", "{dialect}");
+        let grammar = content["grammar"].as_str().unwrap();
+        assert!(grammar.contains("{0,200}"), "{dialect}: {grammar}");
     }
+    let schema = write("json", &tools, GrammarFormat::JsonSchema).unwrap();
+    for keyword in ["minLength", "maxLength", "pattern", "format"] {
+        assert!(!schema.contains(keyword), "{schema}");
+    }
+    // Without lengths these branches overlap, and nothing would be outside of an empty negation.
+    let parameters = r#"{"type": "object", "properties": {"x": {"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 4}],
+        "not": {"minLength": 9}}}}"#;
+    let tools =
+        ToolSet::from_json(&format!(r#"[{{"name": "f", "parameters": {parameters}}}]"#)).unwrap();
+    let schema = write("json", &tools, GrammarFormat::JsonSchema).unwrap();
+    assert!(
+        !schema.contains("oneOf") && !schema.contains("\"not\""),
+        "{schema}"
+    );
+    let properties = r#"{"type": "object", "properties": {"pattern": {"type": "string", "pattern": "a"}, "x": {"const": {"format": 1}}}}"#;
+    let tools =
+        ToolSet::from_json(&format!(r#"[{{"name": "f", "parameters": {properties}}}]"#)).unwrap();
+    let schema = write("json", &tools, GrammarFormat::JsonSchema).unwrap();
+    // Arguments and values of these names are no keywords.
+    assert_eq!(schema.matches("\"pattern\"").count(), 1, "{schema}");
+    assert_eq!(schema.matches("\"format\"").count(), 1, "{schema}");
 }
 
 /// XGrammar reads more than two digits after `\x`, and so another character where a digit follows.

@@ -122,6 +122,14 @@ fn what_is_left_to_the_check_is_named() {
             "oneOf",
         ),
         (r##"{"$ref": "#/nowhere"}"##, "$ref"),
+        (r#"{"$ref": "https://example.com/schema.json"}"#, "$ref"),
+        (r#"{"type": "strin"}"#, "type"),
+        (r#"{"type": ["string", "nul"]}"#, "type"),
+        (r#"{"type": "string", "format": "date-time"}"#, "format"),
+        (
+            r#"{"oneOf": [{"const": 1}, {"enum": ["a", 1.0]}]}"#,
+            "oneOf",
+        ),
         (
             r##"{"$ref": "#/properties/y", "maxLength": 3}"##,
             "maxLength",
@@ -175,6 +183,8 @@ fn schemas_without_a_finite_value_are_refused() {
             r##"{"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#"}}}"##,
             r##"{"type": "object", "required": ["x"], "properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}"##,
             r#"{"type": "object", "required": ["x"], "properties": {"x": {"enum": []}}}"#,
+            r#"{"type": "object", "required": ["x"], "properties": {"x": false}}"#,
+            r#"{"type": "object", "required": ["x"], "properties": {"x": {"anyOf": [false]}}}"#,
         ] {
             let refused = build_parameters(dialect.name, parameters);
             assert!(
@@ -200,6 +210,61 @@ fn an_optional_part_without_a_finite_value_is_left_out() {
     assert!(grammar.grammar.accepts(&call("{\"y\": null}")));
     assert!(grammar.grammar.accepts(&call("{}")));
     assert!(!grammar.grammar.accepts(&call("{\"x\": {}}")));
+}
+
+#[test]
+fn an_optional_argument_without_values_is_left_out() {
+    let parameters = r#"{"type": "object", "properties": {"x": false, "y": {"type": "null"}, "z": {"type": "array", "items": false}}}"#;
+    let grammar = build_parameters("hermes", parameters).unwrap().grammar;
+    let call = |arguments: &str| {
+        format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {arguments}}}\n</tool_call>")
+    };
+    assert!(grammar.accepts(&call("{\"y\": null, \"z\": []}")));
+    for refused in ["{\"x\": 1}", "{\"x\": null}", "{\"z\": [1]}"] {
+        assert!(!grammar.accepts(&call(refused)), "{refused}");
+    }
+    assert!(build_parameters("cline", parameters).is_ok());
+}
+
+#[test]
+fn the_same_parts_are_named_in_every_dialect() {
+    let parameters = r##"{"type": "object", "required": ["a"], "properties": {"a": {"type": "strin"}, "b": {"$ref": "#/no"},
+        "c": {"type": "array", "items": {"type": "string", "format": "uri"}}}}"##;
+    for dialect in DialectSet::built_in().iter() {
+        let named = build_parameters(dialect.name, parameters)
+            .unwrap()
+            .relaxations;
+        for (place, keyword) in [("a", "type"), ("b", "$ref"), ("c.items", "format")] {
+            let is_named = named
+                .iter()
+                .any(|it| it.place == place && it.keyword == keyword);
+            assert!(is_named, "{} {place} {keyword}: {named:?}", dialect.name);
+        }
+    }
+}
+
+#[test]
+fn disjoint_branches_are_not_named() {
+    for branches in [
+        r#"[{"const": "a"}, {"const": "b"}, {"enum": [1, null]}]"#,
+        r#"[{"const": "a"}, {"type": "integer"}]"#,
+        r##"[{"$ref": "#/properties/y"}, {"type": "null"}]"##,
+        r#"[{"type": "object", "required": ["k"], "properties": {"k": {"const": "a"}}},
+            {"type": "object", "required": ["k"], "properties": {"k": {"const": "b"}}}]"#,
+    ] {
+        let grammar = built(&format!(r#"{{"oneOf": {branches}}}"#));
+        assert_eq!(grammar.relaxations, [], "{branches}");
+    }
+    for branches in [
+        r#"[{"const": "a"}, {"type": "string"}]"#,
+        r#"[{"const": 1.5}, {"type": "number"}]"#,
+        r#"[{"const": 1.0}, {"type": "integer"}]"#,
+        r#"[{"type": "object", "required": ["k"], "properties": {"k": {"const": "a"}}},
+            {"type": "object", "properties": {"k": {"const": "b"}}}]"#,
+    ] {
+        let named = built(&format!(r#"{{"oneOf": {branches}}}"#)).relaxations;
+        assert!(named.iter().any(|it| it.keyword == "oneOf"), "{branches}");
+    }
 }
 
 #[test]

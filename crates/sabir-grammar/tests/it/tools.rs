@@ -20,6 +20,18 @@ const NESTED_TOOL: &str = r##"{"name": "apply_changes", "parameters": {"type": "
   "$defs": {"node": {"type": "object", "required": ["name"], "additionalProperties": false,
     "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}}}"##;
 
+/// A tool whose strings are restricted.
+const BOUNDED_TOOLS: &str = r#"[
+  {"name": "file_issue", "parameters": {"type": "object", "required": ["title", "kind"], "additionalProperties": false,
+    "properties": {"title": {"type": "string", "maxLength": 200}, "label": {"type": "string", "minLength": 1, "maxLength": 40},
+      "due": {"type": "string", "format": "date-time"}, "owner": {"type": "string", "pattern": "^[a-z <>\"]*$"},
+      "kind": {"oneOf": [{"const": "bug"}, {"const": "wish"}]}}}}
+]"#;
+
+pub(crate) fn bounded_tools() -> ToolSet {
+    ToolSet::from_json(BOUNDED_TOOLS).unwrap()
+}
+
 pub(crate) fn plain_tools() -> ToolSet {
     ToolSet::from_json(PLAIN_TOOLS).unwrap()
 }

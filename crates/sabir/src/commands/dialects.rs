@@ -14,6 +14,7 @@ use sabir_toolbox::parse::find_dialect;
 use sabir_toolbox::template::TemplateReports;
 
 use crate::cli::OutputFormat;
+use crate::commands::parse::read_stdin;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
 use crate::report_output::print_report;
@@ -40,11 +41,19 @@ pub(crate) fn run_from_template(
     file: &Path,
     output: OutputFormat,
 ) -> Result<ExitStatus, CommandError> {
-    let text = config::read_text(file)?;
+    let is_standard_input = file.as_os_str() == "-";
+    let text = match is_standard_input {
+        true => String::from_utf8(read_stdin()?).map_err(|error| {
+            CommandError::usage(format!("standard input cannot be read: {error}"))
+        })?,
+        false => config::read_text(file)?,
+    };
     let examined = runtime()?.block_on(examine_templates(&text, surroundings::environment()));
     let reports = examined.map(TemplateReports).map_err(|error| {
-        let file = file.display();
-        CommandError::usage(format!("{file}: {error}"))
+        CommandError::usage(match is_standard_input {
+            true => format!("standard input: {error}"),
+            false => format!("{}: {error}", file.display()),
+        })
     })?;
     print_report(&reports, output)?;
     Ok(match reports.is_recognized() {

@@ -640,6 +640,29 @@ fn the_dialect_of_a_chat_template_is_recognized() {
     let report = &object(&text)[0];
     assert_eq!((code, &report["dialect"]), (0, &json!("hermes")));
     assert_eq!(report["proof"]["understood"][0]["arguments"]["days"], 3);
+    let file = |tool_use: &str| {
+        let plain = json!({"name": "default", "template": "{{ messages[0].content }}"});
+        json!({"chat_template": [plain, {"name": "tool_use", "template": tool_use}]}).to_string()
+    };
+    let (code, text, _) = examine(&file(HERMES_TEMPLATE), &[]);
+    assert_eq!(code, 0, "{text}");
+    let parts = [
+        "template default\ndialect: none",
+        "template tool_use\ndialect: hermes",
+    ];
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    let unreadable = "{{ tools | tojson }}{{ messages[0].content }}";
+    let (code, text, _) = examine(&file(unreadable), &[]);
+    assert_eq!(code, 4, "{text}");
+    let (code, text, _) = examine(&file("{{ broken("), &[]);
+    assert_eq!(code, 4, "{text}");
+    let (code, text, error) = pipe(
+        &world,
+        &["dialects", "--from-template", "-"],
+        HERMES_TEMPLATE,
+    );
+    assert_eq!(code, 0, "{error}");
+    assert!(text.contains("dialect: hermes\n"), "{text}");
     let (code, text, _) = examine("{{ messages[0].content }}", &[]);
     assert_eq!(code, 4);
     assert!(text.starts_with("dialect: none\n"), "{text}");

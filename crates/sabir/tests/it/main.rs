@@ -26,6 +26,7 @@ mod config;
 mod config_cases;
 mod context;
 mod conventions;
+mod corpus;
 mod cuts;
 mod damage;
 mod dialects;

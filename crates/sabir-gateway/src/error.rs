@@ -53,7 +53,7 @@ pub(crate) enum Refusal {
     /// The client wants a WebSocket where there is none: 426. Codex then goes on over HTTP; after other
     /// statuses it first tries five more times.
     #[error(
-        "there are WebSockets only for the Responses API, and only if answers are stored here (`store_mib`): use POST"
+        "there are WebSockets only for the Responses API, and only if they are switched on (`websocket_idle_seconds`) and answers are stored (`store_mib`): use POST"
     )]
     NoWebSocket,
     /// The client speaks another version of the WebSocket protocol: 426 with the one that is known.

@@ -156,7 +156,7 @@ impl RequestHandler {
             EndpointKind::Forwarded(form) => form.check_method(&parts.method),
             EndpointKind::Model(_) if wants_web_socket(parts) => Err(Refusal::NoWebSocket),
             // Its requests refer to answers of the same connection.
-            EndpointKind::WebSocket if self.gateway.settings().limits.store == 0 => {
+            EndpointKind::WebSocket if !self.gateway.settings().limits.has_web_sockets() => {
                 Err(Refusal::NoWebSocket)
             }
             EndpointKind::Model(_) if parts.method != Method::POST => {

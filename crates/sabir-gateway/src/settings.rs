@@ -49,8 +49,8 @@ pub struct GatewayLimits {
     pub upload: Duration,
     /// The time that a connection may be idle between two requests.
     pub idle: Duration,
-    /// The time that a WebSocket may be open without an answer. It is longer, because a client that
-    /// opens another one must send its history again.
+    /// The time that a WebSocket may be open without an answer; zero if there are none. It is longer, because a client that opens another
+    /// one must send its history again.
     pub websocket_idle: Duration,
     /// The time that a client may read nothing while data waits for it.
     pub stalled: Duration,
@@ -60,6 +60,13 @@ pub struct GatewayLimits {
     pub ping: Duration,
     /// The memory for answers that clients may refer to by id, in bytes.
     pub store: usize,
+}
+
+impl GatewayLimits {
+    /// Returns true if clients may use WebSockets. Their answers are kept in the store.
+    pub(crate) fn has_web_sockets(&self) -> bool {
+        self.store > 0 && !self.websocket_idle.is_zero()
+    }
 }
 
 impl Default for GatewayLimits {

@@ -11,6 +11,7 @@ use super::lanes::AnswerEvents;
 use super::message_refusal::MessageRefusal;
 use super::server_event::{event_in_lane, refusal_event};
 use crate::error::Refusal;
+use crate::request_body::BodyShare;
 use crate::request_handler::RequestHandler;
 
 /// The last events of an answer.
@@ -22,8 +23,8 @@ const LAST_EVENTS: [&str; 3] = [
 
 /// The state of an answer.
 enum AnswerState {
-    /// The handler has not answered yet.
-    Asked(Box<Request>),
+    /// The handler has not answered yet. The memory is that of the request, which is given back when it was read.
+    Asked(Box<Request>, BodyShare),
     /// The events are arriving.
     Streaming(EventBody),
     /// The last message was made.
@@ -43,9 +44,10 @@ struct EventBody {
 pub(crate) fn answer_events(
     handler: RequestHandler,
     request: Request,
+    share: BodyShare,
     stream_id: Option<String>,
 ) -> AnswerEvents {
-    let start = AnswerState::Asked(Box::new(request));
+    let start = AnswerState::Asked(Box::new(request), share);
     stream::unfold(start, move |state| {
         next_events(handler.clone(), state, stream_id.clone())
     })
@@ -61,8 +63,9 @@ async fn next_events(
     let lane = stream_id.as_deref();
     loop {
         state = match state {
-            AnswerState::Asked(request) => {
+            AnswerState::Asked(request, share) => {
                 let response = handler.clone().respond(*request).await;
+                drop(share);
                 if response.status() != StatusCode::OK {
                     let event = refusal_event(response, lane).await;
                     return Some((vec![event], AnswerState::Ended));

@@ -52,11 +52,11 @@ pub(crate) struct WaitingRequest {
     /// The request.
     pub(crate) message: CreateMessage,
     /// The memory that it takes.
-    _share: BodyShare,
+    share: BodyShare,
 }
 
 impl LaneSet {
-    /// Queues a request.
+    /// Queues a request. With those that wait already it may have `max_bytes`.
     ///
     /// # Errors
     /// There are too many lanes, or too many requests that wait.
@@ -64,8 +64,15 @@ impl LaneSet {
         &mut self,
         message: CreateMessage,
         share: BodyShare,
+        max_bytes: usize,
     ) -> Result<(), MessageRefusal> {
-        if self.waiting.len() >= MAX_WAITING {
+        let waiting: usize = self
+            .waiting
+            .iter()
+            .map(|other| other.message.body.len())
+            .sum();
+        let is_full = waiting.saturating_add(message.body.len()) > max_bytes;
+        if self.waiting.len() >= MAX_WAITING || is_full {
             return Err(MessageRefusal::TooManyWaiting);
         }
         let known = self
@@ -89,13 +96,16 @@ impl LaneSet {
         self.waiting.push_back(WaitingRequest {
             lane,
             message,
-            _share: share,
+            share,
         });
         Ok(())
     }
 
     /// Starts the answers of all requests whose turn it is.
-    pub(crate) fn start_answers(&mut self, start: impl Fn(CreateMessage) -> AnswerEvents) {
+    pub(crate) fn start_answers(
+        &mut self,
+        start: impl Fn(CreateMessage, BodyShare) -> AnswerEvents,
+    ) {
         let mut running = self.running();
         let mut at = 0;
         while let Some(request) = self.waiting.get(at).filter(|_| running < MAX_ANSWERS) {
@@ -110,7 +120,7 @@ impl LaneSet {
             if let Some(request) = self.waiting.remove(at)
                 && let Some(lane) = self.lanes.get_mut(request.lane)
             {
-                lane.answer = Some(start(request.message));
+                lane.answer = Some(start(request.message, request.share));
                 running += 1;
             }
         }
@@ -176,11 +186,11 @@ mod tests {
     }
 
     fn enqueue(lanes: &mut LaneSet, stream_id: &str, body: &str) -> Result<(), MessageRefusal> {
-        lanes.enqueue(message(stream_id, body), BodyShare::default())
+        lanes.enqueue(message(stream_id, body), BodyShare::default(), 1 << 10)
     }
 
     /// Answers with the body of the request.
-    fn repeat(message: CreateMessage) -> AnswerEvents {
+    fn repeat(message: CreateMessage, _: BodyShare) -> AnswerEvents {
         let text = String::from_utf8_lossy(&message.body).into_owned();
         stream::iter([vec![text]]).boxed()
     }
@@ -218,7 +228,7 @@ mod tests {
         assert_eq!(refused, Err(MessageRefusal::TooManyStreams));
         enqueue(&mut lanes, "", "x").unwrap();
         enqueue(&mut lanes, "s0", "x").unwrap();
-        lanes.start_answers(|_| stream::pending().boxed());
+        lanes.start_answers(|_, _| stream::pending().boxed());
         assert_eq!(
             (lanes.running(), lanes.waiting.len()),
             (MAX_ANSWERS, MAX_STREAMS + 2 - MAX_ANSWERS)
@@ -229,5 +239,14 @@ mod tests {
         let refused = enqueue(&mut lanes, "s1", "x");
         assert_eq!(refused, Err(MessageRefusal::TooManyWaiting));
         assert!(!lanes.is_idle());
+    }
+
+    #[test]
+    fn requests_that_wait_have_a_limit_of_bytes() {
+        let mut lanes = LaneSet::default();
+        enqueue(&mut lanes, "a", &"x".repeat(1000)).unwrap();
+        let refused = enqueue(&mut lanes, "b", &"x".repeat(25));
+        assert_eq!(refused, Err(MessageRefusal::TooManyWaiting));
+        enqueue(&mut lanes, "b", &"x".repeat(24)).unwrap();
     }
 }

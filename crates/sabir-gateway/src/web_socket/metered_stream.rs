@@ -14,6 +14,13 @@ use crate::error::Refusal;
 use crate::request_body::{BodyBudget, BodyShare, upload_time};
 use crate::settings::GatewayLimits;
 
+/// The bytes of a message that take no memory of the budget: those of control frames, and of what is read ahead. A full budget must not
+/// end the connections of clients that only answer a ping.
+const FREE_BYTES: usize = 16 << 10;
+
+/// The bytes that the frames of a message may have beside its content.
+const MAX_OVERHEAD: usize = 1 << 20;
+
 /// The stream below a WebSocket.
 pub(crate) struct MeteredStream<S> {
     /// The stream.
@@ -64,6 +71,15 @@ impl<S> MeteredStream<S> {
         std::mem::take(&mut self.share)
     }
 
+    /// Forgets a control frame that has arrived, also between the pieces of a message, which goes on.
+    pub(crate) fn forget_control_frame(&mut self, payload: usize) {
+        // Two bytes of head and four of a mask.
+        self.received = self.received.saturating_sub(payload + 6);
+        if self.received == 0 {
+            self.upload = None;
+        }
+    }
+
     /// Returns the time of the last bytes.
     pub(crate) fn last_heard(&self) -> Instant {
         self.heard
@@ -98,10 +114,17 @@ impl<S> MeteredStream<S> {
                 });
             }
         }
-        if self.budget.grow_share(&mut self.share, self.received) {
+        let failure = if self.received <= FREE_BYTES {
             return Ok(());
-        }
-        self.failure = Some(Refusal::BodiesFull);
+        } else if self.received > self.limits.body.saturating_add(MAX_OVERHEAD) {
+            // Frames without content are not in the size of the message.
+            Refusal::TooLarge(self.limits.body)
+        } else if self.budget.grow_share(&mut self.share, self.received) {
+            return Ok(());
+        } else {
+            Refusal::BodiesFull
+        };
+        self.failure = Some(failure);
         Err(Error::from(ErrorKind::OutOfMemory))
     }
 }
@@ -181,22 +204,57 @@ mod tests {
     async fn a_message_takes_memory_until_its_share_is_dropped() {
         let budget = BodyBudget::new();
         let mut others = BodyShare::default();
-        // All but 2 KiB of 1 GiB.
-        assert!(budget.grow_share(&mut others, (1 << 30) - 2048));
+        // All but 32 KiB of 1 GiB.
+        assert!(budget.grow_share(&mut others, (1 << 30) - (32 << 10)));
         let (mut stream, mut client) = start_stream(&budget);
-        let mut buffer = [0; 2048];
+        let mut buffer = [0; 32 << 10];
         client.write_all(&buffer).await.unwrap();
         stream.read_exact(&mut buffer).await.unwrap();
         assert!(stream.is_receiving());
         let first = stream.take_share();
         assert!(!stream.is_receiving());
+        // What is small needs no memory of the budget.
         client.write_all(b"x").await.unwrap();
-        let error = stream.read_u8().await.unwrap_err();
+        assert_eq!(stream.read_u8().await.unwrap(), b'x');
+        client.write_all(&buffer).await.unwrap();
+        let error = stream.read_exact(&mut buffer).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
         assert_eq!(stream.take_failure(), Some(Refusal::BodiesFull));
         drop(first);
-        client.write_all(b"x").await.unwrap();
-        assert_eq!(stream.read_u8().await.unwrap(), b'x');
+        drop(stream.take_share());
+        client.write_all(&buffer).await.unwrap();
+        stream.read_exact(&mut buffer).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn control_frames_do_not_end_the_message_around_them() {
+        let (mut stream, mut client) = start_stream(&BodyBudget::new());
+        let mut buffer = [0; 100];
+        client.write_all(&buffer).await.unwrap();
+        stream.read_exact(&mut buffer).await.unwrap();
+        stream.forget_control_frame(4);
+        assert!(stream.is_receiving());
+        stream.forget_control_frame(84);
+        assert!(!stream.is_receiving());
+    }
+
+    #[tokio::test]
+    async fn frames_without_content_are_limited() {
+        let (near, mut client) = duplex(64 << 10);
+        let limits = GatewayLimits {
+            body: 1 << 10,
+            ..GatewayLimits::default()
+        };
+        let mut stream = MeteredStream::new(near, BodyBudget::new(), limits);
+        let sending = tokio::spawn(async move {
+            let frames = vec![0; 64 << 10];
+            while client.write_all(&frames).await.is_ok() {}
+        });
+        let error = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::OutOfMemory);
+        assert_eq!(stream.take_failure(), Some(Refusal::TooLarge(1 << 10)));
+        drop(stream);
+        sending.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -288,10 +288,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             scope,
             ..
         } = self;
-        lanes.start_answers(|mut message| {
+        lanes.start_answers(|mut message, share| {
             let stream_id = message.stream_id.take();
             let request = template.make_request(message, scope);
-            answer_events(handler.clone(), request, stream_id)
+            answer_events(handler.clone(), request, share, stream_id)
         });
     }
 
@@ -337,16 +337,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Handles a message.
     async fn take_message(&mut self, message: Message) -> Option<SessionEnd> {
-        let share = self.socket.get_mut().take_share();
         match message {
-            Message::Text(text) => self.take_text(text.as_str(), share).await,
+            Message::Text(text) => {
+                let share = self.socket.get_mut().take_share();
+                self.take_text(text.as_str(), share).await;
+            }
             Message::Binary(_) => {
+                drop(self.socket.get_mut().take_share());
                 let refusal = Refusal::Message(MessageRefusal::NotText);
                 self.refuse(&refusal, None).await;
             }
             Message::Close(_) => return Some(SessionEnd::Left),
-            // The reader has answered a ping already.
-            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+            // The reader has answered a ping already: a client that does not read the answers is not read.
+            Message::Ping(payload) => {
+                self.replies = self.replies.saturating_add(payload.len() + 2);
+                let stream = self.socket.get_mut();
+                stream.forget_control_frame(payload.len());
+            }
+            Message::Pong(payload) => {
+                let stream = self.socket.get_mut();
+                stream.forget_control_frame(payload.len());
+            }
+            Message::Frame(_) => {}
         }
         None
     }
@@ -369,7 +381,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let stream_id = message.stream_id.clone();
         let queued = match self.retirement {
             Some(reason) => Err(reason),
-            None => self.lanes.enqueue(message, share),
+            None => self
+                .lanes
+                .enqueue(message, share, self.limits.body.saturating_mul(2)),
         };
         if let Err(reason) = queued {
             let refusal = Refusal::Message(reason);
@@ -611,6 +625,18 @@ mod tests {
             }
         };
         // All of them would be taken at once.
+        assert!(timeout(Duration::from_secs(1), flood).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_no_pongs_is_not_read() {
+        let mut session = start_session(|_| {}).await;
+        let flood = async {
+            for _ in 0..20_000 {
+                let ping = Message::Ping(Bytes::from_static(&[0; 125]));
+                session.client.send(ping).await.unwrap();
+            }
+        };
         assert!(timeout(Duration::from_secs(1), flood).await.is_err());
     }
 

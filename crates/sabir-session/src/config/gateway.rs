@@ -317,7 +317,10 @@ impl GatewayKeys {
             head: time(keys.head_seconds, usual.head),
             upload: time(keys.upload_seconds, usual.upload),
             idle: time(keys.idle_seconds, usual.idle),
-            websocket_idle: time(keys.websocket_idle_seconds, usual.websocket_idle),
+            // Without the key there are no WebSockets.
+            websocket_idle: Duration::from_secs(
+                keys.websocket_idle_seconds.unwrap_or(0).min(MAX_SECONDS),
+            ),
             stalled: time(keys.stalled_seconds, usual.stalled),
             drain: time(keys.drain_seconds, usual.drain),
             ping: time(keys.ping_seconds, usual.ping),

@@ -937,9 +937,9 @@ fn gateway_limit_keys() -> Vec<ConfigKey> {
         ),
         valued(
             "websocket_idle_seconds",
-            usual.websocket_idle.as_secs(),
-            "60",
-            "How long a WebSocket may be open without an answer.",
+            0,
+            "600",
+            "How long a WebSocket may be open without an answer. 0: there are no WebSockets.",
         ),
         valued(
             "stalled_seconds",

@@ -405,16 +405,19 @@ fn held(permits: &Arc<Semaphore>) -> ReplyScript {
     let permits = Arc::clone(permits);
     ReplyScript::from_fn(move |_, request| {
         let text = request.last_text();
-        // Requests for `free` are not held.
-        while !text.contains("free") {
-            match permits.try_acquire() {
-                Ok(permit) => {
-                    permit.forget();
-                    break;
+        // A thread that waits otherwise may be the one that watches all sockets.
+        tokio::task::block_in_place(|| {
+            // Requests for `free` are not held.
+            while !text.contains("free") {
+                match permits.try_acquire() {
+                    Ok(permit) => {
+                        permit.forget();
+                        break;
+                    }
+                    Err(_) => std::thread::sleep(Duration::from_millis(2)),
                 }
-                Err(_) => std::thread::sleep(Duration::from_millis(2)),
             }
-        }
+        });
         ProviderReply::text(text)
     })
 }

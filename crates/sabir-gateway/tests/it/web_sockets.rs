@@ -684,8 +684,11 @@ async fn an_answer_that_outlasts_a_shutdown_is_cut() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_stores_nothing_has_no_web_sockets() {
+async fn without_a_store_or_a_limit_of_idleness_there_are_no_web_sockets() {
     let setup = TestGateway::with(hello(), limited(|limits| limits.store = 0)).await;
+    assert_eq!(Client::try_open(&setup, TOKEN, &[]).await.err(), Some(426));
+    let off = limited(|limits| limits.websocket_idle = Duration::ZERO);
+    let setup = TestGateway::with(hello(), off).await;
     assert_eq!(Client::try_open(&setup, TOKEN, &[]).await.err(), Some(426));
     // Codex goes on over HTTP after this status at once, and after others tries again.
     let wish = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: 86USugBi0Be0sP51jND+HQ==\r\n";

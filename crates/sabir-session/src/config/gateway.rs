@@ -330,3 +330,21 @@ impl GatewayKeys {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn web_sockets_are_off_until_their_limit_is_set() {
+        let idle = |text: &str| {
+            let keys: GatewayKeys = toml::from_str(text).unwrap();
+            keys.gateway_limits().websocket_idle
+        };
+        assert_eq!(idle(""), Duration::ZERO);
+        assert_eq!(
+            idle("[limits]\nwebsocket_idle_seconds = 600"),
+            Duration::from_secs(600)
+        );
+    }
+}

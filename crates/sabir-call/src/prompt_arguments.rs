@@ -53,7 +53,7 @@ impl<'a> ArgumentWriter<'a, '_> {
     }
 
     fn write_member(&mut self, name: &str, schema: &'a Value, is_required: bool, depth: usize) {
-        let resolved = resolve(self.root, schema);
+        let resolved = resolve_references(self.root, schema);
         let indent = "  ".repeat(depth);
         let need = if is_required { "required" } else { "optional" };
         let mut kind = vec![self.describe_type(resolved, 0)];
@@ -80,7 +80,7 @@ impl<'a> ArgumentWriter<'a, '_> {
     /// Writes the members of the objects that a value may be or hold.
     fn write_nested(&mut self, schema: &'a Value, depth: usize) {
         let inner = schema.get("items").unwrap_or(schema);
-        let inner = resolve(self.root, inner);
+        let inner = resolve_references(self.root, inner);
         if has_members(inner) {
             return self.write_members(inner, depth);
         }
@@ -106,7 +106,7 @@ impl<'a> ArgumentWriter<'a, '_> {
             .into_iter()
             .filter_map(|key| schema.get(key)?.as_array())
             .flatten()
-            .map(|branch| resolve(root, branch))
+            .map(|branch| resolve_references(root, branch))
     }
 
     /// Describes the type of a value; a closed list of values is given in full.
@@ -124,7 +124,7 @@ impl<'a> ArgumentWriter<'a, '_> {
             _ => Vec::new(),
         };
         if let Some(items) = schema.get("items").filter(|_| depth < MAX_DEPTH) {
-            let items = self.describe_type(resolve(self.root, items), depth + 1);
+            let items = self.describe_type(resolve_references(self.root, items), depth + 1);
             let is_known = items != "any";
             for name in types.iter_mut().filter(|name| *name == "array") {
                 if is_known {
@@ -152,7 +152,7 @@ impl<'a> ArgumentWriter<'a, '_> {
 }
 
 /// Follows the references of a schema to its definition, within the schema of the tool.
-fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+fn resolve_references<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..MAX_REFERENCES {
         match resolve_reference(root, schema) {

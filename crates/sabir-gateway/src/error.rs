@@ -50,7 +50,7 @@ pub(crate) enum Refusal {
     /// The endpoint has another method, which is the second value: 405.
     #[error("{0} is not allowed here: use {1}")]
     Method(String, Method),
-    /// The client wants a WebSocket where there is none: 426. Codex then goes on over HTTP; after other
+    /// The client wants a WebSocket where there is none: 426. Codex then uses HTTP; after other
     /// statuses it first tries five more times.
     #[error(
         "there are WebSockets only for the Responses API, and only if they are switched on (`websocket_idle_seconds`) and answers are stored (`store_mib`): use POST"

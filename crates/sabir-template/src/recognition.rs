@@ -121,7 +121,7 @@ pub struct TemplateReport {
 
 impl TemplateReport {
     /// Returns the dialects that fit the calls of the template best: more than one if they fit equally well, none if it writes no calls.
-    pub fn closest(&self) -> Vec<&str> {
+    pub fn closest_dialects(&self) -> Vec<&str> {
         match self.verdict {
             TemplateVerdict::Recognized | TemplateVerdict::Several => closest(&self.candidates),
             TemplateVerdict::Unknown | TemplateVerdict::NoCalls | TemplateVerdict::Failed => {
@@ -653,7 +653,7 @@ mod tests {
         let report = report(GLM);
         assert_eq!(report.verdict, TemplateVerdict::Several, "{report:?}");
         assert_eq!(report.dialect, None);
-        assert_eq!(report.closest(), ["glm", "spark25"]);
+        assert_eq!(report.closest_dialects(), ["glm", "spark25"]);
         assert!(report.reason.contains("glm, spark25 fit equally well"));
         assert!(
             report.reason.ends_with("by spark25 only"),

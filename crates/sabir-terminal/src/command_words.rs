@@ -54,7 +54,7 @@ impl CommandWords {
     /// needed if options come first.
     pub fn for_arguments(root: &Command, arguments: &[OsString]) -> Self {
         let mut leading = arguments.iter().skip(1).take_while(|word| is_option(word));
-        let is_alone = arguments.len() == 2 && arguments.iter().skip(1).all(ends_program);
+        let is_alone = arguments.len() == 2 && arguments.iter().skip(1).all(is_print_only_flag);
         if is_alone || leading.all(is_print_flag) {
             return Self::of_command(root);
         }
@@ -183,7 +183,7 @@ fn contains(names: &[String], word: &OsString) -> bool {
 }
 
 /// Returns true for an option with which the program only prints something.
-fn ends_program(word: &OsString) -> bool {
+fn is_print_only_flag(word: &OsString) -> bool {
     ["-V", "--version", "-h", "--help"]
         .iter()
         .any(|flag| *word == **flag)

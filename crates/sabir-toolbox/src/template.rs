@@ -47,7 +47,7 @@ fn write_template(report: &TemplateReport, out: &mut dyn Write) -> io::Result<()
         writeln!(out, "template {name}")?;
         out.flush()?;
     }
-    let closest = report.closest();
+    let closest = report.closest_dialects();
     let dialect = match closest.as_slice() {
         [] => "none".to_owned(),
         names => names.join(" or "),

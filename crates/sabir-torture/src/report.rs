@@ -37,7 +37,7 @@ pub struct CellResult {
     pub requests: usize,
     /// The files in the folder, or what a gateway's client received.
     pub detail: String,
-    /// What would have passed.
+    /// The behaviour that passes, in words.
     pub expected: String,
 }
 

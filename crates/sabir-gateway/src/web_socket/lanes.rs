@@ -101,7 +101,7 @@ impl LaneSet {
         Ok(())
     }
 
-    /// Starts the answers of all requests whose turn it is.
+    /// Starts the answers of all requests that need not wait any longer.
     pub(crate) fn start_answers(
         &mut self,
         start: impl Fn(CreateMessage, BodyShare) -> AnswerEvents,

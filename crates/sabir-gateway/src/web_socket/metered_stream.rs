@@ -37,7 +37,7 @@ pub(crate) struct MeteredStream<S> {
     upload: Option<Upload>,
     /// The time of the last bytes.
     heard: Instant,
-    /// The reason why reading has failed, unless the connection broke.
+    /// The reason for which reading has failed, unless the connection broke.
     failure: Option<Refusal>,
 }
 
@@ -71,7 +71,7 @@ impl<S> MeteredStream<S> {
         std::mem::take(&mut self.share)
     }
 
-    /// Forgets a control frame that has arrived, also between the pieces of a message, which goes on.
+    /// Subtracts a control frame from the message that is arriving: one may come between the pieces of a message.
     pub(crate) fn forget_control_frame(&mut self, payload: usize) {
         // Two bytes of head and four of a mask.
         self.received = self.received.saturating_sub(payload + 6);
@@ -95,7 +95,7 @@ impl<S> MeteredStream<S> {
         &mut self.stream
     }
 
-    /// Takes the reason out why reading has failed.
+    /// Takes out the reason for which reading has failed.
     pub(crate) fn take_failure(&mut self) -> Option<Refusal> {
         self.failure.take()
     }

@@ -68,7 +68,7 @@ pub(crate) struct PendingSession {
     pub(crate) upgrade: OnUpgrade,
     /// The handler of the session's requests.
     pub(crate) handler: RequestHandler,
-    /// What all requests of the session have in common.
+    /// The address and headers of all requests of the session.
     pub(crate) template: RequestTemplate,
 }
 
@@ -96,7 +96,7 @@ struct Session<S> {
     socket: WebSocketStream<MeteredStream<S>>,
     /// The handler of the requests.
     handler: RequestHandler,
-    /// What all requests have in common.
+    /// The address and headers of all requests.
     template: RequestTemplate,
     /// The answers that only this connection may continue.
     scope: ScopeGuard,
@@ -268,10 +268,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     None
                 }
                 SessionEvent::Draining => {
-                    self.retire(MessageRefusal::Draining).await;
+                    self.stop_taking_requests(MessageRefusal::Draining).await;
                     None
                 }
-                SessionEvent::Timer => self.check_times().await,
+                SessionEvent::Timer => self.enforce_time_limits().await,
             };
             if let Some(end) = end {
                 return end;
@@ -279,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// Starts the answers of all requests whose turn it is.
+    /// Starts the answers of all requests that need not wait any longer.
     fn start_answers(&mut self) {
         let Self {
             lanes,
@@ -318,7 +318,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 self.replies = 0;
                 self.repeated.clear();
                 if was_full {
-                    // Reading goes on.
+                    // Reading must be polled again.
                     context.waker().wake_by_ref();
                 }
                 // Only now, so that a client that reads slowly slows the models down.
@@ -411,7 +411,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Lets running answers end, and refuses all others.
-    async fn retire(&mut self, reason: MessageRefusal) {
+    async fn stop_taking_requests(&mut self, reason: MessageRefusal) {
         self.retirement = Some(reason);
         for waiting in self.lanes.take_waiting() {
             let stream_id = waiting.message.stream_id.as_deref();
@@ -420,7 +420,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Returns the time after which a client that has sent nothing is gone: it has not answered pings.
-    fn silence(&self) -> Duration {
+    fn silence_limit(&self) -> Duration {
         self.limits.stalled.max(self.limits.ping.saturating_mul(2))
     }
 
@@ -432,7 +432,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Returns the time of the next limit.
     fn next_deadline(&self) -> Instant {
         let heard = self.socket.get_ref().last_heard();
-        let mut next = (self.times.sent + self.limits.ping).min(heard + self.silence());
+        let mut next = (self.times.sent + self.limits.ping).min(heard + self.silence_limit());
         if self.retirement.is_none() {
             next = next.min(self.times.opened + MAX_AGE);
         }
@@ -442,10 +442,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         next
     }
 
-    /// Handles the limits that are reached.
-    async fn check_times(&mut self) -> Option<SessionEnd> {
+    /// Sends pings that are due, and ends the session where a limit is reached.
+    async fn enforce_time_limits(&mut self) -> Option<SessionEnd> {
         let now = Instant::now();
-        if now >= self.socket.get_ref().last_heard() + self.silence() {
+        if now >= self.socket.get_ref().last_heard() + self.silence_limit() {
             return Some(SessionEnd::Left);
         }
         if self.is_idle() && now >= self.times.busy + self.limits.websocket_idle {
@@ -453,7 +453,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             return Some(SessionEnd::Close(CloseCode::Away, reason));
         }
         if self.retirement.is_none() && now >= self.times.opened + MAX_AGE {
-            self.retire(MessageRefusal::TooOld).await;
+            self.stop_taking_requests(MessageRefusal::TooOld).await;
         }
         if now >= self.times.sent + self.limits.ping {
             self.times.sent = now;
@@ -464,7 +464,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         None
     }
 
-    /// Tells the client why its connection ends, as far as it can know.
+    /// Sends the reason for the end of the connection to the client, if it is one that the client can read.
     async fn explain_error(&mut self, error: Option<Error>) -> SessionEnd {
         match error {
             Some(Error::Capacity(_)) => {

@@ -690,7 +690,7 @@ async fn without_a_store_or_a_limit_of_idleness_there_are_no_web_sockets() {
     let off = limited(|limits| limits.websocket_idle = Duration::ZERO);
     let setup = TestGateway::with(hello(), off).await;
     assert_eq!(Client::try_open(&setup, TOKEN, &[]).await.err(), Some(426));
-    // Codex goes on over HTTP after this status at once, and after others tries again.
+    // After this status Codex uses HTTP at once; after others it tries again.
     let wish = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: 86USugBi0Be0sP51jND+HQ==\r\n";
     let got = setup
         .raw(&setup.request("GET", "/v1/responses", wish, ""))

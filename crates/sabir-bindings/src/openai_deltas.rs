@@ -73,6 +73,8 @@ struct DeltaWriter {
     faults: Vec<Fault>,
     /// The ids of the calls that were begun.
     ids: HashSet<String>,
+    /// The numbers in the events of a reader, of the calls that were begun.
+    call_indexes: Vec<u32>,
     deltas: Vec<Value>,
 }
 
@@ -140,6 +142,7 @@ impl OpenAiDeltas {
                 complete: 0,
                 faults: Vec::new(),
                 ids: HashSet::new(),
+                call_indexes: Vec::new(),
                 deltas: Vec::new(),
             },
             partial: Vec::new(),
@@ -208,7 +211,8 @@ impl OpenAiDeltas {
         self.reader.push(chunk, &mut self.writer);
     }
 
-    /// Ends the text and returns an object with the last `deltas`, the `finish_reason` and all `faults`. `reason` is as in
+    /// Ends the text and returns an object with the last `deltas`, the `finish_reason`, all `faults`, and `call_indexes`: for each call of
+    /// the deltas, the `index` that it has in the events of a [`StreamReader`](crate::StreamReader), which also numbers calls that are left out. `reason` is as in
     /// [`StreamReader::finish`](crate::StreamReader::finish). The faults are all: those of the text, of calls that were cut or left out, and
     /// of the schemas.
     ///
@@ -234,6 +238,7 @@ impl OpenAiDeltas {
         Ok(json!({
             "deltas": std::mem::take(&mut writer.deltas),
             "finish_reason": finish_reason,
+            "call_indexes": std::mem::take(&mut writer.call_indexes),
             "faults": serde_json::to_value(faults).unwrap_or_default(),
         }))
     }
@@ -351,15 +356,22 @@ impl DeltaWriter {
                 let arguments = Value::Object(call.arguments).to_string();
                 let id = self.draft.call_by_index(call.index);
                 let id = id.and_then(|call| call.id.clone());
-                let sent_as = self.announce_call(&call.name, id.as_deref(), &arguments);
+                let sent_as = self.announce_call(call.index, &call.name, id.as_deref(), &arguments);
                 self.complete = sent_as + 1;
             }
         }
     }
 
     /// Sends the beginning of a call and returns its number in the deltas. The id is the one that the model wrote, if it wrote one.
-    fn announce_call(&mut self, name: &str, id: Option<&str>, arguments: &str) -> u32 {
+    fn announce_call(
+        &mut self,
+        event_index: u32,
+        name: &str,
+        id: Option<&str>,
+        arguments: &str,
+    ) -> u32 {
         let index = self.begun;
+        self.call_indexes.push(event_index);
         self.begun = self.begun.saturating_add(1);
         let id = id
             .filter(|id| !id.is_empty() && !self.ids.contains(*id))
@@ -388,7 +400,7 @@ impl DeltaWriter {
         }
         let meant = self.checker.guess_tool(name);
         let tool = meant.map_or_else(|| name.to_owned(), |(tool, _)| tool.name.clone());
-        let sent_as = self.announce_call(&tool, id, "");
+        let sent_as = self.announce_call(index, &tool, id, "");
         self.open.push(OutgoingCall {
             index,
             sent_as,

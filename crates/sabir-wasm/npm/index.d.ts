@@ -136,6 +136,8 @@ export type FinishReason = "stop" | "tool_calls" | "length";
 export interface DeltaEnd {
   deltas: Delta[];
   finish_reason: FinishReason;
+  /** For each call of the deltas, its `index` in the events of a `Reader`, which also numbers calls that are left out. */
+  call_indexes: number[];
   faults: Json[];
 }
 

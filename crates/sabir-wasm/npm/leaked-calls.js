@@ -1,5 +1,5 @@
 // Separates calls from the text around them, and keeps that text as it was. The middleware uses it; the Python package has the same.
-import { OpenAIDeltas, Reader, parse } from "sabir";
+import { OpenAIDeltas, Reader } from "sabir";
 
 /** The number of UTF-16 units that are read at once: in short pieces a text that the reader reports is near the end of what was read. */
 const MAX_PIECE = 16;
@@ -50,8 +50,7 @@ class Source {
  * mentioned stays text. All that is behind the beginning of the first call waits for the end of the text. Text without a visible character is left out if the message has a call and no other text.
  */
 export class LeakedCallReader {
-  #options;
-  // Two readers of the same text: the events say where a call stands in it, and the deltas hold the calls that the gates could read.
+  // Two readers of the same text: the events tell the position of each call, and the deltas are the calls that passed the checks.
   #reader;
   #deltas;
   #source = new Source();
@@ -72,7 +71,6 @@ export class LeakedCallReader {
 
   constructor(options) {
     const { id_prefix, whole_calls, ...others } = options;
-    this.#options = others;
     const prefix = id_prefix ?? `call_${crypto.randomUUID().slice(0, 13)}_`;
     this.#deltas = new OpenAIDeltas({ ...others, id_prefix: prefix, whole_calls: true });
     this.#reader = new Reader({ ...others, marks: true });
@@ -100,9 +98,9 @@ export class LeakedCallReader {
     // A half without its other half is no character; in UTF-8 it becomes U+FFFD.
     if (this.#half) this.#pushPiece("\ufffd");
     this.#read(this.#reader.finish(reason));
-    const { deltas } = this.#deltas.finish(reason);
-    const ended = this.#waiting.flatMap(({ events }) => events.filter((event) => event.event === "call_end")).map((event) => event.index);
-    const calls = this.#matchCalls(ended, deltas.flatMap((delta) => delta.tool_calls ?? []));
+    const { deltas, call_indexes: indexes } = this.#deltas.finish(reason);
+    const sent = deltas.flatMap((delta) => delta.tool_calls ?? []);
+    const calls = new Map(indexes.map((index, at) => [index, sent[at]]));
     for (const { length, events } of this.#waiting) {
       this.#sourceEnd = length;
       for (const event of events) this.#readEvent(event, calls);
@@ -146,23 +144,6 @@ export class LeakedCallReader {
     else if (event.event === "call_start") this.#startCall(event.at);
     else if (event.event === "call_end") this.#endCall(event.at, calls.get(event.index));
     else if (event.event === "call_cut") this.#endCall(event.at, undefined);
-  }
-
-  /** Returns the calls by their numbers in the events. Those that cannot be read, or are only mentioned, have no deltas. */
-  #matchCalls(ended, calls) {
-    if (ended.length === calls.length) return new Map(ended.map((index, at) => [index, calls[at]]));
-    const matched = new Map();
-    if (calls.length === 0) return matched;
-    // Some are not sent: the calls themselves tell which.
-    const parts = parse(this.#source.text(0, this.#source.length), this.#options).parts.filter((part) => part.type === "call");
-    const complete = ended.filter((index) => parts[index]?.state === "complete");
-    if (complete.length === calls.length) return new Map(complete.map((index, at) => [index, calls[at]]));
-    for (const index of ended) {
-      const call = calls[matched.size];
-      const part = parts[index];
-      if (call && part?.name === call.function.name && JSON.stringify(part.arguments) === call.function.arguments) matched.set(index, call);
-    }
-    return matched;
   }
 
   #readText(text) {

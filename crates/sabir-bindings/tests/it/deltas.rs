@@ -188,8 +188,13 @@ fn a_mentioned_call_is_not_sent_with_whole_calls() {
         assert_eq!(view.calls.len(), 1);
         assert!(view.end["faults"].to_string().contains("mentioned"));
     }
+    // The numbers in the events count the call that is left out.
+    let both = format!("{text}\n\n{call}");
+    let view = receive(&both, &options("auto", true), 7);
+    assert_eq!(view.end["call_indexes"], json!([1]), "{view:?}");
     let view = receive(call, &options("auto", true), 3);
     assert_eq!(view.calls.len(), 1, "{view:?}");
+    assert_eq!(view.end["call_indexes"], json!([0]));
     assert_eq!(view.end["finish_reason"], "tool_calls");
 }
 

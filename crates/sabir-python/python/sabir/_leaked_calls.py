@@ -1,6 +1,5 @@
 """Separates calls from the text around them, and keeps that text byte for byte. The plugins use it."""
 
-import json
 import uuid
 
 import sabir
@@ -16,9 +15,7 @@ class LeakedCallReader:
     """
 
     def __init__(self, dialect="auto", tools=None, *, id_prefix=None, **options):
-        self._arguments = (dialect, tools)
-        self._options = options
-        # Two readers of the same text: the events say where a call stands in it, and the deltas hold the calls that the gates could read.
+        # Two readers of the same text: the events tell the position of each call, and the deltas are the calls that passed the checks.
         self._reader = sabir.Reader(dialect, tools, **{**options, "marks": True})
         self._deltas = sabir.OpenAIDeltas(
             dialect, tools, **{**options, "whole_calls": True, "id_prefix": id_prefix or f"call_{uuid.uuid4().hex[:16]}_"}
@@ -50,9 +47,9 @@ class LeakedCallReader:
     def finish(self, reason="ended"):
         """Ends the text. ``reason`` is as in `sabir.Reader.finish`."""
         self._read(self._reader.finish(reason))
-        deltas = self._deltas.finish(reason)["deltas"]
-        ended = [event["index"] for _, events in self._waiting for event in events if event["event"] == "call_end"]
-        calls = self._match_calls(ended, [call for delta in deltas for call in delta.get("tool_calls", ())])
+        end = self._deltas.finish(reason)
+        calls = [call for delta in end["deltas"] for call in delta.get("tool_calls", ())]
+        calls = dict(zip(end["call_indexes"], calls))
         for self._source_end, events in self._waiting:
             for event in events:
                 self._read_event(event, calls)
@@ -88,26 +85,6 @@ class LeakedCallReader:
             self._end_call(event["at"], calls.get(event["index"]))
         elif kind == "call_cut":
             self._end_call(event["at"], None)
-
-    def _match_calls(self, ended, calls):
-        """Returns the calls by their numbers in the events. Those that cannot be read, or are only mentioned, have no deltas."""
-        if len(ended) == len(calls):
-            return dict(zip(ended, calls))
-        if not calls:
-            return {}
-        # Some are not sent: the calls themselves tell which.
-        report = sabir.parse(bytes(self._source), *self._arguments, **self._options)
-        parts = [part for part in report["parts"] if part["type"] == "call"]
-        complete = [index for index in ended if index < len(parts) and parts[index]["state"] == "complete"]
-        if len(complete) == len(calls):
-            return dict(zip(complete, calls))
-        matched = {}
-        for index in ended:
-            if index < len(parts) and len(matched) < len(calls):
-                function = calls[len(matched)]["function"]
-                if (parts[index]["name"], parts[index]["arguments"]) == (function["name"], json.loads(function["arguments"])):
-                    matched[index] = calls[len(matched)]
-        return matched
 
     def _read_text(self, text):
         # A text has no offset: it follows what was read before, or a gap, markup or layout that has no event of its own.

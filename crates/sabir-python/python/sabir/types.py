@@ -326,6 +326,7 @@ class Delta(TypedDict, total=False):
 class DeltaEnd(TypedDict):
     deltas: List[Delta]
     finish_reason: FinishReason
+    call_indexes: List[int]
     faults: List[CallFault]
 
 

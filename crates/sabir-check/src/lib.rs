@@ -70,6 +70,7 @@ mod repair;
 mod repetition;
 mod schema;
 mod schema_error;
+mod search_place;
 mod similar_name;
 mod trailing_arguments;
 mod typing;
@@ -82,4 +83,5 @@ pub use feedback::{CAP as FEEDBACK_CAP, FeedbackContext, render_feedback, render
 pub use gate::{CallChecker, CallState, CheckedCall};
 pub use repair::{RULES, Repair, RepairRule, RepairSet};
 pub use repetition::{CheckedOutcome, RepeatTracker};
+pub use search_place::search_place_length;
 pub use typing::{CoercionOutcome, StreamingMode};

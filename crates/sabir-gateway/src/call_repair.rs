@@ -9,6 +9,7 @@
 //! | situation | `heal` | `retry` |
 //! | --- | --- | --- |
 //! | a call in text or thoughts | sent as a call | the same |
+//! | the same, but it occurs in the result of an earlier call | text | the same |
 //! | leftover markup in text | dropped | the same |
 //! | a duplicated call | sent once | the same |
 //! | one call too many, or an unrequested one | dropped | the same |
@@ -25,6 +26,7 @@ use sabir_call::{ParallelCalls, Request, ToolChoice, ToolProtocol};
 mod attempt;
 mod attempt_end;
 mod call_repairer;
+mod echo;
 mod fingerprint;
 mod markup_filter;
 mod outgoing_call;

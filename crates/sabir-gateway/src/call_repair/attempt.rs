@@ -71,6 +71,8 @@ pub(crate) struct AttemptCall {
     pub(crate) name: String,
     /// The dialect of a call in text; `None` for a native call.
     pub(crate) dialect: Option<String>,
+    /// The offset of its first byte in the text of the response.
+    pub(crate) at: usize,
     /// The state with regard to the client.
     pub(crate) disposition: CallDisposition,
     /// The state with regard to the model.
@@ -124,6 +126,7 @@ impl AttemptCall {
             id: None,
             name: String::new(),
             dialect: None,
+            at: 0,
             disposition: CallDisposition::Dropped,
             end: CallEnd::Closed,
             broken: None,

@@ -103,6 +103,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         // The flag belonged to the attempt that ends here.
         self.stop_flag.store(false, Ordering::Relaxed);
         self.attempt = self.new_attempt(number);
+        self.echoes.start_response();
         NextStep::Ask(Box::new(request))
     }
 

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | of a declared tool | while it arrives, typed ([`OutgoingCall`]) |
 //! | of an undeclared tool | when it is complete, because its arguments may tell which tool is meant |
+//! | in the text, if its beginning occurs in the result of an earlier call | when it is complete; as text if all of it occurs there ([`EchoDetector`]) |
 //! | that may duplicate another | when it is complete and not a duplicate |
 //! | of any kind, if the model may be asked again | when it has passed the gates |
 //! | in the text, if the model may be asked again, and more calls are allowed | at the end of the answer: words behind it may show that it was only quoted |
@@ -25,6 +26,7 @@ use super::attempt::{
     Attempt, AttemptCall, CallDisposition, CallEnd, CallProblem, SentState, describe_cut,
     is_unreadable, rule_name,
 };
+use super::echo::EchoDetector;
 use super::fingerprint::CallFingerprint;
 use super::markup_filter::MarkupFilter;
 use super::outgoing_call::{CallSink, OutgoingCall};
@@ -44,6 +46,8 @@ pub(crate) struct CallRepairer<'n, S> {
     pub(super) checker: CallChecker,
     /// The log of repairs.
     pub(super) log: RepairLog<'n>,
+    /// Finds calls that repeat what the model has read.
+    pub(super) echoes: EchoDetector,
     /// The current response of the model.
     pub(super) attempt: Attempt,
     /// Everything that was sent, which cannot be undone.
@@ -69,6 +73,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             policy: RepairPolicy::from_request(request, mode, delivery),
             checker: CallChecker::new(request.tools.clone()),
             log,
+            echoes: EchoDetector::new(&request.messages),
             attempt: Attempt::default(),
             sent: SentState::default(),
             repeat_tracker: RepeatTracker::default(),
@@ -166,7 +171,14 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     }
 
     /// Decides how a new call is delivered: at once, later, or never.
-    fn call_start(&mut self, index: u32, id: Option<&str>, name: &str, dialect: Option<&str>) {
+    fn call_start(
+        &mut self,
+        index: u32,
+        id: Option<&str>,
+        name: &str,
+        dialect: Option<&str>,
+        at: usize,
+    ) {
         // The held text comes before the call.
         self.flush_text();
         let (meant, rule) = match self.checker.guess_tool(name) {
@@ -178,6 +190,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             id: id.filter(|id| !id.is_empty()).map(str::to_owned),
             name: meant.clone().unwrap_or_else(|| name.to_owned()),
             dialect: dialect.map(str::to_owned),
+            at,
             disposition: CallDisposition::Waiting,
             end: CallEnd::Open,
             broken: None,
@@ -194,6 +207,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             extra |= self.policy.parallel == ParallelCalls::One;
             twin |= known.may_duplicate(&call);
         }
+        let may_echo = dialect.is_some() && self.echoes.may_echo(at);
         let mut call = call;
         if self.policy.choice == ToolChoice::None {
             self.log.log_repair("unasked_call", &call.name);
@@ -202,9 +216,9 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             self.log.log_repair("extra_call", &call.name);
             self.attempt.enough = true;
             call.disposition = CallDisposition::Dropped;
-        } else if let (Some(tool), 0, false) = (meant, self.policy.max_retries, twin) {
-            // Streamed: its tool is known, no gate has to pass it first, and it duplicates no other
-            // call.
+        } else if let (Some(tool), 0, false) = (meant, self.policy.max_retries, twin || may_echo) {
+            // Streamed: its tool is known, no gate has to pass it first, it duplicates no other
+            // call, and it is none that the model has read.
             if let Some(rule) = rule {
                 self.log.log_repair(rule, &tool);
             }
@@ -263,10 +277,16 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             return;
         };
         match event {
-            Event::CallEnd { .. } => call.end = CallEnd::Closed,
+            Event::CallEnd { at, .. } => {
+                call.end = CallEnd::Closed;
+                self.leave_echo_as_text(position, at);
+            }
             Event::CallCut { why, .. } => call.end = CallEnd::Cut(why),
             _ => {}
         }
+        let Some(call) = self.attempt.calls.get_mut(position) else {
+            return;
+        };
         let over = call.end != CallEnd::Open;
         let beginning = &mut self.attempt.beginning;
         match &mut call.disposition {
@@ -306,6 +326,22 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             self.settle_calls(false);
             self.check_finished();
         }
+    }
+
+    /// Sends a waiting call that ends at `end` as text, if it repeats what the model has read.
+    fn leave_echo_as_text(&mut self, position: usize, end: usize) {
+        let Some(call) = self.attempt.calls.get_mut(position).filter(|call| {
+            call.dialect.is_some() && matches!(call.disposition, CallDisposition::Waiting)
+        }) else {
+            return;
+        };
+        let Some(text) = self.echoes.find_echo(call.at, end) else {
+            return;
+        };
+        call.disposition = CallDisposition::Dropped;
+        self.sent.words = true;
+        self.out.push_event(Event::Text { text });
+        self.log.log_repair("repeated_call", &call.name);
     }
 
     /// Ends a call that was streamed.
@@ -536,7 +572,10 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
             self.attempt.draft.push_event(event);
         }
         match event {
-            Event::Source { text } => self.attempt.beginning.push(text),
+            Event::Source { text } => {
+                self.attempt.beginning.push(text);
+                self.echoes.push_source(text);
+            }
             Event::Mark(_) => {}
             Event::Text { text } => self.push_text(text),
             Event::Thought { text } => self.push_thought(text),
@@ -545,8 +584,9 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
                 id,
                 name,
                 dialect,
+                at,
                 ..
-            } => self.call_start(index, id, name, dialect),
+            } => self.call_start(index, id, name, dialect, at),
             Event::ArgStart { index, .. }
             | Event::ArgDelta { index, .. }
             | Event::ArgEnd { index, .. }

@@ -15,6 +15,7 @@ use super::{CallDelivery, CallRepairer, NextStep, RepairLog, RepairMode};
 use crate::gateway_event::GatewayEvent;
 
 mod calls;
+mod echoes;
 mod values;
 
 fn tools() -> ToolSet {

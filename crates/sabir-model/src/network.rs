@@ -114,20 +114,24 @@ impl NetworkTransport {
             .headers(post.headers.clone())
             .body(post.body.clone())
             .send();
-        let response = match timeout_at(begun + until, sending).await {
+        let mut response = match timeout_at(begun + until, sending).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(classify_error(&error)),
             Err(_) => return Err(TransportError::timed_out()),
         };
-        let headers = response.headers().iter();
+        // The values share the buffer that was read from the connection (8 KB), which is free for the
+        // body once they are dropped.
+        let headers = std::mem::take(response.headers_mut());
         // HTTP allows bytes in a value that are not UTF-8.
-        let headers = headers.map(|(name, value)| {
-            (
-                name.as_str().to_owned(),
-                String::from_utf8_lossy(value.as_bytes()).into_owned(),
-            )
-        });
-        let headers = headers.collect();
+        let headers = headers
+            .iter()
+            .map(|(name, value)| {
+                (
+                    name.as_str().to_owned(),
+                    String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                )
+            })
+            .collect();
         let status = response.status().as_u16();
         Ok(HttpResponse {
             status,

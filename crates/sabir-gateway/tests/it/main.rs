@@ -26,4 +26,5 @@ mod stored_responses;
 mod test_gateway;
 mod tls;
 mod upstream_errors;
+mod web_socket_keys;
 mod web_sockets;

@@ -184,6 +184,7 @@ async fn a_file_is_found_at_the_upstream_that_has_it() {
 async fn a_file_is_not_missing_while_an_upstream_cannot_be_asked() {
     let setup = start().await;
     let without = FileServer::start(404).await;
+    let failing = FileServer::start(500).await;
     let dead = FileServer {
         // No program listens on this port.
         address: SocketAddr::from(([127, 0, 0, 1], 1)),
@@ -192,9 +193,19 @@ async fn a_file_is_not_missing_while_an_upstream_cannot_be_asked() {
     let routes = RouteTable::default()
         .with_route("e", route_to(&setup, "e", &[&dead, &without]))
         .with_route("f", route_to(&setup, "f", &[&without, &dead]))
-        .with_route("g", route_to(&setup, "g", &[&without, &without]));
+        .with_route("g", route_to(&setup, "g", &[&without, &without]))
+        .with_route("h", route_to(&setup, "h", &[&failing, &without]))
+        .with_route("i", route_to(&setup, "i", &[&without, &failing]))
+        .with_route("k", route_to(&setup, "k", &[&failing, &dead]));
     setup.gateway.replace_routes(routes);
-    for (model, status) in [("e", 502), ("f", 502), ("g", 404)] {
+    for (model, status) in [
+        ("e", 502),
+        ("f", 502),
+        ("g", 404),
+        ("h", 500),
+        ("i", 500),
+        ("k", 502),
+    ] {
         let got = ask(&setup, "GET", &format!("/v1/files/file-1?model={model}")).await;
         assert_eq!(got.status, status, "{model} {got:?}");
     }

@@ -41,7 +41,9 @@ impl FileServer {
                 }
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 kept.lock().unwrap().push(text);
-                let body = r#"{"id": "file-1", "for": "sk-of-the-provider", "usage": {"prompt_tokens": 600}}"#;
+                let body = format!(
+                    r#"{{"id": "file-1", "for": "sk-of-the-provider", "at": "{address}", "usage": {{"prompt_tokens": 600}}}}"#
+                );
                 let answer = format!(
                     "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
                     body.len()
@@ -212,7 +214,7 @@ async fn a_file_is_not_missing_while_an_upstream_cannot_be_asked() {
 }
 
 #[tokio::test]
-async fn errors_of_upstreams_do_not_show_the_key_of_the_provider() {
+async fn errors_of_upstreams_do_not_show_the_key_and_address_of_the_provider() {
     let setup = start().await;
     let server = FileServer::start(401).await;
     setup
@@ -222,6 +224,9 @@ async fn errors_of_upstreams_do_not_show_the_key_of_the_provider() {
     assert_eq!(got.status, 401, "{got:?}");
     assert!(got.text().contains("file-1"), "{got:?}");
     assert!(!got.text().contains("sk-of-the-provider"), "{got:?}");
+    let address = server.address.to_string();
+    assert!(!got.text().contains(&address), "{got:?}");
+    assert!(got.text().contains("[address]"), "{got:?}");
 }
 
 /// A store in which every key is known and may use everything. It keeps the reservations

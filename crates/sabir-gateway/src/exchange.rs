@@ -314,14 +314,14 @@ impl Exchange {
                 .client_body
                 .as_ref()
                 .is_some_and(|client| client.keeps_history);
-        if is_passed {
-            return Ok(());
-        }
         // Any of the upstreams may get it.
         for ProviderWire { wire, form } in &route.provider_wires {
-            let notes = wire
-                .check_support(request, form)
-                .map_err(Refusal::Request)?;
+            let notes = if is_passed {
+                wire.check_passed_body(request, form)
+            } else {
+                wire.check_support(request, form)
+                    .map_err(Refusal::Request)?
+            };
             for note in &notes {
                 self.ledger.note_left_out(&note.path, &note.message);
             }

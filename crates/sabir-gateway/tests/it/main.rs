@@ -10,6 +10,7 @@
 )]
 
 mod bodies;
+mod custom_tools;
 mod ends;
 mod files;
 mod gemini_candidates;

@@ -112,7 +112,9 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let mut spelling = ResponsePreferences::default();
     old_functions::translate_old_functions(&mut translated, &mut spelling)?;
     let mut decoded = decode_current_form(&translated)?;
-    decoded.preferences.old_functions = spelling.old_functions;
+    if spelling.old_functions {
+        old_functions::expect_one_call(&mut decoded, body);
+    }
     Ok(decoded)
 }
 

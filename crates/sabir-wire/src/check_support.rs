@@ -287,7 +287,10 @@ impl SupportChecker<'_> {
             MessagePart::Opaque(state)
                 if message.role == Role::User && !self.can_take_user_state(request, state) =>
             {
-                let takers = if self.is_unsupported(UnsupportedFeature::Documents) {
+                let takers = if request.protocol != ToolProtocol::Native {
+                    "a model whose tools are described in its prompt takes only text and pictures"
+                        .to_owned()
+                } else if self.is_unsupported(UnsupportedFeature::Documents) {
                     format!("{} takes no documents", self.wire)
                 } else {
                     format!("only providers of {} can read this document", state.wire)

@@ -231,8 +231,8 @@ pub(crate) struct ResultContent {
     pub(crate) text: String,
     /// The images.
     pub(crate) images: Vec<Image>,
-    /// Documents and addresses of images, for which the common form has no place in a result. They follow
-    /// it, after a caption.
+    /// Documents and addresses of images, which a result in the common form cannot hold. They follow it,
+    /// after a caption.
     pub(crate) files: Vec<MessagePart>,
 }
 

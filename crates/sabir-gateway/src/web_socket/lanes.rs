@@ -55,7 +55,7 @@ pub(crate) enum AnswerEnd {
 pub(crate) struct LaneSet {
     /// The lanes that were used so far.
     lanes: Vec<Lane>,
-    /// What waits for its turn, oldest first.
+    /// The requests and errors that wait for their turn, oldest first.
     waiting: VecDeque<WaitingItem>,
     /// The lane whose answer is polled first, so that none waits for another one that is always ready.
     first: usize,

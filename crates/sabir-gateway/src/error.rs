@@ -238,7 +238,9 @@ impl Refusal {
             // RFC 9110 requires the response to name the protocol to use, and the header in `Connection`.
             Self::WebSocketVersion => {
                 let version = HeaderValue::from_static(WEB_SOCKET_VERSION);
-                _ = headers.insert(header::SEC_WEBSOCKET_VERSION, version)
+                headers.insert(header::SEC_WEBSOCKET_VERSION, version);
+                headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+                _ = headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
             }
             Self::NoWebSocket => {
                 headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/1.1"));

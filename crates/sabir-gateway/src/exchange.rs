@@ -88,7 +88,7 @@ impl Exchange {
         if self.generates() {
             reserve_lease(&self.gateway, &self.ledger, &asking.route, input, output).await?;
         } else {
-            reserve_free_lease(&self.gateway, &self.ledger, &asking.route).await?;
+            reserve_kept_input(&self.gateway, &self.ledger, &asking.route, input).await?;
         }
         // The decoded request has a copy of everything; large bodies should not stay in memory
         // while the model answers.
@@ -314,14 +314,14 @@ impl Exchange {
                 .client_body
                 .as_ref()
                 .is_some_and(|client| client.keeps_history);
-        if is_passed {
-            return Ok(());
-        }
         // Any of the upstreams may get it.
         for ProviderWire { wire, form } in &route.provider_wires {
-            let notes = wire
-                .check_support(request, form)
-                .map_err(Refusal::Request)?;
+            let notes = if is_passed {
+                wire.check_passed_body(request, form)
+            } else {
+                wire.check_support(request, form)
+                    .map_err(Refusal::Request)?
+            };
             for note in &notes {
                 self.ledger.note_left_out(&note.path, &note.message);
             }
@@ -397,6 +397,7 @@ impl Exchange {
             let output = encoder.finish(out);
             self.keep_response(&id, asking.stored, output);
         });
+        self.ledger.count_kept_input();
         self.ledger.mark_done();
     }
 
@@ -565,6 +566,25 @@ pub(crate) async fn reserve_free_lease(
 ) -> Result<(), Refusal> {
     ledger.set_route(route, 0);
     hold_lease(gateway, ledger, route, Spending::default()).await
+}
+
+/// Reserves a request whose input is only kept, for requests that continue it. It costs no money, but
+/// its tokens count: it takes memory that the answers of other clients need.
+///
+/// # Errors
+/// The key has reached a limit.
+async fn reserve_kept_input(
+    gateway: &Gateway,
+    ledger: &ExchangeLog,
+    route: &Arc<ModelRoute>,
+    input: u64,
+) -> Result<(), Refusal> {
+    ledger.set_route(route, input);
+    let most = Spending {
+        tokens: input,
+        ..Spending::default()
+    };
+    hold_lease(gateway, ledger, route, most.clamped()).await
 }
 
 /// Reserves the most that a request may spend, if its client has a key.

@@ -69,6 +69,8 @@ struct ExchangeStats {
     route: Option<Arc<ModelRoute>>,
     /// The estimate of the input in tokens, in case that the provider reports none.
     estimated_input: u64,
+    /// True if no model was asked, and the input was only kept.
+    keeps_input: bool,
     /// The bytes of text and arguments in the answer, for an estimate of the output.
     output_bytes: u64,
     /// The upstream that answered.
@@ -248,6 +250,11 @@ impl ExchangeLog {
         self.lock_stats().usage.update(usage);
     }
 
+    /// Counts the estimated tokens of the input, which was only kept.
+    pub(crate) fn count_kept_input(&self) {
+        self.lock_stats().keeps_input = true;
+    }
+
     /// Sets the reason why the response does not end properly.
     pub(crate) fn set_error(&self, error: &impl ToString) {
         self.lock_stats().error = Some(error.to_string());
@@ -311,6 +318,13 @@ impl ExchangeStats {
     /// Returns what the exchange used. Tokens that the provider did not report are estimated, since
     /// they cost something all the same; a refused request used nothing.
     fn spent(&self) -> Spending {
+        if self.keeps_input {
+            let kept = Spending {
+                tokens: self.estimated_input,
+                ..Spending::default()
+            };
+            return kept.clamped();
+        }
         let reported = self.usage.input.is_some() || self.usage.output.is_some();
         let Some(route) = self
             .route

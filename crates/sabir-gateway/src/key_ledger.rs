@@ -193,6 +193,13 @@ impl KeyLedger {
         _ = timeout(limit, settling.wait_for(|running| *running == 0)).await;
     }
 
+    /// Waits until the lease of a request is settled, if it has one and the request is over.
+    pub(crate) async fn wait_for_settlement(&self, lease: &str) {
+        let mut settling = self.settling.subscribe();
+        let is_settled = |_: &usize| !self.lock_open().contains(lease);
+        _ = settling.wait_for(is_settled).await;
+    }
+
     /// Returns the number of settlements that were lost because the store failed.
     pub(crate) fn lost_settlements(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)

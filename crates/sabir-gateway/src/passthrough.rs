@@ -490,8 +490,8 @@ impl ForwardedBody {
         Some(chunk.map(Bytes::from))
     }
 
-    /// Reads the body of an error, without secrets of the provider: some servers repeat the key that
-    /// they refuse. The rest of a body longer than [`MAX_ERROR_BODY`] is left out.
+    /// Reads the body of an error, without secrets and the address of the provider: some servers repeat
+    /// the key that they refuse, and proxies name the server that they could not reach. The rest of a body longer than [`MAX_ERROR_BODY`] is left out.
     ///
     /// # Errors
     /// The body broke off.
@@ -511,7 +511,7 @@ impl ForwardedBody {
                 .rsplit_once(char::is_whitespace)
                 .map_or("", |cut| cut.0),
         };
-        Ok(self.client.redact_secrets(text))
+        Ok(self.client.redact_for_clients(text))
     }
 
     /// Reads and counts what the upstream sends next; `None` at the end.

@@ -135,18 +135,14 @@ impl RequestHandler {
                     .to_owned(),
             ));
         }
-        if !matches!(who, EndpointKind::Health) {
-            let settings = self.gateway.settings();
-            let has_keys = self.gateway.keys().is_some();
-            let checked = access_control::check_access(&settings, self.origin, parts, has_keys)?;
-            if let TokenCheck::Other(shown) = checked {
-                let key = self.find_key(&shown).await?.ok_or(Refusal::NoToken)?;
-                // The metrics are about all clients.
-                if matches!(who, EndpointKind::Own(LocalEndpoint::Metrics)) {
-                    return Err(Refusal::NotForClients("the metrics"));
-                }
-                ledger.set_key(key);
+        if !matches!(who, EndpointKind::Health)
+            && let Some(key) = self.check_client(parts).await?
+        {
+            // The metrics are about all clients.
+            if matches!(who, EndpointKind::Own(LocalEndpoint::Metrics)) {
+                return Err(Refusal::NotForClients("the metrics"));
             }
+            ledger.set_key(key);
         }
         match who {
             EndpointKind::Nobody => {
@@ -163,6 +159,23 @@ impl RequestHandler {
                 Err(Refusal::Method(parts.method.to_string(), Method::POST))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Checks the host, the origin and the token of a request. Returns the client's key, if it has one
+    /// of its own.
+    ///
+    /// # Errors
+    /// The refusal of the first check that fails.
+    pub(crate) async fn check_client(&self, parts: &Parts) -> Result<Option<ClientKey>, Refusal> {
+        let settings = self.gateway.settings();
+        let has_keys = self.gateway.keys().is_some();
+        match access_control::check_access(&settings, self.origin, parts, has_keys)? {
+            TokenCheck::Known => Ok(None),
+            TokenCheck::Other(shown) => {
+                let key = self.find_key(&shown).await?;
+                key.map(Some).ok_or(Refusal::NoToken)
+            }
         }
     }
 

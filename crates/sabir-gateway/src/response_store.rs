@@ -7,7 +7,7 @@
 //! least recently are forgotten first.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ pub(crate) struct ResponseStore {
 
 /// A connection whose requests may continue answers that are not to be stored. OpenAI keeps those in
 /// the memory of a WebSocket's connection, and clients with `store: false` count on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectionScope(u64);
 
 /// A scope that lasts as long as its connection: its answers are forgotten when this is dropped.
@@ -90,6 +90,8 @@ struct StoreState {
     responses: HashMap<String, StoredResponse>,
     /// The ids of the answers that items belong to. A provider may give one id to several items.
     owners: HashMap<String, Vec<String>>,
+    /// The ids of the answers of each connection that only it may refer to.
+    by_scope: HashMap<ConnectionScope, HashSet<String>>,
     /// The ids of the answers by the time of their last use.
     by_use: BTreeMap<u64, String>,
     /// The number of uses so far, which serves as the time.
@@ -114,9 +116,12 @@ struct StoredResponse {
 /// The input of a request, for its later continuation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct StoredInput {
-    /// The id of the answer that the request continues.
+    /// The id of the answer that the request continues, as the client gave it.
     pub(crate) previous: Option<String>,
-    /// The items of the request itself, without those of the answers before.
+    /// The id of the stored answer before the items.
+    base: Option<String>,
+    /// The items of the request itself. Before them are those of answers that not all requests may
+    /// refer to, if they may refer to this one.
     items: Vec<Value>,
     /// The connection whose requests alone may refer to the answer; `None` if all may.
     scope: Option<ConnectionScope>,
@@ -211,9 +216,16 @@ impl ResponseStore {
             members.remove("previous_response_id");
             members.insert("input".to_owned(), Value::Array(all));
         }
+        let mut base = previous.clone();
+        if is_shared && let Some(id) = &previous {
+            let private = state.copy_private_history(id);
+            base = private.base;
+            items.splice(0..0, private.items);
+        }
         Ok(ResolvedReferences {
             input: keeps.then_some(StoredInput {
                 previous,
+                base,
                 items,
                 scope: scope.filter(|_| !is_shared),
             }),
@@ -253,6 +265,10 @@ impl ResponseStore {
             bytes,
             used: 0,
         };
+        if let Some(scope) = response.input.scope {
+            let own = state.by_scope.entry(scope).or_default();
+            own.insert(id.to_owned());
+        }
         state.bytes += bytes;
         state.responses.insert(id.to_owned(), response);
         state.touch(id);
@@ -262,12 +278,7 @@ impl ResponseStore {
     /// Forgets the answers that only a connection could refer to.
     fn forget_scope(&self, scope: ConnectionScope) {
         let mut state = self.lock_state();
-        let own = state
-            .responses
-            .iter()
-            .filter(|(_, response)| response.input.scope == Some(scope))
-            .map(|(id, _)| id.clone());
-        for id in own.collect::<Vec<_>>() {
+        for id in state.by_scope.remove(&scope).unwrap_or_default() {
             state.forget(&id);
         }
     }
@@ -305,6 +316,14 @@ impl StoreState {
         };
         self.by_use.remove(&response.used);
         self.bytes = self.bytes.saturating_sub(response.bytes);
+        if let Some(scope) = response.input.scope
+            && let Some(own) = self.by_scope.get_mut(&scope)
+        {
+            own.remove(id);
+            if own.is_empty() {
+                self.by_scope.remove(&scope);
+            }
+        }
         for item in &response.output {
             if let Some(item) = item.get("id").and_then(Value::as_str)
                 && let Some(owners) = self.owners.get_mut(item)
@@ -357,10 +376,36 @@ impl StoreState {
             }
             newest_first.push(response.output.clone());
             newest_first.push(response.input.items.clone());
-            next = response.input.previous.clone();
+            next = response.input.base.clone();
         }
         Some(newest_first.into_iter().rev().flatten().collect())
     }
+
+    /// Copies the items up to the end of an answer that belong to answers of one connection, after the
+    /// last answer that all requests may refer to.
+    fn copy_private_history(&self, id: &str) -> PrivateHistory {
+        let mut newest_first = Vec::new();
+        let mut next = Some(id);
+        while let Some(response) = next.and_then(|id| self.responses.get(id))
+            && !response.input.is_shared()
+        {
+            newest_first.push(&response.output);
+            newest_first.push(&response.input.items);
+            next = response.input.base.as_deref();
+        }
+        PrivateHistory {
+            base: next.map(str::to_owned),
+            items: newest_first.into_iter().rev().flatten().cloned().collect(),
+        }
+    }
+}
+
+/// The end of a history that only one connection may refer to.
+struct PrivateHistory {
+    /// The answer before it, which all requests may refer to.
+    base: Option<String>,
+    /// The items.
+    items: Vec<Value>,
 }
 
 /// The memory that an answer takes beside its items: its entries in the maps and its ids.
@@ -546,24 +591,21 @@ mod tests {
     fn answers_of_a_scope_are_seen_and_kept_by_it_alone() {
         let store = ResponseStore::default();
         let scopes = [Some(ConnectionScope(1)), Some(ConnectionScope(2)), None];
+        let first = ask(&store, "first", json!({"input": "one"}));
+        assert!(first.is_ok());
         let ask = |id: &str, mut body: Value, scope| {
             let resolved = store.resolve_references(&mut body, 1 << 20, scope);
             let input = resolved.map_err(|error| path_of(&error))?.input;
             store.keep_response(id, input.unwrap_or_default(), answer(id), 1 << 20);
             Ok::<_, String>(())
         };
-        ask("own", json!({"input": "x", "store": false}), scopes[0]).unwrap();
-        ask(
-            "shared",
-            json!({"input": "x", "previous_response_id": "own"}),
-            scopes[0],
-        )
-        .unwrap();
+        let continued = json!({"input": "two", "previous_response_id": "first", "store": false});
+        ask("own", continued, scopes[0]).unwrap();
+        let shared = json!({"input": "three", "previous_response_id": "own"});
+        ask("shared", shared, scopes[0]).unwrap();
         for (scope, is_found) in scopes.into_iter().zip([true, false, false]) {
             for reference in [
                 json!({"previous_response_id": "own"}),
-                // It continues the other one.
-                json!({"previous_response_id": "shared"}),
                 json!({"input": [{"type": "item_reference", "id": "own"}]}),
             ] {
                 let mut body = reference.clone();
@@ -571,12 +613,50 @@ mod tests {
                 assert_eq!(resolved.is_ok(), is_found, "{scope:?}: {reference}");
             }
         }
+        // The shared one continues it, so it has what it needs of it.
+        let history = |scope| {
+            let mut body = json!({"input": "four", "previous_response_id": "shared"});
+            let resolved = store.resolve_references(&mut body, 1 << 20, scope);
+            assert!(resolved.is_ok(), "{scope:?}");
+            body["input"].clone()
+        };
+        let expected = json!([
+            {"role": "user", "content": "one"}, answer("msg_first")[0],
+            {"role": "user", "content": "two"}, answer("own")[0],
+            {"role": "user", "content": "three"}, answer("shared")[0],
+            {"role": "user", "content": "four"},
+        ]);
+        for scope in scopes {
+            assert_eq!(history(scope), expected, "{scope:?}");
+        }
         store.forget_scope(ConnectionScope(1));
+        assert_eq!(history(None), expected);
         let state = store.lock_state();
         let mut ids: Vec<_> = state.responses.keys().collect();
         ids.sort();
-        assert_eq!(ids, ["shared"]);
-        assert_eq!((state.owners.len(), state.by_use.len()), (1, 1));
+        assert_eq!(ids, ["first", "shared"]);
+        assert_eq!((state.owners.len(), state.by_use.len()), (2, 2));
+        assert!(state.by_scope.is_empty());
+    }
+
+    #[test]
+    fn answers_that_are_forgotten_earlier_leave_nothing_of_their_scope() {
+        let store = ResponseStore::default();
+        let scope = Some(ConnectionScope(1));
+        for number in 0..20 {
+            let mut body = json!({"input": "x", "store": false});
+            let resolved = store.resolve_references(&mut body, 1 << 20, scope).unwrap();
+            let id = format!("r{number}");
+            store.keep_response(&id, resolved.input.unwrap(), answer(&id), LIMIT);
+        }
+        let state = store.lock_state();
+        assert_eq!(
+            state.by_scope[&ConnectionScope(1)].len(),
+            state.responses.len()
+        );
+        drop(state);
+        while store.lock_state().forget_oldest() {}
+        assert!(store.lock_state().by_scope.is_empty());
     }
 
     #[test]

@@ -336,6 +336,8 @@ impl UpstreamGroup {
         }
         let count = known.len();
         let mut failure = None;
+        // The first answer of an upstream that could not say whether it has what is asked for.
+        let mut refused = None;
         for (at, (member, client)) in known.into_iter().enumerate() {
             let guard = OutstandingGuard::begin(&member.state);
             let answered = client.forward(make(&member.upstream.id)).await;
@@ -347,15 +349,18 @@ impl UpstreamGroup {
             }
             // The body follows later, and is not counted as load.
             drop(guard);
-            let is_missing = is_search
-                && failure.is_some()
-                && matches!(&answered, Ok(response) if response.status == 404);
+            let is_missing =
+                is_search && matches!(&answered, Ok(response) if response.status == 404);
             match answered {
-                Ok(_) if is_missing => {}
+                Ok(_) if is_missing && (failure.is_some() || refused.is_some()) => {}
                 // What the last upstream says about its failure is better than an error of our own.
                 Ok(response) if outcome == ForwardOutcome::Answered || at + 1 == count => {
                     let name = member.upstream.name.clone();
                     return Ok((name, Arc::clone(client), response));
+                }
+                Ok(response) if is_search && !is_missing && refused.is_none() => {
+                    let name = member.upstream.name.clone();
+                    refused = Some((name, Arc::clone(client), response));
                 }
                 Ok(_) => {}
                 Err(error) => failure = Some(error),
@@ -364,7 +369,10 @@ impl UpstreamGroup {
                 member.state.record_failover();
             }
         }
-        Err(failure)
+        match (failure, refused) {
+            (None, Some(answered)) => Ok(answered),
+            (failure, _) => Err(failure),
+        }
     }
 
     /// Sends a request to the upstreams, one after another, until one of them answers.

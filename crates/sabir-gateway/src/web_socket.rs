@@ -19,6 +19,7 @@
 
 mod answer_events;
 mod client_message;
+mod frame_tracker;
 mod handshake;
 mod lanes;
 mod message_refusal;

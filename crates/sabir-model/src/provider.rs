@@ -388,6 +388,31 @@ impl Provider {
     }
 }
 
+impl Provider {
+    /// Replaces the provider's secrets and the address of its server in a text for strangers.
+    pub(crate) fn redact_address(&self, text: &str) -> String {
+        let text = self.redact_secrets(text);
+        let (_, rest) = self
+            .base_url
+            .split_once("://")
+            .unwrap_or(("", &self.base_url));
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let authority = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, authority)| authority);
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => host,
+            _ => authority,
+        };
+        // A host without dots could be an ordinary word, unless a port follows it.
+        let is_plain = |name: &&str| name.contains(['.', ':']) && name.len() > 1;
+        [authority, host]
+            .into_iter()
+            .filter(is_plain)
+            .fold(text, |text, name| text.replace(name, "[address]"))
+    }
+}
+
 /// Joins a base URL and an endpoint's path, without repeating what both contain.
 fn join_url(base: &str, endpoint: &str) -> String {
     let base = base.trim_end_matches('/');
@@ -419,6 +444,28 @@ fn join_url(base: &str, endpoint: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_address_is_redacted_for_strangers() {
+        let redacted = |base: &str, text: &str| {
+            Provider::new("box", Wire::OpenAiChat, base, None).redact_address(text)
+        };
+        let text = "http://box:8000/v1 of box at box:8000 refused 10.0.0.7";
+        assert_eq!(
+            redacted("http://box:8000/v1", text),
+            "http://[address]/v1 of box at [address] refused 10.0.0.7"
+        );
+        assert_eq!(
+            redacted("http://10.0.0.7:81?x=1", text),
+            "http://box:8000/v1 of box at box:8000 refused [address]"
+        );
+        assert_eq!(
+            redacted("https://gpu.lan", "see https://gpu.lan:443/x"),
+            "see https://[address]:443/x"
+        );
+        assert_eq!(redacted("http://box", text), text);
+        assert_eq!(redacted("", text), text);
+    }
 
     #[test]
     fn addresses_of_every_kind_of_endpoint() {

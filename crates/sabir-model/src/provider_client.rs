@@ -194,9 +194,9 @@ impl ProviderClient {
         })
     }
 
-    /// Replaces the provider's secrets in a text that comes from it.
-    pub fn redact_secrets(&self, text: &str) -> String {
-        self.provider.redact_secrets(text)
+    /// Replaces the provider's secrets and address in a text that comes from it and is for strangers.
+    pub fn redact_for_clients(&self, text: &str) -> String {
+        self.provider.redact_address(text)
     }
 
     /// Receives the next piece of a response's body; `None` at its end.

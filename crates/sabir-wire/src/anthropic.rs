@@ -41,7 +41,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         limits: &["max_tokens"],
         reasoning: &["thinking", "output_config.effort"],
         choices: None,
-        rewrites_text_tools: false,
+        adapt_body: |_, _, _| {},
         unify_spellings: |_, _| Ok(()),
         clean_history: |_| {},
     }),

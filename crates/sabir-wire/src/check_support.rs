@@ -46,6 +46,32 @@ impl SupportChecker<'_> {
         notes.push(LossNote::new(path, format!("{} {what}", self.wire)));
     }
 
+    /// Returns true if the server has tools whose input is text.
+    fn has_text_tools(&self) -> bool {
+        self.wire == openai_chat::NAME && openai_chat::text_tools::has_text_tools(self.options)
+    }
+
+    /// Returns the note about the grammar of a tool whose input is text.
+    fn grammar_note(&self, tool: &OpaqueState) -> LossNote {
+        let name = native_tools::tool_name(tool).unwrap_or_default();
+        let what = format!(
+            "the grammar of `{name}` is given as text: {} cannot be made to follow it",
+            self.wire
+        );
+        LossNote::new("tools", what)
+    }
+
+    /// Returns a note on each grammar that is lost although the server gets the client's own body.
+    pub(crate) fn check_passed_tools(&self, request: &Request) -> Vec<LossNote> {
+        if self.wire != openai_chat::NAME || self.has_text_tools() {
+            return Vec::new();
+        }
+        openai_chat::text_tools::text_tools(request)
+            .filter(|tool| native_tools::has_grammar(tool))
+            .map(|tool| self.grammar_note(tool))
+            .collect()
+    }
+
     /// Checks the providers' own tools, then the tool choice and the limits on calls.
     ///
     /// # Errors
@@ -70,12 +96,9 @@ impl SupportChecker<'_> {
             let wire = &tool.wire;
             match native_tools::tool_kind(tool) {
                 NativeToolKind::Freeform if native_tools::has_grammar(tool) => {
-                    let name = native_tools::tool_name(tool).unwrap_or_default();
-                    let what = format!(
-                        "the grammar of `{name}` is given as text: {} cannot be made to follow it",
-                        self.wire
-                    );
-                    notes.push(LossNote::new("tools", what));
+                    if prompted || !self.has_text_tools() {
+                        notes.push(self.grammar_note(tool));
+                    }
                 }
                 // Their tools are offered as ordinary ones as well.
                 NativeToolKind::Freeform | NativeToolKind::Namespace => {}
@@ -264,7 +287,10 @@ impl SupportChecker<'_> {
             MessagePart::Opaque(state)
                 if message.role == Role::User && !self.can_take_user_state(request, state) =>
             {
-                let takers = if self.is_unsupported(UnsupportedFeature::Documents) {
+                let takers = if request.protocol != ToolProtocol::Native {
+                    "a model whose tools are described in its prompt takes only text and pictures"
+                        .to_owned()
+                } else if self.is_unsupported(UnsupportedFeature::Documents) {
                     format!("{} takes no documents", self.wire)
                 } else {
                     format!("only providers of {} can read this document", state.wire)

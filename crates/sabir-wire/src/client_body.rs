@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::choice_chunk::ChoiceMembers;
 use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponsePreferences};
 use crate::field_disposition::{FieldDisposition, MemberDispositions, is_empty_value};
+use crate::openai_chat::old_functions::expect_one_call;
 use crate::wire::{WireOptions, WireSpec};
 
 /// The facts about a wire's bodies that are needed to pass them on.
@@ -26,8 +27,8 @@ pub(crate) struct PassedMembers {
     pub(crate) reasoning: &'static [&'static str],
     /// The members for several choices, on a wire that has them.
     pub(crate) choices: Option<ChoiceMembers>,
-    /// True if tools whose input is text are sent in another form.
-    pub(crate) rewrites_text_tools: bool,
+    /// Adapts a client's body to what the server takes.
+    pub(crate) adapt_body: fn(&mut Map<String, Value>, &Request, &WireOptions),
     /// Rewrites members that have two spellings to the usual one, and records in the preferences which
     /// of them the client expects in the answer.
     pub(crate) unify_spellings:
@@ -83,7 +84,9 @@ pub(crate) fn decode_for_same_wire(
         }
         decoded => decoded?,
     };
-    decoded.preferences.old_functions |= spelling.old_functions;
+    if spelling.old_functions {
+        expect_one_call(&mut decoded, body);
+    }
     for (key, value) in hidden {
         if let Some(place) = member_mut(&mut passed, key) {
             *place = value;
@@ -100,20 +103,12 @@ pub(crate) fn decode_for_same_wire(
         }
     }
     decoded.notes.extend(withheld);
-    let rewrites = members.rewrites_text_tools && !decoded.preferences.freeform_tools.is_empty();
-    // Written anew, the history would be empty.
-    if let Some(error) = decoded.unread_history.take_if(|_| rewrites) {
-        return Err(error);
-    }
-    if rewrites {
-        decoded.notes.append(&mut decoded.rewrite_notes);
-    }
     decoded.request.client_body = Some(ClientBody {
         wire: spec.name.to_owned(),
         body: passed.into(),
         headers: Vec::new(),
         messages: decoded.request.messages.len(),
-        keeps_history: !rewrites,
+        keeps_history: true,
     });
     Ok(decoded)
 }
@@ -194,6 +189,7 @@ pub(crate) fn encode_client_body(
     if let Some(Value::Array(history)) = body.get_mut(spec.history_member) {
         (members.clean_history)(history);
     }
+    (members.adapt_body)(&mut body, request, &options);
     Value::Object(body)
 }
 

@@ -1,9 +1,10 @@
-//! Carries PDF documents from a client of one wire to a provider of another.
+//! Carries documents from a client of one wire to a provider of another.
 //!
-//! A document travels as state of the client's wire, so that a provider of the same wire gets it with
+//! A PDF travels as state of the client's wire, so that a provider of the same wire gets it with
 //! all its members. Every other wire that has documents gets its data and its name in the form of
-//! its own.
+//! its own. A document of text becomes text, which every provider reads.
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use sabir_call::OpaqueState;
 use serde_json::{Value, json};
 
@@ -133,6 +134,36 @@ pub(crate) fn encode_user_state(state: &OpaqueState, wire: &str) -> Option<Value
     PdfDocument::from_state(state)?.encode_part(wire)
 }
 
+/// Media types of text whose names do not begin with `text/`.
+const TEXT_TYPES: [&str; 5] = [
+    "application/json",
+    "application/xml",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+];
+
+/// Returns the text of a document after its name; `None` if it is not one of text. The data is base64.
+pub(crate) fn decode_text_document(media_type: &str, data: &str, name: &str) -> Option<String> {
+    let kind = media_type.split(';').next().unwrap_or_default().trim();
+    let kind = kind.to_ascii_lowercase();
+    if !kind.starts_with("text/") && !TEXT_TYPES.contains(&kind.as_str()) {
+        return None;
+    }
+    let text = String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok()?;
+    Some(if name.is_empty() {
+        text
+    } else {
+        format!("{name}\n\n{text}")
+    })
+}
+
+/// Returns the text of a document in a `data:` URL after its name; `None` if it is not one of text.
+pub(crate) fn decode_text_url(url: &str, name: &str) -> Option<String> {
+    let (kind, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
+    decode_text_document(kind, data, name)
+}
+
 fn is_type(value: &Value, kind: &str) -> bool {
     value.get("type").is_some_and(|known| known == kind)
 }
@@ -233,6 +264,30 @@ mod tests {
         assert_eq!(
             PdfDocument::from_state(&state(anthropic::NAME, by_url)),
             None
+        );
+    }
+
+    #[test]
+    fn documents_of_text_are_read() {
+        for (url, expected) in [
+            ("data:text/plain;base64,YcO8", Some("n.txt\n\naü")),
+            (
+                "data:text/plain;charset=utf-8;base64,YQ==",
+                Some("n.txt\n\na"),
+            ),
+            ("data:Application/JSON;base64,e30=", Some("n.txt\n\n{}")),
+            ("data:application/pdf;base64,YQ==", None),
+            // Not UTF-8, and not base64.
+            ("data:text/plain;base64,/w==", None),
+            ("data:text/plain;base64,%", None),
+            ("data:text/plain,a", None),
+            ("https://example.com/a.txt", None),
+        ] {
+            assert_eq!(decode_text_url(url, "n.txt").as_deref(), expected, "{url}");
+        }
+        assert_eq!(
+            decode_text_document("text/csv", "YQ==", ""),
+            Some("a".to_owned())
         );
     }
 

@@ -224,25 +224,36 @@ pub(crate) fn decode_image_url(url: &JsonField<'_>) -> Result<MessagePart, Reque
     }))
 }
 
-/// Splits parts into their joined text and their images.
-///
-/// # Errors
-/// A part that no tool result can hold: an image by its address, or a file.
-pub(crate) fn split_text_and_images(
-    content: &JsonField<'_>,
-    parts: Vec<MessagePart>,
-) -> Result<(String, Vec<Image>), RequestError> {
-    let mut words = String::new();
-    let mut images = Vec::new();
-    for part in parts {
-        match part {
-            MessagePart::Text { text } => words.push_str(&text),
-            MessagePart::Image(picture) => images.push(picture),
-            // A result in the common form holds text and image data only.
-            _ => return Err(content.mismatch_error("text and pictures as base64 only")),
+/// The content of a result.
+#[derive(Debug, Default)]
+pub(crate) struct ResultContent {
+    /// The text.
+    pub(crate) text: String,
+    /// The images.
+    pub(crate) images: Vec<Image>,
+    /// Documents and addresses of images, which a result in the common form cannot hold. They follow it,
+    /// after a caption.
+    pub(crate) files: Vec<MessagePart>,
+}
+
+impl ResultContent {
+    /// Sorts the parts of a result. Its texts stand on lines of their own: some are documents.
+    pub(crate) fn from_parts(parts: Vec<MessagePart>) -> Self {
+        let mut content = Self::default();
+        for part in parts {
+            match part {
+                MessagePart::Text { text } => {
+                    if !content.text.is_empty() && !content.text.ends_with('\n') {
+                        content.text.push('\n');
+                    }
+                    content.text.push_str(&text);
+                }
+                MessagePart::Image(picture) => content.images.push(picture),
+                file => content.files.push(file),
+            }
         }
+        content
     }
-    Ok((words, images))
 }
 
 /// Joins parts of which only text is allowed.
@@ -253,12 +264,14 @@ pub(crate) fn require_text_only(
     content: &JsonField<'_>,
     parts: Vec<MessagePart>,
 ) -> Result<String, RequestError> {
-    let (words, images) = split_text_and_images(content, parts)?;
-    if images.is_empty() {
-        Ok(words)
-    } else {
-        Err(content.mismatch_error("text only"))
+    let mut words = String::new();
+    for part in parts {
+        match part {
+            MessagePart::Text { text } => words.push_str(&text),
+            _ => return Err(content.mismatch_error("text only")),
+        }
     }
+    Ok(words)
 }
 
 /// Decodes a tool in the form of an OpenAI function, which other APIs copied.
@@ -436,15 +449,14 @@ impl HistoryBuilder {
         }
     }
 
-    /// Builds the result of a call from its text and images. It gets the tool's name from the
+    /// Builds the result of a call, with the files that follow it. It gets the tool's name from the
     /// latest call with this id.
     pub(crate) fn build_result(
         &self,
         id: &str,
         failed: bool,
-        content: String,
-        images: Vec<Image>,
-    ) -> MessagePart {
+        content: ResultContent,
+    ) -> Vec<MessagePart> {
         // The latest call counts, because ids may repeat in a long history.
         let mut calls = self.messages.iter().rev().flat_map(Message::calls);
         let name = calls
@@ -456,14 +468,31 @@ impl HistoryBuilder {
         } else {
             ToolResultStatus::Done
         };
-        MessagePart::Result(CallResult {
+        let result = CallResult {
             id: CallId::new(id),
             name,
             ending,
-            content,
-            images,
-        })
+            content: content.text,
+            images: content.images,
+        };
+        result_with_files(result, content.files)
     }
+}
+
+/// Returns a result and the files that belong to it, after a caption.
+pub(crate) fn result_with_files(result: CallResult, files: Vec<MessagePart>) -> Vec<MessagePart> {
+    let noun = if files.len() == 1 { "file" } else { "files" };
+    let id = result.id.as_str();
+    let caption = format!(
+        "[The {noun} of the result of `{}`, call {id}:]",
+        result.name
+    );
+    let mut parts = vec![MessagePart::Result(result)];
+    if !files.is_empty() {
+        parts.push(MessagePart::text(caption));
+        parts.extend(files);
+    }
+    parts
 }
 
 /// Builds a native call.

@@ -54,7 +54,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
             count: "generationConfig.candidateCount",
             list: "candidates",
         }),
-        rewrites_text_tools: false,
+        adapt_body: |_, _, _| {},
         unify_spellings: decode_request::unify_spellings,
         clean_history: |_| {},
     }),

@@ -38,7 +38,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         limits: &["options.num_predict"],
         reasoning: &["think"],
         choices: None,
-        rewrites_text_tools: false,
+        adapt_body: |_, _, _| {},
         unify_spellings: |_, _| Ok(()),
         clean_history: |_| {},
     }),

@@ -5,7 +5,8 @@ pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;
 pub(crate) mod encode_response;
-mod old_functions;
+pub(crate) mod old_functions;
+pub(crate) mod text_tools;
 
 use sabir_call::{Request, StopReason};
 
@@ -45,7 +46,10 @@ pub(crate) const SPEC: WireSpec = WireSpec {
             count: "n",
             list: "choices",
         }),
-        rewrites_text_tools: true,
+        adapt_body: |body, request, options| {
+            text_tools::replace_text_tools(body, request, options);
+            old_functions::ask_for_one_call(body, request, options);
+        },
         unify_spellings: old_functions::translate_old_functions,
         clean_history: |_| {},
     }),

@@ -51,7 +51,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
         limits: &["max_output_tokens"],
         reasoning: &["reasoning"],
         choices: None,
-        rewrites_text_tools: false,
+        adapt_body: |_, _, _| {},
         unify_spellings: |_, _| Ok(()),
         clean_history: event_types::drop_unusable_reasoning,
     }),

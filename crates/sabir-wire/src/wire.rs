@@ -289,12 +289,22 @@ impl Wire {
         request: &Request,
         options: &WireOptions,
     ) -> Result<Vec<LossNote>, RequestError> {
+        self.support_checker(options).check_request(request)
+    }
+
+    /// Returns a note on each feature that is left out although the provider gets the client's own body
+    /// ([`Request::client_body`]): grammars of custom tools, where a server has only functions.
+    pub fn check_passed_body(self, request: &Request, options: &WireOptions) -> Vec<LossNote> {
+        self.support_checker(options).check_passed_tools(request)
+    }
+
+    /// Returns the checker of this wire's features.
+    fn support_checker(self, options: &WireOptions) -> SupportChecker<'_> {
         SupportChecker {
             wire: self.name(),
             capabilities: self.spec().capabilities,
             options,
         }
-        .check_request(request)
     }
 
     /// Decodes a client's request that came to this path.

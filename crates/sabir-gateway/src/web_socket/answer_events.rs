@@ -2,12 +2,12 @@
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use sabir_wire::sse::{SseDecoder, SseEvent};
 
-use super::lanes::AnswerEvents;
+use super::lanes::{AnswerEnd, AnswerPart, AnswerParts};
 use super::message_refusal::MessageRefusal;
 use super::server_event::{event_in_lane, refusal_event};
 use crate::error::Refusal;
@@ -27,50 +27,64 @@ enum AnswerState {
     Asked(Box<Request>, BodyShare),
     /// The events are arriving.
     Streaming(EventBody),
-    /// The last message was made.
-    Ended,
+    /// The last message was made. The lease of the request with this id may not be settled yet.
+    Ended(String),
 }
 
 /// A body of server-sent events that is read.
 struct EventBody {
+    /// The id of the request.
+    request_id: String,
     /// The body.
     body: Body,
     /// The decoder of its events.
     decoder: SseDecoder,
 }
 
-/// Returns the messages of the answer to a request. The last one is always the end of the answer or
+/// Returns the parts of the answer to a request. The last message is always the end of the answer or
 /// an `error` event, and there is only one of them: clients take what follows for the next answer.
-pub(crate) fn answer_events(
+///
+/// The stream ends when the lease of the request is settled. A key that allows one request at a time
+/// would refuse the next one before.
+pub(crate) fn answer_parts(
     handler: RequestHandler,
     request: Request,
     share: BodyShare,
     stream_id: Option<String>,
-) -> AnswerEvents {
+) -> AnswerParts {
     let start = AnswerState::Asked(Box::new(request), share);
     stream::unfold(start, move |state| {
-        next_events(handler.clone(), state, stream_id.clone())
+        next_part(handler.clone(), state, stream_id.clone())
     })
     .boxed()
 }
 
-/// Waits for the next messages.
-async fn next_events(
+/// Waits for the next part.
+async fn next_part(
     handler: RequestHandler,
     mut state: AnswerState,
     stream_id: Option<String>,
-) -> Option<(Vec<String>, AnswerState)> {
+) -> Option<(AnswerPart, AnswerState)> {
     let lane = stream_id.as_deref();
     loop {
         state = match state {
             AnswerState::Asked(request, share) => {
                 let response = handler.clone().respond(*request).await;
                 drop(share);
+                let request_id = request_id(response.headers());
                 if response.status() != StatusCode::OK {
-                    let event = refusal_event(response, lane).await;
-                    return Some((vec![event], AnswerState::Ended));
+                    let end = match response.status() {
+                        StatusCode::UNAUTHORIZED => AnswerEnd::Unauthorized,
+                        _ => AnswerEnd::Ended,
+                    };
+                    let part = AnswerPart {
+                        messages: vec![refusal_event(response, lane).await],
+                        end: Some(end),
+                    };
+                    return Some((part, AnswerState::Ended(request_id)));
                 }
                 AnswerState::Streaming(EventBody {
+                    request_id,
                     body: response.into_body(),
                     decoder: SseDecoder::new(),
                 })
@@ -80,46 +94,55 @@ async fn next_events(
                     // The last event was larger than the decoder takes.
                     let refusal = Refusal::Message(MessageRefusal::BrokenAnswer);
                     let response = handler.refuse_message(&refusal);
-                    let event = refusal_event(response, lane).await;
-                    return Some((vec![event], AnswerState::Ended));
+                    let part = AnswerPart {
+                        messages: vec![refusal_event(response, lane).await],
+                        end: Some(AnswerEnd::Ended),
+                    };
+                    return Some((part, AnswerState::Ended(events.request_id)));
                 };
                 let bytes = frame.into_data().unwrap_or_default();
-                let (messages, is_last) = decode_events(&mut events.decoder, &bytes, lane);
-                if is_last {
+                let part = decode_events(&mut events.decoder, &bytes, lane);
+                if part.end.is_some() {
                     // Read to its end, or it would count as one that the client left.
                     while let Some(Ok(_)) = events.body.frame().await {}
-                    return Some((messages, AnswerState::Ended));
+                    return Some((part, AnswerState::Ended(events.request_id)));
                 }
-                if !messages.is_empty() {
-                    return Some((messages, AnswerState::Streaming(events)));
+                if !part.messages.is_empty() {
+                    return Some((part, AnswerState::Streaming(events)));
                 }
                 AnswerState::Streaming(events)
             }
-            AnswerState::Ended => return None,
+            AnswerState::Ended(request_id) => {
+                if let Some(keys) = handler.gateway.keys() {
+                    keys.wait_for_settlement(&request_id).await;
+                }
+                return None;
+            }
         };
     }
 }
 
-/// Decodes the events in some bytes of a body. The flag is true after the last event of the answer.
-fn decode_events(
-    decoder: &mut SseDecoder,
-    bytes: &[u8],
-    stream_id: Option<&str>,
-) -> (Vec<String>, bool) {
-    let mut messages = Vec::new();
-    let mut is_last = false;
+/// Returns the id of the request that a response answers.
+fn request_id(headers: &HeaderMap) -> String {
+    let id = headers.get("x-request-id").and_then(|id| id.to_str().ok());
+    id.unwrap_or_default().to_owned()
+}
+
+/// Decodes the events in some bytes of a body.
+fn decode_events(decoder: &mut SseDecoder, bytes: &[u8], stream_id: Option<&str>) -> AnswerPart {
+    let mut part = AnswerPart::default();
     decoder.push(bytes, &mut |event| {
         let SseEvent::Message { name, data, .. } = event else {
             return;
         };
         // `response.failed` follows, and an answer may have one end only.
-        if is_last || name == "error" {
+        if part.end.is_some() || name == "error" {
             return;
         }
-        is_last = LAST_EVENTS.contains(&name);
-        messages.push(event_in_lane(data, stream_id));
+        part.end = LAST_EVENTS.contains(&name).then_some(AnswerEnd::Ended);
+        part.messages.push(event_in_lane(data, stream_id));
     });
-    (messages, is_last)
+    part
 }
 
 #[cfg(test)]
@@ -135,14 +158,15 @@ mod tests {
             "event: response.failed\ndata: {\"type\":\"response.failed\"}\n\n",
             "event: response.completed\ndata: {}\n\n",
         );
-        let (messages, is_last) = decode_events(&mut decoder, text.as_bytes(), Some("s"));
-        let expected = [
+        let part = decode_events(&mut decoder, text.as_bytes(), Some("s"));
+        let messages = [
             "{\"stream_id\":\"s\",\"type\":\"response.created\"}",
             "{\"stream_id\":\"s\",\"type\":\"response.failed\"}",
         ];
-        assert_eq!(
-            (messages.as_slice(), is_last),
-            (&expected.map(str::to_owned)[..], true)
-        );
+        let expected = AnswerPart {
+            messages: messages.map(str::to_owned).to_vec(),
+            end: Some(AnswerEnd::Ended),
+        };
+        assert_eq!(part, expected);
     }
 }

@@ -3,12 +3,15 @@
 //! Requests of one lane (`stream_id`, or none) are answered one after the other, in the order in
 //! which they came; requests of different lanes at the same time. The numbers are those of OpenAI's
 //! guide: 16 answers at a time, 32 named lanes, and more requests wait.
+//!
+//! An error for a message takes its turn too: clients take an error event for the end of the answer
+//! that is running in the lane, and count ends to find out which request is meant.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, stream};
 
 use super::client_message::CreateMessage;
 use super::message_refusal::MessageRefusal;
@@ -23,16 +26,37 @@ pub(crate) const MAX_STREAMS: usize = 32;
 /// The most requests that wait for their turn. The guide names no number.
 pub(crate) const MAX_WAITING: usize = 64;
 
-/// The messages of an answer, as many as came together.
-pub(crate) type AnswerEvents = Pin<Box<dyn Stream<Item = Vec<String>> + Send>>;
+/// The most errors that wait for their turn.
+pub(crate) const MAX_WAITING_ERRORS: usize = 64;
+
+/// The parts of an answer.
+pub(crate) type AnswerParts = Pin<Box<dyn Stream<Item = AnswerPart> + Send>>;
+
+/// The messages of an answer that came together.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct AnswerPart {
+    /// The messages.
+    pub(crate) messages: Vec<String>,
+    /// The end of the answer, in its last part.
+    pub(crate) end: Option<AnswerEnd>,
+}
+
+/// The end of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerEnd {
+    /// It was answered or refused.
+    Ended,
+    /// It was refused because the client's token or key is not valid any more.
+    Unauthorized,
+}
 
 /// The lanes of a connection.
 #[derive(Default)]
 pub(crate) struct LaneSet {
     /// The lanes that were used so far.
     lanes: Vec<Lane>,
-    /// The requests that wait for their turn, oldest first.
-    waiting: VecDeque<WaitingRequest>,
+    /// The requests and errors that wait for their turn, oldest first.
+    waiting: VecDeque<WaitingItem>,
     /// The lane whose answer is polled first, so that none waits for another one that is always ready.
     first: usize,
 }
@@ -42,18 +66,30 @@ struct Lane {
     /// The name; `None` for the default lane.
     stream_id: Option<String>,
     /// The answer that is running.
-    answer: Option<AnswerEvents>,
+    answer: Option<AnswerParts>,
+    /// True after the last part of that answer, until its request is settled.
+    is_settling: bool,
 }
 
-/// A request that waits for its turn.
-pub(crate) struct WaitingRequest {
-    /// The place of its lane.
+/// Something that waits for its turn in a lane.
+struct WaitingItem {
+    /// The position of its lane.
     lane: usize,
-    /// The request.
-    pub(crate) message: CreateMessage,
-    /// The memory that it takes.
-    share: BodyShare,
+    /// The content.
+    content: WaitingContent,
 }
+
+/// The content of something that waits.
+enum WaitingContent {
+    /// A request, with the memory that it takes.
+    Request(CreateMessage, BodyShare),
+    /// An error event.
+    Error(String),
+}
+
+/// An error that cannot wait, because too many errors wait already.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooManyErrors;
 
 impl LaneSet {
     /// Queues a request. With those that wait already it may have `max_bytes`.
@@ -66,20 +102,13 @@ impl LaneSet {
         share: BodyShare,
         max_bytes: usize,
     ) -> Result<(), MessageRefusal> {
-        let waiting: usize = self
-            .waiting
-            .iter()
-            .map(|other| other.message.body.len())
-            .sum();
+        let requests = || self.waiting.iter().filter_map(WaitingItem::request);
+        let waiting: usize = requests().map(|other| other.body.len()).sum();
         let is_full = waiting.saturating_add(message.body.len()) > max_bytes;
-        if self.waiting.len() >= MAX_WAITING || is_full {
+        if requests().count() >= MAX_WAITING || is_full {
             return Err(MessageRefusal::TooManyWaiting);
         }
-        let known = self
-            .lanes
-            .iter()
-            .position(|lane| lane.stream_id == message.stream_id);
-        let lane = match known {
+        let lane = match self.find_lane(message.stream_id.as_deref()) {
             Some(lane) => lane,
             None => {
                 let named = self.lanes.iter().filter(|lane| lane.stream_id.is_some());
@@ -89,38 +118,85 @@ impl LaneSet {
                 self.lanes.push(Lane {
                     stream_id: message.stream_id.clone(),
                     answer: None,
+                    is_settling: false,
                 });
                 self.lanes.len() - 1
             }
         };
-        self.waiting.push_back(WaitingRequest {
-            lane,
-            message,
-            share,
-        });
+        let content = WaitingContent::Request(message, share);
+        self.waiting.push_back(WaitingItem { lane, content });
         Ok(())
+    }
+
+    /// Queues an error event in a lane. Returns the event if it need not wait.
+    ///
+    /// # Errors
+    /// Too many errors wait.
+    pub(crate) fn enqueue_error(
+        &mut self,
+        stream_id: Option<&str>,
+        event: String,
+    ) -> Result<Option<String>, TooManyErrors> {
+        let is_busy = |lane: &usize| {
+            self.lanes
+                .get(*lane)
+                .is_some_and(|lane| lane.answer.is_some() && !lane.is_settling)
+                || self.waiting.iter().any(|item| item.lane == *lane)
+        };
+        let Some(lane) = self.find_lane(stream_id).filter(is_busy) else {
+            return Ok(Some(event));
+        };
+        let errors = self.waiting.iter().filter(|item| item.request().is_none());
+        if errors.count() >= MAX_WAITING_ERRORS {
+            return Err(TooManyErrors);
+        }
+        let content = WaitingContent::Error(event);
+        self.waiting.push_back(WaitingItem { lane, content });
+        Ok(None)
+    }
+
+    /// Returns the position of the lane with a name.
+    fn find_lane(&self, stream_id: Option<&str>) -> Option<usize> {
+        self.lanes
+            .iter()
+            .position(|lane| lane.stream_id.as_deref() == stream_id)
     }
 
     /// Starts the answers of all requests that need not wait any longer.
     pub(crate) fn start_answers(
         &mut self,
-        start: impl Fn(CreateMessage, BodyShare) -> AnswerEvents,
+        start: impl Fn(CreateMessage, BodyShare) -> AnswerParts,
     ) {
+        // A key may allow no other request until the one that has ended is settled.
+        let is_settling = self.lanes.iter().any(|lane| lane.is_settling);
         let mut running = self.running();
+        let mut passed = Vec::new();
         let mut at = 0;
-        while let Some(request) = self.waiting.get(at).filter(|_| running < MAX_ANSWERS) {
+        while let Some(item) = self.waiting.get(at) {
+            let may_run = item.request().is_none() || running < MAX_ANSWERS && !is_settling;
             let is_free = self
                 .lanes
-                .get(request.lane)
+                .get(item.lane)
                 .is_some_and(|lane| lane.answer.is_none());
-            if !is_free {
+            if !is_free || !may_run || passed.contains(&item.lane) {
+                // What follows in the same lane must not overtake it.
+                passed.push(item.lane);
                 at += 1;
                 continue;
             }
-            if let Some(request) = self.waiting.remove(at)
-                && let Some(lane) = self.lanes.get_mut(request.lane)
-            {
-                lane.answer = Some(start(request.message, request.share));
+            let Some(item) = self.waiting.remove(at) else {
+                return;
+            };
+            let answer = match item.content {
+                WaitingContent::Request(message, share) => start(message, share),
+                WaitingContent::Error(event) => stream::iter([AnswerPart {
+                    messages: vec![event],
+                    end: Some(AnswerEnd::Ended),
+                }])
+                .boxed(),
+            };
+            if let Some(lane) = self.lanes.get_mut(item.lane) {
+                lane.answer = Some(answer);
                 running += 1;
             }
         }
@@ -139,31 +215,52 @@ impl LaneSet {
         self.waiting.is_empty() && self.running() == 0
     }
 
-    /// Takes all requests out that wait.
-    pub(crate) fn take_waiting(&mut self) -> VecDeque<WaitingRequest> {
-        std::mem::take(&mut self.waiting)
+    /// Returns the names of the lanes of all requests that wait, oldest first.
+    pub(crate) fn waiting_streams(&self) -> Vec<Option<String>> {
+        let requests = self.waiting.iter().filter_map(WaitingItem::request);
+        requests.map(|request| request.stream_id.clone()).collect()
     }
 
-    /// Polls the running answers for the next messages. An answer that has ended gives none.
-    pub(crate) fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Vec<String>> {
+    /// Replaces all requests that wait by error events, of which there is one for each.
+    pub(crate) fn refuse_waiting(&mut self, events: Vec<String>) {
+        let requests = self.waiting.iter_mut();
+        let requests = requests.filter(|item| item.request().is_some());
+        for (item, event) in requests.zip(events) {
+            item.content = WaitingContent::Error(event);
+        }
+    }
+
+    /// Polls the running answers for the next part. An answer that is settled gives an empty one.
+    pub(crate) fn poll_parts(&mut self, context: &mut Context<'_>) -> Poll<AnswerPart> {
         let count = self.lanes.len();
         for step in 0..count {
-            let place = (self.first + step) % count;
-            let Some(lane) = self.lanes.get_mut(place) else {
+            let position = (self.first + step) % count;
+            let Some(lane) = self.lanes.get_mut(position) else {
                 continue;
             };
             let Some(answer) = &mut lane.answer else {
                 continue;
             };
-            if let Poll::Ready(events) = answer.poll_next_unpin(context) {
-                if events.is_none() {
+            if let Poll::Ready(part) = answer.poll_next_unpin(context) {
+                if part.is_none() {
                     lane.answer = None;
                 }
-                self.first = place + 1;
-                return Poll::Ready(events.unwrap_or_default());
+                lane.is_settling = part.as_ref().is_some_and(|part| part.end.is_some());
+                self.first = position + 1;
+                return Poll::Ready(part.unwrap_or_default());
             }
         }
         Poll::Pending
+    }
+}
+
+impl WaitingItem {
+    /// Returns the request, unless it is an error.
+    fn request(&self) -> Option<&CreateMessage> {
+        match &self.content {
+            WaitingContent::Request(message, _) => Some(message),
+            WaitingContent::Error(_) => None,
+        }
     }
 }
 
@@ -172,7 +269,6 @@ mod tests {
     use std::task::Waker;
 
     use axum::body::Bytes;
-    use futures_util::stream;
 
     use super::*;
 
@@ -190,18 +286,38 @@ mod tests {
     }
 
     /// Answers with the body of the request.
-    fn repeat(message: CreateMessage, _: BodyShare) -> AnswerEvents {
+    fn repeat(message: CreateMessage, _: BodyShare) -> AnswerParts {
         let text = String::from_utf8_lossy(&message.body).into_owned();
-        stream::iter([vec![text]]).boxed()
+        stream::iter([last_part(text)]).boxed()
     }
 
-    /// Starts what can start, and returns the next events.
-    fn step(lanes: &mut LaneSet) -> Option<Vec<String>> {
-        lanes.start_answers(repeat);
-        match lanes.poll_events(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(events) => Some(events),
+    fn last_part(text: String) -> AnswerPart {
+        AnswerPart {
+            messages: vec![text],
+            end: Some(AnswerEnd::Ended),
+        }
+    }
+
+    fn poll(lanes: &mut LaneSet) -> Option<Vec<String>> {
+        match lanes.poll_parts(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(part) => Some(part.messages),
             Poll::Pending => None,
         }
+    }
+
+    /// Starts what can start, and returns the next messages.
+    fn step(lanes: &mut LaneSet) -> Option<Vec<String>> {
+        lanes.start_answers(repeat);
+        poll(lanes)
+    }
+
+    /// Runs all answers, and returns their messages.
+    fn run(lanes: &mut LaneSet) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(messages) = step(lanes) {
+            all.extend(messages);
+        }
+        all
     }
 
     #[test]
@@ -210,12 +326,64 @@ mod tests {
         for (stream_id, body) in [("", "d1"), ("a", "a1"), ("a", "a2"), ("", "d2")] {
             enqueue(&mut lanes, stream_id, body).unwrap();
         }
-        let mut all = Vec::new();
-        while let Some(events) = step(&mut lanes) {
-            all.extend(events);
-        }
-        assert_eq!(all, ["d1", "a1", "d2", "a2"]);
+        assert_eq!(run(&mut lanes), ["d1", "a1", "d2", "a2"]);
         assert!(lanes.is_idle());
+    }
+
+    #[test]
+    fn errors_take_their_turn() {
+        let mut lanes = LaneSet::default();
+        let at_once = lanes.enqueue_error(None, "e0".to_owned());
+        assert_eq!(at_once, Ok(Some("e0".to_owned())));
+        enqueue(&mut lanes, "", "d1").unwrap();
+        lanes.start_answers(repeat);
+        assert_eq!(lanes.enqueue_error(None, "e1".to_owned()), Ok(None));
+        let other = lanes.enqueue_error(Some("a"), "e2".to_owned());
+        assert_eq!(other, Ok(Some("e2".to_owned())));
+        enqueue(&mut lanes, "", "d2").unwrap();
+        for number in 1..MAX_WAITING_ERRORS {
+            let event = format!("x{number}");
+            assert_eq!(lanes.enqueue_error(None, event), Ok(None));
+        }
+        let refused = lanes.enqueue_error(None, "x".to_owned());
+        assert_eq!(refused, Err(TooManyErrors));
+        assert_eq!(run(&mut lanes)[..4], ["d1", "e1", "d2", "x1"]);
+        // The client has got the end of the answer that is settling.
+        lanes.start_answers(repeat);
+        enqueue(&mut lanes, "", "d3").unwrap();
+        assert_eq!(step(&mut lanes), Some(vec!["d3".to_owned()]));
+        let at_once = lanes.enqueue_error(None, "e3".to_owned());
+        assert_eq!(at_once, Ok(Some("e3".to_owned())));
+    }
+
+    #[test]
+    fn errors_do_not_overtake_requests_that_wait_for_other_lanes() {
+        let mut lanes = LaneSet::default();
+        for number in 0..MAX_ANSWERS {
+            enqueue(&mut lanes, &format!("s{number}"), "x").unwrap();
+        }
+        enqueue(&mut lanes, "a", "a1").unwrap();
+        lanes.start_answers(|_, _| stream::pending().boxed());
+        assert_eq!(lanes.enqueue_error(Some("a"), "e".to_owned()), Ok(None));
+        assert_eq!(step(&mut lanes), None);
+        assert_eq!(lanes.waiting.len(), 2);
+    }
+
+    #[test]
+    fn nothing_starts_until_the_request_before_is_settled() {
+        let mut lanes = LaneSet::default();
+        for (stream_id, body) in [("", "d1"), ("", "d2")] {
+            enqueue(&mut lanes, stream_id, body).unwrap();
+        }
+        lanes.start_answers(|message, _| {
+            let text = String::from_utf8_lossy(&message.body).into_owned();
+            let settled = stream::pending();
+            stream::iter([last_part(text)]).chain(settled).boxed()
+        });
+        assert_eq!(poll(&mut lanes), Some(vec!["d1".to_owned()]));
+        enqueue(&mut lanes, "a", "a1").unwrap();
+        assert_eq!(step(&mut lanes), None);
+        assert_eq!((lanes.running(), lanes.waiting.len()), (1, 2));
     }
 
     #[test]

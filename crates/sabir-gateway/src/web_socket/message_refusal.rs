@@ -28,6 +28,9 @@ pub(crate) enum MessageRefusal {
     /// The gateway shuts down. The code is the same, because the client has to do the same.
     #[error("the gateway shuts down: open another connection")]
     Draining,
+    /// The token or key of the connection is not valid any more.
+    #[error("the token or key of this connection is not valid any more")]
+    Unauthorized,
     /// The message is not text.
     #[error("messages must be text")]
     NotText,
@@ -42,17 +45,20 @@ impl MessageRefusal {
         let status = match self {
             Self::TooManyWaiting => 429,
             Self::BrokenAnswer => 502,
+            Self::Unauthorized => 401,
             _ => 400,
         };
         let kind = match self {
             Self::TooManyWaiting => ModelErrorKind::RateLimited,
             Self::BrokenAnswer => ModelErrorKind::Broken,
+            Self::Unauthorized => ModelErrorKind::Key,
             _ => ModelErrorKind::Rejected,
         };
         let code = match self {
             Self::InvalidStream => "invalid_stream_id",
             Self::TooManyStreams => "websocket_stream_limit_reached",
             Self::TooOld | Self::Draining => "websocket_connection_limit_reached",
+            Self::Unauthorized => "authentication_error",
             Self::TooManyWaiting | Self::NotText | Self::BrokenAnswer => "",
         };
         let is_about_stream = matches!(self, Self::InvalidStream | Self::TooManyStreams);

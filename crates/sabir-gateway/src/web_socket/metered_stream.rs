@@ -13,6 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::error::Refusal;
 use crate::request_body::{BodyBudget, BodyShare, upload_time};
 use crate::settings::GatewayLimits;
+use crate::web_socket::frame_tracker::FrameTracker;
 
 /// The bytes of a message that take no memory of the budget: those of control frames, and of what is read ahead. A full budget must not
 /// end the connections of clients that only answer a ping.
@@ -33,6 +34,8 @@ pub(crate) struct MeteredStream<S> {
     share: BodyShare,
     /// The bytes of that message so far.
     received: usize,
+    /// The tracker of the frames that are arriving.
+    frames: FrameTracker,
     /// The start of that message, with the timer for its next bytes.
     upload: Option<Upload>,
     /// The time of the last bytes.
@@ -58,6 +61,7 @@ impl<S> MeteredStream<S> {
             limits,
             share: BodyShare::default(),
             received: 0,
+            frames: FrameTracker::default(),
             upload: None,
             heard: Instant::now(),
             failure: None,
@@ -88,6 +92,12 @@ impl<S> MeteredStream<S> {
     /// Returns true if a message has begun to arrive.
     pub(crate) fn is_receiving(&self) -> bool {
         self.upload.is_some()
+    }
+
+    /// Returns true if what was read so far ends with a whole message or a control frame between two
+    /// messages.
+    pub(crate) fn is_between_messages(&self) -> bool {
+        self.frames.is_between_messages()
     }
 
     /// Returns the stream itself, for reading what is not counted.
@@ -139,6 +149,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for MeteredStream<S> {
         let known = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(context, buffer) {
             let bytes = buffer.filled().len() - known;
+            this.frames
+                .feed(buffer.filled().get(known..).unwrap_or_default());
             let counted = match bytes {
                 // The end of the connection.
                 0 => Ok(()),

@@ -20,9 +20,9 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 
-use super::answer_events::answer_events;
+use super::answer_events::answer_parts;
 use super::client_message::{AnswerOptions, ClientMessage, CreateMessage};
-use super::lanes::LaneSet;
+use super::lanes::{AnswerEnd, AnswerPart, LaneSet, TooManyErrors};
 use super::message_refusal::MessageRefusal;
 use super::metered_stream::MeteredStream;
 use super::server_event::{refusal_event, steer_failed_event};
@@ -40,6 +40,9 @@ const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
 /// The buffer for reading, which each connection has from its start.
 const READ_BUFFER: usize = 8 << 10;
+
+/// The size of a message after which the buffers are given back: a connection may be open for an hour.
+const LARGE_MESSAGE: usize = 64 << 10;
 
 /// The most bytes of replies to messages that are not written yet. Reading waits for a client that
 /// does not read them.
@@ -110,8 +113,12 @@ struct Session<S> {
     replies: usize,
     /// The memory of messages that such replies repeat.
     repeated: Vec<BodyShare>,
+    /// The bytes of the largest message for which the buffers have grown.
+    largest: usize,
     /// The reason why no further requests are answered.
     retirement: Option<MessageRefusal>,
+    /// True if the client knows that reason from the refusal of a request.
+    is_refused: bool,
 }
 
 /// The times from which the limits of a session run.
@@ -130,12 +137,22 @@ enum SessionEvent {
     Message(Message),
     /// The connection has ended, or nothing more can be read.
     Broken(Option<Error>),
-    /// There are messages of an answer.
-    Answered(Vec<String>),
+    /// There is a part of an answer.
+    Answered(AnswerPart),
+    /// The buffers are large and empty.
+    LargeBuffers,
     /// The gateway shuts down.
     Draining,
     /// A limit may be reached.
     Timer,
+}
+
+/// A pause in a session.
+enum SessionPause {
+    /// The buffers are to be replaced by small ones.
+    LargeBuffers,
+    /// The session must end.
+    End(SessionEnd),
 }
 
 /// The end of a session.
@@ -165,12 +182,18 @@ impl RequestTemplate {
         }
     }
 
-    /// Makes the request for a message.
-    fn make_request(&self, message: CreateMessage, scope: &ScopeGuard) -> Request {
-        let mut request = Request::new(Body::from(message.body));
+    /// Makes a request.
+    fn make_post(&self, body: Body) -> Request {
+        let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
         request.uri_mut().clone_from(&self.uri);
         request.headers_mut().clone_from(&self.headers);
+        request
+    }
+
+    /// Makes the request for a message.
+    fn make_request(&self, message: CreateMessage, scope: &ScopeGuard) -> Request {
+        let mut request = self.make_post(Body::from(message.body));
         if let Some(parent) = message.trace_parent
             && let Ok(parent) = HeaderValue::try_from(parent)
         {
@@ -207,51 +230,87 @@ async fn run_session<S: AsyncRead + AsyncWrite + Unpin>(
     template: RequestTemplate,
     mut draining: watch::Receiver<bool>,
 ) {
-    let limits = handler.gateway.settings().limits;
-    let stream = MeteredStream::new(stream, handler.gateway.body_budget().clone(), limits);
-    let config = WebSocketConfig::default()
-        .read_buffer_size(READ_BUFFER)
-        .max_message_size(Some(limits.body))
-        .max_frame_size(Some(limits.body));
-    let now = Instant::now();
-    let mut session = Session {
-        socket: WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await,
-        scope: ScopeGuard::new(&handler.gateway),
-        handler,
-        template,
-        lanes: LaneSet::default(),
-        limits,
-        times: SessionTimes {
-            opened: now,
-            sent: now,
-            busy: now,
-        },
-        replies: 0,
-        repeated: Vec::new(),
-        retirement: None,
-    };
+    let mut session = Session::open(stream, handler, template).await;
     let must_end = async { _ = draining.wait_for(|draining| *draining).await };
-    let end = session.serve(must_end).await;
+    let mut must_end = std::pin::pin!(must_end);
+    let end = loop {
+        match session.serve(must_end.as_mut()).await {
+            SessionPause::LargeBuffers => session = session.replace_buffers().await,
+            SessionPause::End(end) => break end,
+        }
+    };
     // Cancels the requests to the models.
     session.lanes = LaneSet::default();
     session.close(end).await;
 }
 
+/// Returns false if the token or key of a client is not valid any more.
+async fn is_still_allowed(handler: RequestHandler, request: Request) -> bool {
+    let parts = request.into_parts().0;
+    match handler.check_client(&parts).await {
+        // Nothing is known about the key.
+        Err(Refusal::KeyStore(_)) => true,
+        checked => checked.is_ok(),
+    }
+}
+
+/// Makes the reader and writer of messages.
+async fn open_socket<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: MeteredStream<S>,
+    limits: GatewayLimits,
+) -> WebSocketStream<MeteredStream<S>> {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .max_message_size(Some(limits.body))
+        .max_frame_size(Some(limits.body));
+    WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    /// Answers messages until the connection must end. `must_end` is ready when the gateway shuts
-    /// down.
-    async fn serve(&mut self, must_end: impl Future<Output = ()>) -> SessionEnd {
-        let mut must_end = std::pin::pin!(must_end);
+    /// Opens a session on a connection whose handshake is done.
+    async fn open(stream: S, handler: RequestHandler, template: RequestTemplate) -> Self {
+        let limits = handler.gateway.settings().limits;
+        let stream = MeteredStream::new(stream, handler.gateway.body_budget().clone(), limits);
+        let now = Instant::now();
+        Self {
+            socket: open_socket(stream, limits).await,
+            scope: ScopeGuard::new(&handler.gateway),
+            handler,
+            template,
+            lanes: LaneSet::default(),
+            limits,
+            times: SessionTimes {
+                opened: now,
+                sent: now,
+                busy: now,
+            },
+            replies: 0,
+            repeated: Vec::new(),
+            largest: 0,
+            retirement: None,
+            is_refused: false,
+        }
+    }
+
+    /// Replaces buffers that have grown, and in which nothing is, by small ones.
+    async fn replace_buffers(self) -> Self {
+        let stream = self.socket.into_inner();
+        Self {
+            socket: open_socket(stream, self.limits).await,
+            largest: 0,
+            ..self
+        }
+    }
+
+    /// Answers messages until the connection must end, or its buffers are to be replaced. `must_end`
+    /// is ready when the gateway shuts down.
+    async fn serve(&mut self, mut must_end: Pin<&mut impl Future<Output = ()>>) -> SessionPause {
         let mut timer = Box::pin(sleep(Duration::ZERO));
         loop {
             if let Some(reason) = self.retirement
                 && self.lanes.is_idle()
             {
-                // Clients that are waiting for nothing look at errors all the same.
-                if reason == MessageRefusal::TooOld {
-                    self.refuse(&Refusal::Message(reason), None).await;
-                }
-                return SessionEnd::Close(CloseCode::Away, "open another connection");
+                return SessionPause::End(self.retire(reason).await);
             }
             self.start_answers();
             timer.as_mut().reset(self.next_deadline());
@@ -262,9 +321,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             let end = match event {
                 SessionEvent::Message(message) => self.take_message(message).await,
                 SessionEvent::Broken(error) => Some(self.explain_error(error).await),
-                SessionEvent::Answered(messages) => {
-                    messages.into_iter().for_each(|message| self.send(message));
+                SessionEvent::LargeBuffers => return SessionPause::LargeBuffers,
+                SessionEvent::Answered(part) => {
+                    part.messages
+                        .into_iter()
+                        .for_each(|message| self.send(message));
                     self.times.busy = Instant::now();
+                    let is_draining = self.retirement == Some(MessageRefusal::Draining);
+                    if part.end == Some(AnswerEnd::Unauthorized) && !is_draining {
+                        self.is_refused = true;
+                        self.stop_taking_requests(MessageRefusal::Unauthorized)
+                            .await;
+                    }
                     None
                 }
                 SessionEvent::Draining => {
@@ -274,8 +342,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 SessionEvent::Timer => self.enforce_time_limits().await,
             };
             if let Some(end) = end {
-                return end;
+                return SessionPause::End(end);
             }
+        }
+    }
+
+    /// Tells an idle client why no further requests are answered.
+    async fn retire(&mut self, reason: MessageRefusal) -> SessionEnd {
+        // Clients that are waiting for nothing look at errors all the same.
+        let is_known = reason == MessageRefusal::Draining || self.is_refused;
+        if !is_known {
+            self.refuse(&Refusal::Message(reason), None).await;
+        }
+        match reason {
+            MessageRefusal::Unauthorized => {
+                SessionEnd::Close(CloseCode::Policy, "the token or key is not valid")
+            }
+            _ => SessionEnd::Close(CloseCode::Away, "open another connection"),
         }
     }
 
@@ -291,7 +374,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         lanes.start_answers(|mut message, share| {
             let stream_id = message.stream_id.take();
             let request = template.make_request(message, scope);
-            answer_events(handler.clone(), request, share, stream_id)
+            answer_parts(handler.clone(), request, share, stream_id)
         });
     }
 
@@ -303,9 +386,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         timer: Pin<&mut Sleep>,
     ) -> Poll<SessionEvent> {
         // Messages come first, so that a client can leave in the middle of an answer.
-        if self.replies < MAX_REPLIES
-            && let Poll::Ready(message) = self.socket.poll_next_unpin(context)
-        {
+        let reads = self.replies < MAX_REPLIES;
+        if reads && let Poll::Ready(message) = self.socket.poll_next_unpin(context) {
             return Poll::Ready(match message {
                 Some(Ok(message)) => SessionEvent::Message(message),
                 Some(Err(error)) => SessionEvent::Broken(Some(error)),
@@ -321,9 +403,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     // Reading must be polled again.
                     context.waker().wake_by_ref();
                 }
+                // Whole messages that were read are returned, so an end of a message is the end of
+                // what the buffer for reading holds; the one for writing was just emptied.
+                let are_empty = reads && self.socket.get_ref().is_between_messages();
+                if self.largest > LARGE_MESSAGE && are_empty {
+                    return Poll::Ready(SessionEvent::LargeBuffers);
+                }
                 // Only now, so that a client that reads slowly slows the models down.
-                if let Poll::Ready(messages) = self.lanes.poll_events(context) {
-                    return Poll::Ready(SessionEvent::Answered(messages));
+                if let Poll::Ready(part) = self.lanes.poll_parts(context) {
+                    return Poll::Ready(SessionEvent::Answered(part));
                 }
             }
             Poll::Ready(Err(error)) => return Poll::Ready(SessionEvent::Broken(Some(error))),
@@ -340,12 +428,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         match message {
             Message::Text(text) => {
                 let share = self.socket.get_mut().take_share();
-                self.take_text(text.as_str(), share).await;
+                self.largest = self.largest.max(text.len());
+                return self.take_text(text.as_str(), share).await;
             }
-            Message::Binary(_) => {
+            Message::Binary(bytes) => {
                 drop(self.socket.get_mut().take_share());
+                self.largest = self.largest.max(bytes.len());
                 let refusal = Refusal::Message(MessageRefusal::NotText);
-                self.refuse(&refusal, None).await;
+                return self.refuse_in_turn(&refusal, None).await;
             }
             Message::Close(_) => return Some(SessionEnd::Left),
             // The reader has answered a ping already: a client that does not read the answers is not read.
@@ -364,17 +454,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Handles a message with text.
-    async fn take_text(&mut self, text: &str, share: BodyShare) {
+    async fn take_text(&mut self, text: &str, share: BodyShare) -> Option<SessionEnd> {
         let message = match ClientMessage::parse(text, &self.limits) {
             Ok(ClientMessage::Create(message)) => message,
             Ok(ClientMessage::Steer(message)) => {
                 self.repeated.push(share);
-                return self.reply(steer_failed_event(&message));
+                // It is about the answer that is running, which it does not end.
+                self.reply(steer_failed_event(&message));
+                return None;
             }
-            Ok(ClientMessage::Processed) => return,
+            Ok(ClientMessage::Processed) => return None,
             Err(invalid) => {
                 let stream_id = invalid.stream_id.as_deref();
-                return self.refuse(&invalid.refusal, stream_id).await;
+                return self.refuse_in_turn(&invalid.refusal, stream_id).await;
             }
         };
         self.times.busy = Instant::now();
@@ -385,13 +477,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 .lanes
                 .enqueue(message, share, self.limits.body.saturating_mul(2)),
         };
-        if let Err(reason) = queued {
-            let refusal = Refusal::Message(reason);
-            self.refuse(&refusal, stream_id.as_deref()).await;
+        let refusal = Refusal::Message(queued.err()?);
+        self.refuse_in_turn(&refusal, stream_id.as_deref()).await
+    }
+
+    /// Answers a message with an error event, once everything before it in its lane is answered.
+    async fn refuse_in_turn(
+        &mut self,
+        refusal: &Refusal,
+        stream_id: Option<&str>,
+    ) -> Option<SessionEnd> {
+        let response = self.handler.refuse_message(refusal);
+        let event = refusal_event(response, stream_id).await;
+        match self.lanes.enqueue_error(stream_id, event) {
+            Ok(at_once) => {
+                at_once.into_iter().for_each(|event| self.reply(event));
+                None
+            }
+            Err(TooManyErrors) => {
+                let reason = "too many refused requests wait for their errors";
+                Some(SessionEnd::Abort(CloseCode::Policy, reason))
+            }
         }
     }
 
-    /// Answers a message with an error event.
+    /// Answers a message with an error event at once.
     async fn refuse(&mut self, refusal: &Refusal, stream_id: Option<&str>) {
         let response = self.handler.refuse_message(refusal);
         self.reply(refusal_event(response, stream_id).await);
@@ -406,6 +516,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Queues a message to the client.
     fn send(&mut self, message: String) {
         self.times.sent = Instant::now();
+        self.largest = self.largest.max(message.len());
         // It is written by the next flush. If the connection is closing, reading says so.
         _ = self.socket.start_send_unpin(Message::text(message));
     }
@@ -413,10 +524,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Lets running answers end, and refuses all others.
     async fn stop_taking_requests(&mut self, reason: MessageRefusal) {
         self.retirement = Some(reason);
-        for waiting in self.lanes.take_waiting() {
-            let stream_id = waiting.message.stream_id.as_deref();
-            self.refuse(&Refusal::Message(reason), stream_id).await;
+        let mut events = Vec::new();
+        for stream_id in self.lanes.waiting_streams() {
+            let response = self.handler.refuse_message(&Refusal::Message(reason));
+            events.push(refusal_event(response, stream_id.as_deref()).await);
         }
+        self.lanes.refuse_waiting(events);
     }
 
     /// Returns the time after which a client that has sent nothing is gone: it has not answered pings.
@@ -457,6 +570,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
         if now >= self.times.sent + self.limits.ping {
             self.times.sent = now;
+            // Requests are checked themselves, so only a connection without one can go unnoticed.
+            if self.retirement.is_none() && self.is_idle() {
+                let handshake = self.template.make_post(Body::empty());
+                if !is_still_allowed(self.handler.clone(), handshake).await {
+                    self.retirement = Some(MessageRefusal::Unauthorized);
+                    return None;
+                }
+            }
             _ = self
                 .socket
                 .start_send_unpin(Message::Ping(Bytes::default()));
@@ -540,16 +661,27 @@ mod tests {
         _draining: watch::Sender<bool>,
     }
 
-    async fn start_session(change: impl Fn(&mut GatewayLimits)) -> TestSession {
+    fn handler(change: impl Fn(&mut GatewayLimits)) -> RequestHandler {
         let mut settings = test_settings();
         change(&mut settings.limits);
-        let handler = RequestHandler {
+        RequestHandler {
             gateway: Gateway::new(RouteTable::default(), settings, NullObserver),
             origin: ConnectionOrigin::Local,
             link: std::sync::Arc::default(),
-        };
-        let (handshake, ()) = Builder::new().body(()).unwrap().into_parts();
-        let template = RequestTemplate::from_handshake(&handshake);
+        }
+    }
+
+    fn template() -> RequestTemplate {
+        let handshake = Builder::new()
+            .uri("/v1/responses")
+            .header("authorization", "Bearer token");
+        let (handshake, ()) = handshake.body(()).unwrap().into_parts();
+        RequestTemplate::from_handshake(&handshake)
+    }
+
+    async fn start_session(change: impl Fn(&mut GatewayLimits)) -> TestSession {
+        let handler = handler(change);
+        let template = template();
         let (near, far) = tokio::io::duplex(64 << 10);
         let draining = watch::Sender::new(false);
         let watched = draining.subscribe();
@@ -596,11 +728,11 @@ mod tests {
         let idle = Duration::from_secs(60);
         let mut session = start_session(|limits| limits.websocket_idle = idle).await;
         sleep(idle / 2).await;
-        // Refused for want of a token, but a request.
+        // Refused for want of a model, but a request.
         let message = Message::text(r#"{"type": "response.create"}"#);
         session.client.send(message).await.unwrap();
         let (code, texts) = read_to_end(&mut session.client).await;
-        assert!(texts[0].contains("\"status\":401"), "{texts:?}");
+        assert!(texts[0].contains("\"status\":400"), "{texts:?}");
         assert_eq!((code, texts.len()), (Some(CloseCode::Away), 1));
         assert_eq!(begun.elapsed().as_secs(), (idle / 2 + idle).as_secs());
     }
@@ -649,5 +781,39 @@ mod tests {
         .await;
         session.running.await.unwrap();
         assert_eq!(begun.elapsed(), Duration::from_secs(1) + CLOSE_GRACE);
+    }
+
+    /// A connection may be idle for long after a large message.
+    #[tokio::test(start_paused = true)]
+    async fn the_buffers_of_large_messages_are_given_back() {
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let mut client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
+        let mut session = Session::open(near, handler(|_| {}), template()).await;
+        for (length, is_large) in [(LARGE_MESSAGE + 1, true), (1, false), (1 << 20, true)] {
+            let text = format!(
+                r#"{{"type": "response.create", "input": "{}"}}"#,
+                "x".repeat(length)
+            );
+            let exchange = async {
+                client.send(Message::text(text)).await.unwrap();
+                // Refused for want of a model.
+                assert!(client.next().await.unwrap().unwrap().is_text());
+                sleep(Duration::from_secs(1)).await;
+            };
+            let mut never = std::pin::pin!(std::future::pending::<()>());
+            let mut exchange = std::pin::pin!(exchange);
+            let mut pauses = 0;
+            loop {
+                let serving = session.serve(never.as_mut());
+                tokio::select! {
+                    pause = serving => assert!(matches!(pause, SessionPause::LargeBuffers)),
+                    () = exchange.as_mut() => break,
+                }
+                pauses += 1;
+                session = session.replace_buffers().await;
+                assert_eq!(session.largest, 0);
+            }
+            assert_eq!(pauses, usize::from(is_large), "{length}");
+        }
     }
 }

@@ -41,7 +41,9 @@ impl FileServer {
                 }
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 kept.lock().unwrap().push(text);
-                let body = r#"{"id": "file-1", "for": "sk-of-the-provider", "usage": {"prompt_tokens": 600}}"#;
+                let body = format!(
+                    r#"{{"id": "file-1", "for": "sk-of-the-provider", "at": "{address}", "usage": {{"prompt_tokens": 600}}}}"#
+                );
                 let answer = format!(
                     "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
                     body.len()
@@ -184,6 +186,7 @@ async fn a_file_is_found_at_the_upstream_that_has_it() {
 async fn a_file_is_not_missing_while_an_upstream_cannot_be_asked() {
     let setup = start().await;
     let without = FileServer::start(404).await;
+    let failing = FileServer::start(500).await;
     let dead = FileServer {
         // No program listens on this port.
         address: SocketAddr::from(([127, 0, 0, 1], 1)),
@@ -192,16 +195,26 @@ async fn a_file_is_not_missing_while_an_upstream_cannot_be_asked() {
     let routes = RouteTable::default()
         .with_route("e", route_to(&setup, "e", &[&dead, &without]))
         .with_route("f", route_to(&setup, "f", &[&without, &dead]))
-        .with_route("g", route_to(&setup, "g", &[&without, &without]));
+        .with_route("g", route_to(&setup, "g", &[&without, &without]))
+        .with_route("h", route_to(&setup, "h", &[&failing, &without]))
+        .with_route("i", route_to(&setup, "i", &[&without, &failing]))
+        .with_route("k", route_to(&setup, "k", &[&failing, &dead]));
     setup.gateway.replace_routes(routes);
-    for (model, status) in [("e", 502), ("f", 502), ("g", 404)] {
+    for (model, status) in [
+        ("e", 502),
+        ("f", 502),
+        ("g", 404),
+        ("h", 500),
+        ("i", 500),
+        ("k", 502),
+    ] {
         let got = ask(&setup, "GET", &format!("/v1/files/file-1?model={model}")).await;
         assert_eq!(got.status, status, "{model} {got:?}");
     }
 }
 
 #[tokio::test]
-async fn errors_of_upstreams_do_not_show_the_key_of_the_provider() {
+async fn errors_of_upstreams_do_not_show_the_key_and_address_of_the_provider() {
     let setup = start().await;
     let server = FileServer::start(401).await;
     setup
@@ -211,6 +224,9 @@ async fn errors_of_upstreams_do_not_show_the_key_of_the_provider() {
     assert_eq!(got.status, 401, "{got:?}");
     assert!(got.text().contains("file-1"), "{got:?}");
     assert!(!got.text().contains("sk-of-the-provider"), "{got:?}");
+    let address = server.address.to_string();
+    assert!(!got.text().contains(&address), "{got:?}");
+    assert!(got.text().contains("[address]"), "{got:?}");
 }
 
 /// A store in which every key is known and may use everything. It keeps the reservations

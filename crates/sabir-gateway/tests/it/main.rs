@@ -10,6 +10,7 @@
 )]
 
 mod bodies;
+mod custom_tools;
 mod ends;
 mod files;
 mod gemini_candidates;
@@ -26,4 +27,5 @@ mod stored_responses;
 mod test_gateway;
 mod tls;
 mod upstream_errors;
+mod web_socket_keys;
 mod web_sockets;

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use crate::test_gateway::{LONG, TOKEN, TestGateway, route_on, settings, until};
 
 /// The client's side of a connection.
-struct Client {
+pub(crate) struct Client {
     socket: WebSocketStream<TcpStream>,
 }
 
@@ -33,8 +33,12 @@ enum Received {
 }
 
 impl Client {
-    async fn open(setup: &TestGateway) -> Self {
-        let (socket, status) = Self::try_open(setup, TOKEN, &[]).await.unwrap();
+    pub(crate) async fn open(setup: &TestGateway) -> Self {
+        Self::open_with(setup, TOKEN).await
+    }
+
+    pub(crate) async fn open_with(setup: &TestGateway, token: &str) -> Self {
+        let (socket, status) = Self::try_open(setup, token, &[]).await.unwrap();
         assert_eq!(status, 101);
         Self { socket }
     }
@@ -64,7 +68,7 @@ impl Client {
         self.socket.send(message).await.unwrap();
     }
 
-    async fn create(&mut self, members: Value) {
+    pub(crate) async fn create(&mut self, members: Value) {
         let mut message = json!({"type": "response.create", "model": "model", "input": "hi"});
         let given = members.as_object().cloned().unwrap();
         message.as_object_mut().unwrap().extend(given);
@@ -100,7 +104,7 @@ impl Client {
     }
 
     /// Reads an answer up to its last event.
-    async fn answer(&mut self) -> Vec<Value> {
+    pub(crate) async fn answer(&mut self) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
             let event = self.event().await;
@@ -113,13 +117,13 @@ impl Client {
     }
 
     /// Asks and returns the last event of the answer.
-    async fn ask(&mut self, members: Value) -> Value {
+    pub(crate) async fn ask(&mut self, members: Value) -> Value {
         self.create(members).await;
         self.answer().await.pop().unwrap()
     }
 
     /// Waits for the close message of the gateway, and returns its code with what came before.
-    async fn closed(&mut self) -> (Option<CloseCode>, Vec<Value>) {
+    pub(crate) async fn closed(&mut self) -> (Option<CloseCode>, Vec<Value>) {
         let mut events = Vec::new();
         loop {
             match self.next().await {
@@ -149,13 +153,13 @@ fn kinds(events: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-fn limited(change: impl Fn(&mut GatewayLimits)) -> GatewaySettings {
+pub(crate) fn limited(change: impl Fn(&mut GatewayLimits)) -> GatewaySettings {
     let mut settings = settings();
     change(&mut settings.limits);
     settings
 }
 
-fn hello() -> ReplyScript {
+pub(crate) fn hello() -> ReplyScript {
     ReplyScript::from_fn(|_, _| ProviderReply::text("hello"))
 }
 
@@ -408,7 +412,8 @@ fn held(permits: &Arc<Semaphore>) -> ReplyScript {
         // A thread that waits otherwise may be the one that watches all sockets.
         tokio::task::block_in_place(|| {
             // Requests for `free` are not held.
-            while !text.contains("free") {
+            let begun = std::time::Instant::now();
+            while !text.contains("free") && begun.elapsed() < LONG {
                 match permits.try_acquire() {
                     Ok(permit) => {
                         permit.forget();
@@ -536,6 +541,24 @@ async fn the_handshake_is_checked_like_a_request() {
         open(TOKEN, &[("sec-websocket-version", "12")]).await,
         Some(426)
     );
+    let raw = async |headers: &str| {
+        let wish = format!("Connection: Upgrade\r\nUpgrade: websocket\r\n{headers}");
+        let request = setup.request("GET", "/v1/responses", &wish, "");
+        setup.raw(&request).await
+    };
+    let key = "Sec-WebSocket-Key: 86USugBi0Be0sP51jND+HQ==\r\n";
+    let older = raw(&format!("{key}Sec-WebSocket-Version: 8\r\n")).await;
+    assert_eq!(older.status, 426, "{older:?}");
+    for header in [
+        "sec-websocket-version: 13",
+        "upgrade: websocket",
+        "connection: upgrade",
+    ] {
+        assert!(older.head.contains(header), "{older:?}");
+    }
+    let odd = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: aaaaaaaaaaaaaaaaaaaaaaaa\r\n";
+    assert_eq!(raw(odd).await.status, 400);
+    assert_eq!(raw("Sec-WebSocket-Version: 13\r\n").await.status, 400);
     let mut client = Client::open(&setup).await;
     // A token that is no longer valid is refused on the open connection too.
     setup.gateway.replace_settings(GatewaySettings {
@@ -639,27 +662,122 @@ async fn a_shutdown_lets_answers_end_and_refuses_others() {
     assert_eq!(client.answer().await.last().unwrap()["stream_id"], "a");
     setup.tell_to_end();
     assert_eq!(idle.closed().await, (Some(CloseCode::Away), Vec::new()));
-    // The one that waits for its turn can be asked elsewhere.
-    let refused = client.event().await;
-    assert_eq!(
-        refused["error"]["code"],
-        "websocket_connection_limit_reached"
-    );
-    client
-        .create(json!({"input": "free four", "stream_id": "b"}))
-        .await;
-    let refused = client.event().await;
-    assert_eq!(
-        (&refused["stream_id"], &refused["status"]),
-        (&json!("b"), &json!(400))
-    );
+    // Until this connection knows of the end too.
+    let refused = loop {
+        let event = client
+            .ask(json!({"input": "free four", "stream_id": "b"}))
+            .await;
+        assert_eq!(event["stream_id"], "b");
+        if event["type"] == "error" {
+            break event;
+        }
+    };
+    assert_eq!(refused["status"], 400);
     permits.add_permits(1);
     assert_eq!(
         client.answer().await.last().unwrap()["type"],
         "response.completed"
     );
-    assert_eq!(client.closed().await.0, Some(CloseCode::Away));
+    // The one that waited for its turn can be asked elsewhere.
+    let refused = client.event().await;
+    assert_eq!(
+        refused["error"]["code"],
+        "websocket_connection_limit_reached"
+    );
+    assert_eq!(client.closed().await, (Some(CloseCode::Away), Vec::new()));
     setup.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_do_not_overtake_the_answers_of_their_stream() {
+    let permits = Arc::new(Semaphore::new(0));
+    let setup = TestGateway::new(held(&permits)).await;
+    let mut client = Client::open(&setup).await;
+    client.create(json!({"input": "held one"})).await;
+    client.create(json!({"input": "held two"})).await;
+    client.send(&json!({"type": "response.cancel"})).await;
+    client.socket.send(Message::binary(vec![1])).await.unwrap();
+    client.create(json!({"input": "free three"})).await;
+    // That of another stream need not wait.
+    client
+        .send(&json!({"type": "response.cancel", "stream_id": "a"}))
+        .await;
+    assert_eq!(client.event().await["stream_id"], "a");
+    permits.add_permits(2);
+    for text in ["held one", "held two"] {
+        let answer = client.answer().await;
+        let output = &answer.last().unwrap()["response"]["output"][0]["content"][0]["text"];
+        assert!(output.as_str().unwrap().contains(text), "{output}");
+    }
+    assert_eq!(client.event().await["error"]["param"], "type");
+    assert_eq!(
+        client.event().await["error"]["message"],
+        "messages must be text"
+    );
+    let answer = client.answer().await;
+    assert_eq!(answer.last().unwrap()["type"], "response.completed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_too_many_errors_that_wait_is_dropped() {
+    let permits = Arc::new(Semaphore::new(0));
+    let setup = TestGateway::new(held(&permits)).await;
+    let mut client = Client::open(&setup).await;
+    client.create(json!({"input": "held one"})).await;
+    for _ in 0..65 {
+        client.send(&json!({"type": "response.cancel"})).await;
+    }
+    assert_eq!(client.closed().await.0, Some(CloseCode::Policy));
+    permits.add_permits(1);
+}
+
+/// The buffers are replaced after large messages, also with pieces of the next one behind them.
+#[tokio::test]
+async fn large_messages_follow_one_another() {
+    let setup = TestGateway::new(ReplyScript::from_fn(|_, request| {
+        ProviderReply::text(request.last_text())
+    }))
+    .await;
+    let mut client = Client::open(&setup).await;
+    let mut texts = Vec::new();
+    for size in [200_000, 10, 300_000, 70_000, 5] {
+        let text = format!("{size}{}", "x".repeat(size));
+        client.create(json!({"input": text})).await;
+        client.socket.send(Message::Ping("a".into())).await.unwrap();
+        texts.push(text);
+    }
+    for text in texts {
+        let answer = client.answer().await;
+        let output = &answer.last().unwrap()["response"]["output"][0]["content"][0]["text"];
+        assert!(*output == json!(text));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_continues_one_of_its_connection_is_continued_elsewhere() {
+    let setup = TestGateway::new(hello()).await;
+    let mut client = Client::open(&setup).await;
+    let first = client.ask(json!({"input": "one", "store": false})).await;
+    let first_id = &first["response"]["id"];
+    let second = client
+        .ask(json!({"input": "two", "previous_response_id": first_id}))
+        .await;
+    assert_eq!(second["response"]["previous_response_id"], *first_id);
+    client.socket.close(None).await.unwrap();
+    client.closed().await;
+    let third = json!({"model": "model", "input": "three", "previous_response_id": second["response"]["id"]});
+    let got = setup.ask("/v1/responses", &third).await;
+    assert_eq!(got.status, 200, "{got:?}");
+    assert_eq!(
+        history(&setup, 2),
+        [
+            "User: one",
+            "Assistant: hello",
+            "User: two",
+            "Assistant: hello",
+            "User: three"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -696,7 +814,8 @@ async fn without_a_store_or_a_limit_of_idleness_there_are_no_web_sockets() {
         .raw(&setup.request("GET", "/v1/responses", wish, ""))
         .await;
     assert_eq!(got.status, 426, "{got:?}");
-    assert!(got.head.contains("upgrade: http/1.1"), "{got:?}");
+    assert!(got.head.contains("\nupgrade: http/1.1"), "{got:?}");
+    assert!(got.head.contains("\nconnection: upgrade"), "{got:?}");
     assert!(got.text().contains("use POST"), "{got:?}");
 }
 

@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 use super::thinking;
 use super::{CAPABILITIES, NAME};
 use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponsePreferences};
-use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
+use crate::documents::decode_text_document;
+use crate::field::{HistoryBuilder, JsonField, ResultContent, build_call, build_tool_set};
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::native_tools::{self, NativeToolKind};
 use crate::params;
@@ -259,7 +260,7 @@ fn decode_content(
                     block.get("input").object_or_empty()?,
                 ));
             }
-            "tool_result" => parts.push(decode_result(&block, history)?),
+            "tool_result" => parts.extend(decode_result(&block, history)?),
             "thinking" => {
                 let signature = block.get("signature").text_or_empty()?;
                 // A thought of another provider comes without a signature. Its own API would refuse
@@ -304,9 +305,16 @@ fn decode_image_source(source: &JsonField<'_>) -> Result<MessagePart, RequestErr
 /// Decodes a document: to text if it is text, else to opaque state for this wire only.
 fn decode_document(block: &JsonField<'_>) -> Result<MessagePart, RequestError> {
     let source = block.get("source");
-    // Text has only one type.
-    source.get("media_type");
-    match source.get("type").required_text()? {
+    let media_type = source.get("media_type").text_or_empty()?;
+    let title = block.get("title").text_or_empty()?;
+    let in_base64 = source.get("data").text_or_empty()?;
+    let kind = source.get("type").required_text()?;
+    if kind == "base64"
+        && let Some(text) = decode_text_document(media_type, in_base64, title)
+    {
+        return Ok(MessagePart::text(text));
+    }
+    match kind {
         "text" => Ok(MessagePart::text(text_with_title(
             block,
             source.get("data").required_text()?,
@@ -347,28 +355,30 @@ fn decode_image(source: &JsonField<'_>) -> Result<Image, RequestError> {
 
 /// Decodes the result of a call.
 ///
-/// Images stay images, and the name of the tool is looked up in the history, since the wire gives
-/// only the call's id.
+/// Images stay images, other files follow the result, and the name of the tool is looked up in the
+/// history, since the wire gives only the call's id.
 fn decode_result(
     block: &JsonField<'_>,
     history: &HistoryBuilder,
-) -> Result<MessagePart, RequestError> {
+) -> Result<Vec<MessagePart>, RequestError> {
     let content = block.get("content");
     let mut words = Vec::new();
     let mut images = Vec::new();
+    let mut files = Vec::new();
     if content.value.is_string() {
         words.push(content.required_text()?.to_owned());
     } else {
         for item in content.list_items()? {
             match item.get("type").required_text()? {
                 "text" => words.push(item.get("text").required_text()?.to_owned()),
-                "image" => images.push(decode_image(&item.get("source"))?),
-                "document" if item.get("source").get("type").value == "text" => {
-                    words.push(text_with_title(
-                        &item,
-                        item.get("source").get("data").required_text()?,
-                    )?);
-                }
+                "image" => match decode_image_source(&item.get("source"))? {
+                    MessagePart::Image(image) => images.push(image),
+                    address => files.push(address),
+                },
+                "document" => match decode_document(&item)? {
+                    MessagePart::Text { text } => words.push(text),
+                    document => files.push(document),
+                },
                 // Search results have a title and text blocks, which become one text.
                 "search_result" => {
                     let found = item.get("content").list_items()?;
@@ -385,7 +395,7 @@ fn decode_result(
                 _ => {
                     return Err(item
                         .get("type")
-                        .mismatch_error("`text`, `image`, `search_result` or a document of text"));
+                        .mismatch_error("`text`, `image`, `document` or `search_result`"));
                 }
             }
         }
@@ -394,8 +404,11 @@ fn decode_result(
     Ok(history.build_result(
         block.get("tool_use_id").required_text()?,
         failed,
-        words.join("\n"),
-        images,
+        ResultContent {
+            text: words.join("\n"),
+            images,
+            files,
+        },
     ))
 }
 

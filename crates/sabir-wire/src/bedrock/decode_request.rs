@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::{CAPABILITIES, NAME};
 use crate::anthropic::thinking;
 use crate::client_request::{DecodedRequest, RequestError};
-use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
+use crate::field::{HistoryBuilder, JsonField, ResultContent, build_call, build_tool_set};
 use crate::params;
 use crate::thinking::decode_effort;
 
@@ -123,7 +123,7 @@ fn decode_content(
                 ));
             }
             "toolResult" if inside.get("type").is_absent() => {
-                parts.push(decode_result(&inside, history)?)
+                parts.extend(decode_result(&inside, history)?)
             }
             "reasoningContent" if !inside.get("reasoningText").is_absent() => {
                 parts.push(decode_thought(&inside.get("reasoningText"))?);
@@ -181,7 +181,7 @@ fn decode_image(image: &JsonField<'_>) -> Result<Image, RequestError> {
 fn decode_result(
     result: &JsonField<'_>,
     history: &HistoryBuilder,
-) -> Result<MessagePart, RequestError> {
+) -> Result<Vec<MessagePart>, RequestError> {
     let mut words = Vec::new();
     let mut images = Vec::new();
     for item in result.get("content").list_items()? {
@@ -197,8 +197,11 @@ fn decode_result(
     Ok(history.build_result(
         result.get("toolUseId").required_text()?,
         failed,
-        words.join("\n"),
-        images,
+        ResultContent {
+            text: words.join("\n"),
+            images,
+            files: Vec::new(),
+        },
     ))
 }
 

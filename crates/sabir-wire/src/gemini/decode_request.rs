@@ -22,7 +22,10 @@ use super::parts::{self, SIGNATURE};
 use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, decode_effort_level};
 use crate::call_pairing::CallPairing;
 use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences};
-use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set};
+use crate::documents::decode_text_document;
+use crate::field::{
+    HistoryBuilder, JsonField, ResultContent, build_call, build_tool_set, result_with_files,
+};
 use crate::field_disposition::{
     FieldDisposition, MemberDispositions, check_members, is_empty_value,
 };
@@ -342,36 +345,49 @@ fn decode_user_part(
             response.get("id").text_or_empty()?,
             response.get("name").text_or_empty()?,
         );
-        let images = response.get("parts").list_items()?;
-        let images = images
-            .iter()
-            .map(|part| decode_image(&member_any_case(part, "inlineData")))
-            .collect::<Result<_, _>>()?;
-        found.push(MessagePart::Result(CallResult {
+        let inside = response.get("parts").list_items()?;
+        let inside: Result<_, _> = inside.iter().map(decode_inline_part).collect();
+        let inside = ResultContent::from_parts(inside?);
+        let texts = [content, inside.text];
+        let texts = texts.iter().filter(|text| !text.is_empty());
+        let result = CallResult {
             id,
             name,
             ending,
-            content,
-            images,
-        }));
+            content: texts.cloned().collect::<Vec<_>>().join("\n"),
+            images: inside.images,
+        };
+        found.extend(result_with_files(result, inside.files));
     } else if !picture.is_absent() {
-        let image = decode_image(&picture)?;
-        found.push(if image.media_type.starts_with("image/") {
-            MessagePart::Image(image)
-        } else {
-            // Documents, audio and videos are no pictures.
-            MessagePart::Opaque(OpaqueState {
-                wire: NAME.to_owned(),
-                origin: None,
-                data: part.whole_value().clone(),
-            })
-        });
+        found.push(decode_inline_part(part)?);
     } else if !text.is_absent() {
         found.push(MessagePart::text(text.required_text()?));
     } else {
         return Err(part.mismatch_error("text, inline data or the result of a call"));
     }
     Ok(())
+}
+
+/// Decodes a part with data: an image, a document of text, or another file.
+fn decode_inline_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
+    let data = member_any_case(part, "inlineData");
+    let image = decode_image(&data)?;
+    if image.media_type.starts_with("image/") {
+        return Ok(MessagePart::Image(image));
+    }
+    let name = member_any_case(&data, "displayName").text_or_empty()?;
+    let text = decode_text_document(&image.media_type, &image.data, name);
+    Ok(text.map_or_else(
+        // Documents, audio and videos are no pictures.
+        || {
+            MessagePart::Opaque(OpaqueState {
+                wire: NAME.to_owned(),
+                origin: None,
+                data: part.whole_value().clone(),
+            })
+        },
+        MessagePart::text,
+    ))
 }
 
 /// Decodes an image.

@@ -5,8 +5,8 @@
 //! messages, where OpenAI has only text); `tool_calls`; reasoning fields. Arguments in the history
 //! that are not a JSON object are kept as one argument with an empty name, as the response decoder
 //! delivers them. The effort is read from `reasoning_effort`, or from `reasoning` as OpenRouter
-//! writes it. Files are kept as opaque state of this wire. A custom tool, whose input is text,
-//! becomes a tool with one argument, and also a tool of the Responses wire, which can constrain its
+//! writes it. Files of text become text, others are kept as opaque state of this wire. A custom tool,
+//! whose input is text, becomes a tool with one argument, and also a tool of the Responses wire, which can constrain its
 //! input by a grammar. The older form of functions is translated first, see
 //! [`old_functions`](super::old_functions).
 //!
@@ -23,9 +23,10 @@ use serde_json::{Map, Value, json};
 use super::{CAPABILITIES, NAME, old_functions};
 use crate::arguments::parse_arguments;
 use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences, UsageReporting};
+use crate::documents::decode_text_url;
 use crate::field::{
-    HistoryBuilder, JsonField, build_call, build_tool_set, decode_function_tool, decode_image_url,
-    decode_openai_format, require_text_only, restrict_allowed_tools, split_text_and_images,
+    HistoryBuilder, JsonField, ResultContent, build_call, build_tool_set, decode_function_tool,
+    decode_image_url, decode_openai_format, require_text_only, restrict_allowed_tools,
 };
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::params::{self, ParamPaths, RequestParam};
@@ -112,7 +113,9 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     let mut spelling = ResponsePreferences::default();
     old_functions::translate_old_functions(&mut translated, &mut spelling)?;
     let mut decoded = decode_current_form(&translated)?;
-    decoded.preferences.old_functions = spelling.old_functions;
+    if spelling.old_functions {
+        old_functions::expect_one_call(&mut decoded, body);
+    }
     Ok(decoded)
 }
 
@@ -132,10 +135,10 @@ fn decode_current_form(body: &Value) -> Result<DecodedRequest, RequestError> {
             "user" => history.push_parts(Role::User, decode_parts(&content)?),
             "assistant" => history.push_parts(Role::Assistant, decode_assistant_parts(&message)?),
             "tool" => {
-                let (text, images) = split_text_and_images(&content, decode_parts(&content)?)?;
+                let content = ResultContent::from_parts(decode_parts(&content)?);
                 let id = message.get("tool_call_id").required_text()?;
-                let result = history.build_result(id, false, text, images);
-                history.push_parts(Role::User, vec![result]);
+                let result = history.build_result(id, false, content);
+                history.push_parts(Role::User, result);
             }
             _ => {
                 return Err(message
@@ -275,11 +278,19 @@ fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
                 address.get("url")
             })
         }
-        "file" => Ok(MessagePart::Opaque(OpaqueState {
-            wire: NAME.to_owned(),
-            origin: None,
-            data: part.whole_value().clone(),
-        })),
+        "file" => {
+            let file = part.get("file");
+            let url = file.get("file_data").text_or_empty()?;
+            let name = file.get("filename").text_or_empty()?;
+            Ok(match decode_text_url(url, name) {
+                Some(text) => MessagePart::text(text),
+                None => MessagePart::Opaque(OpaqueState {
+                    wire: NAME.to_owned(),
+                    origin: None,
+                    data: part.whole_value().clone(),
+                }),
+            })
+        }
         _ => Err(part
             .get("type")
             .mismatch_error("`text`, `image_url` or `file`")),

@@ -5,10 +5,11 @@
 //! their own. Content as a string or as parts; reasoning as
 //! `reasoning_content`, `reasoning`, `reasoning_details` or thinking parts; signed or encrypted
 //! reasoning details are kept as `Opaque`. Calls as `tool_calls` and as the old `function_call`;
-//! arguments as text, as a JSON value, or absent.
+//! arguments as text, as a JSON value, or absent. Calls of custom tools, whose text becomes their one
+//! argument; nothing but a finish reason tells that the text is complete.
 //!
 //! # Unsupported
-//! Calls of custom tools (this wire never offers one), and choices that were not requested. Log
+//! Choices that were not requested. Log
 //! probabilities, audio, annotations and unknown members are details for a client of the same wire.
 //!
 //! # How a delta finds its call
@@ -39,6 +40,7 @@ use serde_json::{Map, Value};
 use super::NAME;
 use super::answer_details::AnswerDetails;
 use crate::choice_chunk::{SplitChoices, SplitChunk};
+use crate::delta_template::escape_json;
 use crate::lenient::{LenientContent, LenientCount, LenientList, LenientObject, LenientText};
 use crate::native_call::NativeCall;
 use crate::provider_error::ProviderError;
@@ -55,6 +57,8 @@ pub(crate) struct OpenAiChatDecoder {
     /// A hash of each call's argument text so far, which reveals a repetition without keeping the
     /// text.
     hashes: Vec<DefaultHasher>,
+    /// The calls of custom tools whose input has not ended.
+    text_inputs: Vec<TextInput>,
     /// The index of the choice that is read.
     choice: Option<u64>,
     /// The finish reason as the provider spelled it, to recognize a repetition.
@@ -72,6 +76,18 @@ pub(crate) struct OpenAiChatDecoder {
     /// Their own counts, by their places.
     choice_counts: BTreeMap<usize, Usage>,
 }
+
+/// The input of a custom tool's call, which is text.
+#[derive(Debug)]
+struct TextInput {
+    /// The position of the call in the response.
+    position: usize,
+    /// True once some of it has arrived.
+    has_begun: bool,
+}
+
+/// The beginning of the arguments of a custom tool's call, before its text.
+const TEXT_OPENING: &str = "{\"input\":\"";
 
 /// The most bytes of a chunk's own members that each of its choices gets too; the answer itself gets
 /// all of them. They are few in every API, and would be copied for each choice.
@@ -166,6 +182,20 @@ struct ToolCall<'a> {
     /// The tool and a piece of the arguments.
     #[serde(borrow, default)]
     function: LenientObject<FunctionCall<'a>>,
+    /// A custom tool and a piece of its input.
+    #[serde(borrow, default)]
+    custom: LenientObject<CustomCall<'a>>,
+}
+
+/// The custom tool of a call.
+#[derive(Deserialize)]
+struct CustomCall<'a> {
+    /// The tool's name.
+    #[serde(borrow, default)]
+    name: LenientText<'a>,
+    /// A piece of the input.
+    #[serde(borrow, default)]
+    input: LenientText<'a>,
 }
 
 impl ToolCall<'_> {
@@ -433,9 +463,12 @@ impl OpenAiChatDecoder {
                     self.state.status.skipped += 1;
                     continue;
                 }
-                match &call.function.0 {
-                    Some(function) => self.decode_call(label, call.id.as_str(), function, out),
-                    None => {
+                match (&call.function.0, &call.custom.0) {
+                    (Some(function), _) => self.decode_call(label, call.id.as_str(), function, out),
+                    (None, Some(custom)) => {
+                        self.decode_custom_call(label, call.id.as_str(), custom, out)
+                    }
+                    (None, None) => {
                         self.decode_call(label, call.id.as_str(), &FunctionCall::default(), out)
                     }
                 }
@@ -558,6 +591,75 @@ impl OpenAiChatDecoder {
         call.push_arguments(&arguments, out);
     }
 
+    /// Decodes a call of a custom tool, or a piece of one.
+    fn decode_custom_call(
+        &mut self,
+        label: Option<u64>,
+        id: &str,
+        custom: &CustomCall<'_>,
+        out: &mut dyn EventSink,
+    ) {
+        let name = custom.name.as_str();
+        let input = custom.input.as_str();
+        let known = self.find_call(label, id, name, input);
+        // Some servers send everything once more, others the name in each delta.
+        let repeats = known.is_some_and(|position| {
+            let call = self.state.calls.list.get(position);
+            call.is_some_and(|call| !call.is_open())
+                || !name.is_empty() && !input.is_empty() && self.is_repeat(position, input)
+        });
+        if repeats {
+            self.state.status.skipped += 1;
+            return;
+        }
+        let Some(position) = known.or_else(|| self.begin_call(label, id, out)) else {
+            return;
+        };
+        let inputs = &mut self.text_inputs;
+        if known.is_none() {
+            inputs.push(TextInput {
+                position,
+                has_begun: false,
+            });
+        }
+        let text = inputs.iter_mut().find(|text| text.position == position);
+        let (Some(call), Some(hash), Some(text)) = (
+            self.state.calls.list.get_mut(position),
+            self.hashes.get_mut(position),
+            text,
+        ) else {
+            return;
+        };
+        if call.id.is_empty() {
+            call.id.push_str(id);
+        }
+        call.push_name(name, &mut self.state.calls.next_index, out);
+        if input.is_empty() {
+            return;
+        }
+        call.start_if_named(&mut self.state.calls.next_index, out);
+        let mut json = String::new();
+        if !text.has_begun {
+            json.push_str(TEXT_OPENING);
+        }
+        text.has_begun = true;
+        hash.write(input.as_bytes());
+        escape_json(input, &mut json);
+        call.push_arguments(&json, out);
+    }
+
+    /// Ends the inputs of custom tools, which are complete.
+    fn end_text_inputs(&mut self, out: &mut dyn EventSink) {
+        for text in std::mem::take(&mut self.text_inputs) {
+            if let Some(call) = self.state.calls.list.get_mut(text.position) {
+                if !text.has_begun {
+                    call.push_arguments(TEXT_OPENING, out);
+                }
+                call.push_arguments("\"}", out);
+            }
+        }
+    }
+
     /// Starts a call. The calls before it that are complete end here.
     fn begin_call(
         &mut self,
@@ -651,6 +753,10 @@ impl OpenAiChatDecoder {
             reason = StopReason::Refused;
         }
         self.state.status.ended = true;
+        // The text that the limit cut looks like any other.
+        if reason != StopReason::Length {
+            self.end_text_inputs(out);
+        }
         self.state.calls.mark_ends_seen(out);
         self.state.calls.apply_stop_reason(reason, out);
         // Some servers send everything once more as a whole message, with the same reason.

@@ -11,11 +11,13 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
+use super::text_tools::{encode_text_call, encode_text_tool, has_text_tools, text_tools};
 use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
 use crate::documents::encode_user_state;
 use crate::field::instructions_before;
 use crate::identifier::short_id;
+use crate::native_tools;
 use crate::params;
 use crate::role_turns::image_caption;
 use crate::thinking;
@@ -27,10 +29,15 @@ pub(crate) const DEFAULT_SCHEMA_NAME: &str = "answer";
 /// Encodes the body of a request.
 ///
 /// `verbosity` and `prompt_cache_key` are written only with the option `completion_limit`, which is
-/// set for OpenAI's own API: other servers refuse a request with unknown members.
+/// set for OpenAI's own API: other servers refuse a request with unknown members. Custom tools, whose
+/// input is text, are written as such for it, and as functions for other servers.
 pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
+    let custom: Vec<&str> = text_tools(request)
+        .filter(|_| has_text_tools(options))
+        .filter_map(native_tools::tool_name)
+        .collect();
     let mut messages = Vec::new();
     if !request.system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
@@ -41,7 +48,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
         messages.extend(instructions_before(request, index).map(instruction));
         match message.role {
             Role::User => encode_user_message(message, &mut messages),
-            Role::Assistant => messages.extend(encode_assistant_message(message, options)),
+            Role::Assistant => messages.extend(encode_assistant_message(message, options, &custom)),
         }
     }
     messages.extend(instructions_before(request, request.messages.len()).map(instruction));
@@ -52,10 +59,15 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
             request
                 .tools
                 .iter()
-                .map(|spec| encode_tool(spec, is_strict(request, spec)))
+                .map(|spec| {
+                    Some(spec.name.as_str())
+                        .filter(|name| custom.contains(name))
+                        .and_then(|name| encode_text_tool(request, name))
+                        .unwrap_or_else(|| encode_tool(spec, is_strict(request, spec)))
+                })
                 .collect(),
         );
-        if let Some(choice) = encode_tool_choice(&request.tool_choice) {
+        if let Some(choice) = encode_tool_choice(&request.tool_choice, &custom) {
             body.insert("tool_choice".to_owned(), choice);
         }
         if request.parallel_calls == ParallelCalls::One {
@@ -128,8 +140,13 @@ fn encode_image(Image { media_type, data }: &Image) -> Value {
     json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}})
 }
 
-/// Encodes an assistant message; `None` if it has neither text nor calls.
-fn encode_assistant_message(message: &Message, options: &WireOptions) -> Option<Value> {
+/// Encodes an assistant message; `None` if it has neither text nor calls. `custom` names the custom
+/// tools.
+fn encode_assistant_message(
+    message: &Message,
+    options: &WireOptions,
+    custom: &[&str],
+) -> Option<Value> {
     let mut words = String::new();
     let mut thoughts = String::new();
     let mut details = Vec::new();
@@ -144,6 +161,11 @@ fn encode_assistant_message(message: &Message, options: &WireOptions) -> Option<
             } => details.extend(encode_reasoning_detail(opaque, text)),
             MessagePart::Opaque(opaque) => details.extend(encode_reasoning_detail(opaque, "")),
             MessagePart::Call(call) => {
+                let is_custom = custom.contains(&call.name.as_str());
+                if let Some(call) = encode_text_call(call).filter(|_| is_custom) {
+                    calls.push(call);
+                    continue;
+                }
                 let arguments = Value::Object(call.arguments.clone()).to_string();
                 let function = json!({"name": call.name, "arguments": arguments});
                 calls.push(json!({"id": short_id(call.id.as_str()), "type": "function", "function": function}));
@@ -232,12 +254,15 @@ pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
     json!({"type": "function", "function": function})
 }
 
-/// Encodes the tool choice; `None` for the default.
-fn encode_tool_choice(choice: &ToolChoice) -> Option<Value> {
+/// Encodes the tool choice; `None` for the default. `custom` names the custom tools.
+fn encode_tool_choice(choice: &ToolChoice, custom: &[&str]) -> Option<Value> {
     Some(match choice {
         ToolChoice::Auto => return None,
         ToolChoice::Required => json!("required"),
         ToolChoice::None => json!("none"),
+        ToolChoice::Tool(name) if custom.contains(&name.as_str()) => {
+            json!({"type": "custom", "custom": {"name": name}})
+        }
         ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Clients that were written before tools existed still send it, while most servers know only tools. A
 //! call of the older form has no id, and an answer holds at most one: ids are generated from the
-//! positions of the calls, and parallel calls are switched off. The answer gets the older form again
+//! positions of the calls, and the request allows one call. The answer gets the older form again
 //! ([`ResponsePreferences::old_functions`]).
 //!
 //! With tools, every call needs a result directly behind it, and every result a call. The older form
@@ -11,15 +11,20 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use sabir_call::{ParallelCalls, Request};
 use serde_json::{Map, Value, json};
 
-use crate::client_request::{RequestError, ResponsePreferences};
+use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences};
+use crate::wire::WireOptions;
 
 /// The member with the functions.
 const FUNCTIONS: &str = "functions";
 
 /// The member with a call, and in a request with the choice of a function.
 pub(crate) const FUNCTION_CALL: &str = "function_call";
+
+/// The member that allows several calls, or only one.
+const PARALLEL_CALLS: &str = "parallel_tool_calls";
 
 /// The member with the history.
 const MESSAGES: &str = "messages";
@@ -63,11 +68,6 @@ pub(crate) fn translate_old_functions(
             Some(Value::Array(tools)) if !tools.is_empty() => tools.extend(functions),
             _ => {
                 preferences.old_functions = true;
-                // Some servers refuse the member where there are no tools.
-                let is_parallel = members.get("parallel_tool_calls");
-                if !functions.is_empty() && is_parallel.is_none_or(Value::is_null) {
-                    members.insert("parallel_tool_calls".to_owned(), Value::Bool(false));
-                }
                 members.insert("tools".to_owned(), Value::Array(functions));
             }
         }
@@ -86,6 +86,31 @@ pub(crate) fn translate_old_functions(
         translate_messages(messages)?;
     }
     Ok(())
+}
+
+/// Expects an answer with one call, since the older form has room for no other. `body` is the client's.
+pub(crate) fn expect_one_call(decoded: &mut DecodedRequest, body: &Value) {
+    decoded.preferences.old_functions = true;
+    if body.get(PARALLEL_CALLS).is_none_or(Value::is_null) {
+        decoded.request.parallel_calls = ParallelCalls::One;
+    }
+}
+
+/// Tells a provider of the same wire to make one call, if the client may get only one and does not say so
+/// itself. Many servers refuse the member, so only OpenAI's own API gets it.
+pub(crate) fn ask_for_one_call(
+    body: &mut Map<String, Value>,
+    request: &Request,
+    options: &WireOptions,
+) {
+    let has_tools = matches!(body.get("tools"), Some(Value::Array(tools)) if !tools.is_empty());
+    let is_given = body
+        .get(PARALLEL_CALLS)
+        .is_some_and(|value| !value.is_null());
+    let is_wanted = request.parallel_calls == ParallelCalls::One && options.completion_limit;
+    if is_wanted && has_tools && !is_given {
+        body.insert(PARALLEL_CALLS.to_owned(), Value::Bool(false));
+    }
 }
 
 /// Removes a member and returns it; `None` for one that is missing or null.
@@ -385,10 +410,8 @@ mod tests {
         );
         assert_eq!(body["tool_choice"]["function"]["name"], "a");
         assert_eq!(body["tools"][0]["function"]["name"], "a");
-        assert_eq!(body["parallel_tool_calls"], false);
-        assert!(!has_old_functions(&body));
-        let body = translated(json!({"functions": []}));
         assert_eq!(body.get("parallel_tool_calls"), None);
+        assert!(!has_old_functions(&body));
     }
 
     #[test]

@@ -20,9 +20,10 @@ use serde_json::{Map, Value, json};
 use super::{CAPABILITIES, NAME};
 use crate::arguments::parse_arguments;
 use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponsePreferences};
+use crate::documents::decode_text_url;
 use crate::field::{
-    HistoryBuilder, JsonField, build_call, build_tool_set, decode_function_tool, decode_image_url,
-    decode_openai_format, require_text_only, restrict_allowed_tools, split_text_and_images,
+    HistoryBuilder, JsonField, ResultContent, build_call, build_tool_set, decode_function_tool,
+    decode_image_url, decode_openai_format, require_text_only, restrict_allowed_tools,
 };
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::native_tools;
@@ -258,10 +259,10 @@ impl InputDecoder {
             }
             "function_call_output" | "custom_tool_call_output" => {
                 let output = item.get("output");
-                let (text, images) = split_text_and_images(&output, decode_content(&output)?)?;
+                let content = ResultContent::from_parts(decode_content(&output)?);
                 let id = item.get("call_id").required_text()?;
-                let result = self.history.build_result(id, false, text, images);
-                self.history.push_parts(Role::User, vec![result]);
+                let result = self.history.build_result(id, false, content);
+                self.history.push_parts(Role::User, result);
             }
             "reasoning" => {
                 let thought = decode_reasoning(item)?;
@@ -340,9 +341,14 @@ fn decode_part(part: &JsonField<'_>) -> Result<MessagePart, RequestError> {
         }
         "refusal" => Ok(MessagePart::text(part.get("refusal").required_text()?)),
         "input_image" => decode_image_url(&part.get("image_url")),
-        "input_file" => Ok(MessagePart::Opaque(opaque_state(
-            part.whole_value().clone(),
-        ))),
+        "input_file" => {
+            let url = part.get("file_data").text_or_empty()?;
+            let name = part.get("filename").text_or_empty()?;
+            Ok(match decode_text_url(url, name) {
+                Some(text) => MessagePart::text(text),
+                None => MessagePart::Opaque(opaque_state(part.whole_value().clone())),
+            })
+        }
         _ => Err(part.get("type").mismatch_error(
             "`input_text`, `input_image`, `input_file`, `output_text` or `refusal`",
         )),

@@ -1,7 +1,9 @@
 //! Custom tools of OpenAI Chat, whose input is text.
 
-use sabir_call::{ArgForm, DraftResponse, Event, EventSink, MessagePart, ToolChoice, Truncation};
-use sabir_wire::{DecodedRequest, ResponseMetadata, Wire, WireOptions};
+use sabir_call::{
+    ArgForm, DraftResponse, Event, EventSink, Message, MessagePart, Role, ToolChoice, Truncation,
+};
+use sabir_wire::{BodyEnd, DecodedRequest, ResponseDecoder, ResponseMetadata, Wire, WireOptions};
 use serde_json::{Value, json};
 
 use crate::fronts::{called, streamed};
@@ -93,6 +95,212 @@ fn a_custom_tool_is_a_function_with_one_text() {
             Some("custom_tool_call_output")
         ]
     );
+}
+
+/// OpenAI itself has custom tools.
+fn openai() -> WireOptions {
+    WireOptions {
+        completion_limit: true,
+        ..WireOptions::default()
+    }
+}
+
+fn same_wire_body() -> Value {
+    let mut body = body(&json!({"type": "custom", "custom": {"name": "apply_patch"}}));
+    body["x_unknown"] = json!(1);
+    body["messages"][0]["x_mark"] = json!(2);
+    body["messages"][1]["tool_calls"][0]["x_call"] = json!(3);
+    body["tools"][2]["function"]["x_tool"] = json!(4);
+    body
+}
+
+fn read_same_wire(body: &Value) -> DecodedRequest {
+    Wire::OpenAiChat
+        .decode_for_same_wire("/v1/chat/completions", body)
+        .unwrap()
+}
+
+#[test]
+fn a_provider_of_the_same_wire_gets_the_clients_body() {
+    let body = same_wire_body();
+    let decoded = read_same_wire(&body);
+    assert_eq!(decoded.notes, []);
+    assert_eq!(decoded.preferences.freeform_tools, ["apply_patch", "note"]);
+    let sent = Wire::OpenAiChat.encode_request(&decoded.request, &openai());
+    assert_eq!(sent, body);
+    let notes = Wire::OpenAiChat.check_passed_body(&decoded.request, &openai());
+    assert_eq!(notes, []);
+}
+
+#[test]
+fn a_server_without_custom_tools_gets_functions_in_the_clients_body() {
+    let body = same_wire_body();
+    let decoded = read_same_wire(&body);
+    let options = WireOptions::default();
+    let sent = Wire::OpenAiChat.encode_request(&decoded.request, &options);
+    let notes = Wire::OpenAiChat.check_passed_body(&decoded.request, &options);
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].message.contains("grammar of `apply_patch`"));
+    let function = &sent["tools"][0]["function"];
+    assert_eq!(sent["tools"][0]["type"], "function");
+    assert_eq!(function["name"], "apply_patch");
+    let description = function["description"].as_str().unwrap();
+    assert!(description.contains("start: begin_patch"), "{sent}");
+    assert_eq!(function["parameters"]["required"], json!(["input"]));
+    assert_eq!(
+        sent["tool_choice"],
+        json!({"type": "function", "function": {"name": "apply_patch"}})
+    );
+    let call = &sent["messages"][1]["tool_calls"][0];
+    assert_eq!(
+        *call,
+        json!({"id": "c1", "type": "function", "x_call": 3, "function": {
+            "name": "apply_patch", "arguments": "{\"input\":\"*** Begin \\\"ü\\\"\\n\"}"
+        }})
+    );
+    // Everything else is the client's.
+    let mut rest = sent.clone();
+    for pointer in [
+        "/tools/0",
+        "/tools/1",
+        "/tool_choice",
+        "/messages/1/tool_calls/0",
+    ] {
+        *rest.pointer_mut(pointer).unwrap() = body.pointer(pointer).unwrap().clone();
+    }
+    assert_eq!(rest, body);
+    let mut listed = body.clone();
+    let patch = listed["tool_choice"].clone();
+    listed["tool_choice"] =
+        json!({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [patch]}});
+    let sent = Wire::OpenAiChat.encode_request(&read_same_wire(&listed).request, &options);
+    let chosen = json!([{"type": "function", "function": {"name": "apply_patch"}}]);
+    assert_eq!(sent["tool_choice"]["allowed_tools"]["tools"], chosen);
+    assert_eq!(sent["tools"][1]["function"]["name"], "note", "{sent}");
+}
+
+/// Feedback to the model repeats its call.
+#[test]
+fn a_call_that_is_added_to_the_history_is_a_custom_one() {
+    let mut request = read_same_wire(&same_wire_body()).request;
+    let call = request.messages[1].parts[0].clone();
+    request.messages.push(Message {
+        role: Role::Assistant,
+        parts: vec![call],
+    });
+    let sent = Wire::OpenAiChat.encode_request(&request, &openai());
+    let call = json!({"id": "c1", "type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin \"ü\"\n"}});
+    assert_eq!(sent["messages"][3]["tool_calls"], json!([call]), "{sent}");
+}
+
+#[test]
+fn tools_of_the_responses_wire_are_custom_tools_of_openai() {
+    let format = json!({"type": "grammar", "syntax": "lark", "definition": "start: begin_patch"});
+    let asked = json!({
+        "model": "m", "tool_choice": {"type": "custom", "name": "apply_patch"},
+        "tools": [{"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": format}],
+        "input": [
+            {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "x"},
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+        ],
+    });
+    let decoded = Wire::OpenAiResponses
+        .decode_request("/v1/responses", asked.to_string().as_bytes())
+        .unwrap();
+    let sent = Wire::OpenAiChat.encode_request(&decoded.request, &openai());
+    let grammar = json!({"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: begin_patch"}});
+    let tool = json!({"type": "custom", "custom": {"name": "apply_patch", "description": "Edits files.", "format": grammar}});
+    assert_eq!(sent["tools"], json!([tool]));
+    assert_eq!(
+        sent["tool_choice"],
+        json!({"type": "custom", "custom": {"name": "apply_patch"}})
+    );
+    assert_eq!(sent["messages"][0]["tool_calls"][0]["custom"]["input"], "x");
+    let notes = Wire::OpenAiChat
+        .check_support(&decoded.request, &openai())
+        .unwrap();
+    assert_eq!(notes, []);
+}
+
+/// Decodes a stream with these calls, in pieces of a number of bytes.
+fn decode(deltas: &[Value], reason: &str, size: usize) -> DraftResponse {
+    let mut text = String::new();
+    for delta in deltas {
+        let chunk = json!({"id": "i", "choices": [{"index": 0, "delta": {"tool_calls": [delta]}}]});
+        text.push_str(&format!("data: {chunk}\n\n"));
+    }
+    let last = json!({"id": "i", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
+    text.push_str(&format!("data: {last}\n\ndata: [DONE]\n\n"));
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiChat);
+    let mut draft = DraftResponse::default();
+    for piece in text.as_bytes().chunks(size) {
+        decoder.push(piece, &mut draft);
+    }
+    decoder.finish(BodyEnd::Clean, &mut draft);
+    draft
+}
+
+/// Returns the names and inputs of the complete calls of an answer.
+fn inputs(draft: &DraftResponse) -> Vec<Value> {
+    let answer =
+        Wire::OpenAiChat.encode_response(&read(json!("auto")).response_metadata("r", 0), draft);
+    let calls = answer["choices"][0]["message"]["tool_calls"]
+        .as_array()
+        .cloned();
+    let calls = calls.unwrap_or_default().into_iter();
+    calls
+        .map(|call| json!([call["id"], call["custom"]["name"], call["custom"]["input"]]))
+        .collect()
+}
+
+#[test]
+fn streamed_calls_of_custom_tools_are_read() {
+    let open = |index: u64, id: &str, name: &str| json!({"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": ""}});
+    let more = |index: u64, input: &str| json!({"index": index, "custom": {"input": input}});
+    let deltas = [
+        open(0, "c1", "apply_patch"),
+        more(0, "*** \"ü\""),
+        open(1, "c2", "note"),
+        more(0, "\n\\"),
+        open(2, "c3", "note"),
+        more(2, "{}"),
+    ];
+    let expected = [
+        json!(["c1", "apply_patch", "*** \"ü\"\n\\"]),
+        json!(["c2", "note", ""]),
+        json!(["c3", "note", "{}"]),
+    ];
+    for size in [1, 7, 4096] {
+        assert_eq!(inputs(&decode(&deltas, "tool_calls", size)), expected);
+    }
+    // The limit may have cut any of them.
+    let cut = decode(&deltas, "length", 4096);
+    assert_eq!(inputs(&cut), [] as [Value; 0]);
+    // A server that sends the whole call in one delta, and then again.
+    let whole =
+        json!({"index": 0, "id": "c1", "type": "custom", "custom": {"name": "note", "input": "a"}});
+    let twice = [whole.clone(), whole];
+    assert_eq!(
+        inputs(&decode(&twice, "stop", 4096)),
+        [json!(["c1", "note", "a"])]
+    );
+}
+
+#[test]
+fn whole_calls_of_custom_tools_are_read() {
+    let call = json!({"id": "c1", "type": "custom", "custom": {"name": "note", "input": "a\nb"}});
+    let function =
+        json!({"id": "c2", "type": "function", "function": {"name": "ls", "arguments": "{}"}});
+    let message = json!({"role": "assistant", "content": null, "tool_calls": [call, function]});
+    let body = json!({"id": "i", "object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+    let mut decoder = ResponseDecoder::new(Wire::OpenAiChat);
+    let mut draft = DraftResponse::default();
+    decoder.push(body.to_string().as_bytes(), &mut draft);
+    decoder.finish(BodyEnd::Clean, &mut draft);
+    let answer =
+        Wire::OpenAiChat.encode_response(&read(json!("auto")).response_metadata("r", 0), &draft);
+    let calls = &answer["choices"][0]["message"]["tool_calls"];
+    assert_eq!(*calls, json!([call, function]));
 }
 
 #[test]

@@ -223,6 +223,8 @@ fn send(front: &Front, body: &Value, back: Wire) -> Result<Sent, String> {
     .to_owned();
     let options = WireOptions {
         streamed,
+        // OpenAI itself, for which the client writes its fields.
+        completion_limit: is_same && back == Wire::OpenAiChat,
         ..WireOptions::default()
     };
     let mut notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
@@ -445,9 +447,8 @@ proptest! {
     fn the_same_wire_gets_equal_fields(which in 0..FRONTS.len(), picks in picks()) {
         let front = front(FRONTS[which].0);
         let Choice { body, fields } = choose(&front, &picks);
-        // A tool whose input is text is offered as a function, so tools and history are written anew. The
-        // older form of functions becomes the newer one.
-        let rewritten = ["tools[]: custom", "functions", "function_call", "messages[].function_call"];
+        // The older form of functions becomes the newer one.
+        let rewritten = ["functions", "function_call", "messages[].function_call"];
         let is_rewritten = front.wire == Wire::OpenAiChat
             && fields.iter().any(|field| rewritten.contains(&field.label.as_str()));
         let sent = match send(&front, &body, front.wire) {

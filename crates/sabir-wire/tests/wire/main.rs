@@ -29,6 +29,7 @@ mod ollama;
 mod overflow;
 mod pictures;
 mod responses;
+mod result_files;
 mod rules;
 mod same_wire;
 mod splits;

@@ -171,7 +171,15 @@ impl KnownProvider {
         provider.form.thought_field = self.thought_field.map(str::to_owned);
         // OpenAI's newer models reject `max_tokens` and demand `max_completion_tokens`.
         provider.form.completion_limit = self.name == "openai";
+        provider.note_address();
         Some(provider)
+    }
+}
+
+impl Provider {
+    /// Sets the options of the wire that follow from the address, after the address was set.
+    pub fn note_address(&mut self) {
+        self.form.custom_tools = host_of(&self.base_url) == "api.openai.com";
     }
 }
 
@@ -404,13 +412,43 @@ impl Provider {
             Some((host, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => host,
             _ => authority,
         };
+        // Everybody knows these, and clients parse names like them.
+        let is_public = KNOWN_PROVIDERS
+            .iter()
+            .any(|known| !known.is_local() && host_of(known.base_url) == host.to_ascii_lowercase());
+        if is_public {
+            return text;
+        }
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
         // A host without dots could be an ordinary word, unless a port follows it.
         let is_plain = |name: &&str| name.contains(['.', ':']) && name.len() > 1;
-        [authority, host]
+        [authority, host, bare]
             .into_iter()
             .filter(is_plain)
-            .fold(text, |text, name| text.replace(name, "[address]"))
+            .fold(text, |text, name| replace_name(&text, name, "[address]"))
     }
+}
+
+/// Replaces a name in any case, where it is not a part of a longer one.
+fn replace_name(text: &str, name: &str, replacement: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let name = name.to_ascii_lowercase();
+    let is_part = |char: char| char.is_ascii_alphanumeric() || char == '-';
+    let mut replaced = String::with_capacity(text.len());
+    let mut done = 0;
+    for (at, found) in lower.match_indices(&name) {
+        let end = at + found.len();
+        let before = lower.get(..at).and_then(|text| text.chars().next_back());
+        let behind = lower.get(end..).and_then(|text| text.chars().next());
+        if before.is_some_and(is_part) || behind.is_some_and(is_part) {
+            continue;
+        }
+        replaced.push_str(text.get(done..at).unwrap_or_default());
+        replaced.push_str(replacement);
+        done = end;
+    }
+    replaced.push_str(text.get(done..).unwrap_or_default());
+    replaced
 }
 
 /// Joins a base URL and an endpoint's path, without repeating what both contain.
@@ -462,6 +500,25 @@ mod tests {
         assert_eq!(
             redacted("https://gpu.lan", "see https://gpu.lan:443/x"),
             "see https://[address]:443/x"
+        );
+        // Libraries write hosts in lower case, and addresses without brackets.
+        assert_eq!(
+            redacted("http://GPU.lan:8000", "gpu.lan:8000 and my-gpu.lan"),
+            "[address] and my-gpu.lan"
+        );
+        assert_eq!(
+            redacted("http://[fd00::1]:8000", "fd00::1 port 8000"),
+            "[address] port 8000"
+        );
+        assert_eq!(
+            redacted("http://10.0.0.7", "10.0.0.70 but 10.0.0.7."),
+            "10.0.0.70 but [address]."
+        );
+        // Known to everybody, and clients parse such names.
+        let public = "service generativelanguage.googleapis.com";
+        assert_eq!(
+            redacted("https://generativelanguage.googleapis.com", public),
+            public
         );
         assert_eq!(redacted("http://box", text), text);
         assert_eq!(redacted("", text), text);

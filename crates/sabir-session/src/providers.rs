@@ -323,6 +323,7 @@ impl ProviderConfigs {
         if let Some(url) = base_url_of(name, environment).as_deref().or(url) {
             provider.base_url = url.trim().trim_end_matches('/').to_owned();
         }
+        provider.note_address();
         Ok(provider)
     }
 

@@ -4,11 +4,18 @@
 //! all its members. Every other wire that has documents gets its data and its name in the form of
 //! its own. A document of text becomes text, which every provider reads.
 
-use base64::prelude::{BASE64_STANDARD, Engine};
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
 use sabir_call::OpaqueState;
 use serde_json::{Value, json};
 
 use crate::{anthropic, bedrock, gemini, openai_chat, openai_responses};
+
+/// Base64 with or without padding.
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// The media type of documents that every wire with documents takes.
 pub(crate) const PDF: &str = "application/pdf";
@@ -150,7 +157,17 @@ pub(crate) fn decode_text_document(media_type: &str, data: &str, name: &str) -> 
     if !kind.starts_with("text/") && !TEXT_TYPES.contains(&kind.as_str()) {
         return None;
     }
-    let text = String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok()?;
+    // Some encoders break lines, or write the alphabet for URLs.
+    let data: String = data
+        .chars()
+        .filter(|char| !char.is_ascii_whitespace())
+        .map(|char| match char {
+            '-' => '+',
+            '_' => '/',
+            char => char,
+        })
+        .collect();
+    let text = String::from_utf8(LENIENT_BASE64.decode(data).ok()?).ok()?;
     Some(if name.is_empty() {
         text
     } else {

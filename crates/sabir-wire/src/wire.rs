@@ -75,6 +75,9 @@ pub struct WireOptions {
     /// OpenAI Chat: writes the output limit as `max_completion_tokens`, which OpenAI's own API
     /// requires.
     pub completion_limit: bool,
+    /// OpenAI Chat: the server has custom tools, whose input is text. OpenAI's own API has them; others
+    /// get functions.
+    pub custom_tools: bool,
     /// Anthropic and Bedrock: marks the end of the system prompt and of the history as cacheable.
     ///
     /// A marked prefix costs more when it is written and much less when it is read again.

@@ -33,6 +33,8 @@ pub(crate) struct Attempt {
     pub(crate) stop: Option<(StopReason, String)>,
     /// The first problem. No waiting call is sent after it.
     pub(crate) problem: Option<CallProblem>,
+    /// True if the last piece of prose was a thought.
+    pub(crate) in_thought: bool,
     /// True if nothing more is sent after the currently streaming calls.
     pub(crate) enough: bool,
 }
@@ -73,6 +75,8 @@ pub(crate) struct AttemptCall {
     pub(crate) dialect: Option<String>,
     /// The offset of its first byte in the text of the response.
     pub(crate) at: usize,
+    /// True if the text before it is a thought.
+    pub(crate) from_thought: bool,
     /// The state with regard to the client.
     pub(crate) disposition: CallDisposition,
     /// The state with regard to the model.
@@ -127,6 +131,7 @@ impl AttemptCall {
             name: String::new(),
             dialect: None,
             at: 0,
+            from_thought: false,
             disposition: CallDisposition::Dropped,
             end: CallEnd::Closed,
             broken: None,

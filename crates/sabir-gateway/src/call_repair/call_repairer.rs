@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabir_call::{
-    Event, EventSink, Fault, ParallelCalls, Request, Severity, ToolChoice, Truncation,
+    Event, EventSink, Fault, ParallelCalls, Request, Severity, Span, ToolChoice, Truncation,
 };
 use sabir_check::{CallChecker, CallState, CheckedCall, RepeatTracker};
 use sabir_wire::is_answer_detail;
@@ -124,6 +124,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Sends text, without leftover markup. Text after the only allowed call is dropped.
     fn push_text(&mut self, text: &str) {
+        self.attempt.in_thought = false;
         let spoken = |call: &AttemptCall| {
             call.dialect.is_some() && matches!(call.disposition, CallDisposition::Sent(_))
         };
@@ -146,6 +147,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Sends a thought, without leftover markup.
     fn push_thought(&mut self, text: &str) {
+        self.attempt.in_thought = true;
         let out = &mut self.out;
         if self.policy.parses_text {
             self.attempt
@@ -170,14 +172,15 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// Decides how a new call is delivered: at once, later, or never.
+    /// Decides how a new call is delivered: at once, later, or never. `span` reaches from its first
+    /// byte to the end of its name.
     fn call_start(
         &mut self,
         index: u32,
         id: Option<&str>,
         name: &str,
         dialect: Option<&str>,
-        at: usize,
+        span: Span,
     ) {
         // The held text comes before the call.
         self.flush_text();
@@ -190,7 +193,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             id: id.filter(|id| !id.is_empty()).map(str::to_owned),
             name: meant.clone().unwrap_or_else(|| name.to_owned()),
             dialect: dialect.map(str::to_owned),
-            at,
+            at: span.start,
+            from_thought: self.attempt.in_thought,
             disposition: CallDisposition::Waiting,
             end: CallEnd::Open,
             broken: None,
@@ -207,7 +211,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             extra |= self.policy.parallel == ParallelCalls::One;
             twin |= known.may_duplicate(&call);
         }
-        let may_echo = dialect.is_some() && self.echoes.may_echo(at);
+        let may_repeat = dialect.is_some() && self.echoes.may_repeat(span.start, span.end);
         let mut call = call;
         if self.policy.choice == ToolChoice::None {
             self.log.log_repair("unasked_call", &call.name);
@@ -216,7 +220,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             self.log.log_repair("extra_call", &call.name);
             self.attempt.enough = true;
             call.disposition = CallDisposition::Dropped;
-        } else if let (Some(tool), 0, false) = (meant, self.policy.max_retries, twin || may_echo) {
+        } else if let (Some(tool), 0, false) = (meant, self.policy.max_retries, twin || may_repeat)
+        {
             // Streamed: its tool is known, no gate has to pass it first, it duplicates no other
             // call, and it is none that the model has read.
             if let Some(rule) = rule {
@@ -335,12 +340,16 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }) else {
             return;
         };
-        let Some(text) = self.echoes.find_echo(call.at, end) else {
+        let Some(text) = self.echoes.find_repetition(call.at, end) else {
             return;
         };
         call.disposition = CallDisposition::Dropped;
-        self.sent.words = true;
-        self.out.push_event(Event::Text { text });
+        if call.from_thought {
+            self.out.push_event(Event::Thought { text });
+        } else {
+            self.sent.words = true;
+            self.out.push_event(Event::Text { text });
+        }
         self.log.log_repair("repeated_call", &call.name);
     }
 
@@ -585,8 +594,14 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
                 name,
                 dialect,
                 at,
-                ..
-            } => self.call_start(index, id, name, dialect, at),
+                name_at,
+            } => {
+                let span = Span {
+                    start: at,
+                    end: name_at.saturating_add(name.len()),
+                };
+                self.call_start(index, id, name, dialect, span);
+            }
             Event::ArgStart { index, .. }
             | Event::ArgDelta { index, .. }
             | Event::ArgEnd { index, .. }

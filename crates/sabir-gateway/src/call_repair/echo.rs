@@ -14,6 +14,10 @@ use sabir_check::search_place_length;
 /// The least length of a normalized call: a shorter one, such as `[ls()]`, occurs by chance.
 const MIN_LENGTH: usize = 8;
 
+/// The most bytes of results that are searched for the calls of one request. Calls beyond it count as
+/// found: thousands of different calls that all begin like a call in a result are not meant.
+const MAX_SEARCHED: usize = 256 << 20;
+
 /// The results of earlier calls, and the text of the current response.
 #[derive(Debug, Default)]
 pub(crate) struct EchoDetector {
@@ -25,9 +29,11 @@ pub(crate) struct EchoDetector {
     source: String,
     /// True if the history has results, so that the source is kept.
     has_results: bool,
-    /// The beginnings of calls that were looked for, and whether a result holds them. Calls of one
-    /// tool begin alike, so an answer of many calls does not search the history for each.
-    beginnings: HashMap<String, bool>,
+    /// The texts that were looked for, and whether a result holds them. Calls of one tool begin alike,
+    /// so an answer of many calls does not search the history for each.
+    searches: HashMap<String, bool>,
+    /// The bytes of results that were searched.
+    searched: usize,
 }
 
 impl EchoDetector {
@@ -56,33 +62,29 @@ impl EchoDetector {
         }
     }
 
-    /// Returns true if the text since `start`, the beginning of an open call, occurs in a result, so
-    /// that the call may become an echo.
-    pub(crate) fn may_echo(&mut self, start: usize) -> bool {
+    /// Returns true if the beginning of a call, up to the end of the tool's name, occurs in a result,
+    /// so that the call may be a repetition. More may have arrived, which is not compared.
+    pub(crate) fn may_repeat(&mut self, start: usize, name_end: usize) -> bool {
         if !self.has_results {
             return false;
         }
-        let beginning = self.source.get(start..).map(normalize).unwrap_or_default();
-        if let Some(occurs) = self.beginnings.get(&beginning) {
-            return *occurs;
-        }
-        let occurs = self.occurs(&beginning);
-        self.beginnings.insert(beginning, occurs);
-        occurs
+        // A name that is not where it should be says nothing.
+        let beginning = self.source.get(start..name_end).map(normalize);
+        beginning.is_none_or(|beginning| self.occurs(beginning))
     }
 
     /// Returns the source of a call if it occurs in a result.
-    pub(crate) fn find_echo(&mut self, start: usize, end: usize) -> Option<&str> {
+    pub(crate) fn find_repetition(&mut self, start: usize, end: usize) -> Option<&str> {
         if !self.has_results {
             return None;
         }
         let markup = self.source.get(start..end).map(normalize)?;
-        let is_echo = markup.len() >= MIN_LENGTH && self.occurs(&markup);
-        self.source.get(start..end).filter(|_| is_echo)
+        let is_repeated = markup.len() >= MIN_LENGTH && self.occurs(markup);
+        self.source.get(start..end).filter(|_| is_repeated)
     }
 
     /// Returns true if a result holds this normalized text.
-    fn occurs(&mut self, text: &str) -> bool {
+    fn occurs(&mut self, text: String) -> bool {
         if let Some(history) = self.history.take() {
             self.results = history
                 .iter()
@@ -93,7 +95,16 @@ impl EchoDetector {
                 })
                 .collect();
         }
-        self.results.iter().any(|result| result.contains(text))
+        if let Some(occurs) = self.searches.get(&text) {
+            return *occurs;
+        }
+        if self.searched > MAX_SEARCHED {
+            return true;
+        }
+        self.searched += self.results.iter().map(String::len).sum::<usize>();
+        let occurs = self.results.iter().any(|result| result.contains(&text));
+        self.searches.insert(text, occurs);
+        occurs
     }
 }
 

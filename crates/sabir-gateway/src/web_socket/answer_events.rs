@@ -1,11 +1,14 @@
 //! Turns the HTTP response to a request into the messages of its answer.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use futures_util::{StreamExt, stream};
 use http_body_util::BodyExt;
 use sabir_wire::sse::{SseDecoder, SseEvent};
+use tokio::time::timeout;
 
 use super::lanes::{AnswerEnd, AnswerPart, AnswerParts};
 use super::message_refusal::MessageRefusal;
@@ -20,6 +23,10 @@ const LAST_EVENTS: [&str; 3] = [
     "response.incomplete",
     "response.failed",
 ];
+
+/// The longest time that the next request waits for the settlement of an answer. A store that hangs
+/// must not stop the connection.
+const MAX_SETTLEMENT_WAIT: Duration = Duration::from_secs(2);
 
 /// The state of an answer.
 enum AnswerState {
@@ -114,7 +121,8 @@ async fn next_part(
             }
             AnswerState::Ended(request_id) => {
                 if let Some(keys) = handler.gateway.keys() {
-                    keys.wait_for_settlement(&request_id).await;
+                    // Not longer, if the store hangs: the next request then gets its answer from the store.
+                    _ = timeout(MAX_SETTLEMENT_WAIT, keys.wait_for_settlement(&request_id)).await;
                 }
                 return None;
             }

@@ -85,6 +85,8 @@ enum WaitingContent {
     Request(CreateMessage, BodyShare),
     /// An error event.
     Error(String),
+    /// The error event of a request that waited, and will not be answered any more.
+    Replaced(String),
 }
 
 /// An error that cannot wait, because too many errors wait already.
@@ -146,7 +148,11 @@ impl LaneSet {
         let Some(lane) = self.find_lane(stream_id).filter(is_busy) else {
             return Ok(Some(event));
         };
-        let errors = self.waiting.iter().filter(|item| item.request().is_none());
+        // Not those of requests that waited: the client cannot know yet that it must send no more.
+        let errors = self
+            .waiting
+            .iter()
+            .filter(|item| matches!(item.content, WaitingContent::Error(_)));
         if errors.count() >= MAX_WAITING_ERRORS {
             return Err(TooManyErrors);
         }
@@ -189,11 +195,13 @@ impl LaneSet {
             };
             let answer = match item.content {
                 WaitingContent::Request(message, share) => start(message, share),
-                WaitingContent::Error(event) => stream::iter([AnswerPart {
-                    messages: vec![event],
-                    end: Some(AnswerEnd::Ended),
-                }])
-                .boxed(),
+                WaitingContent::Error(event) | WaitingContent::Replaced(event) => {
+                    stream::iter([AnswerPart {
+                        messages: vec![event],
+                        end: Some(AnswerEnd::Ended),
+                    }])
+                    .boxed()
+                }
             };
             if let Some(lane) = self.lanes.get_mut(item.lane) {
                 lane.answer = Some(answer);
@@ -226,7 +234,7 @@ impl LaneSet {
         let requests = self.waiting.iter_mut();
         let requests = requests.filter(|item| item.request().is_some());
         for (item, event) in requests.zip(events) {
-            item.content = WaitingContent::Error(event);
+            item.content = WaitingContent::Replaced(event);
         }
     }
 
@@ -259,7 +267,7 @@ impl WaitingItem {
     fn request(&self) -> Option<&CreateMessage> {
         match &self.content {
             WaitingContent::Request(message, _) => Some(message),
-            WaitingContent::Error(_) => None,
+            WaitingContent::Error(_) | WaitingContent::Replaced(_) => None,
         }
     }
 }

@@ -33,7 +33,7 @@ async fn start(deltas: &[Value], has_custom: bool) -> TestGateway {
         setup.provider.base_url(Wire::OpenAiChat),
         Some(Secret::new("sk-secret-of-the-provider")),
     );
-    provider.form.completion_limit = has_custom;
+    provider.form.custom_tools = has_custom;
     let form = provider.form.clone();
     let route = ModelRoute {
         model: Arc::new(HttpModel::new(provider)),

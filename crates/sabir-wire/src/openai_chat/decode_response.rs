@@ -602,11 +602,11 @@ impl OpenAiChatDecoder {
         let name = custom.name.as_str();
         let input = custom.input.as_str();
         let known = self.find_call(label, id, name, input);
-        // Some servers send everything once more, others the name in each delta.
+        // Some servers send everything once more, with the id; others the name in each delta.
         let repeats = known.is_some_and(|position| {
             let call = self.state.calls.list.get(position);
-            call.is_some_and(|call| !call.is_open())
-                || !name.is_empty() && !input.is_empty() && self.is_repeat(position, input)
+            let is_whole = !id.is_empty() && !name.is_empty() && !input.is_empty();
+            call.is_some_and(|call| !call.is_open()) || is_whole && self.is_repeat(position, input)
         });
         if repeats {
             self.state.status.skipped += 1;
@@ -616,7 +616,14 @@ impl OpenAiChatDecoder {
             return;
         };
         let inputs = &mut self.text_inputs;
-        if known.is_none() {
+        // The first delta of the call may have had nothing of the tool.
+        let is_new = self
+            .state
+            .calls
+            .list
+            .get(position)
+            .is_some_and(|call| !call.has_arguments());
+        if is_new && inputs.iter().all(|text| text.position != position) {
             inputs.push(TextInput {
                 position,
                 has_begun: false,
@@ -650,12 +657,20 @@ impl OpenAiChatDecoder {
 
     /// Ends the inputs of custom tools, which are complete.
     fn end_text_inputs(&mut self, out: &mut dyn EventSink) {
+        self.open_text_inputs(out);
         for text in std::mem::take(&mut self.text_inputs) {
             if let Some(call) = self.state.calls.list.get_mut(text.position) {
-                if !text.has_begun {
-                    call.push_arguments(TEXT_OPENING, out);
-                }
                 call.push_arguments("\"}", out);
+            }
+        }
+    }
+
+    /// Opens the inputs of custom tools that have not begun: a call without any would be complete.
+    fn open_text_inputs(&mut self, out: &mut dyn EventSink) {
+        for text in self.text_inputs.iter_mut().filter(|text| !text.has_begun) {
+            text.has_begun = true;
+            if let Some(call) = self.state.calls.list.get_mut(text.position) {
+                call.push_arguments(TEXT_OPENING, out);
             }
         }
     }
@@ -753,9 +768,11 @@ impl OpenAiChatDecoder {
             reason = StopReason::Refused;
         }
         self.state.status.ended = true;
-        // The text that the limit cut looks like any other.
-        if reason != StopReason::Length {
+        // A text that the limit or a filter cut looks like any other.
+        if matches!(reason, StopReason::End | StopReason::Calls) {
             self.end_text_inputs(out);
+        } else {
+            self.open_text_inputs(out);
         }
         self.state.calls.mark_ends_seen(out);
         self.state.calls.apply_stop_reason(reason, out);

@@ -17,7 +17,7 @@ const CUSTOM: &str = "custom";
 
 /// Returns true if the server has custom tools.
 pub(crate) fn has_text_tools(options: &WireOptions) -> bool {
-    options.completion_limit
+    options.custom_tools
 }
 
 /// Returns the custom tools of a request, of which it keeps the form of the Responses wire.

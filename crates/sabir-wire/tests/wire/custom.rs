@@ -100,7 +100,7 @@ fn a_custom_tool_is_a_function_with_one_text() {
 /// OpenAI itself has custom tools.
 fn openai() -> WireOptions {
     WireOptions {
-        completion_limit: true,
+        custom_tools: true,
         ..WireOptions::default()
     }
 }
@@ -273,9 +273,21 @@ fn streamed_calls_of_custom_tools_are_read() {
     for size in [1, 7, 4096] {
         assert_eq!(inputs(&decode(&deltas, "tool_calls", size)), expected);
     }
-    // The limit may have cut any of them.
-    let cut = decode(&deltas, "length", 4096);
-    assert_eq!(inputs(&cut), [] as [Value; 0]);
+    // The limit or a filter may have cut any of them.
+    for reason in ["length", "content_filter", "abort"] {
+        let cut = decode(&deltas, reason, 4096);
+        assert_eq!(inputs(&cut), [] as [Value; 0], "{reason}");
+    }
+    // The tool comes behind the id, and its name with each piece.
+    let late = [
+        json!({"index": 0, "id": "c1", "type": "custom"}),
+        json!({"index": 0, "custom": {"name": "note", "input": "*"}}),
+        json!({"index": 0, "custom": {"name": "note", "input": "*"}}),
+    ];
+    assert_eq!(
+        inputs(&decode(&late, "tool_calls", 4096)),
+        [json!(["c1", "note", "**"])]
+    );
     // A server that sends the whole call in one delta, and then again.
     let whole =
         json!({"index": 0, "id": "c1", "type": "custom", "custom": {"name": "note", "input": "a"}});

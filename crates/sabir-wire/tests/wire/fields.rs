@@ -225,6 +225,7 @@ fn send(front: &Front, body: &Value, back: Wire) -> Result<Sent, String> {
         streamed,
         // OpenAI itself, for which the client writes its fields.
         completion_limit: is_same && back == Wire::OpenAiChat,
+        custom_tools: is_same && back == Wire::OpenAiChat,
         ..WireOptions::default()
     };
     let mut notes: Vec<String> = notes.iter().map(ToString::to_string).collect();

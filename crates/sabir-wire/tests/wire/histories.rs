@@ -395,6 +395,7 @@ fn check(wire: Wire, request: &Request) {
             streamed: true,
             thought_field: Some("reasoning_content".into()),
             completion_limit: cached,
+            custom_tools: cached,
             cached,
         };
         let body = wire.encode_request(request, &form).to_string();
@@ -790,6 +791,7 @@ fn openai_chat_bodies_have_required_members() {
         &request,
         &WireOptions {
             completion_limit: true,
+            custom_tools: true,
             ..WireOptions::default()
         },
     );

@@ -205,7 +205,7 @@ proptest! {
 
     #[test]
     fn members_without_a_note_round_trip(request in request(), own in any::<bool>()) {
-        let form = WireOptions { completion_limit: own, ..WireOptions::default() };
+        let form = WireOptions { completion_limit: own, custom_tools: own, ..WireOptions::default() };
         for first in Wire::ALL {
             let once = through(first, &form, &request);
             let expected = without(first, &form, &request);

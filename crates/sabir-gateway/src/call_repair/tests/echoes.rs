@@ -79,14 +79,18 @@ fn a_call_of_a_result_stays_text_in_every_dialect() {
 fn text_around_a_repeated_call_keeps_its_order() {
     let markup = render_calls("hermes", &[("edit_file", json!({"path": "a"}))]);
     let answer = format!("The file says:\n{markup}\nI did not run it.");
-    let outcome = run_repair(
-        &after_result(&markup),
-        RepairMode::Heal,
-        &[&read(&by_character(&answer), Truncation::Ended)],
-    );
-    let text = outcome.draft.text();
-    let places = ["The file says", "edit_file", "I did not"].map(|part| text.find(part).unwrap());
-    assert!(places.is_sorted(), "{text}");
+    for pieces in [vec![answer.as_str()], by_character(&answer)] {
+        let outcome = run_repair(
+            &after_result(&markup),
+            RepairMode::Heal,
+            &[&read(&pieces, Truncation::Ended)],
+        );
+        let text = outcome.draft.text();
+        let places =
+            ["The file says", "edit_file", "I did not"].map(|part| text.find(part).unwrap());
+        assert!(places.is_sorted(), "{text}");
+        assert_eq!(outcome.calls(), [""; 0]);
+    }
 }
 
 #[test]
@@ -99,18 +103,20 @@ fn other_calls_than_those_of_a_result_are_sent() {
         "hermes",
         &[("edit_file", json!({"path": "a", "content": "new"}))],
     );
+    let answer = format!("{seen}\n{other}");
     for mode in [RepairMode::Heal, RepairMode::Retry(1)] {
-        let answer = format!("{seen}\n{other}");
-        let outcome = run_repair(
-            &after_result(&seen),
-            mode,
-            &[&read(&by_character(&answer), Truncation::Ended)],
-        );
-        assert_eq!(
-            outcome.calls(),
-            [r#"edit_file {"path":"a","content":"new"}"#],
-            "{mode}"
-        );
+        for pieces in [vec![answer.as_str()], by_character(&answer)] {
+            let outcome = run_repair(
+                &after_result(&seen),
+                mode,
+                &[&read(&pieces, Truncation::Ended)],
+            );
+            assert_eq!(
+                outcome.calls(),
+                [r#"edit_file {"path":"a","content":"new"}"#],
+                "{mode}"
+            );
+        }
     }
     // A result that only speaks of the tool is none of a call.
     let prose = "Use edit_file with path a and content old, or stop.";
@@ -156,4 +162,34 @@ fn a_call_that_differs_from_every_result_is_sent_while_it_arrives() {
     );
     // It is cut, and its beginning was sent.
     assert_eq!(outcome.draft.calls().count(), 1);
+}
+
+#[test]
+fn a_call_that_a_thought_repeats_stays_a_thought() {
+    let markup = render_calls("kimi", &[("edit_file", json!({"path": "a"}))]);
+    let tools = tools();
+    let answer = |sink: &mut dyn EventSink| {
+        let mut reader =
+            PromptedSink::new(DialectSet::built_in().all(), &tools, |event: Event<'_>| {
+                sink.push_event(event)
+            });
+        for text in ["It says ", &markup, " in there."] {
+            reader.push_event(Event::Thought { text });
+        }
+        reader.push_event(Event::Text { text: "Done." });
+        let _ = reader.finish(Truncation::Ended);
+    };
+    let outcome = run_repair(&after_result(&markup), RepairMode::Heal, &[&answer]);
+    assert_eq!(outcome.calls(), [""; 0]);
+    assert_eq!(outcome.draft.text(), "Done.");
+    let thoughts: String = outcome
+        .draft
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            sabir_call::DraftPart::Thought(text) => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert!(thoughts.contains("edit_file"), "{thoughts}");
 }

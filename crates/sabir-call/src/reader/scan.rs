@@ -21,6 +21,7 @@ use super::tag::{
 };
 use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
+use super::triggers::is_between_words;
 use super::vocabulary::{SHOWN, TagDialect, UnopenedCall};
 
 /// The maximum length of the name of a tag that is looked up among the dialects that are not read, in bytes.
@@ -494,10 +495,10 @@ impl CallReader {
             return None;
         }
         // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
-        // "The next step, Action: stop, …" is a sentence. Python's prompt is apart from the words before it.
+        // "The next step, Action: stop, …" is a sentence. Three angle brackets behind a letter are a shift or the end of nested types.
         let is_prompt = !self.vocabulary.chosen
             && matches!(meaning.kind, MarkerKind::Json(form) if form.is_headed_by_line());
-        let is_apart = is_prompt && self.prose.previous_byte() == b' ';
+        let is_apart = is_prompt && is_between_words(self.prose.previous_byte());
         let is_word = text.ends_with(':') || is_prompt && !is_apart;
         if is_word && !self.prose.is_start() {
             return None;

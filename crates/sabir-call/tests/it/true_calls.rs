@@ -182,15 +182,6 @@ fn words_that_once_lost_a_call_lose_none() {
     for dialect in DialectSet::built_in().iter() {
         for words in ONCE_LOST {
             let words = words_for(words, dialect);
-            // Among all dialects, the marker of functionary is one only at the start of a line or behind a blank.
-            let is_glued = |before: char| !before.is_ascii();
-            if dialect.name == "functionary"
-                && words
-                    .split_once('@')
-                    .is_some_and(|(before, _)| before.ends_with(is_glued))
-            {
-                continue;
-            }
             let calls = words.matches('@').count();
             check_text(
                 dialect,

@@ -48,6 +48,8 @@ pub(super) struct OuterCallSigns {
     pub(super) calls_before_quotation: u32,
     /// The first argument that was closed outside of any call.
     lost: Option<Span>,
+    /// The open tags of calls in the thought that is being read, each name once, with the number of calls before it.
+    in_thought: Vec<(Box<str>, u32)>,
 }
 
 /// A tag outside of any call that would begin a value.
@@ -349,6 +351,40 @@ impl CallReader {
             let fault = Fault::error(FaultKind::NoCall, span, message);
             self.diagnostics
                 .note_fault(fault.with_hint("write the whole call again"));
+        }
+    }
+
+    /// Records a tag of a call in a thought, where it is only mentioned.
+    pub(super) fn note_tag_in_thought(&mut self, name: &str) {
+        let calls = self.diagnostics.calls;
+        let known = &mut self.diagnostics.outer_signs_mut().in_thought;
+        if known.len() < OPENED_CAP && known.iter().all(|(open, _)| **open != *name) {
+            known.push((name.into(), calls));
+        }
+    }
+
+    /// Rejects the calls of special tokens between such a tag and its closing tag, which is at this place: they are part of the
+    /// call that is only mentioned. Returns true if there are any.
+    pub(super) fn end_tag_in_thought(&mut self, name: &str, span: Span) -> bool {
+        let calls = self.diagnostics.calls;
+        if self.diagnostics.outer_signs().is_none() {
+            return false;
+        }
+        let known = &mut self.diagnostics.outer_signs_mut().in_thought;
+        let Some(at) = known.iter().position(|(open, _)| **open == *name) else {
+            return false;
+        };
+        let (_, first) = known.swap_remove(at);
+        if first < calls {
+            self.reject_calls_from(first, span);
+        }
+        first < calls
+    }
+
+    /// Forgets the tags in a thought that has ended.
+    pub(super) fn forget_tags_in_thought(&mut self) {
+        if self.diagnostics.outer_signs().is_some() {
+            self.diagnostics.outer_signs_mut().in_thought.clear();
         }
     }
 

@@ -285,10 +285,13 @@ impl CallReader {
 
     /// Records the end of a value that nothing opened. The end of a call behind it shows that both lost their opening tags.
     pub(super) fn note_orphan_end(&mut self, name: &str, notation: TagNotation) {
+        if self.diagnostics.calls == 0 {
+            return;
+        }
         let vocabulary = &self.vocabulary;
         let is_value = vocabulary.is_fixed_value_tag(name)
             || notation != TagNotation::Angle && vocabulary.is_value_tag(name, notation);
-        if self.diagnostics.calls == 0 || !is_value {
+        if !is_value {
             return;
         }
         let is_name = |value: &OrphanValue| names_match(&value.name, name);

@@ -139,7 +139,7 @@ impl MarkerTable {
                 MarkerKind::Headless => {}
                 MarkerKind::Gemma(_, true) if !chosen => triggers.add_at_line_start(byte),
                 // The prompt of Python, and the end of tags.
-                _ if byte == b'>' && !chosen => triggers.add_behind_blank(byte),
+                _ if byte == b'>' && !chosen => triggers.add_between_words(byte),
                 MarkerKind::Recipient => {}
                 _ => triggers.add_byte(byte),
             });

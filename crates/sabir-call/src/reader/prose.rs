@@ -410,11 +410,17 @@ impl ProseTracker {
 
     /// Starts over at the start of a line, for a new message.
     pub(crate) fn begin_message(&mut self) {
-        let read = self.read;
-        let solid = self.solid;
+        let Self {
+            read,
+            solid,
+            strings,
+            ..
+        } = *self;
         *self = Self {
             read,
             solid,
+            // The markup of the message may itself be a part of the string.
+            strings,
             resumed: read,
             ..Self::default()
         };

@@ -21,6 +21,7 @@ use super::tag::{
 };
 use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
+use super::triggers::is_between_words;
 use super::vocabulary::{SHOWN, TagDialect, UnopenedCall};
 
 /// The maximum length of the name of a tag that is looked up among the dialects that are not read, in bytes.
@@ -494,10 +495,10 @@ impl CallReader {
             return None;
         }
         // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
-        // "The next step, Action: stop, …" is a sentence. Python's prompt is apart from the words before it.
+        // "The next step, Action: stop, …" is a sentence. Three angle brackets behind a letter are a shift or the end of nested types.
         let is_prompt = !self.vocabulary.chosen
             && matches!(meaning.kind, MarkerKind::Json(form) if form.is_headed_by_line());
-        let is_apart = is_prompt && self.prose.previous_byte() == b' ';
+        let is_apart = is_prompt && is_between_words(self.prose.previous_byte());
         let is_word = text.ends_with(':') || is_prompt && !is_apart;
         if is_word && !self.prose.is_start() {
             return None;
@@ -573,6 +574,7 @@ impl CallReader {
         match kind {
             // It ends a call without its opening marker, which may hold the calls before.
             MarkerKind::Closer if self.is_behind_words() => self.reject_calls_from(0, span),
+            MarkerKind::Closer => self.reject_calls_before_orphan_end(span),
             _ => {}
         }
         if is_mention || kind == MarkerKind::Quote {
@@ -825,6 +827,10 @@ impl CallReader {
         }
         self.note_stray_close(tag, at);
         self.reject_inner_calls(tag.name, Some(notation), span);
+        match self.vocabulary.is_call_close(tag.name) {
+            true => self.reject_calls_before_orphan_end(span),
+            false => self.note_orphan_end(tag.name, notation),
+        }
         self.reject_calls_before_lone_close(tag.name, span);
         self.diagnostics.end_wrapper_without_call(tag.name, span);
         if let Some(bare) = self.diagnostics.take_bare_call(tag.name) {
@@ -949,6 +955,8 @@ impl CallReader {
         if !MESSAGE_ENDS.contains(&name) {
             return;
         }
+        let start = self.offset + at;
+        self.reject_calls_before_orphan_end(Span::new(start, start + text.len()));
         let is_end = |closed: &ClosedCall| {
             let is_noted = closed
                 .noted
@@ -956,7 +964,6 @@ impl CallReader {
             is_noted && *closed.call_close == *MESSAGE_CALL
         };
         if let Some(doubtful) = self.diagnostics.closed_calls().iter().position(is_end) {
-            let start = self.offset + at;
             self.report_ambiguous_end(doubtful, Span::new(start, start + text.len()));
         }
     }
@@ -1040,7 +1047,11 @@ impl CallReader {
             closed.argument
         );
         // Every later call may be content of this call's value, so all of them are rejected.
-        for index in closed.index..self.diagnostics.calls {
+        let calls = self.diagnostics.calls;
+        self.diagnostics
+            .outer_signs_mut()
+            .note_reported(closed.index, calls);
+        for index in closed.index..calls {
             let fault =
                 Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
             let fault = fault.in_argument(closed.argument.to_string());

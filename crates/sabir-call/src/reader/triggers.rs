@@ -12,7 +12,7 @@ const ANYWHERE: u8 = 1;
 const WORD: u8 = 2;
 /// A trigger at the start of a line, or directly after a call or a thought.
 const LINE: u8 = 4;
-/// A trigger behind white space, and at the start of a line.
+/// A trigger behind white space or the end of a sentence, and at the start of a line.
 const APART: u8 = 16;
 /// A byte that prose tracking needs to see: backticks, backslashes, line ends.
 const OWN: u8 = 8;
@@ -32,7 +32,7 @@ impl TriggerTable {
         // In the middle of a word or number, most triggers cannot begin markup.
         class & ANYWHERE != 0
             || (class & LINE != 0 && fresh)
-            || (class & APART != 0 && (fresh || before.is_ascii_whitespace()))
+            || (class & APART != 0 && (fresh || is_between_words(before)))
             || (class & WORD != 0 && !before.is_ascii_alphanumeric())
     }
 
@@ -82,10 +82,18 @@ impl TriggerTable {
         self.add_class(byte, LINE);
     }
 
-    /// Makes a byte a trigger behind white space, and at the start of a line.
-    pub(crate) fn add_behind_blank(&mut self, byte: u8) {
+    /// Makes a byte a trigger behind white space or the end of a sentence, and at the start of a line.
+    pub(crate) fn add_between_words(&mut self, byte: u8) {
         self.add_class(byte, APART);
     }
+}
+
+/// Returns true if no word or code continues behind this byte: it is white space, ends a sentence or inline code, or is a letter
+/// beyond ASCII, since Chinese and Japanese have no spaces.
+pub(crate) fn is_between_words(before: u8) -> bool {
+    before.is_ascii_whitespace()
+        || !before.is_ascii()
+        || matches!(before, b'.' | b'!' | b'?' | b':' | b')' | b'`')
 }
 
 /// A set of bytes in which all bytes beyond ASCII count as one.

@@ -32,6 +32,7 @@ mod error;
 mod exchange;
 mod exchange_log;
 mod exchange_record;
+mod form_data;
 mod forwarded_output;
 mod framing;
 mod gateway_event;

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog};
 use crate::error::Refusal;
 use crate::exchange_log::ExchangeLog;
+use crate::exchange_meter::RequestEnd;
 use crate::gateway_event::GatewayEvent;
 use crate::key_store::{ModelLimit, Spending};
 use crate::request_body;
@@ -80,11 +81,7 @@ impl Exchange {
             .or(asking.route.limits.output)
             .unwrap_or(DEFAULT_OUTPUT_TOKENS)
             .saturating_mul(self.front.choice_count(&asking.request).into());
-        let input = if self.ledger.key().is_some() {
-            estimate_tokens(&asking.request)
-        } else {
-            0
-        };
+        let input = estimate_tokens(&asking.request);
         if self.generates() {
             reserve_lease(&self.gateway, &self.ledger, &asking.route, input, output).await?;
         } else {
@@ -424,8 +421,15 @@ impl Exchange {
         } else {
             CallDelivery::Whole
         };
-        let (result, report) =
-            run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
+        let (result, report) = run_with_repairs(
+            &request,
+            &route,
+            taken,
+            RepairLog::new(&tell),
+            &self.ledger,
+            &mut written,
+        )
+        .await;
         self.ledger.set_upstream(request.report.report().upstream);
         let report = self.ledger.complete_report(report);
         // Before the first byte an error can still have its own status and headers; afterwards
@@ -483,6 +487,7 @@ impl Exchange {
             &route,
             CallDelivery::Whole,
             RepairLog::new(&tell),
+            &self.ledger,
             &mut drafted,
         )
         .await;
@@ -531,7 +536,7 @@ pub(crate) async fn reserve_lease(
     let (Some(_), Some(key)) = (gateway.keys(), ledger.key()) else {
         return Ok(());
     };
-    let cost = route.cost_of(Usage {
+    let cost = route.highest_cost(Usage {
         input: Some(input),
         output: Some(output),
         ..Usage::default()
@@ -599,6 +604,7 @@ async fn run_with_repairs<S: EventSink + Send>(
     route: &ModelRoute,
     taken: CallDelivery,
     log: RepairLog<'_>,
+    ledger: &ExchangeLog,
     out: &mut S,
 ) -> (Result<(), AnswerFailure>, String) {
     let mut repairer = CallRepairer::new(
@@ -612,7 +618,17 @@ async fn run_with_repairs<S: EventSink + Send>(
     let result = loop {
         // Set as soon as nothing more of the response is wanted.
         let over = repairer.stop_flag();
-        let result = read_answer(route.model.stream_response(&asked, &mut repairer), &over).await;
+        ledger.begin_request(&asked.report);
+        let mut metered = MeteringSink {
+            ledger,
+            sink: &mut repairer,
+        };
+        let result = read_answer(route.model.stream_response(&asked, &mut metered), &over).await;
+        ledger.end_request(match &result {
+            Ok(()) if over.load(Ordering::Relaxed) => RequestEnd::Abandoned,
+            Ok(()) => RequestEnd::Complete,
+            Err(_) => RequestEnd::Failed,
+        });
         match repairer.finish_attempt(&asked, result) {
             NextStep::Done => break Ok(()),
             NextStep::ModelFailed(error) => break Err(AnswerFailure::Model(error)),
@@ -620,7 +636,28 @@ async fn run_with_repairs<S: EventSink + Send>(
             NextStep::Ask(next) => asked = Cow::Owned(*next),
         }
     };
-    (result, repairer.render_report())
+    let report = repairer.render_report();
+    if result.is_ok()
+        && let Some(usage) = ledger.missing_usage()
+    {
+        out.push_event(Event::Usage(usage));
+    }
+    (result, report)
+}
+
+/// A sink that meters a model's events before they are repaired.
+struct MeteringSink<'a, S> {
+    /// The log with the meter.
+    ledger: &'a ExchangeLog,
+    /// The sink that gets the events.
+    sink: &'a mut S,
+}
+
+impl<S: EventSink> EventSink for MeteringSink<'_, S> {
+    fn push_event(&mut self, event: Event<'_>) {
+        self.ledger.meter_event(&event);
+        self.sink.push_event(event);
+    }
 }
 
 /// Reads a response up to its end, or to the point where `over` says that the rest is not wanted.
@@ -643,7 +680,7 @@ struct StreamingSink {
     encoder: ResponseEncoder,
     /// The bytes for the client.
     buffer: BodyBuffer,
-    /// The log, which counts the calls and tokens.
+    /// The log, which counts the calls.
     ledger: ExchangeLog,
     /// The time of the first byte, from the start of the exchange.
     begun: Option<Duration>,
@@ -674,7 +711,7 @@ impl EventSink for StreamingSink {
 struct BufferingSink {
     /// The response so far.
     draft: DraftResponse,
-    /// The log, which counts the calls and tokens.
+    /// The log, which counts the calls.
     ledger: ExchangeLog,
     /// The time of the first output, from the start of the exchange.
     begun: Option<Duration>,

@@ -31,6 +31,7 @@ mod delivery;
 mod error;
 mod exchange;
 mod exchange_log;
+mod exchange_meter;
 mod exchange_record;
 mod form_data;
 mod forwarded_output;
@@ -66,7 +67,7 @@ pub use key_store::{
     StoreFuture, check_limits, day_start, format_dollars, minute_start,
 };
 pub use request_log::{LogFormat, LogLine, LogOptions, LogWriter, RequestLog, SharedLogOptions};
-pub use route::{ModelLimits, ModelRoute, ProviderWire, RouteTable};
+pub use route::{ModelLimits, ModelRoute, ProviderWire, RouteTable, UpstreamPrices};
 pub use serve::{Gateway, Listeners, ServeError};
 pub use settings::{GatewayLimits, GatewaySettings};
 pub use upstream_group::{

@@ -330,7 +330,10 @@ impl LabeledCounters {
             .key_requests
             .entry((key.to_owned(), ended.status))
             .or_default() += 1;
-        for (direction, count) in [("input", ended.usage.input), ("output", ended.usage.output)] {
+        for (direction, count) in [
+            ("input", ended.counted.input),
+            ("output", ended.counted.output),
+        ] {
             *self
                 .key_tokens
                 .entry((key.to_owned(), direction))
@@ -511,6 +514,7 @@ mod tests {
             key: Some("team"),
             upstream: Some("u1"),
             first_output: Some(Duration::from_millis(15)),
+            asks_model: true,
             nano_usd: Some(7),
             refusal: (status == 404).then_some("model"),
             status,
@@ -522,6 +526,10 @@ mod tests {
             usage: Usage {
                 input: Some(5),
                 output: None,
+                ..Usage::default()
+            },
+            counted: Usage {
+                input: Some(5),
                 ..Usage::default()
             },
             error,

@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
 use futures_util::stream;
-use sabir_call::BYTES_PER_TOKEN;
+use sabir_call::{BYTES_PER_TOKEN, ProviderReportSlot};
 use sabir_model::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
 use sabir_wire::{RequestError, percent_decode};
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::error::Refusal;
 use crate::exchange::{DEFAULT_OUTPUT_TOKENS, reserve_free_lease, reserve_lease};
 use crate::exchange_log::ExchangeLog;
+use crate::exchange_meter::RequestEnd;
 use crate::form_data::find_model_field;
 use crate::forwarded_output::{AnswerForm, OutputCounter};
 use crate::request_body::BodyForm;
@@ -227,6 +228,7 @@ pub(crate) async fn forward_request(
         Some((name.to_string(), value.to_str().ok()?.to_owned())).filter(|_| is_passed)
     });
     let forwarded: Vec<(String, String)> = forwarded.collect();
+    let report = ProviderReportSlot::new();
     let make = |id: &str| ForwardedRequest {
         method: parts.method.to_string(),
         path: match is_about_files {
@@ -236,6 +238,9 @@ pub(crate) async fn forward_request(
         headers: forwarded.clone(),
         body: body_for(&named, &body, id),
     };
+    if !is_about_files {
+        ledger.begin_request(&report);
+    }
     let answered = match is_about_files {
         true => group.forward_to_holder(&make).await,
         false => group.forward(&make).await,
@@ -246,9 +251,15 @@ pub(crate) async fn forward_request(
             Some(error) => error.to_string(),
         };
         ledger.set_error(&message);
+        ledger.end_request(RequestEnd::Failed);
         Refusal::Forward(error.is_some())
     })?;
+    report.update(|report| report.upstream = Some(upstream.clone()));
     ledger.set_upstream(Some(upstream));
+    // What an upstream refuses costs nothing.
+    if response.status >= 300 {
+        ledger.end_request(RequestEnd::Failed);
+    }
     ledger.set_first_output(ledger.elapsed());
     let kind = match (is_about_files, has_text) {
         (true, _) => AnswerKind::File,
@@ -507,8 +518,12 @@ impl Drop for ForwardedBody {
         };
         let usage = counter.usage();
         if usage.input.is_some() || usage.output > Some(0) {
-            self.ledger.count_usage(usage);
+            self.ledger.meter_usage(usage);
         }
+        self.ledger.end_request(match self.is_over {
+            true => RequestEnd::Complete,
+            false => RequestEnd::Abandoned,
+        });
     }
 }
 

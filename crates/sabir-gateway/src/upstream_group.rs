@@ -609,6 +609,9 @@ impl<'a> Attempt<'a> {
             ..request.clone()
         };
         let upstream = member.upstream.name.as_str();
+        // If the client leaves before any of them begins, the one that was asked last is named.
+        race.report
+            .update(|known| known.upstream = Some(upstream.to_owned()));
         let mut sink = RaceSink {
             race,
             number,

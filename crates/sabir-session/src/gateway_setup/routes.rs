@@ -7,7 +7,7 @@ use sabir_call::dialect::DialectSet;
 use sabir_call::{Model, TokenPrices, ToolProtocol};
 use sabir_gateway::{
     BalancePolicy, CircuitRules, GroupRules, ModelLimits, ModelRoute, ProbeFuture, ProviderWire,
-    RepairMode, RouteTable, Upstream, UpstreamGroup, UpstreamProbe,
+    RepairMode, RouteTable, Upstream, UpstreamGroup, UpstreamPrices, UpstreamProbe,
 };
 use sabir_model::{
     BodyChanges, CallerScope, Deadlines, Provider, ProviderClient, RetryPolicy, Secret, TextParsing,
@@ -270,7 +270,12 @@ fn join_upstreams(
 ) -> Result<ModelRoute, SessionError> {
     let mut servers = Vec::new();
     let mut upstreams = Vec::new();
+    let mut prices = Vec::new();
     for (server, upstream) in built {
+        prices.push(UpstreamPrices {
+            upstream: upstream.name.clone(),
+            prices: server.prices,
+        });
         servers.push(server);
         upstreams.push(upstream);
     }
@@ -311,7 +316,7 @@ fn join_upstreams(
                 .min(),
             never_thinks: servers.iter().any(|server| server.limits.never_thinks),
         },
-        prices: servers.iter().map(|server| server.prices).collect(),
+        prices,
         group: Some(group),
     })
 }

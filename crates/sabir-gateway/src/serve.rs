@@ -453,12 +453,12 @@ impl Gateway {
     }
 
     /// Returns true if the gateway takes requests: it does not shut down, and some
-    /// model has an upstream that is not left out.
+    /// model has an upstream that can be reached.
     pub(crate) fn is_ready(&self) -> bool {
         let routes = self.routes();
         let groups = routes.groups();
-        let available = groups.iter().filter(|(_, group)| group.is_available());
-        !self.0.draining.load(Ordering::Relaxed) && (groups.is_empty() || available.count() > 0)
+        let is_reachable = groups.iter().any(|(_, group)| group.is_reachable());
+        !self.0.draining.load(Ordering::Relaxed) && (groups.is_empty() || is_reachable)
     }
 
     /// Makes the TLS handshake of a connection, if the gateway has a certificate. Returns `None` if

@@ -53,6 +53,8 @@ pub enum KeyReport {
         key: ClientKey,
         /// The text that the client sends, which is known nowhere else.
         secret: Secret,
+        /// The models of its limits that could not be checked, because the configuration names none.
+        unchecked_models: Vec<String>,
     },
     /// The keys.
     Listed(Vec<ClientKey>),
@@ -156,6 +158,15 @@ pub async fn run_key_command(
     match command {
         KeyCommand::Add { name, limits } => {
             check_name(&name)?;
+            let limits = resolve_limit_models(config, limits)?;
+            let has_models = !config.gateway_keys().models.is_empty();
+            let unchecked_models = match has_models {
+                true => Vec::new(),
+                false => limits
+                    .iter()
+                    .filter_map(|limit| limit.model.clone())
+                    .collect(),
+            };
             let secret = new_secret()?;
             let key = ClientKey {
                 // Short, because people type it. The store refuses one that is taken.
@@ -167,7 +178,11 @@ pub async fn run_key_command(
             };
             let hash = KeyHash::of_key(secret.expose());
             store.add_key(&key, &hash).await.map_err(store_failure)?;
-            Ok(KeyReport::Added { key, secret })
+            Ok(KeyReport::Added {
+                key,
+                secret,
+                unchecked_models,
+            })
         }
         KeyCommand::List => Ok(KeyReport::Listed(
             store.list_keys().await.map_err(store_failure)?,
@@ -192,6 +207,46 @@ pub async fn run_key_command(
             Ok(KeyReport::Usage { key, days })
         }
     }
+}
+
+/// Replaces aliases in limits by the names of their models, by which requests are counted.
+///
+/// # Errors
+/// The configuration names models, and none of that name.
+fn resolve_limit_models(
+    config: &Config,
+    mut limits: Vec<ModelLimit>,
+) -> Result<Vec<ModelLimit>, SessionError> {
+    let models = &config.gateway_keys().models;
+    // The models are given by flags of the gateway then.
+    if models.is_empty() {
+        return Ok(limits);
+    }
+    for limit in &mut limits {
+        let Some(wanted) = &mut limit.model else {
+            continue;
+        };
+        // Like the names of requests.
+        let plain = wanted.strip_suffix(":latest").unwrap_or(wanted);
+        let is_named = |name: &str| {
+            let model = models.get_key_value(name);
+            let with_alias = || {
+                models
+                    .iter()
+                    .find(|(_, keys)| keys.aliases.iter().any(|alias| alias == name))
+            };
+            model.or_else(with_alias).map(|(name, _)| name.clone())
+        };
+        let found = is_named(wanted).or_else(|| is_named(plain));
+        *wanted = found.ok_or_else(|| {
+            let known: Vec<&str> = models.keys().map(String::as_str).collect();
+            SessionError::invalid(format!(
+                "a limit names the model `{wanted}`, which the configuration does not have; its models are {}",
+                known.join(", ")
+            ))
+        })?;
+    }
+    Ok(limits)
 }
 
 /// Refuses a name that could be the id of another key, since commands take either.

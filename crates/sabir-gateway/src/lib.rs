@@ -61,6 +61,7 @@ pub use client_settings::{ClientFacts, render_client_settings};
 pub use client_stream::{TlsError, TlsIdentity};
 pub use exchange_record::{ExchangeRecord, ExchangeRecorder, RecordedCall};
 pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};
+pub use key_ledger::SettlementCounts;
 pub use key_store::{
     ClientKey, DailyUsage, KEY_PREFIX, KeyHash, KeyState, KeyStore, LEASE_TIME, LimitReached,
     ModelLimit, ModelUsage, OpenLeases, Reservation, ReserveError, Spending, StoreError,

@@ -114,10 +114,11 @@ impl LocalEndpoint {
                 ));
             }
             Self::Metrics => {
-                let lost = gateway.keys().map_or(0, |keys| keys.lost_settlements());
+                let settlements = gateway.keys().map(|keys| keys.settlement_counts());
+                let settlements = settlements.unwrap_or_default();
                 return Ok(text_response(
                     "text/plain; version=0.0.4",
-                    gateway.metrics().render_text(&routes.groups(), lost),
+                    gateway.metrics().render_text(&routes.groups(), settlements),
                 ));
             }
             Self::Running => return Ok(json_response(&json!({"models": []}))),

@@ -25,7 +25,7 @@ use crate::exchange_record::ExchangeRecorder;
 use crate::framing::MAX_HEAD;
 use crate::gateway_event::{GatewayEvent, GatewayObserver};
 use crate::interruptible_model::InterruptibleModel;
-use crate::key_ledger::KeyLedger;
+use crate::key_ledger::{KeyLedger, SettlementCounts};
 use crate::key_store::KeyStore;
 use crate::metrics::Metrics;
 use crate::request_body::BodyBudget;
@@ -246,6 +246,14 @@ impl Gateway {
     /// Serves TLS with this certificate on new connections over TCP.
     pub fn use_tls(&self, identity: TlsIdentity) {
         *self.0.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(identity);
+    }
+
+    /// Returns the numbers of requests whose usage the store of keys has not counted. Those that wait when the
+    /// gateway has ended are lost too.
+    pub fn settlement_counts(&self) -> SettlementCounts {
+        self.keys()
+            .map(|keys| keys.settlement_counts())
+            .unwrap_or_default()
     }
 
     /// Returns the keys of clients, if they have some.

@@ -256,6 +256,15 @@ impl Gateway {
             .unwrap_or_default()
     }
 
+    /// Returns true if new connections over TCP get TLS.
+    pub fn serves_tls(&self) -> bool {
+        self.0
+            .tls
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
+    }
+
     /// Returns the keys of clients, if they have some.
     pub(crate) fn keys(&self) -> Option<&Arc<KeyLedger>> {
         self.0.keys.get()

@@ -256,6 +256,14 @@ pub(crate) async fn forward_request(
     })?;
     report.update(|report| report.upstream = Some(upstream.clone()));
     ledger.set_upstream(Some(upstream));
+    if (300..400).contains(&response.status) {
+        ledger.set_error(&format!(
+            "the upstream sends requests elsewhere ({}); change its address",
+            response.status
+        ));
+        ledger.end_request(RequestEnd::Failed);
+        return Err(Refusal::Forward(true));
+    }
     // What an upstream refuses costs nothing.
     if response.status >= 300 {
         ledger.end_request(RequestEnd::Failed);

@@ -487,7 +487,8 @@ impl ForwardOutcome {
         match answered {
             Ok(response) => match response.status {
                 502..=504 => Self::Failed,
-                401 | 403 | 404 | 429 | 500.. => Self::Elsewhere,
+                // A redirect could lead to another host, with the key.
+                300..=399 | 401 | 403 | 404 | 429 | 500.. => Self::Elsewhere,
                 _ => Self::Answered,
             },
             // It was not even sent.
@@ -891,7 +892,7 @@ mod tests {
             ..upstream(name, None)
         };
         let works = client_of_server(200).await;
-        for status in [401, 403, 404, 429, 500, 501, 502, 503, 504] {
+        for status in [302, 307, 401, 403, 404, 429, 500, 501, 502, 503, 504] {
             let first = with_client("a", client_of_server(status).await);
             let upstreams = vec![first, with_client("b", Arc::clone(&works))];
             let group = group(upstreams, BalancePolicy::Order);

@@ -27,7 +27,7 @@ use crate::gateway_event::GatewayEvent;
 use crate::key_store::{ModelLimit, Spending};
 use crate::request_body;
 use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
-use crate::response_store::StoredInput;
+use crate::response_store::{Referrer, StoredInput};
 use crate::route::{ModelRoute, ProviderWire};
 use crate::serve::Gateway;
 use crate::upstream_failure::{UpstreamFailure, write_limits};
@@ -235,11 +235,15 @@ impl Exchange {
         if self.front != Wire::OpenAiResponses || limits.store == 0 {
             return Ok(None);
         }
-        let scope = self.options.map(|options| options.scope);
+        let key = self.ledger.key();
+        let referrer = Referrer {
+            scope: self.options.map(|options| options.scope),
+            key: key.as_ref().map(|key| key.id.as_str()),
+        };
         let resolved = self
             .gateway
             .responses()
-            .resolve_references(body, limits.body, scope)?;
+            .resolve_references(body, limits.body, referrer)?;
         // What was put in counts like a body that the client sent whole.
         if !self
             .ledger

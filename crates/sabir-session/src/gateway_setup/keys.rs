@@ -1,5 +1,9 @@
 //! Opens the store of client keys, and runs the commands about keys.
 
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -76,7 +80,7 @@ pub struct KeyLimitText(pub ModelLimit);
 /// A text that describes no limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a limit: write `requests=60 tokens=100000 concurrent=4 dollars=5`, or some of them, perhaps after `MODEL: `"
+    "`{0}` is not a limit: write `requests=60 tokens=100000 concurrent=4 dollars=5`, or some of them, each once, perhaps after `MODEL: `"
 )]
 pub struct InvalidLimit(String);
 
@@ -96,15 +100,23 @@ impl FromStr for KeyLimitText {
         for part in rest.split([' ', ',']).filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(invalid)?;
             let count = || value.parse::<u64>().map_err(|_| invalid());
-            match name {
-                "requests" => limit.requests_per_minute = Some(count()?),
-                "tokens" => limit.tokens_per_minute = Some(count()?),
-                "concurrent" => limit.concurrent = Some(count()?),
+            let member = match name {
+                "requests" => &mut limit.requests_per_minute,
+                "tokens" => &mut limit.tokens_per_minute,
+                "concurrent" => &mut limit.concurrent,
+                "dollars" => &mut limit.nano_usd_per_day,
+                _ => return Err(invalid()),
+            };
+            let number = match name {
                 "dollars" => {
                     let dollars: sabir_call::Dollars = value.parse().map_err(|_| invalid())?;
-                    limit.nano_usd_per_day = Some(dollars.as_nanos());
+                    dollars.as_nanos()
                 }
-                _ => return Err(invalid()),
+                _ => count()?,
+            };
+            // Of two values nobody knows which one was meant.
+            if member.replace(number).is_some() {
+                return Err(invalid());
             }
             has_limit = true;
         }
@@ -137,7 +149,26 @@ pub async fn open_key_store(config: &Config) -> Result<Option<Arc<dyn KeyStore>>
         })?.to_owned(),
         (None, None) => return Ok(None),
     };
+    if !address.contains("://") {
+        create_private_file(Path::new(&address))?;
+    }
     open_store(&address).await.map(Some).map_err(store_failure)
+}
+
+/// Creates a file that only its owner may read, unless it exists. SQLite gives its other files the
+/// same permissions.
+fn create_private_file(path: &Path) -> Result<(), SessionError> {
+    let created = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    match created {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(SessionError::invalid(
+            format!("{} cannot be created: {error}", path.display()),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Runs a command about keys.
@@ -296,6 +327,7 @@ mod tests {
             "speed=1",
             "qwen: ",
             "dollars=-1",
+            "dollars=1 dollars=3",
         ] {
             assert!(limit(wrong).is_err(), "{wrong}");
         }

@@ -401,8 +401,18 @@ fn parse_members(key: &str, text: Option<&str>) -> Result<Map<String, Value>, Se
     let Some(text) = text else {
         return Ok(Map::new());
     };
-    serde_json::from_str(text)
-        .map_err(|error| SessionError::invalid(format!("`{key}` is not a JSON object: {error}")))
+    let members: Map<String, Value> = serde_json::from_str(text)
+        .map_err(|error| SessionError::invalid(format!("`{key}` is not a JSON object: {error}")))?;
+    // The gateway would read an answer of another form, or bill another model.
+    match ["model", "stream"]
+        .iter()
+        .find(|name| members.contains_key(**name))
+    {
+        Some(name) => Err(SessionError::invalid(format!(
+            "`{key}` cannot set `{name}`, which the gateway itself decides; the model follows `#` in `to`"
+        ))),
+        None => Ok(members),
+    }
 }
 
 impl BuiltServer {
@@ -458,7 +468,13 @@ mod tests {
         let parsed = parse_members("defaults", Some(r#"{"top_k": 5}"#)).unwrap();
         assert_eq!(parsed.get("top_k"), Some(&Value::from(5)));
         assert!(parse_members("defaults", None).unwrap().is_empty());
-        for text in ["[1]", "top_k = 5", ""] {
+        for text in [
+            "[1]",
+            "top_k = 5",
+            "",
+            r#"{"model": "x"}"#,
+            r#"{"stream": true}"#,
+        ] {
             let error = parse_members("defaults", Some(text)).unwrap_err();
             assert!(error.to_string().contains("`defaults`"), "{error}");
         }

@@ -431,14 +431,12 @@ async fn send_on(
             answer.headers_mut().append(name, value);
         }
     }
-    if kind == AnswerKind::File {
-        // A browser must not run what somebody uploaded as a page of the gateway.
-        let headers = answer.headers_mut();
-        let nosniff = HeaderValue::from_static("nosniff");
-        headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-        let sandbox = HeaderValue::from_static("sandbox");
-        headers.insert(header::CONTENT_SECURITY_POLICY, sandbox);
-    }
+    // A browser must not run what somebody uploaded, or an upstream wrote, as a page of the gateway.
+    let headers = answer.headers_mut();
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    let sandbox = HeaderValue::from_static("sandbox");
+    headers.insert(header::CONTENT_SECURITY_POLICY, sandbox);
     Ok(answer)
 }
 

@@ -270,6 +270,11 @@ fn unavailable(error: &RedisError) -> StoreError {
     StoreError::Unavailable(reason)
 }
 
+/// Returns true if an error is one of the connection, so that another attempt may connect again.
+fn is_of_connection(error: &RedisError) -> bool {
+    error.is_connection_dropped() || error.is_connection_refusal() || error.is_io_error()
+}
+
 /// Reads a key from its JSON.
 fn read_key(json: &str, revoked_ms: Option<u64>) -> Result<ClientKey, StoreError> {
     let key: ClientKey =
@@ -336,15 +341,37 @@ impl RedisStore {
         script: &Script,
         arguments: &[&str],
     ) -> Result<T, StoreError> {
+        self.invoke(script, arguments)
+            .await
+            .map_err(|error| unavailable(&error))
+    }
+
+    /// Runs a script that may run twice, once more after an error of the connection.
+    async fn run_repeatable<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        arguments: &[&str],
+    ) -> Result<T, StoreError> {
+        match self.invoke(script, arguments).await {
+            // The first error after an outage is the one of the last attempt to connect, long after
+            // Redis is back; it begins a new attempt, for which the second run waits.
+            Err(error) if is_of_connection(&error) => self.run(script, arguments).await,
+            result => result.map_err(|error| unavailable(&error)),
+        }
+    }
+
+    /// Runs a script once.
+    async fn invoke<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        arguments: &[&str],
+    ) -> Result<T, RedisError> {
         let mut invocation = script.prepare_invoke();
         for argument in arguments {
             invocation.arg(*argument);
         }
         let mut connection = self.connection.clone();
-        invocation
-            .invoke_async(&mut connection)
-            .await
-            .map_err(|error| unavailable(&error))
+        invocation.invoke_async(&mut connection).await
     }
 
     /// Reserves once. Returns false if another gateway reserved meanwhile.
@@ -354,7 +381,9 @@ impl RedisStore {
         let minute = minute_start(asked.now_ms).to_string();
         let day = day_start(asked.now_ms).to_string();
         let arguments = [&*asked.key, &*now, &*old_lease, &*minute, &*day];
-        let read: Option<StateReply> = self.run(&self.scripts.read_state, &arguments).await?;
+        let read: Option<StateReply> = self
+            .run_repeatable(&self.scripts.read_state, &arguments)
+            .await?;
         let (json, version, minute_usage, day_usage, reserved) =
             read.ok_or(ReserveError::Revoked)?;
         let leases = read_usage(reserved)?.into_iter().map(|usage| OpenLeases {
@@ -448,7 +477,9 @@ impl KeyStore for RedisStore {
         hash: &'a KeyHash,
     ) -> StoreFuture<'a, Result<Option<ClientKey>, StoreError>> {
         Box::pin(async move {
-            let json: Option<String> = self.run(&self.scripts.find_key, &[&hash.to_hex()]).await?;
+            let json: Option<String> = self
+                .run_repeatable(&self.scripts.find_key, &[&hash.to_hex()])
+                .await?;
             json.map(|json| read_key(&json, None)).transpose()
         })
     }
@@ -514,7 +545,7 @@ impl KeyStore for RedisStore {
             ];
             // 0 is a lease that was settled before, for example if only an answer was lost, or
             // that was forgotten.
-            self.run::<i64>(&self.scripts.settle, &arguments)
+            self.run_repeatable::<i64>(&self.scripts.settle, &arguments)
                 .await
                 .map(drop)
         })
@@ -529,7 +560,7 @@ impl KeyStore for RedisStore {
             let expires = lease_expiry(now_ms);
             let mut arguments = vec![&*expires];
             arguments.extend(leases.iter().map(String::as_str));
-            self.run::<i64>(&self.scripts.renew, &arguments)
+            self.run_repeatable::<i64>(&self.scripts.renew, &arguments)
                 .await
                 .map(drop)
         })

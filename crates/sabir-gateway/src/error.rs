@@ -176,7 +176,11 @@ impl Refusal {
             Self::Host(_) | Self::Origin(_) | Self::Options => {
                 error_with(StatusCode::FORBIDDEN, "permission_error")
             }
-            Self::Path(_) => error_with(StatusCode::NOT_FOUND, "not_found_error"),
+            // The code alone would say that the model is unknown.
+            Self::Path(_) => ProviderError {
+                kind: ModelErrorKind::Rejected,
+                ..error_with(StatusCode::NOT_FOUND, "not_found_error")
+            },
             Self::Model(..) => ProviderError {
                 kind: ModelErrorKind::UnknownModel,
                 request_path: Some("model".to_owned()),

@@ -22,11 +22,12 @@ use serde_json::{Value, json};
 use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog};
 use crate::error::Refusal;
 use crate::exchange_log::ExchangeLog;
+use crate::exchange_meter::RequestEnd;
 use crate::gateway_event::GatewayEvent;
 use crate::key_store::{ModelLimit, Spending};
 use crate::request_body;
 use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
-use crate::response_store::StoredInput;
+use crate::response_store::{Referrer, StoredInput};
 use crate::route::{ModelRoute, ProviderWire};
 use crate::serve::Gateway;
 use crate::upstream_failure::{UpstreamFailure, write_limits};
@@ -80,11 +81,7 @@ impl Exchange {
             .or(asking.route.limits.output)
             .unwrap_or(DEFAULT_OUTPUT_TOKENS)
             .saturating_mul(self.front.choice_count(&asking.request).into());
-        let input = if self.ledger.key().is_some() {
-            estimate_tokens(&asking.request)
-        } else {
-            0
-        };
+        let input = estimate_tokens(&asking.request);
         if self.generates() {
             reserve_lease(&self.gateway, &self.ledger, &asking.route, input, output).await?;
         } else {
@@ -238,11 +235,15 @@ impl Exchange {
         if self.front != Wire::OpenAiResponses || limits.store == 0 {
             return Ok(None);
         }
-        let scope = self.options.map(|options| options.scope);
+        let key = self.ledger.key();
+        let referrer = Referrer {
+            scope: self.options.map(|options| options.scope),
+            key: key.as_ref().map(|key| key.id.as_str()),
+        };
         let resolved = self
             .gateway
             .responses()
-            .resolve_references(body, limits.body, scope)?;
+            .resolve_references(body, limits.body, referrer)?;
         // What was put in counts like a body that the client sent whole.
         if !self
             .ledger
@@ -425,8 +426,15 @@ impl Exchange {
         } else {
             CallDelivery::Whole
         };
-        let (result, report) =
-            run_with_repairs(&request, &route, taken, RepairLog::new(&tell), &mut written).await;
+        let (result, report) = run_with_repairs(
+            &request,
+            &route,
+            taken,
+            RepairLog::new(&tell),
+            &self.ledger,
+            &mut written,
+        )
+        .await;
         self.ledger.set_upstream(request.report.report().upstream);
         let report = self.ledger.complete_report(report);
         // Before the first byte an error can still have its own status and headers; afterwards
@@ -484,6 +492,7 @@ impl Exchange {
             &route,
             CallDelivery::Whole,
             RepairLog::new(&tell),
+            &self.ledger,
             &mut drafted,
         )
         .await;
@@ -532,7 +541,7 @@ pub(crate) async fn reserve_lease(
     let (Some(_), Some(key)) = (gateway.keys(), ledger.key()) else {
         return Ok(());
     };
-    let cost = route.cost_of(Usage {
+    let cost = route.highest_cost(Usage {
         input: Some(input),
         output: Some(output),
         ..Usage::default()
@@ -619,6 +628,7 @@ async fn run_with_repairs<S: EventSink + Send>(
     route: &ModelRoute,
     taken: CallDelivery,
     log: RepairLog<'_>,
+    ledger: &ExchangeLog,
     out: &mut S,
 ) -> (Result<(), AnswerFailure>, String) {
     let mut repairer = CallRepairer::new(
@@ -632,7 +642,17 @@ async fn run_with_repairs<S: EventSink + Send>(
     let result = loop {
         // Set as soon as nothing more of the response is wanted.
         let over = repairer.stop_flag();
-        let result = read_answer(route.model.stream_response(&asked, &mut repairer), &over).await;
+        ledger.begin_request(&asked.report);
+        let mut metered = MeteringSink {
+            ledger,
+            sink: &mut repairer,
+        };
+        let result = read_answer(route.model.stream_response(&asked, &mut metered), &over).await;
+        ledger.end_request(match &result {
+            Ok(()) if over.load(Ordering::Relaxed) => RequestEnd::Abandoned,
+            Ok(()) => RequestEnd::Complete,
+            Err(_) => RequestEnd::Failed,
+        });
         match repairer.finish_attempt(&asked, result) {
             NextStep::Done => break Ok(()),
             NextStep::ModelFailed(error) => break Err(AnswerFailure::Model(error)),
@@ -640,7 +660,28 @@ async fn run_with_repairs<S: EventSink + Send>(
             NextStep::Ask(next) => asked = Cow::Owned(*next),
         }
     };
-    (result, repairer.render_report())
+    let report = repairer.render_report();
+    if result.is_ok()
+        && let Some(usage) = ledger.missing_usage()
+    {
+        out.push_event(Event::Usage(usage));
+    }
+    (result, report)
+}
+
+/// A sink that meters a model's events before they are repaired.
+struct MeteringSink<'a, S> {
+    /// The log with the meter.
+    ledger: &'a ExchangeLog,
+    /// The sink that gets the events.
+    sink: &'a mut S,
+}
+
+impl<S: EventSink> EventSink for MeteringSink<'_, S> {
+    fn push_event(&mut self, event: Event<'_>) {
+        self.ledger.meter_event(&event);
+        self.sink.push_event(event);
+    }
 }
 
 /// Reads a response up to its end, or to the point where `over` says that the rest is not wanted.
@@ -663,7 +704,7 @@ struct StreamingSink {
     encoder: ResponseEncoder,
     /// The bytes for the client.
     buffer: BodyBuffer,
-    /// The log, which counts the calls and tokens.
+    /// The log, which counts the calls.
     ledger: ExchangeLog,
     /// The time of the first byte, from the start of the exchange.
     begun: Option<Duration>,
@@ -694,7 +735,7 @@ impl EventSink for StreamingSink {
 struct BufferingSink {
     /// The response so far.
     draft: DraftResponse,
-    /// The log, which counts the calls and tokens.
+    /// The log, which counts the calls.
     ledger: ExchangeLog,
     /// The time of the first output, from the start of the exchange.
     begun: Option<Duration>,

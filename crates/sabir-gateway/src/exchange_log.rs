@@ -8,16 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sabir_call::{BYTES_PER_TOKEN, Event, Usage};
+use sabir_call::{Event, ProviderReportSlot, Usage};
 use sabir_wire::Wire;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use crate::exchange_meter::{ExchangeMeter, RequestEnd};
 use crate::exchange_record::RecordDraft;
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
 use crate::key_ledger::KeyLease;
-use crate::key_store::{ClientKey, Spending};
+use crate::key_store::ClientKey;
 use crate::request_body::{BodyBudget, BodyShare};
 use crate::route::ModelRoute;
 use crate::serve::Gateway;
@@ -59,20 +60,14 @@ struct ExchangeStats {
     bytes: u64,
     /// The number of calls that were sent.
     calls: u32,
-    /// The tokens over all attempts.
-    usage: Usage,
     /// The key of the client.
     key: Option<ClientKey>,
     /// The lease of the request.
     lease: Option<KeyLease>,
-    /// The route, for the prices of its upstreams.
-    route: Option<Arc<ModelRoute>>,
-    /// The estimate of the input in tokens, in case that the provider reports none.
-    estimated_input: u64,
-    /// True if no model was asked, and the input was only kept.
-    keeps_input: bool,
-    /// The bytes of text and arguments in the answer, for an estimate of the output.
-    output_bytes: u64,
+    /// The meter of the requests to the model.
+    meter: ExchangeMeter,
+    /// The report of the requests to the model, which names the upstream.
+    report_slot: ProviderReportSlot,
     /// The upstream that answered.
     upstream: Option<String>,
     /// The client's `traceparent` header.
@@ -157,9 +152,7 @@ impl ExchangeLog {
 
     /// Sets the route of the request, and the estimate of its input in tokens.
     pub(crate) fn set_route(&self, route: &Arc<ModelRoute>, estimated_input: u64) {
-        let mut stats = self.lock_stats();
-        stats.route = Some(Arc::clone(route));
-        stats.estimated_input = estimated_input;
+        self.lock_stats().meter.set_route(route, estimated_input);
     }
 
     /// Holds the lease until the exchange is over.
@@ -237,22 +230,41 @@ impl ExchangeLog {
         }
         match event {
             Event::CallStart { .. } => self.lock_stats().calls += 1,
-            Event::Usage(usage) => self.lock_stats().usage.update(*usage),
-            Event::Text { text, .. } | Event::Thought { text, .. } => {
-                self.lock_stats().output_bytes += text.len() as u64;
-            }
             _ => {}
         }
     }
 
-    /// Counts the tokens of an answer that is not one of a chat model.
-    pub(crate) fn count_usage(&self, usage: Usage) {
-        self.lock_stats().usage.update(usage);
+    /// Begins to meter a request to the model that is being sent. `report` names its upstream.
+    pub(crate) fn begin_request(&self, report: &ProviderReportSlot) {
+        let mut stats = self.lock_stats();
+        stats.report_slot = report.clone();
+        stats.meter.begin_request(report);
+    }
+
+    /// Meters an event of the model's answer.
+    pub(crate) fn meter_event(&self, event: &Event<'_>) {
+        self.lock_stats().meter.push_event(event);
+    }
+
+    /// Meters the tokens of an answer that is not one of a chat model.
+    pub(crate) fn meter_usage(&self, usage: Usage) {
+        self.lock_stats().meter.push_usage(usage);
+    }
+
+    /// Ends the request to the model.
+    pub(crate) fn end_request(&self, end: RequestEnd) {
+        self.lock_stats().meter.end_request(end);
+    }
+
+    /// Returns the estimate of the tokens, if no provider reported any.
+    pub(crate) fn missing_usage(&self) -> Option<Usage> {
+        let total = self.lock_stats().meter.total();
+        Some(total.counted).filter(|_| total.reported == Usage::default())
     }
 
     /// Counts the estimated tokens of the input, which was only kept.
     pub(crate) fn count_kept_input(&self) {
-        self.lock_stats().keeps_input = true;
+        self.lock_stats().meter.count_kept_input();
     }
 
     /// Sets the reason why the response does not end properly.
@@ -314,44 +326,6 @@ impl ExchangeLog {
     }
 }
 
-impl ExchangeStats {
-    /// Returns what the exchange used. Tokens that the provider did not report are estimated, since
-    /// they cost something all the same; a refused request used nothing.
-    fn spent(&self) -> Spending {
-        if self.keeps_input {
-            let kept = Spending {
-                tokens: self.estimated_input,
-                ..Spending::default()
-            };
-            return kept.clamped();
-        }
-        let reported = self.usage.input.is_some() || self.usage.output.is_some();
-        let Some(route) = self
-            .route
-            .as_ref()
-            .filter(|_| reported || self.status == 200 && self.first_output.is_some())
-        else {
-            return Spending::default();
-        };
-        let usage = Usage {
-            input: self.usage.input.or(Some(self.estimated_input)),
-            output: self
-                .usage
-                .output
-                .or(Some(self.output_bytes.div_ceil(BYTES_PER_TOKEN))),
-            ..self.usage
-        };
-        Spending {
-            tokens: usage
-                .input
-                .unwrap_or(0)
-                .saturating_add(usage.output.unwrap_or(0)),
-            nano_usd: route.cost_of(usage).unwrap_or(0),
-        }
-        .clamped()
-    }
-}
-
 impl Drop for ExchangeState {
     fn drop(&mut self) {
         // Dropping the facts releases the slot among the concurrent responses as well.
@@ -360,17 +334,21 @@ impl Drop for ExchangeState {
                 .get_mut()
                 .unwrap_or_else(PoisonError::into_inner),
         );
-        let spent = entries.spent();
+        // The client left before the end of a request that is still open.
+        entries.meter.end_request(RequestEnd::Abandoned);
+        let used = entries.meter.total();
+        let asked = entries.report_slot.report().upstream;
         let record = entries.record.take();
         if let Some(lease) = &mut entries.lease {
-            lease.used = spent;
+            lease.used = used.spending();
         }
         let ended = ExchangeSummary {
             front: self.front,
             key: entries.key.as_ref().map(|key| key.name.as_str()),
-            upstream: entries.upstream.as_deref(),
+            upstream: entries.upstream.as_deref().or(asked.as_deref()),
             first_output: entries.first_output,
-            nano_usd: entries.route.as_ref().map(|_| spent.nano_usd),
+            asks_model: entries.meter.has_route(),
+            nano_usd: used.nano_usd,
             refusal: entries.refusal,
             model: &entries.model,
             status: entries.status,
@@ -379,7 +357,8 @@ impl Drop for ExchangeState {
             first: entries.first.map(|first| first.duration_since(self.start)),
             bytes: entries.bytes,
             calls: entries.calls,
-            usage: entries.usage,
+            usage: used.reported,
+            counted: used.counted,
             error: entries.error.as_deref(),
             trace_parent: entries.trace_parent.as_deref(),
         };

@@ -206,6 +206,7 @@ mod tests {
             key: None,
             upstream: None,
             first_output: None,
+            asks_model: true,
             nano_usd: None,
             refusal: None,
             model: "m",
@@ -216,6 +217,7 @@ mod tests {
             bytes: 0,
             calls: 0,
             usage: sabir_call::Usage::default(),
+            counted: sabir_call::Usage::default(),
             error: None,
             trace_parent: None,
         };

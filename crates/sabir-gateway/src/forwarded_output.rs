@@ -135,9 +135,14 @@ impl OutputCounter {
             .or_else(|| value.get("response")?.get("usage"))
         {
             let count = |names: [&str; 2]| names.iter().find_map(|name| usage.get(name)?.as_u64());
+            let input = count(["prompt_tokens", "input_tokens"]);
+            let output = count(["completion_tokens", "output_tokens"]);
+            // Answers about a ranking have only the sum.
+            let total = usage.get("total_tokens").and_then(Value::as_u64);
+            let rest = total.map(|total| total.saturating_sub(output.unwrap_or(0)));
             self.reported.update(Usage {
-                input: count(["prompt_tokens", "input_tokens"]),
-                output: count(["completion_tokens", "output_tokens"]),
+                input: input.or(rest),
+                output,
                 ..Usage::default()
             });
         }
@@ -201,6 +206,8 @@ mod tests {
         let whole = "{\"text\": \"12345\", \"usage\": {\"prompt_tokens\": 7}}";
         assert_eq!(counted(AnswerForm::Json, true, whole), usage(Some(7), 2));
         assert_eq!(counted(AnswerForm::Json, false, whole), usage(Some(7), 0));
+        let ranking = "{\"results\": [], \"usage\": {\"total_tokens\": 9}}";
+        assert_eq!(counted(AnswerForm::Json, false, ranking), usage(Some(9), 0));
         assert_eq!(counted(AnswerForm::Text, true, "12345678"), usage(None, 2));
         assert_eq!(
             counted(AnswerForm::Binary, true, "12345678"),

@@ -63,8 +63,10 @@ pub struct ExchangeSummary<'a> {
     pub upstream: Option<&'a str>,
     /// The time from the request to the model's first output.
     pub first_output: Option<Duration>,
-    /// The cost in billionths of a dollar, as far as the prices are known; `None` if no model was
-    /// asked.
+    /// True if the request was one for a model that is served here.
+    pub asks_model: bool,
+    /// The cost of the counted tokens in billionths of a dollar; `None` if a price is unknown or no
+    /// tokens count.
     pub nano_usd: Option<u64>,
     /// The short name of the gateway's own reason for a refusal.
     pub refusal: Option<&'static str>,
@@ -82,6 +84,9 @@ pub struct ExchangeSummary<'a> {
     pub calls: u32,
     /// The tokens, as far as the provider reported them.
     pub usage: Usage,
+    /// The tokens that count for the limits of the client's key: those that the provider reported, and
+    /// estimates of the others.
+    pub counted: Usage,
     /// The error, without secrets.
     pub error: Option<&'a str>,
     /// The client's `traceparent` header (W3C Trace Context), as it was sent.

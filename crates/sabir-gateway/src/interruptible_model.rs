@@ -42,6 +42,7 @@ impl Model for InterruptibleModel {
                 Ok(_) = cut.wait_for(|cut| *cut) => {
                     request.report.update(|report| {
                         *report = ProviderReport {
+                            upstream: report.upstream.take(),
                             status: Some(503),
                             message: SHUTDOWN_MESSAGE.to_owned(),
                             ..ProviderReport::default()

@@ -25,13 +25,20 @@ const MAX_CACHED_KEYS: usize = 1024;
 /// be added by another process.
 const UNKNOWN_KEY_TIME: Duration = Duration::from_secs(1);
 
-/// The attempts to settle a lease while the store fails, with a pause before each repetition.
-const SETTLE_PAUSES: [Duration; 4] = [
+/// The pauses before the attempts to settle a lease while the store fails. The last one repeats.
+const SETTLE_PAUSES: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(200),
     Duration::from_secs(1),
     Duration::from_secs(5),
+    Duration::from_secs(15),
 ];
+
+/// The time for which settling a lease is attempted. Stores forget an expired lease after an hour.
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(3_000);
+
+/// The number of settlements that may wait for a failed store. Each takes a few hundred bytes.
+const MAX_WAITING_SETTLEMENTS: usize = 20_000;
 
 /// The leases of one gateway.
 pub(crate) struct KeyLedger {
@@ -49,6 +56,15 @@ pub(crate) struct KeyLedger {
     settling: watch::Sender<usize>,
     /// The number of settlements that were lost because the store failed.
     lost: AtomicU64,
+}
+
+/// The numbers of settlements that did not succeed at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SettlementCounts {
+    /// Those that are running or wait for the store.
+    pub waiting: u64,
+    /// Those that were lost because the store failed.
+    pub lost: u64,
 }
 
 /// A lease of a running request. It is settled when it is dropped.
@@ -200,23 +216,34 @@ impl KeyLedger {
         _ = settling.wait_for(is_settled).await;
     }
 
-    /// Returns the number of settlements that were lost because the store failed.
-    pub(crate) fn lost_settlements(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+    /// Returns the number of settlements that are running or wait for the store.
+    fn waiting_settlements(&self) -> usize {
+        *self.settling.borrow()
+    }
+
+    /// Returns the numbers of settlements that wait and that were lost.
+    pub(crate) fn settlement_counts(&self) -> SettlementCounts {
+        SettlementCounts {
+            waiting: self.waiting_settlements() as u64,
+            lost: self.lost.load(Ordering::Relaxed),
+        }
     }
 
     /// Settles a lease, and repeats that while the store fails.
     async fn settle(self: Arc<Self>, lease: String, used: Spending) {
-        let mut is_settled = false;
-        for pause in SETTLE_PAUSES {
+        let start = Instant::now();
+        let last = SETTLE_PAUSES.last().copied().unwrap_or_default();
+        for pause in SETTLE_PAUSES.into_iter().chain(std::iter::repeat(last)) {
             sleep(pause).await;
             if self.store.settle(&lease, used, self.now_ms()).await.is_ok() {
-                is_settled = true;
                 break;
             }
-        }
-        if !is_settled {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            // The others go first: this one has waited longest, and has the least time left.
+            let is_too_late = start.elapsed() >= MAX_SETTLE_TIME;
+            if is_too_late || self.waiting_settlements() > MAX_WAITING_SETTLEMENTS {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
         }
         // Not before: the lease is renewed while attempts to settle it go on.
         self.lock_open().remove(&lease);

@@ -31,7 +31,9 @@ mod delivery;
 mod error;
 mod exchange;
 mod exchange_log;
+mod exchange_meter;
 mod exchange_record;
+mod form_data;
 mod forwarded_output;
 mod framing;
 mod gateway_event;
@@ -59,13 +61,14 @@ pub use client_settings::{ClientFacts, render_client_settings};
 pub use client_stream::{TlsError, TlsIdentity};
 pub use exchange_record::{ExchangeRecord, ExchangeRecorder, RecordedCall};
 pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};
+pub use key_ledger::SettlementCounts;
 pub use key_store::{
     ClientKey, DailyUsage, KEY_PREFIX, KeyHash, KeyState, KeyStore, LEASE_TIME, LimitReached,
     ModelLimit, ModelUsage, OpenLeases, Reservation, ReserveError, Spending, StoreError,
     StoreFuture, check_limits, day_start, format_dollars, minute_start,
 };
 pub use request_log::{LogFormat, LogLine, LogOptions, LogWriter, RequestLog, SharedLogOptions};
-pub use route::{ModelLimits, ModelRoute, ProviderWire, RouteTable};
+pub use route::{ModelLimits, ModelRoute, ProviderWire, RouteTable, UpstreamPrices};
 pub use serve::{Gateway, Listeners, ServeError};
 pub use settings::{GatewayLimits, GatewaySettings};
 pub use upstream_group::{

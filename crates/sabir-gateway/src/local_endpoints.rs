@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use crate::error::Refusal;
 use crate::serve::Gateway;
 
+/// The headers that the scripts of an allowed page may read.
+const EXPOSED_HEADERS: &str = "retry-after, retry-after-ms, x-request-id, request-id, sabir-report";
+
 /// An endpoint that needs no model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LocalEndpoint {
@@ -114,10 +117,11 @@ impl LocalEndpoint {
                 ));
             }
             Self::Metrics => {
-                let lost = gateway.keys().map_or(0, |keys| keys.lost_settlements());
+                let settlements = gateway.keys().map(|keys| keys.settlement_counts());
+                let settlements = settlements.unwrap_or_default();
                 return Ok(text_response(
                     "text/plain; version=0.0.4",
-                    gateway.metrics().render_text(&routes.groups(), lost),
+                    gateway.metrics().render_text(&routes.groups(), settlements),
                 ));
             }
             Self::Running => return Ok(json_response(&json!({"models": []}))),
@@ -185,7 +189,7 @@ pub(crate) fn preflight_response(headers: &HeaderMap) -> Response {
     let known = response.headers_mut();
     known.insert(
         header::ACCESS_CONTROL_ALLOW_METHODS,
-        HeaderValue::from_static("GET, POST"),
+        HeaderValue::from_static("GET, POST, DELETE"),
     );
     if let Some(asked) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         // Any header may be sent: the token is what protects, and no cookie is read.
@@ -204,6 +208,10 @@ pub(crate) fn allow_origin(origin: Option<HeaderValue>, response: &mut Response)
             .headers_mut()
             // A cache must not serve the permission of one page to another.
             .insert(header::VARY, HeaderValue::from_static("origin"));
+        response.headers_mut().insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static(EXPOSED_HEADERS),
+        );
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use sabir_wire::Wire;
 
 use crate::gateway_event::{ExchangeSummary, GatewayEvent};
+use crate::key_ledger::SettlementCounts;
 use crate::upstream_group::{UpstreamCounters, UpstreamGroup};
 
 /// The upper bounds of the histogram's buckets, in seconds.
@@ -191,7 +192,7 @@ impl Metrics {
     pub(crate) fn render_text(
         &self,
         groups: &[(&str, &Arc<UpstreamGroup>)],
-        lost_settlements: u64,
+        settlements: SettlementCounts,
     ) -> String {
         let mut page = MetricsText(String::new());
         let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed).max(0).unsigned_abs();
@@ -230,7 +231,13 @@ impl Metrics {
             "lost_settlements_total",
             "counter",
             "Requests whose usage was not counted because the store of keys failed.",
-            lost_settlements,
+            settlements.lost,
+        );
+        page.write_value(
+            "waiting_settlements",
+            "gauge",
+            "Requests whose usage is not counted yet: it is being written, or waits for the store of keys.",
+            settlements.waiting,
         );
         let tables = self.lock_tables();
         page.write_table(
@@ -330,7 +337,10 @@ impl LabeledCounters {
             .key_requests
             .entry((key.to_owned(), ended.status))
             .or_default() += 1;
-        for (direction, count) in [("input", ended.usage.input), ("output", ended.usage.output)] {
+        for (direction, count) in [
+            ("input", ended.counted.input),
+            ("output", ended.counted.output),
+        ] {
             *self
                 .key_tokens
                 .entry((key.to_owned(), direction))
@@ -511,6 +521,7 @@ mod tests {
             key: Some("team"),
             upstream: Some("u1"),
             first_output: Some(Duration::from_millis(15)),
+            asks_model: true,
             nano_usd: Some(7),
             refusal: (status == 404).then_some("model"),
             status,
@@ -522,6 +533,10 @@ mod tests {
             usage: Usage {
                 input: Some(5),
                 output: None,
+                ..Usage::default()
+            },
+            counted: Usage {
+                input: Some(5),
                 ..Usage::default()
             },
             error,
@@ -559,7 +574,7 @@ mod tests {
             "m",
             |_| true,
         );
-        let text = metrics.render_text(&[], 0);
+        let text = metrics.render_text(&[], SettlementCounts::default());
         for line in [
             "sabir_gateway_requests_open 0",
             "sabir_gateway_calls_total 8",

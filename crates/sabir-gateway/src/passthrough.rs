@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
 use futures_util::stream;
-use sabir_call::BYTES_PER_TOKEN;
+use sabir_call::{BYTES_PER_TOKEN, ProviderReportSlot};
 use sabir_model::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
 use sabir_wire::{RequestError, percent_decode};
 use serde_json::{Value, json};
@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use crate::error::Refusal;
 use crate::exchange::{DEFAULT_OUTPUT_TOKENS, reserve_free_lease, reserve_lease};
 use crate::exchange_log::ExchangeLog;
+use crate::exchange_meter::RequestEnd;
+use crate::form_data::find_model_field;
 use crate::forwarded_output::{AnswerForm, OutputCounter};
 use crate::request_body::BodyForm;
 use crate::route::RouteTable;
@@ -57,10 +59,7 @@ const MAX_FILE_ID: usize = 256;
 const REQUEST_HEADERS: [&str; 4] = ["content-type", "accept", "openai-beta", "anthropic-beta"];
 
 /// The member of a query that names the model of a request about files.
-const MODEL_IN_QUERY: &str = "model=";
-
-/// The longest boundary of a form, by RFC 2046.
-const MAX_BOUNDARY: usize = 70;
+const MODEL_IN_QUERY: &str = "model";
 
 /// The longest answer that is read whole before it is sent on.
 const MAX_READ_ANSWER: usize = 32 << 20;
@@ -159,8 +158,8 @@ enum AnswerKind {
 struct NamedRequest {
     /// The name of the model, as the client wrote it.
     model: String,
-    /// The place of that name in the body, for a form that has it.
-    place: Option<std::ops::Range<usize>>,
+    /// The range of that name in the body, for a form that has it.
+    model_range: Option<std::ops::Range<usize>>,
     /// The body, if it is JSON.
     json: Option<Value>,
 }
@@ -183,9 +182,11 @@ pub(crate) async fn forward_request(
     let is_about_files = path.starts_with(FILES_PATH);
     let named = match form {
         ForwardedForm::Json => name_in_json(&body)?,
-        ForwardedForm::Form if is_about_files => name_in_form(headers, &body)
-            .or_else(|error| name_of_files(query, &routes).map_err(|_| error))?,
-        ForwardedForm::Form => name_in_form(headers, &body)?,
+        ForwardedForm::Form => match name_in_form(headers, &body)? {
+            Some(named) => named,
+            None if is_about_files => name_of_files(query, &routes)?,
+            None => return Err(missing_field()),
+        },
         // A file's id is known only to the client that uploaded it; the list has the ids of all clients.
         ForwardedForm::FileList if ledger.key().is_some() => {
             return Err(Refusal::NotForClients("the list of all files"));
@@ -227,6 +228,7 @@ pub(crate) async fn forward_request(
         Some((name.to_string(), value.to_str().ok()?.to_owned())).filter(|_| is_passed)
     });
     let forwarded: Vec<(String, String)> = forwarded.collect();
+    let report = ProviderReportSlot::new();
     let make = |id: &str| ForwardedRequest {
         method: parts.method.to_string(),
         path: match is_about_files {
@@ -236,6 +238,9 @@ pub(crate) async fn forward_request(
         headers: forwarded.clone(),
         body: body_for(&named, &body, id),
     };
+    if !is_about_files {
+        ledger.begin_request(&report);
+    }
     let answered = match is_about_files {
         true => group.forward_to_holder(&make).await,
         false => group.forward(&make).await,
@@ -246,9 +251,23 @@ pub(crate) async fn forward_request(
             Some(error) => error.to_string(),
         };
         ledger.set_error(&message);
+        ledger.end_request(RequestEnd::Failed);
         Refusal::Forward(error.is_some())
     })?;
+    report.update(|report| report.upstream = Some(upstream.clone()));
     ledger.set_upstream(Some(upstream));
+    if (300..400).contains(&response.status) {
+        ledger.set_error(&format!(
+            "the upstream sends requests elsewhere ({}); change its address",
+            response.status
+        ));
+        ledger.end_request(RequestEnd::Failed);
+        return Err(Refusal::Forward(true));
+    }
+    // What an upstream refuses costs nothing.
+    if response.status >= 300 {
+        ledger.end_request(RequestEnd::Failed);
+    }
     ledger.set_first_output(ledger.elapsed());
     let kind = match (is_about_files, has_text) {
         (true, _) => AnswerKind::File,
@@ -272,17 +291,18 @@ fn name_in_json(body: &[u8]) -> Result<NamedRequest, Refusal> {
     let model = model.ok_or_else(|| invalid("model", "a name is needed".to_owned()))?;
     Ok(NamedRequest {
         model: model.to_owned(),
-        place: None,
+        model_range: None,
         json: Some(body),
     })
 }
 
 /// Finds the model of a request about files: the one that its query names, or the only one.
 fn name_of_files(query: &str, routes: &RouteTable) -> Result<NamedRequest, Refusal> {
-    let in_query = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix(MODEL_IN_QUERY))
-        .map(percent_decode);
+    let mut named = query.split('&').filter(|pair| names_model(pair));
+    let in_query = named
+        .next()
+        .and_then(|pair| pair.split_once('='))
+        .map(|(_, model)| percent_decode(model));
     let model = in_query.or_else(|| Some(routes.only_route()?.name.clone()));
     let model = model.ok_or_else(|| {
         Refusal::Request(RequestError {
@@ -293,16 +313,22 @@ fn name_of_files(query: &str, routes: &RouteTable) -> Result<NamedRequest, Refus
     })?;
     Ok(NamedRequest {
         model,
-        place: None,
+        model_range: None,
         json: None,
     })
+}
+
+/// Returns true if a member of a query names the model.
+fn names_model(pair: &str) -> bool {
+    let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+    percent_decode(name) == MODEL_IN_QUERY
 }
 
 /// Returns a path with what its query says to the provider.
 fn with_query(path: &str, query: &str) -> String {
     let pairs = query
         .split('&')
-        .filter(|pair| !pair.is_empty() && !pair.starts_with(MODEL_IN_QUERY));
+        .filter(|pair| !pair.is_empty() && !names_model(pair));
     let rest = pairs.collect::<Vec<_>>().join("&");
     match rest.as_str() {
         "" => path.to_owned(),
@@ -310,71 +336,27 @@ fn with_query(path: &str, query: &str) -> String {
     }
 }
 
-/// Finds the field `model` in a form.
-fn name_in_form(headers: &HeaderMap, body: &[u8]) -> Result<NamedRequest, Refusal> {
-    let needed = || {
-        Refusal::Request(RequestError {
-            path: "model".to_owned(),
-            message: "the form needs a field `model` with a name".to_owned(),
-        })
-    };
-    let kind = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok())
-        .unwrap_or_default();
-    // Parsed here instead of by a library, because all other bytes of the form must stay as they
-    // are.
-    let (_, boundary) = kind.split_once("boundary=").ok_or_else(needed)?;
-    let boundary = boundary.split(';').next().unwrap_or_default().trim();
-    let boundary = boundary.trim_matches('"');
-    // The search takes time for each byte of it.
-    if boundary.len() > MAX_BOUNDARY {
-        return Err(Refusal::Request(RequestError {
-            path: "content-type".to_owned(),
-            message: format!("the boundary is longer than {MAX_BOUNDARY} characters"),
-        }));
-    }
-    let place = find_field(body, boundary, "model").ok_or_else(needed)?;
-    let model = body.get(place.clone()).unwrap_or_default();
-    let model = std::str::from_utf8(model).map_err(|_| needed())?;
-    Ok(NamedRequest {
-        model: model.to_owned(),
-        place: Some(place),
-        json: None,
+/// Makes the refusal of a form that names no model.
+fn missing_field() -> Refusal {
+    Refusal::Request(RequestError {
+        path: "model".to_owned(),
+        message: "the form needs a field `model` with a name".to_owned(),
     })
 }
 
-/// Finds the place of a field's value in a form.
-fn find_field(body: &[u8], boundary: &str, name: &str) -> Option<std::ops::Range<usize>> {
-    let delimiter = format!("--{boundary}").into_bytes();
-    let mut at = find_bytes(body, &delimiter, 0)?;
-    loop {
-        let begin = at + delimiter.len();
-        let next = find_bytes(body, &delimiter, begin)?;
-        let head_end = find_bytes(body.get(..next)?, b"\r\n\r\n", begin).unwrap_or(next);
-        if head_end < next {
-            let head = String::from_utf8_lossy(body.get(begin..head_end)?);
-            let is_named = head
-                .to_ascii_lowercase()
-                // The semicolon and the space keep `filename=` from being taken for it.
-                .contains(&format!("; name=\"{name}\""));
-            if is_named {
-                // A line break precedes the delimiter.
-                return Some(head_end + 4..next.checked_sub(2)?).filter(|place| !place.is_empty());
-            }
-        }
-        at = next;
-    }
-}
-
-/// Finds bytes in others, from a place on.
-fn find_bytes(body: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
-    let rest = body.get(from..)?;
-    let found = rest
-        // Windows of no bytes would panic.
-        .windows(wanted.len().max(1))
-        .position(|window| window == wanted)?;
-    Some(from + found)
+/// Finds the model of a form; `None` if it has no field for it.
+fn name_in_form(headers: &HeaderMap, body: &[u8]) -> Result<Option<NamedRequest>, Refusal> {
+    let found = find_model_field(headers, body).map_err(|error| {
+        Refusal::Request(RequestError {
+            path: error.path().to_owned(),
+            message: error.to_string(),
+        })
+    })?;
+    Ok(found.map(|field| NamedRequest {
+        model: field.model,
+        model_range: Some(field.range),
+        json: None,
+    }))
 }
 
 /// Returns the body with the upstream's own name of the model.
@@ -386,11 +368,11 @@ fn body_for(named: &NamedRequest, body: &[u8], id: &str) -> Vec<u8> {
         }
         return json.to_string().into_bytes();
     }
-    let Some(place) = named.place.clone() else {
+    let Some(range) = named.model_range.clone() else {
         return body.to_vec();
     };
-    let before = body.get(..place.start).unwrap_or_default();
-    let after = body.get(place.end..).unwrap_or_default();
+    let before = body.get(..range.start).unwrap_or_default();
+    let after = body.get(range.end..).unwrap_or_default();
     [before, id.as_bytes(), after].concat()
 }
 
@@ -449,14 +431,12 @@ async fn send_on(
             answer.headers_mut().append(name, value);
         }
     }
-    if kind == AnswerKind::File {
-        // A browser must not run what somebody uploaded as a page of the gateway.
-        let headers = answer.headers_mut();
-        let nosniff = HeaderValue::from_static("nosniff");
-        headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-        let sandbox = HeaderValue::from_static("sandbox");
-        headers.insert(header::CONTENT_SECURITY_POLICY, sandbox);
-    }
+    // A browser must not run what somebody uploaded, or an upstream wrote, as a page of the gateway.
+    let headers = answer.headers_mut();
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    let sandbox = HeaderValue::from_static("sandbox");
+    headers.insert(header::CONTENT_SECURITY_POLICY, sandbox);
     Ok(answer)
 }
 
@@ -544,8 +524,12 @@ impl Drop for ForwardedBody {
         };
         let usage = counter.usage();
         if usage.input.is_some() || usage.output > Some(0) {
-            self.ledger.count_usage(usage);
+            self.ledger.meter_usage(usage);
         }
+        self.ledger.end_request(match self.is_over {
+            true => RequestEnd::Complete,
+            false => RequestEnd::Abandoned,
+        });
     }
 }
 
@@ -562,21 +546,10 @@ mod tests {
             header::CONTENT_TYPE,
             HeaderValue::from_static("multipart/form-data; boundary=\"xy\""),
         );
-        let named = name_in_form(&headers, form.as_bytes()).unwrap();
+        let named = name_in_form(&headers, form.as_bytes()).unwrap().unwrap();
         assert_eq!(named.model, "whisper");
         let body = String::from_utf8(body_for(&named, form.as_bytes(), "large-v3")).unwrap();
         assert_eq!(body, form.replace("whisper", "large-v3"));
-        for broken in [
-            "",
-            "--xy",
-            "--xy\r\n\r\n--xy",
-            "--xy\r\nx; name=\"model\"\r\n\r\n--xy",
-        ] {
-            assert!(
-                name_in_form(&headers, broken.as_bytes()).is_err(),
-                "{broken}"
-            );
-        }
     }
 
     #[test]
@@ -615,7 +588,7 @@ mod tests {
             ("", "/v1/files"),
             ("model=a%2Fb", "/v1/files"),
             (
-                "limit=2&model=x&after=file-1",
+                "limit=2&model=x&after=file-1&mode%6c=y&model",
                 "/v1/files?limit=2&after=file-1",
             ),
         ] {
@@ -625,19 +598,5 @@ mod tests {
         let named = name_of_files("limit=2&model=a%2Fb", &none).unwrap();
         assert_eq!(named.model, "a/b");
         assert!(name_of_files("limit=2", &none).is_err());
-    }
-
-    #[test]
-    fn a_boundary_has_a_longest_length() {
-        for (length, is_taken) in [(MAX_BOUNDARY, true), (MAX_BOUNDARY + 1, false)] {
-            let boundary = "b".repeat(length);
-            let form =
-                format!("--{boundary}\r\nx; name=\"model\"\r\n\r\nwhisper\r\n--{boundary}--\r\n");
-            let kind = format!("multipart/form-data; boundary={boundary}");
-            let mut headers = HeaderMap::new();
-            headers.insert(header::CONTENT_TYPE, HeaderValue::try_from(kind).unwrap());
-            let named = name_in_form(&headers, form.as_bytes());
-            assert_eq!(named.is_ok(), is_taken, "{length}");
-        }
     }
 }

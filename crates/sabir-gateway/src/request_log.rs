@@ -290,6 +290,7 @@ mod tests {
             key: None,
             upstream: None,
             first_output: None,
+            asks_model: true,
             nano_usd: None,
             refusal: None,
             status: 404,
@@ -299,6 +300,7 @@ mod tests {
             bytes: 9,
             calls: 1,
             usage: sabir_call::Usage::default(),
+            counted: sabir_call::Usage::default(),
             error: None,
             trace_parent: None,
         };

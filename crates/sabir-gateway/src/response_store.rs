@@ -35,6 +35,15 @@ pub(crate) struct ResponseStore {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectionScope(u64);
 
+/// The origin of a request, which decides to which answers it may refer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Referrer<'a> {
+    /// The connection, if it has a scope of its own.
+    pub(crate) scope: Option<ConnectionScope>,
+    /// The id of the client's key; `None` for the gateway's own token and without keys.
+    pub(crate) key: Option<&'a str>,
+}
+
 /// A scope that lasts as long as its connection: its answers are forgotten when this is dropped.
 pub(crate) struct ScopeGuard {
     /// The gateway, for its store.
@@ -125,6 +134,9 @@ pub(crate) struct StoredInput {
     items: Vec<Value>,
     /// The connection whose requests alone may refer to the answer; `None` if all may.
     scope: Option<ConnectionScope>,
+    /// The id of the key whose requests alone may refer to the answer; `None` for the gateway's own
+    /// token and without keys.
+    key: Option<String>,
 }
 
 impl StoredInput {
@@ -151,7 +163,8 @@ impl ResponseStore {
     }
 
     /// Puts the stored items in the places of the references of a body, which may grow by `limit`
-    /// bytes. A request of a scope may refer to its answers, and its own answer is kept in any case.
+    /// bytes. A request may refer to the answers of its key and of its scope; with a scope its own answer
+    /// is kept in any case.
     ///
     /// # Errors
     /// A reference to something that is not stored (any more), or more items than the limit allows.
@@ -159,10 +172,10 @@ impl ResponseStore {
         &self,
         body: &mut Value,
         limit: usize,
-        scope: Option<ConnectionScope>,
+        referrer: Referrer<'_>,
     ) -> Result<ResolvedReferences, ReferenceError> {
         let is_shared = body.get("store") != Some(&Value::Bool(false));
-        let keeps = is_shared || scope.is_some();
+        let keeps = is_shared || referrer.scope.is_some();
         let Some(members) = body.as_object_mut() else {
             return Ok(ResolvedReferences::default());
         };
@@ -185,7 +198,7 @@ impl ResponseStore {
             }
             let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
             let path = || format!("input[{position}]");
-            let known = state.find_item(id, scope).ok_or_else(|| {
+            let known = state.find_item(id, referrer).ok_or_else(|| {
                 ReferenceError::Request(RequestError {
                     path: path(),
                     message: format!(
@@ -203,7 +216,7 @@ impl ResponseStore {
         if refers {
             let mut all = match &previous {
                 Some(id) => state
-                    .collect_history(id, scope, &mut budget)
+                    .collect_history(id, referrer, &mut budget)
                     .ok_or_else(|| {
                         if budget.taken > budget.limit {
                             return budget.full_error("previous_response_id".to_owned());
@@ -227,7 +240,8 @@ impl ResponseStore {
                 previous,
                 base,
                 items,
-                scope: scope.filter(|_| !is_shared),
+                scope: referrer.scope.filter(|_| !is_shared),
+                key: referrer.key.map(str::to_owned),
             }),
             added: budget.taken,
         })
@@ -338,23 +352,24 @@ impl StoreState {
 
     /// Returns an item of an answer; `None` also if several answers have one with that id, which may
     /// belong to other clients.
-    fn find_item(&mut self, id: &str, scope: Option<ConnectionScope>) -> Option<&Value> {
+    fn find_item(&mut self, id: &str, referrer: Referrer<'_>) -> Option<&Value> {
         let [owner] = self.owners.get(id)?.as_slice() else {
             return None;
         };
         let owner = owner.clone();
         self.touch(&owner);
-        let output = &self.find_response(&owner, scope)?.output;
+        let output = &self.find_response(&owner, referrer)?.output;
         output
             .iter()
             .find(|item| item.get("id").is_some_and(|known| known == id))
     }
 
-    /// Returns an answer, if requests of the scope may refer to it.
-    fn find_response(&self, id: &str, scope: Option<ConnectionScope>) -> Option<&StoredResponse> {
+    /// Returns an answer, if the request may refer to it.
+    fn find_response(&self, id: &str, referrer: Referrer<'_>) -> Option<&StoredResponse> {
         let response = self.responses.get(id)?;
         let own = response.input.scope;
-        (own.is_none() || own == scope).then_some(response)
+        let is_own_key = response.input.key.as_deref() == referrer.key;
+        (is_own_key && (own.is_none() || own == referrer.scope)).then_some(response)
     }
 
     /// Returns all items up to the end of an answer, oldest first; `None` if one of the answers is
@@ -362,14 +377,14 @@ impl StoreState {
     fn collect_history(
         &mut self,
         id: &str,
-        scope: Option<ConnectionScope>,
+        referrer: Referrer<'_>,
         budget: &mut ExpansionBudget,
     ) -> Option<Vec<Value>> {
         let mut newest_first = Vec::new();
         let mut next = Some(id.to_owned());
         while let Some(id) = next {
             self.touch(&id);
-            let response = self.find_response(&id, scope)?;
+            let response = self.find_response(&id, referrer)?;
             let mut items = response.output.iter().chain(&response.input.items);
             if !items.all(|item| budget.take_item(item)) {
                 return None;
@@ -500,7 +515,7 @@ mod tests {
     /// Resolves the references of a body and keeps an answer to it.
     fn ask(store: &ResponseStore, id: &str, mut body: Value) -> Result<Value, String> {
         let resolved = store
-            .resolve_references(&mut body, 1 << 20, None)
+            .resolve_references(&mut body, 1 << 20, Referrer::default())
             .map_err(|error| path_of(&error))?;
         if let Some(input) = resolved.input {
             store.keep_response(id, input, answer(&format!("msg_{id}")), LIMIT);
@@ -556,15 +571,16 @@ mod tests {
         let reference = json!({"type": "item_reference", "id": "msg_r1"});
         let mut body = json!({"input": vec![reference; 10]});
         let length = json_length(&answer("msg_r1")[0]);
-        let resolved = store.resolve_references(&mut body.clone(), 10 * length, None);
+        let resolved =
+            store.resolve_references(&mut body.clone(), 10 * length, Referrer::default());
         assert_eq!(resolved.map(|resolved| resolved.added), Ok(10 * length));
-        let resolved = store.resolve_references(&mut body, 10 * length - 1, None);
+        let resolved = store.resolve_references(&mut body, 10 * length - 1, Referrer::default());
         assert_eq!(
             resolved.map_err(|error| path_of(&error)),
             Err("input[9]".to_owned())
         );
         let mut body = json!({"input": "two", "previous_response_id": "r1"});
-        let resolved = store.resolve_references(&mut body, length, None);
+        let resolved = store.resolve_references(&mut body, length, Referrer::default());
         assert_eq!(
             resolved,
             Err(ReferenceError::Request(RequestError {
@@ -594,7 +610,8 @@ mod tests {
         let first = ask(&store, "first", json!({"input": "one"}));
         assert!(first.is_ok());
         let ask = |id: &str, mut body: Value, scope| {
-            let resolved = store.resolve_references(&mut body, 1 << 20, scope);
+            let resolved =
+                store.resolve_references(&mut body, 1 << 20, Referrer { scope, key: None });
             let input = resolved.map_err(|error| path_of(&error))?.input;
             store.keep_response(id, input.unwrap_or_default(), answer(id), 1 << 20);
             Ok::<_, String>(())
@@ -609,7 +626,8 @@ mod tests {
                 json!({"input": [{"type": "item_reference", "id": "own"}]}),
             ] {
                 let mut body = reference.clone();
-                let resolved = store.resolve_references(&mut body, 1 << 20, scope);
+                let resolved =
+                    store.resolve_references(&mut body, 1 << 20, Referrer { scope, key: None });
                 assert_eq!(resolved.is_ok(), is_found, "{scope:?}: {reference}");
             }
         }
@@ -702,5 +720,34 @@ mod tests {
         };
         store.keep_response("long", long, Vec::new(), LIMIT);
         assert!(!store.lock_state().responses.contains_key("long"));
+    }
+
+    #[test]
+    fn answers_of_a_key_are_seen_by_it_alone() {
+        let store = ResponseStore::default();
+        let referrers = [Some("key_a"), Some("key_b"), None].map(|key| Referrer {
+            key,
+            ..Referrer::default()
+        });
+        for owner in referrers {
+            let mut body = json!({"input": "x"});
+            let resolved = store.resolve_references(&mut body, 1 << 20, owner).unwrap();
+            let input = resolved.input.unwrap();
+            store.keep_response("resp", input, answer("msg"), LIMIT);
+            for referrer in referrers {
+                for body in [
+                    json!({"previous_response_id": "resp", "input": "y"}),
+                    json!({"input": [{"type": "item_reference", "id": "msg"}]}),
+                ] {
+                    let resolved = store.resolve_references(&mut body.clone(), 1 << 20, referrer);
+                    assert_eq!(
+                        resolved.is_ok(),
+                        owner == referrer,
+                        "{owner:?} {referrer:?}"
+                    );
+                }
+            }
+            store.lock_state().forget("resp");
+        }
     }
 }

@@ -30,7 +30,7 @@ pub struct ModelRoute {
     /// The limits to which a client's request is adapted.
     pub limits: ModelLimits,
     /// The prices of the upstreams.
-    pub prices: Vec<TokenPrices>,
+    pub prices: Vec<UpstreamPrices>,
     /// The upstreams, if `model` is a group of them, for probes and metrics.
     pub group: Option<Arc<UpstreamGroup>>,
 }
@@ -58,14 +58,19 @@ impl ModelRoute {
 
     /// Returns the cost of these tokens in billionths of a dollar, at the most expensive upstream;
     /// `None` if some price is unknown.
-    pub(crate) fn cost_of(&self, usage: Usage) -> Option<u64> {
-        let costs = self.prices.iter().map(|prices| {
-            let known = prices
-                .is_known()
-                .then(|| prices.cost_of(usage).known.as_nanos())?;
-            Some(known)
-        });
+    pub(crate) fn highest_cost(&self, usage: Usage) -> Option<u64> {
+        let costs = self.prices.iter().map(|known| known.cost_of(usage));
         costs.reduce(|one, other| Some(one?.max(other?))).flatten()
+    }
+
+    /// Returns the cost of these tokens in billionths of a dollar at an upstream; `None` if its price
+    /// is unknown. Without the name of one of the upstreams, the most expensive one counts.
+    pub(crate) fn cost_at(&self, upstream: Option<&str>, usage: Usage) -> Option<u64> {
+        let known = self
+            .prices
+            .iter()
+            .find(|known| Some(known.upstream.as_str()) == upstream);
+        known.map_or_else(|| self.highest_cost(usage), |known| known.cost_of(usage))
     }
 
     /// Lets the upstreams continue with their states of an earlier route.
@@ -80,6 +85,31 @@ impl ModelRoute {
             group: Some(continued),
             ..self
         }
+    }
+}
+
+/// The prices of an upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamPrices {
+    /// The name of the upstream.
+    pub upstream: String,
+    /// Its prices.
+    pub prices: TokenPrices,
+}
+
+impl UpstreamPrices {
+    /// Returns the cost of these tokens in billionths of a dollar; `None` if it is unknown.
+    fn cost_of(&self, usage: Usage) -> Option<u64> {
+        // Cached tokens whose price is unknown cost something all the same: without this, a budget
+        // would not count them.
+        let prices = TokenPrices {
+            cache_read: self.prices.cache_read.or(self.prices.input),
+            cache_write: self.prices.cache_write.or(self.prices.input),
+            ..self.prices
+        };
+        prices
+            .is_known()
+            .then(|| prices.cost_of(usage).known.as_nanos())
     }
 }
 
@@ -226,5 +256,68 @@ impl RouteTable {
         let plain = name.strip_suffix(":latest").unwrap_or(name);
         let named = self.named.get(name).or_else(|| self.named.get(plain));
         named.or(self.other.as_ref()).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_call::{Dollars, EventSink, Request, ResponseFuture};
+
+    use super::*;
+
+    /// A model that says nothing.
+    struct SilentModel;
+
+    impl Model for SilentModel {
+        fn stream_response<'a>(
+            &'a self,
+            _request: &'a Request,
+            _sink: &'a mut (dyn EventSink + Send),
+        ) -> ResponseFuture<'a> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// Makes a route of upstreams with these prices of a million tokens.
+    fn route(inputs: &[Option<u64>]) -> ModelRoute {
+        let prices = inputs.iter().enumerate().map(|(at, input)| UpstreamPrices {
+            upstream: at.to_string(),
+            prices: TokenPrices {
+                input: input.map(|input| Dollars::from_nanos(input * 1_000_000)),
+                output: Some(Dollars::from_nanos(0)),
+                ..TokenPrices::default()
+            },
+        });
+        ModelRoute {
+            name: String::new(),
+            model: Arc::new(SilentModel),
+            id: String::new(),
+            protocol: ToolProtocol::Native,
+            repair_mode: RepairMode::Heal,
+            provider_wires: Vec::new(),
+            limits: ModelLimits::default(),
+            prices: prices.collect(),
+            group: None,
+        }
+    }
+
+    #[test]
+    fn an_answer_costs_the_price_of_its_upstream() {
+        let usage = Usage {
+            input: Some(10),
+            output: Some(10),
+            cache_read: Some(8),
+            cache_write: Some(1),
+            ..Usage::default()
+        };
+        let two = route(&[Some(1), Some(100)]);
+        assert_eq!(two.cost_at(Some("0"), usage), Some(10));
+        assert_eq!(two.cost_at(Some("1"), usage), Some(1000));
+        assert_eq!(two.cost_at(None, usage), Some(1000));
+        assert_eq!(two.highest_cost(usage), Some(1000));
+        let mixed = route(&[Some(1), None]);
+        assert_eq!(mixed.cost_at(Some("0"), usage), Some(10));
+        assert_eq!(mixed.cost_at(Some("1"), usage), None);
+        assert_eq!(mixed.highest_cost(usage), None);
     }
 }

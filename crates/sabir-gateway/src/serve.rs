@@ -25,7 +25,7 @@ use crate::exchange_record::ExchangeRecorder;
 use crate::framing::MAX_HEAD;
 use crate::gateway_event::{GatewayEvent, GatewayObserver};
 use crate::interruptible_model::InterruptibleModel;
-use crate::key_ledger::KeyLedger;
+use crate::key_ledger::{KeyLedger, SettlementCounts};
 use crate::key_store::KeyStore;
 use crate::metrics::Metrics;
 use crate::request_body::BodyBudget;
@@ -248,6 +248,23 @@ impl Gateway {
         *self.0.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(identity);
     }
 
+    /// Returns the numbers of requests whose usage the store of keys has not counted. Those that wait when the
+    /// gateway has ended are lost too.
+    pub fn settlement_counts(&self) -> SettlementCounts {
+        self.keys()
+            .map(|keys| keys.settlement_counts())
+            .unwrap_or_default()
+    }
+
+    /// Returns true if new connections over TCP get TLS.
+    pub fn serves_tls(&self) -> bool {
+        self.0
+            .tls
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
+    }
+
     /// Returns the keys of clients, if they have some.
     pub(crate) fn keys(&self) -> Option<&Arc<KeyLedger>> {
         self.0.keys.get()
@@ -453,12 +470,12 @@ impl Gateway {
     }
 
     /// Returns true if the gateway takes requests: it does not shut down, and some
-    /// model has an upstream that is not left out.
+    /// model has an upstream that can be reached.
     pub(crate) fn is_ready(&self) -> bool {
         let routes = self.routes();
         let groups = routes.groups();
-        let available = groups.iter().filter(|(_, group)| group.is_available());
-        !self.0.draining.load(Ordering::Relaxed) && (groups.is_empty() || available.count() > 0)
+        let is_reachable = groups.iter().any(|(_, group)| group.is_reachable());
+        !self.0.draining.load(Ordering::Relaxed) && (groups.is_empty() || is_reachable)
     }
 
     /// Makes the TLS handshake of a connection, if the gateway has a certificate. Returns `None` if

@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 pub use crate::upstream_state::CircuitRules;
 pub(crate) use crate::upstream_state::UpstreamCounters;
-use crate::upstream_state::UpstreamState;
+use crate::upstream_state::{UpstreamFault, UpstreamState};
 
 /// The part of a system prompt and of a first message that decides about affinity, in bytes.
 const AFFINITY_BYTES: usize = 8 << 10;
@@ -188,12 +188,12 @@ impl UpstreamGroup {
             .map(move |member| (member.upstream.name.as_str(), member.state.counters(now)))
     }
 
-    /// Returns true if some upstream gets requests at present.
-    pub(crate) fn is_available(&self) -> bool {
+    /// Returns true if some upstream can be reached, as far as probes and connections tell.
+    pub(crate) fn is_reachable(&self) -> bool {
         let now = Instant::now();
         self.members
             .iter()
-            .any(|member| member.state.is_available(now))
+            .any(|member| member.state.is_reachable(now))
     }
 
     /// Returns the time between two probes, if some upstream is probed.
@@ -345,7 +345,13 @@ impl UpstreamGroup {
             match outcome {
                 ForwardOutcome::Answered => member.state.record_success(),
                 ForwardOutcome::Elsewhere => {}
-                ForwardOutcome::Failed => guard.record_failure(&self.rules.circuit, None),
+                ForwardOutcome::Failed => guard.record_fault(
+                    &self.rules.circuit,
+                    match &answered {
+                        Err(ForwardError::Unreachable { .. }) => UpstreamFault::Unreachable,
+                        _ => UpstreamFault::Failing,
+                    },
+                ),
             }
             // The body follows later, and is not counted as load.
             drop(guard);
@@ -388,6 +394,7 @@ impl UpstreamGroup {
         let mut waiting = self.choose_order(hash_prefix(request)).into_iter();
         let mut attempts: Vec<Attempt<'_>> = Vec::new();
         let mut hedge: Option<Pin<Box<Sleep>>> = None;
+        let mut suspects: Vec<SuspectUpstream> = Vec::new();
         loop {
             if attempts.is_empty() {
                 // `Model` has no upstream left only after a failure, which was returned below.
@@ -410,7 +417,19 @@ impl UpstreamGroup {
                 }
                 AttemptStep::Ended(attempt, result) => {
                     let has_begun = race.winner() == Some(attempt.number);
-                    attempt.record(&result, has_begun, &self.rules.circuit);
+                    let suspect = attempt.record(&result, has_begun, &self.rules.circuit);
+                    suspects.extend(suspect);
+                    if has_begun || result.is_ok() {
+                        // This one answered, so the request was not the reason.
+                        for failed in suspects.drain(..) {
+                            let now = Instant::now();
+                            let rules = &self.rules.circuit;
+                            let fault = UpstreamFault::Failing;
+                            failed
+                                .state
+                                .record_fault(rules, failed.is_trial, fault, now);
+                        }
+                    }
                     let Err(error) = result else {
                         attempt.publish_report(&race);
                         return Ok(());
@@ -476,7 +495,8 @@ impl ForwardOutcome {
         match answered {
             Ok(response) => match response.status {
                 502..=504 => Self::Failed,
-                401 | 403 | 404 | 429 | 500.. => Self::Elsewhere,
+                // A redirect could lead to another host, with the key.
+                300..=399 | 401 | 403 | 404 | 429 | 500.. => Self::Elsewhere,
                 _ => Self::Answered,
             },
             // It was not even sent.
@@ -566,10 +586,11 @@ impl OutstandingGuard {
         }
     }
 
-    /// Tells the circuit breaker that the request failed.
-    fn record_failure(&self, rules: &CircuitRules, pause: Option<Duration>) {
+    /// Counts the request as failed, and tells the circuit breaker.
+    fn record_fault(&self, rules: &CircuitRules, fault: UpstreamFault) {
+        self.state.count_failure();
         self.state
-            .record_failure(rules, self.is_trial, pause, Instant::now());
+            .record_fault(rules, self.is_trial, fault, Instant::now());
     }
 }
 
@@ -591,6 +612,14 @@ struct Attempt<'a> {
     answer: Pin<Box<dyn Future<Output = Result<(), ModelError>> + Send + 'a>>,
     /// Counts it as outstanding.
     guard: OutstandingGuard,
+}
+
+/// An upstream that failed a request which no other one has answered yet.
+struct SuspectUpstream {
+    /// Its state.
+    state: Arc<UpstreamState>,
+    /// True if the request tried whether the upstream works again.
+    is_trial: bool,
 }
 
 /// The next thing that happens to the attempts of a request.
@@ -617,6 +646,9 @@ impl<'a> Attempt<'a> {
             ..request.clone()
         };
         let upstream = member.upstream.name.as_str();
+        // If the client leaves before any of them begins, the one that was asked last is named.
+        race.report
+            .update(|known| known.upstream = Some(upstream.to_owned()));
         let mut sink = RaceSink {
             race,
             number,
@@ -638,20 +670,46 @@ impl<'a> Attempt<'a> {
         publish_report(&self.report, self.upstream, &race.report);
     }
 
-    /// Tells the circuit breaker how the attempt ended.
-    fn record(&self, result: &Result<(), ModelError>, has_begun: bool, rules: &CircuitRules) {
+    /// Tells the circuit breaker how the attempt ended. Returns the upstream if that is decided only
+    /// when another one answers the same request.
+    fn record(
+        &self,
+        result: &Result<(), ModelError>,
+        has_begun: bool,
+        rules: &CircuitRules,
+    ) -> Option<SuspectUpstream> {
         let state = &self.guard.state;
-        match result.as_ref().map_err(|error| error.kind) {
-            Ok(()) => state.record_success(),
-            Err(ModelErrorKind::RateLimited) if !has_begun => {
-                let pause = self.report.report().retry_after;
-                let pause = pause.unwrap_or(DEFAULT_RATE_PAUSE);
-                self.guard.record_failure(rules, Some(pause));
+        let Err(error) = result else {
+            state.record_success();
+            return None;
+        };
+        let report = self.report.report();
+        let fault = match (error.kind, report.status) {
+            (ModelErrorKind::RateLimited, _) if !has_begun => {
+                UpstreamFault::Pause(report.retry_after.unwrap_or(DEFAULT_RATE_PAUSE))
             }
-            Err(kind) if goes_elsewhere(kind) => self.guard.record_failure(rules, None),
+            (ModelErrorKind::Unreachable, _) => UpstreamFault::Unreachable,
             // It refused the request, so it works.
-            Err(_) => state.record_success(),
-        }
+            (ModelErrorKind::Key, Some(403)) | (ModelErrorKind::UnknownModel, _) => {
+                state.record_success();
+                return None;
+            }
+            (kind, _) if !goes_elsewhere(kind) => {
+                state.record_success();
+                return None;
+            }
+            (_, Some(502..)) => UpstreamFault::Failing,
+            // The reason may be the request: then every upstream fails it, and none is left out.
+            _ => {
+                state.count_failure();
+                return Some(SuspectUpstream {
+                    state: Arc::clone(state),
+                    is_trial: self.guard.is_trial,
+                });
+            }
+        };
+        self.guard.record_fault(rules, fault);
+        None
     }
 }
 
@@ -777,11 +835,11 @@ mod tests {
         let earlier = group(probed.clone(), BalancePolicy::Order);
         earlier.probe_members().await;
         earlier.probe_members().await;
-        assert!(!earlier.is_available());
+        assert!(!earlier.is_reachable());
         let same = group(probed, BalancePolicy::Order).continue_from(&earlier);
-        assert!(!same.is_available());
+        assert!(!same.is_reachable());
         let without = group(vec![upstream("a", None)], BalancePolicy::Order);
-        assert!(without.continue_from(&earlier).is_available());
+        assert!(without.continue_from(&earlier).is_reachable());
     }
     #[test]
     fn loads_may_change_while_upstreams_are_chosen() {
@@ -842,7 +900,7 @@ mod tests {
             ..upstream(name, None)
         };
         let works = client_of_server(200).await;
-        for status in [401, 403, 404, 429, 500, 501, 502, 503, 504] {
+        for status in [302, 307, 401, 403, 404, 429, 500, 501, 502, 503, 504] {
             let first = with_client("a", client_of_server(status).await);
             let upstreams = vec![first, with_client("b", Arc::clone(&works))];
             let group = group(upstreams, BalancePolicy::Order);
@@ -862,6 +920,6 @@ mod tests {
                 Some(Some(ForwardError::Invalid { .. }))
             ));
         }
-        assert!(group.is_available());
+        assert!(group.members[0].state.is_available(Instant::now()));
     }
 }

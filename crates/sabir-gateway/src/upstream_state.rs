@@ -63,6 +63,19 @@ struct Circuit {
     openings: u32,
     /// True while a request tries whether the upstream works again.
     is_tried: bool,
+    /// True if the last failure was one of the connection.
+    is_unreachable: bool,
+}
+
+/// What a failure of an upstream says about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UpstreamFault {
+    /// It cannot be reached.
+    Unreachable,
+    /// It answers that it does not work.
+    Failing,
+    /// It asks for a pause.
+    Pause(Duration),
 }
 
 /// The counters of an upstream, for the metrics.
@@ -110,6 +123,14 @@ impl UpstreamState {
             .is_none_or(|until| until <= now && !circuit.is_tried)
     }
 
+    /// Returns true if the upstream counts as working for a load balancer: no probe says that it is
+    /// down, and its circuit is not open for failures of the connection. Its answers do not matter:
+    /// a client could provoke them.
+    pub(crate) fn is_reachable(&self, now: Instant) -> bool {
+        self.is_available(now)
+            || !self.down.load(Ordering::Relaxed) && !self.lock_circuit().is_unreachable
+    }
+
     /// Counts a request that is being sent. Returns true if it is the trial of a half-open circuit.
     #[must_use]
     pub(crate) fn begin_request(&self, now: Instant) -> bool {
@@ -135,18 +156,23 @@ impl UpstreamState {
         *self.lock_circuit() = Circuit::default();
     }
 
-    /// Counts a failure, and opens the circuit if there were enough of them, or if the upstream
-    /// itself asked for a pause.
-    pub(crate) fn record_failure(
+    /// Counts a request that it failed, for the metrics alone.
+    pub(crate) fn count_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells the circuit breaker of a failure, which opens if there were enough of them, or if the
+    /// upstream itself asked for a pause.
+    pub(crate) fn record_fault(
         &self,
         rules: &CircuitRules,
         is_trial: bool,
-        pause: Option<Duration>,
+        fault: UpstreamFault,
         now: Instant,
     ) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
         let mut circuit = self.lock_circuit();
-        if let Some(pause) = pause {
+        circuit.is_unreachable = fault == UpstreamFault::Unreachable;
+        if let UpstreamFault::Pause(pause) = fault {
             // It works, but has no capacity at present, so the pause does not grow.
             let until = Some(now + pause.min(MAX_EJECTION));
             circuit.open_until = circuit.open_until.max(until);
@@ -216,6 +242,8 @@ mod tests {
         ejection: Duration::from_secs(5),
     };
 
+    const FAILING: UpstreamFault = UpstreamFault::Failing;
+
     fn seconds(count: u64) -> Duration {
         Duration::from_secs(count)
     }
@@ -224,22 +252,22 @@ mod tests {
     fn a_circuit_opens_after_failures_and_lets_one_trial_through() {
         let state = UpstreamState::default();
         let start = Instant::now();
-        state.record_failure(&RULES, false, None, start);
+        state.record_fault(&RULES, false, FAILING, start);
         assert!(state.is_available(start));
-        state.record_failure(&RULES, false, None, start);
+        state.record_fault(&RULES, false, FAILING, start);
         assert!(!state.is_available(start + seconds(4)));
         let half_open = start + seconds(5);
         assert!(state.is_available(half_open));
         assert!(state.begin_request(half_open));
         assert!(!state.is_available(half_open), "a trial is running");
-        state.record_failure(&RULES, true, None, half_open);
+        state.record_fault(&RULES, true, FAILING, half_open);
         state.end_request(true);
         // The pause doubles.
         assert!(!state.is_available(half_open + seconds(9)));
         assert!(state.is_available(half_open + seconds(10)));
         state.record_success();
         assert!(state.is_available(start));
-        state.record_failure(&RULES, false, None, start);
+        state.record_fault(&RULES, false, FAILING, start);
         assert!(state.is_available(start), "failures are counted anew");
     }
 
@@ -247,7 +275,7 @@ mod tests {
     fn an_abandoned_trial_frees_the_circuit() {
         let state = UpstreamState::default();
         let start = Instant::now();
-        state.record_failure(&RULES, false, Some(seconds(1)), start);
+        state.record_fault(&RULES, false, UpstreamFault::Pause(seconds(1)), start);
         assert!(!state.is_available(start));
         let later = start + seconds(2);
         assert!(state.begin_request(later));
@@ -266,13 +294,13 @@ mod tests {
             assert!(!state.begin_request(start));
         }
         for _ in 0..8 {
-            state.record_failure(&RULES, false, None, start);
+            state.record_fault(&RULES, false, FAILING, start);
         }
-        state.record_failure(&RULES, false, Some(seconds(1)), start);
+        state.record_fault(&RULES, false, UpstreamFault::Pause(seconds(1)), start);
         assert!(!state.is_available(start + seconds(4)));
         let half_open = start + seconds(5);
         assert!(state.begin_request(half_open));
-        state.record_failure(&RULES, false, None, half_open);
+        state.record_fault(&RULES, false, FAILING, half_open);
         state.end_request(true);
         assert!(state.is_available(half_open), "only its trial counts");
     }
@@ -281,7 +309,7 @@ mod tests {
     fn a_pause_that_an_upstream_asks_for_is_bounded() {
         let state = UpstreamState::default();
         let start = Instant::now();
-        state.record_failure(&RULES, false, Some(Duration::MAX), start);
+        state.record_fault(&RULES, false, UpstreamFault::Pause(Duration::MAX), start);
         assert!(!state.is_available(start + seconds(59)));
         assert!(state.is_available(start + seconds(60)));
     }
@@ -297,21 +325,41 @@ mod tests {
         state.record_probe(true, now);
         assert!(state.is_available(now));
         for _ in 0..2 {
-            state.record_failure(&RULES, false, None, now);
+            state.record_fault(&RULES, false, FAILING, now);
         }
         assert!(!state.is_available(now));
         state.record_probe(true, now);
         assert!(state.is_available(now));
-        assert_eq!(state.counters(now).failures, 2);
     }
 
     #[test]
     fn a_probe_does_not_end_a_pause_that_the_upstream_asked_for() {
         let state = UpstreamState::default();
         let now = Instant::now();
-        state.record_failure(&RULES, false, Some(seconds(50)), now);
+        state.record_fault(&RULES, false, UpstreamFault::Pause(seconds(50)), now);
         state.record_probe(true, now);
         assert!(!state.is_available(now + seconds(49)));
         assert!(state.is_available(now + seconds(50)));
+    }
+
+    #[test]
+    fn only_failures_of_the_connection_make_it_unreachable() {
+        let now = Instant::now();
+        for (fault, is_reachable) in [
+            (FAILING, true),
+            (UpstreamFault::Pause(seconds(5)), true),
+            (UpstreamFault::Unreachable, false),
+        ] {
+            let state = UpstreamState::default();
+            for _ in 0..2 {
+                state.record_fault(&RULES, false, fault, now);
+            }
+            assert!(!state.is_available(now), "{fault:?}");
+            assert_eq!(state.is_reachable(now), is_reachable, "{fault:?}");
+            // It is time for another trial.
+            assert!(state.is_reachable(now + seconds(5)), "{fault:?}");
+            state.record_success();
+            assert!(state.is_reachable(now), "{fault:?}");
+        }
     }
 }

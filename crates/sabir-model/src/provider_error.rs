@@ -112,7 +112,12 @@ impl RequestTarget<'_> {
                 "{name} refused the request ({status}); another model or protocol may be needed"
             ),
         };
-        self.new_error(error.kind, append_details(&first, error))
+        // Another server may be set up correctly, and the client could change nothing about this one.
+        let kind = match status {
+            300..=399 => ModelErrorKind::Format,
+            _ => error.kind,
+        };
+        self.new_error(kind, append_details(&first, error))
     }
 
     /// Makes the error that came inside a response of status 200.
@@ -292,7 +297,9 @@ mod tests {
         );
         check(429, "", K::RateLimited, &["wait"]);
         check(529, "", K::Unavailable, &["overloaded"]);
-        check(302, "", K::Rejected, &["base URL"]);
+        for status in [302, 307] {
+            check(status, "", K::Format, &["base URL"]);
+        }
     }
 
     #[test]

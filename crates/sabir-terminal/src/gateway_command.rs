@@ -304,6 +304,12 @@ fn serve_gateway(
     // Dropping the runtime ends the running exchanges, and their ends are logged too. The log is
     // finished only after that.
     drop(runtime);
+    let unsettled = gateway.settlement_counts().waiting;
+    if unsettled > 0 {
+        print::write_stderr(&format!(
+            "sabir: the usage of {unsettled} requests was not counted, since the store of keys failed\n"
+        ));
+    }
     drop(gateway);
     log_writer.finish();
     if let Some(lost @ 1..) = records.map(|records| records.finish()) {

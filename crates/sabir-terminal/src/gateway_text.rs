@@ -72,12 +72,26 @@ pub fn reload_text(reloaded: &ReloadedGateway) -> String {
 #[must_use]
 pub fn key_report_text(report: &KeyReport) -> String {
     match report {
-        KeyReport::Added { key, secret } => format!(
-            "{}\nThe key of `{}` (id {}) is shown only now. Clients send it in place of the token.\n",
-            secret.expose(),
-            key.name,
-            key.id
-        ),
+        KeyReport::Added {
+            key,
+            secret,
+            unchecked_models,
+        } => {
+            let unchecked: String = unchecked_models
+                .iter()
+                .map(|model| {
+                    format!(
+                        "The configuration names no models, so nothing checks that a gateway serves a model `{model}`.\n"
+                    )
+                })
+                .collect();
+            format!(
+                "{}\nThe key of `{}` (id {}) is shown only now. Clients send it in place of the token.\n{unchecked}",
+                secret.expose(),
+                key.name,
+                key.id
+            )
+        }
         KeyReport::Listed(keys) if keys.is_empty() => {
             "there are no keys; add one with `sabir gateway keys add NAME`\n".to_owned()
         }

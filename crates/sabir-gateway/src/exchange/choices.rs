@@ -15,9 +15,12 @@ use sabir_wire::{BodyEnd, ChoiceChunk, ResponseDecoder, ResponseEncoder, Respons
 use serde_json::Value;
 
 use super::{
-    AnswerFailure, BufferingSink, Exchange, REPORT_HEADER, ResolvedRequest, StreamingSink,
+    AnswerFailure, BufferingSink, Exchange, MeteringSink, REPORT_HEADER, ResolvedRequest,
+    StreamingSink,
 };
 use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog, RepairMode};
+use crate::exchange_log::ExchangeLog;
+use crate::exchange_meter::RequestEnd;
 use crate::gateway_event::GatewayEvent;
 use crate::response_body::BodyBuffer;
 use crate::route::ModelRoute;
@@ -105,9 +108,27 @@ impl Exchange {
         rest: &mut S,
     ) -> FinishedChoices<S> {
         let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
-        let mut splitter = ChoiceSplitter::new(request, route, delivery, &tell, new_sink, rest);
+        self.ledger.begin_request(&request.report);
+        let mut splitter = ChoiceSplitter::new(
+            request,
+            route,
+            delivery,
+            &self.ledger,
+            &tell,
+            new_sink,
+            rest,
+        );
         let result = route.model.stream_response(request, &mut splitter).await;
+        self.ledger.end_request(match &result {
+            Ok(()) => RequestEnd::Complete,
+            Err(_) => RequestEnd::Failed,
+        });
         let finished = splitter.finish(result);
+        if finished.result.is_ok()
+            && let Some(usage) = self.ledger.missing_usage()
+        {
+            rest.push_event(Event::Usage(usage));
+        }
         self.ledger.set_upstream(request.report.report().upstream);
         finished
     }
@@ -168,6 +189,8 @@ struct ChoiceSplitter<'n, S: EventSink, F> {
     route: &'n Arc<ModelRoute>,
     /// The way in which the client gets calls.
     delivery: CallDelivery,
+    /// The log, which meters the answer.
+    ledger: &'n ExchangeLog,
     /// Gets the events about repairs.
     tell: EventLog<'n>,
     /// The choices that have begun.
@@ -219,6 +242,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
         request: &'n Request,
         route: &'n Arc<ModelRoute>,
         delivery: CallDelivery,
+        ledger: &'n ExchangeLog,
         tell: EventLog<'n>,
         new_sink: F,
         rest: &'n mut S,
@@ -227,6 +251,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
             request,
             route,
             delivery,
+            ledger,
             tell,
             open_choices: Vec::new(),
             new_sink,
@@ -246,7 +271,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
             self.open_choices.push(choice);
         }
         if let Some(choice) = self.open_choices.get_mut(position) {
-            choice.push_data(&piece.chunk.to_string());
+            choice.push_data(self.ledger, &piece.chunk.to_string());
         }
     }
 
@@ -297,7 +322,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
         let mut choices = Vec::new();
         for choice in self.open_choices {
             let index = choice.index;
-            let mut repairer = choice.finish(is_whole);
+            let mut repairer = choice.finish(self.ledger, is_whole);
             // After a failure of the model nothing else is of interest.
             if is_whole {
                 let step = repairer.finish_attempt(self.request, Ok(()));
@@ -331,7 +356,10 @@ impl<S: EventSink, F: FnMut(u64) -> S> EventSink for ChoiceSplitter<'_, S, F> {
                 Some(piece) => self.push_chunk(piece),
                 None => self.rest.push_event(event),
             },
-            Event::Usage(_) => self.rest.push_event(event),
+            Event::Usage(_) => {
+                self.ledger.meter_event(&event);
+                self.rest.push_event(event);
+            }
             // The answer itself has neither text nor calls.
             _ => {}
         }
@@ -340,20 +368,28 @@ impl<S: EventSink, F: FnMut(u64) -> S> EventSink for ChoiceSplitter<'_, S, F> {
 
 impl<'n, S: EventSink> OpenChoice<'n, S> {
     /// Decodes the data of an event.
-    fn push_data(&mut self, data: &str) {
+    fn push_data(&mut self, ledger: &ExchangeLog, data: &str) {
         let event = format!("data: {data}\n\n");
         match &mut self.reader {
-            ChoicePipeline::Plain(repairer) => self.decoder.push(event.as_bytes(), &mut **repairer),
-            ChoicePipeline::Parsing(reader) => self.decoder.push(event.as_bytes(), &mut **reader),
+            ChoicePipeline::Plain(repairer) => {
+                let sink = &mut **repairer;
+                let mut metered = MeteringSink { ledger, sink };
+                self.decoder.push(event.as_bytes(), &mut metered);
+            }
+            ChoicePipeline::Parsing(reader) => {
+                let sink = &mut **reader;
+                let mut metered = MeteringSink { ledger, sink };
+                self.decoder.push(event.as_bytes(), &mut metered);
+            }
         }
     }
 
     /// Ends the choice. `is_whole` is true if the answer has ended on the wire's terms.
-    fn finish(mut self, is_whole: bool) -> CallRepairer<'n, S> {
+    fn finish(mut self, ledger: &ExchangeLog, is_whole: bool) -> CallRepairer<'n, S> {
         let mut body_end = BodyEnd::Broken;
         let mut why = Truncation::Broken;
         if is_whole {
-            self.push_data("[DONE]");
+            self.push_data(ledger, "[DONE]");
             body_end = BodyEnd::Clean;
             why = Truncation::Ended;
         }

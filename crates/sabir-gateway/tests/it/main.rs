@@ -16,6 +16,7 @@ mod files;
 mod gemini_candidates;
 mod limits;
 mod lists;
+mod metering;
 mod model_limits;
 mod old_functions;
 mod recorded;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
-use sabir_call::{DraftResponse, ToolProtocol};
+use sabir_call::{DraftResponse, ToolProtocol, Usage};
 use sabir_gateway::{
     Gateway, GatewayEvent, GatewayLimits, GatewayObserver, GatewaySettings, ModelRoute,
     ProviderWire, RepairMode, RouteTable,
@@ -40,6 +40,7 @@ pub(crate) struct End {
     pub(crate) whole: bool,
     pub(crate) calls: u32,
     pub(crate) output: Option<u64>,
+    pub(crate) counted: Usage,
     pub(crate) error: Option<String>,
 }
 
@@ -56,6 +57,7 @@ impl GatewayObserver for Ends {
                 whole: ended.whole,
                 calls: ended.calls,
                 output: ended.usage.output,
+                counted: ended.counted,
                 error: ended.error.map(str::to_owned),
             };
             self.0.lock().unwrap().push((id.to_owned(), end));

@@ -174,9 +174,42 @@ pub enum GatewayKeysError {
     /// Two upstreams of a model would be the same in metrics and logs.
     #[error("[gateway.models.{0}]: two upstreams are named `{1}`; give them different `name`s")]
     SameUpstream(String, String),
+    /// A number that only 1 and more make sense of.
+    #[error("[{table}]: `{key}` must be at least 1")]
+    Zero {
+        /// The table.
+        table: String,
+        /// The key.
+        key: &'static str,
+    },
+    /// A host with a scheme or a path, which no request names.
+    #[error(
+        "[gateway]: `hosts` has `{0}`; write the name alone, as in `gateway.example`, without a scheme, a port and a path"
+    )]
+    Host(String),
+    /// An origin that no browser sends.
+    #[error(
+        "[gateway]: `origins` has `{0}`; write it as browsers do, as in `https://app.example`, with a scheme and without a path"
+    )]
+    Origin(String),
     /// A client's request for this name could mean either model.
     #[error("[gateway.models]: `{0}` is the name of two models")]
     SameName(String),
+}
+
+/// Refuses a 0, which would stop everything or be taken for 1.
+fn check_positive(
+    table: &str,
+    key: &'static str,
+    value: Option<impl Into<u64>>,
+) -> Result<(), GatewayKeysError> {
+    match value.map(Into::into) {
+        Some(0) => Err(GatewayKeysError::Zero {
+            table: table.to_owned(),
+            key,
+        }),
+        _ => Ok(()),
+    }
 }
 
 impl GatewayModelKeys {
@@ -192,8 +225,14 @@ impl GatewayModelKeys {
         only.chain(self.upstreams.iter().cloned()).collect()
     }
 
-    /// Checks that the model has servers, and that their names differ.
+    /// Checks that the model has servers, that their names differ, and that no number is 0.
     fn check_upstreams(&self, name: &str) -> Result<(), GatewayKeysError> {
+        let table = format!("gateway.models.{name}");
+        check_positive(&table, "hedge_ms", self.hedge_ms)?;
+        check_positive(&table, "max_failures", self.max_failures)?;
+        for upstream in &self.upstreams {
+            check_positive(&format!("{table}.upstreams"), "weight", upstream.weight)?;
+        }
         if self.to.is_some() != self.upstreams.is_empty() {
             return Err(GatewayKeysError::NoServer(name.to_owned()));
         }
@@ -269,6 +308,25 @@ impl GatewayKeys {
         if self.token.as_ref().is_some_and(Secret::is_empty) {
             return Err(GatewayKeysError::EmptyToken);
         }
+        let limits = [
+            ("body_mib", self.limits.body_mib),
+            ("connections", self.limits.connections),
+            ("answers", self.limits.answers),
+        ];
+        for (key, value) in limits {
+            check_positive("gateway.limits", key, value)?;
+        }
+        if let Some(host) = self.hosts.iter().find(|host| host.contains('/')) {
+            return Err(GatewayKeysError::Host(host.clone()));
+        }
+        let is_origin = |origin: &str| {
+            origin
+                .split_once("://")
+                .is_some_and(|(_, host)| !host.is_empty() && !host.contains('/'))
+        };
+        if let Some(origin) = self.origins.iter().find(|origin| !is_origin(origin)) {
+            return Err(GatewayKeysError::Origin(origin.clone()));
+        }
         // With two of them, the choice would depend on their order in the file.
         let others = self
             .models
@@ -299,7 +357,7 @@ impl GatewayKeys {
     pub fn gateway_limits(&self) -> GatewayLimits {
         let keys = &self.limits;
         let usual = GatewayLimits::default();
-        // A limit of 0 would refuse every client, so the least is 1.
+        // `check_keys` has refused a limit of 0, which would refuse every client.
         let count =
             |key: Option<u32>, usual: usize| key.map_or(usual, |count| count.max(1) as usize);
         let time = |key: Option<u64>, usual: Duration| {
@@ -346,5 +404,45 @@ mod tests {
             idle("[limits]\nwebsocket_idle_seconds = 600"),
             Duration::from_secs(600)
         );
+    }
+
+    #[test]
+    fn values_that_would_never_work_are_refused() {
+        let check = |text: &str| {
+            let keys: GatewayKeys = toml::from_str(text).unwrap();
+            keys.check_keys().map_err(|error| error.to_string())
+        };
+        let model = |rest: &str| format!("[models.m]\n{rest}");
+        for (text, part) in [
+            (
+                "[limits]\nanswers = 0".to_owned(),
+                "`answers` must be at least 1",
+            ),
+            ("[limits]\nconnections = 0".to_owned(), "`connections`"),
+            ("[limits]\nbody_mib = 0".to_owned(), "[gateway.limits]"),
+            (model("to = \"a/b\"\nhedge_ms = 0"), "`hedge_ms`"),
+            (
+                model("to = \"a/b\"\nmax_failures = 0"),
+                "[gateway.models.m]",
+            ),
+            (
+                model("[[models.m.upstreams]]\nto = \"a/b\"\nweight = 0"),
+                "`weight`",
+            ),
+            ("hosts = [\"http://x\"]".to_owned(), "without a scheme"),
+            (
+                "origins = [\"app.example\"]".to_owned(),
+                "https://app.example",
+            ),
+            (
+                "origins = [\"https://app.example/\"]".to_owned(),
+                "without a path",
+            ),
+        ] {
+            let error = check(&text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let right = "hosts = [\"x.example\"]\norigins = [\"http://127.0.0.1:3000\"]\n[limits]\nstore_mib = 0";
+        assert_eq!(check(right), Ok(()));
     }
 }

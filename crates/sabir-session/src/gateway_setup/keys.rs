@@ -1,5 +1,9 @@
 //! Opens the store of client keys, and runs the commands about keys.
 
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -53,6 +57,8 @@ pub enum KeyReport {
         key: ClientKey,
         /// The text that the client sends, which is known nowhere else.
         secret: Secret,
+        /// The models of its limits that could not be checked, because the configuration names none.
+        unchecked_models: Vec<String>,
     },
     /// The keys.
     Listed(Vec<ClientKey>),
@@ -74,7 +80,7 @@ pub struct KeyLimitText(pub ModelLimit);
 /// A text that describes no limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a limit: write `requests=60 tokens=100000 concurrent=4 dollars=5`, or some of them, perhaps after `MODEL: `"
+    "`{0}` is not a limit: write `requests=60 tokens=100000 concurrent=4 dollars=5`, or some of them, each once, perhaps after `MODEL: `"
 )]
 pub struct InvalidLimit(String);
 
@@ -94,15 +100,23 @@ impl FromStr for KeyLimitText {
         for part in rest.split([' ', ',']).filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(invalid)?;
             let count = || value.parse::<u64>().map_err(|_| invalid());
-            match name {
-                "requests" => limit.requests_per_minute = Some(count()?),
-                "tokens" => limit.tokens_per_minute = Some(count()?),
-                "concurrent" => limit.concurrent = Some(count()?),
+            let member = match name {
+                "requests" => &mut limit.requests_per_minute,
+                "tokens" => &mut limit.tokens_per_minute,
+                "concurrent" => &mut limit.concurrent,
+                "dollars" => &mut limit.nano_usd_per_day,
+                _ => return Err(invalid()),
+            };
+            let number = match name {
                 "dollars" => {
                     let dollars: sabir_call::Dollars = value.parse().map_err(|_| invalid())?;
-                    limit.nano_usd_per_day = Some(dollars.as_nanos());
+                    dollars.as_nanos()
                 }
-                _ => return Err(invalid()),
+                _ => count()?,
+            };
+            // Of two values nobody knows which one was meant.
+            if member.replace(number).is_some() {
+                return Err(invalid());
             }
             has_limit = true;
         }
@@ -135,7 +149,26 @@ pub async fn open_key_store(config: &Config) -> Result<Option<Arc<dyn KeyStore>>
         })?.to_owned(),
         (None, None) => return Ok(None),
     };
+    if !address.contains("://") {
+        create_private_file(Path::new(&address))?;
+    }
     open_store(&address).await.map(Some).map_err(store_failure)
+}
+
+/// Creates a file that only its owner may read, unless it exists. SQLite gives its other files the
+/// same permissions.
+fn create_private_file(path: &Path) -> Result<(), SessionError> {
+    let created = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    match created {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(SessionError::invalid(
+            format!("{} cannot be created: {error}", path.display()),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Runs a command about keys.
@@ -156,6 +189,15 @@ pub async fn run_key_command(
     match command {
         KeyCommand::Add { name, limits } => {
             check_name(&name)?;
+            let limits = resolve_limit_models(config, limits)?;
+            let has_models = !config.gateway_keys().models.is_empty();
+            let unchecked_models = match has_models {
+                true => Vec::new(),
+                false => limits
+                    .iter()
+                    .filter_map(|limit| limit.model.clone())
+                    .collect(),
+            };
             let secret = new_secret()?;
             let key = ClientKey {
                 // Short, because people type it. The store refuses one that is taken.
@@ -167,7 +209,11 @@ pub async fn run_key_command(
             };
             let hash = KeyHash::of_key(secret.expose());
             store.add_key(&key, &hash).await.map_err(store_failure)?;
-            Ok(KeyReport::Added { key, secret })
+            Ok(KeyReport::Added {
+                key,
+                secret,
+                unchecked_models,
+            })
         }
         KeyCommand::List => Ok(KeyReport::Listed(
             store.list_keys().await.map_err(store_failure)?,
@@ -192,6 +238,46 @@ pub async fn run_key_command(
             Ok(KeyReport::Usage { key, days })
         }
     }
+}
+
+/// Replaces aliases in limits by the names of their models, by which requests are counted.
+///
+/// # Errors
+/// The configuration names models, and none of that name.
+fn resolve_limit_models(
+    config: &Config,
+    mut limits: Vec<ModelLimit>,
+) -> Result<Vec<ModelLimit>, SessionError> {
+    let models = &config.gateway_keys().models;
+    // The models are given by flags of the gateway then.
+    if models.is_empty() {
+        return Ok(limits);
+    }
+    for limit in &mut limits {
+        let Some(wanted) = &mut limit.model else {
+            continue;
+        };
+        // Like the names of requests.
+        let plain = wanted.strip_suffix(":latest").unwrap_or(wanted);
+        let is_named = |name: &str| {
+            let model = models.get_key_value(name);
+            let with_alias = || {
+                models
+                    .iter()
+                    .find(|(_, keys)| keys.aliases.iter().any(|alias| alias == name))
+            };
+            model.or_else(with_alias).map(|(name, _)| name.clone())
+        };
+        let found = is_named(wanted).or_else(|| is_named(plain));
+        *wanted = found.ok_or_else(|| {
+            let known: Vec<&str> = models.keys().map(String::as_str).collect();
+            SessionError::invalid(format!(
+                "a limit names the model `{wanted}`, which the configuration does not have; its models are {}",
+                known.join(", ")
+            ))
+        })?;
+    }
+    Ok(limits)
 }
 
 /// Refuses a name that could be the id of another key, since commands take either.
@@ -241,6 +327,7 @@ mod tests {
             "speed=1",
             "qwen: ",
             "dollars=-1",
+            "dollars=1 dollars=3",
         ] {
             assert!(limit(wrong).is_err(), "{wrong}");
         }

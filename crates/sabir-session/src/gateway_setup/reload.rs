@@ -1,7 +1,9 @@
 //! Reads the configuration again while the gateway serves.
 //!
-//! A reload applies the whole file or nothing. An invalid file changes nothing, and a change that needs a restart (of the address, or of
-//! the number of connections and answers) is reported and ignored.
+//! A reload applies the whole file or nothing. An invalid file changes nothing, and a change that needs a restart (of the address, the
+//! socket, the store of keys, or the number of connections and answers, or the removal of a certificate) is reported and ignored.
+
+use std::path::PathBuf;
 
 use sabir_gateway::{
     Gateway, GatewayLimits, GatewaySettings, LogOptions, RouteTable, SharedLogOptions, TlsIdentity,
@@ -23,6 +25,10 @@ pub struct ReloadableGateway {
     /// The random token made at the start, which stays valid, because clients were set up with it.
     generated_token: Option<Secret>,
     capacity: Capacity,
+    /// The store of keys, if there is one.
+    key_store: Option<Secret>,
+    /// The Unix socket, if there is one.
+    socket: Option<PathBuf>,
 }
 
 /// The limits that are fixed when the gateway starts to listen.
@@ -56,6 +62,19 @@ pub enum RestartNeeded {
     /// The number of connections or of concurrent answers changed.
     #[error("`connections` and `answers` under [gateway.limits] need a restart")]
     Capacity,
+    /// The store of keys changed, was added or removed.
+    #[error(
+        "it still uses the store of keys that it was started with: `keys` and `keys_env` need a restart"
+    )]
+    KeyStore,
+    /// The Unix socket changed, was added or removed.
+    #[error("it still listens on the same Unix sockets: `socket` needs a restart")]
+    Socket,
+    /// The certificate was removed.
+    #[error(
+        "it still serves its certificate: the removal of `tls_cert` and `tls_key` needs a restart"
+    )]
+    Tls,
 }
 
 /// The settings read from a file, none of which is applied yet.
@@ -83,6 +102,8 @@ impl ReloadableGateway {
         Self {
             listen: spec.listen_address(config).to_owned(),
             capacity: Capacity::of_limits(&config.gateway_keys().gateway_limits()),
+            key_store: key_store_address(config),
+            socket: config.gateway_keys().socket.clone(),
             spec,
             gateway: gateway.clone(),
             log_options: log_options.clone(),
@@ -132,14 +153,34 @@ impl ReloadableGateway {
         if Capacity::of_limits(&settings.limits) != self.capacity {
             ignored.push(RestartNeeded::Capacity);
         }
+        if key_store_address(config) != self.key_store {
+            ignored.push(RestartNeeded::KeyStore);
+        }
+        if config.gateway_keys().socket != self.socket {
+            ignored.push(RestartNeeded::Socket);
+        }
+        let tls = load_tls(config)?;
+        if tls.is_none() && self.gateway.serves_tls() {
+            ignored.push(RestartNeeded::Tls);
+        }
         Ok(LoadedSettings {
             routes: build_routes(&self.spec, config)?,
             settings,
             log_options: self.spec.log_options(config),
-            tls: load_tls(config)?,
+            tls,
             ignored,
         })
     }
+}
+
+/// Returns the address of the store of keys, if the configuration names one that is set.
+fn key_store_address(config: &Config) -> Option<Secret> {
+    let keys = config.gateway_keys();
+    let from_variable = || {
+        let variable = keys.keys_env.as_deref()?;
+        config.environment.variable(variable).map(Secret::new)
+    };
+    keys.keys.clone().or_else(from_variable)
 }
 
 impl Capacity {

@@ -7,7 +7,7 @@ use sabir_call::dialect::DialectSet;
 use sabir_call::{Model, TokenPrices, ToolProtocol};
 use sabir_gateway::{
     BalancePolicy, CircuitRules, GroupRules, ModelLimits, ModelRoute, ProbeFuture, ProviderWire,
-    RepairMode, RouteTable, Upstream, UpstreamGroup, UpstreamProbe,
+    RepairMode, RouteTable, Upstream, UpstreamGroup, UpstreamPrices, UpstreamProbe,
 };
 use sabir_model::{
     BodyChanges, CallerScope, Deadlines, Provider, ProviderClient, RetryPolicy, Secret, TextParsing,
@@ -270,7 +270,12 @@ fn join_upstreams(
 ) -> Result<ModelRoute, SessionError> {
     let mut servers = Vec::new();
     let mut upstreams = Vec::new();
+    let mut prices = Vec::new();
     for (server, upstream) in built {
+        prices.push(UpstreamPrices {
+            upstream: upstream.name.clone(),
+            prices: server.prices,
+        });
         servers.push(server);
         upstreams.push(upstream);
     }
@@ -311,7 +316,7 @@ fn join_upstreams(
                 .min(),
             never_thinks: servers.iter().any(|server| server.limits.never_thinks),
         },
-        prices: servers.iter().map(|server| server.prices).collect(),
+        prices,
         group: Some(group),
     })
 }
@@ -396,8 +401,18 @@ fn parse_members(key: &str, text: Option<&str>) -> Result<Map<String, Value>, Se
     let Some(text) = text else {
         return Ok(Map::new());
     };
-    serde_json::from_str(text)
-        .map_err(|error| SessionError::invalid(format!("`{key}` is not a JSON object: {error}")))
+    let members: Map<String, Value> = serde_json::from_str(text)
+        .map_err(|error| SessionError::invalid(format!("`{key}` is not a JSON object: {error}")))?;
+    // The gateway would read an answer of another form, or bill another model.
+    match ["model", "stream"]
+        .iter()
+        .find(|name| members.contains_key(**name))
+    {
+        Some(name) => Err(SessionError::invalid(format!(
+            "`{key}` cannot set `{name}`, which the gateway itself decides; the model follows `#` in `to`"
+        ))),
+        None => Ok(members),
+    }
 }
 
 impl BuiltServer {
@@ -453,7 +468,13 @@ mod tests {
         let parsed = parse_members("defaults", Some(r#"{"top_k": 5}"#)).unwrap();
         assert_eq!(parsed.get("top_k"), Some(&Value::from(5)));
         assert!(parse_members("defaults", None).unwrap().is_empty());
-        for text in ["[1]", "top_k = 5", ""] {
+        for text in [
+            "[1]",
+            "top_k = 5",
+            "",
+            r#"{"model": "x"}"#,
+            r#"{"stream": true}"#,
+        ] {
             let error = parse_members("defaults", Some(text)).unwrap_err();
             assert!(error.to_string().contains("`defaults`"), "{error}");
         }

@@ -49,7 +49,7 @@ impl GatewayObserver for ExchangeTracer {
             return;
         };
         // Lists of models, metrics and refused strangers are not exchanges with a model.
-        if ended.nano_usd.is_none() {
+        if !ended.asks_model {
             return;
         }
         let parent = ended.trace_parent.and_then(parse_trace_parent);
@@ -202,6 +202,7 @@ mod tests {
             key: Some("team"),
             upstream: Some("gpu-1"),
             first_output: Some(Duration::from_millis(250)),
+            asks_model: true,
             nano_usd: Some(7),
             refusal: None,
             model: "qwen",
@@ -216,6 +217,7 @@ mod tests {
                 ..Usage::default()
             },
             error: Some("the upstream said: secret words"),
+            counted: Usage::default(),
             trace_parent: Some(HEADER),
         };
         let ids = TraceIds { trace: 1, base: 2 };

@@ -411,13 +411,18 @@ fn encode_usage(usage: Usage) -> Map<String, Value> {
 
 /// Encodes the body of an error response.
 pub(crate) fn encode_error(error: &ProviderError) -> Value {
-    let (code, status) = match error.kind {
-        ModelErrorKind::Key => (401, "UNAUTHENTICATED"),
-        ModelErrorKind::UnknownModel => (404, "NOT_FOUND"),
-        ModelErrorKind::Rejected | ModelErrorKind::TooLong => (400, "INVALID_ARGUMENT"),
-        ModelErrorKind::RateLimited => (429, "RESOURCE_EXHAUSTED"),
-        ModelErrorKind::Unavailable | ModelErrorKind::Unreachable => (503, "UNAVAILABLE"),
-        _ => (500, "INTERNAL"),
+    let status = match error.kind {
+        ModelErrorKind::Key => "UNAUTHENTICATED",
+        ModelErrorKind::UnknownModel => "NOT_FOUND",
+        ModelErrorKind::Rejected | ModelErrorKind::TooLong => "INVALID_ARGUMENT",
+        ModelErrorKind::RateLimited => "RESOURCE_EXHAUSTED",
+        ModelErrorKind::Unavailable | ModelErrorKind::Unreachable => "UNAVAILABLE",
+        _ => "INTERNAL",
+    };
+    // The code repeats the status of the response.
+    let code = match error.http_status() {
+        529 => 503,
+        sent => sent,
     };
     json!({"error": {"code": code, "message": error.message, "status": status}})
 }

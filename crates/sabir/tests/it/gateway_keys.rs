@@ -307,3 +307,68 @@ fn exchanges_are_recorded_and_reported() {
     let record: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(record["calls"][0]["arguments"], json!({"path": "a.rs"}));
 }
+
+#[test]
+fn the_limit_of_a_model_must_apply() {
+    let world = World::new();
+    let provider = counting(&world);
+    let store = world.work.path().join("keys.db");
+    let text = configuration(store.to_str().unwrap(), &provider);
+    // An alias means its model.
+    let key = add(
+        &world,
+        &text,
+        &["team", "--limit", "other-name: requests=1"],
+    );
+    assert!(keys(&world, &text, &["list"]).contains("m: requests=1"));
+    let running = Running::start(&world, &text, &[]);
+    let mut statuses = Vec::new();
+    // A minute may end in between.
+    for _ in 0..3 {
+        let got = running.ask("/v1/messages", &key, &message("m"));
+        statuses.push(got[9..12].to_owned());
+    }
+    assert!(statuses.contains(&"429".to_owned()), "{statuses:?}");
+    let file = world.write("keys.toml", &text);
+    let mut command: Command = world.sabir();
+    command.args([
+        "--config",
+        file.to_str().unwrap(),
+        "gateway",
+        "keys",
+        "add",
+        "typo",
+    ]);
+    let output = command.args(["--limit", "n: requests=1"]).output().unwrap();
+    let said = stderr(&output);
+    assert!(
+        code(&output) != 0 && said.contains("its models are m"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_answer_costs_the_price_of_its_upstream() {
+    let world = World::new();
+    let provider = counting(&world);
+    let store = world.work.path().join("keys.db");
+    let text = format!(
+        "[gateway]\nkeys = \"{}\"\n[gateway.models.mix]\nbalance = \"order\"\n\
+         [[gateway.models.mix.upstreams]]\nname = \"cheap\"\nto = \"http://{address}#cheap\"\n\
+         [[gateway.models.mix.upstreams]]\nname = \"dear\"\nto = \"http://{address}#dear\"\n\
+         [[models]]\npattern = \"cheap\"\nprices = {{ input = 1, output = 2 }}\n\
+         [[models]]\npattern = \"dear\"\nprices = {{ input = 100, output = 200 }}\n",
+        store.display(),
+        address = provider.address()
+    );
+    let key = add(&world, &text, &["team"]);
+    let running = Running::start(&world, &text, &[]);
+    let got = running.ask("/v1/messages", &key, &message("mix"));
+    assert!(got.starts_with("HTTP/1.1 200"), "{got}");
+    until_usage(
+        &world,
+        &text,
+        "team",
+        "mix  1 requests  30 tokens  $0.00005",
+    );
+}

@@ -319,3 +319,78 @@ fn contradicting_upstreams_are_errors() {
         "two upstreams are named `127.0.0.1:1`",
     );
 }
+
+/// A provider that answers with a text, or with a status if the request contains a word.
+fn failing_at(world: &World, word: &'static str, status: u16) -> ScriptedProvider {
+    world.provider(ReplyScript::from_fn(move |_, request| {
+        match request.last_text().contains(word) {
+            true => ProviderReply::error_status(status),
+            false => ProviderReply::text("hello"),
+        }
+    }))
+}
+
+#[test]
+fn a_request_that_every_upstream_fails_leaves_none_out() {
+    for status in [500, 403, 404] {
+        let world = World::new();
+        let servers = [(); 2].map(|()| failing_at(&world, "poison", status));
+        let text = group(
+            "balance = \"order\"\nmax_failures = 2\neject_seconds = 3600",
+            &servers.each_ref().map(to).each_ref().map(String::as_str),
+        );
+        let running = Running::start(&world, &text, &[]);
+        let mut poison = message("m");
+        poison["messages"][0]["content"] = json!("poison");
+        for _ in 0..3 {
+            let got = running.ask("/v1/messages", TOKEN, &poison);
+            assert!(!got.starts_with("HTTP/1.1 200"), "{got}");
+        }
+        assert!(running.get("/ready", "").starts_with("HTTP/1.1 200"));
+        for upstream in ["u0", "u1"] {
+            let is_available = metric(&running, "upstream_available", upstream);
+            assert_eq!(is_available, 1, "{status} {upstream}");
+        }
+        assert_eq!(say(&running, "hi"), "hello");
+    }
+}
+
+#[test]
+fn a_failure_counts_if_another_upstream_answers_the_request() {
+    for (status, is_available) in [(500, 0), (403, 1), (404, 1)] {
+        let world = World::new();
+        let servers = [
+            failing_at(&world, "", status),
+            saying(&world, "from the second"),
+        ];
+        let text = group(
+            "balance = \"order\"\nmax_failures = 2\neject_seconds = 3600",
+            &servers.each_ref().map(to).each_ref().map(String::as_str),
+        );
+        let running = Running::start(&world, &text, &[]);
+        for _ in 0..3 {
+            assert_eq!(say(&running, "hi"), "from the second");
+        }
+        assert_eq!(
+            metric(&running, "upstream_available", "u0"),
+            is_available,
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn a_redirect_is_a_failure_of_its_upstream() {
+    let world = World::new();
+    let redirecting = world.provider(ReplyScript::from_fn(|_, _| {
+        ProviderReply::error_status(302)
+    }));
+    let works = saying(&world, "from the second");
+    let text = group("balance = \"order\"", &[&to(&redirecting), &to(&works)]);
+    let running = Running::start(&world, &text, &[]);
+    assert_eq!(say(&running, "hi"), "from the second");
+    let alone = group("", &[&to(&redirecting)]);
+    let running = Running::start(&world, &alone, &[]);
+    let got = running.ask("/v1/messages", TOKEN, &message("m"));
+    assert!(got.starts_with("HTTP/1.1 502"), "{got}");
+}

@@ -356,13 +356,15 @@ fn settings_are_reloaded() {
     );
     running.line("\"status\":200");
     write(
-        "token = \"another-token\"\nlisten = \"127.0.0.1:1\"\norigins = [\"https://app.example\"]\n\
+        "keys = \"keys.db\"\nsocket = \"gateway.sock\"\ntoken = \"another-token\"\nlisten = \"127.0.0.1:1\"\norigins = [\"https://app.example\"]\n\
          [gateway.limits]\nanswers = 7\nbody_mib = 1",
     );
     kill_process(Pid::from_child(&running.child), Signal::HUP).unwrap();
     running.line("reloaded; models: m");
     // The flag overrides the file, so the address stays the same.
     assert!(running.line("restart").contains("`answers`"));
+    assert!(running.line("restart").contains("`keys`"));
+    assert!(running.line("restart").contains("`socket`"));
     let other = "x-api-key: another-token\r\n";
     assert_eq!(
         (status(TOKEN), status(other), status(&page(other))),

@@ -233,6 +233,8 @@ impl ResponseStore {
         if is_shared && let Some(id) = &previous {
             let private = state.copy_private_history(id);
             base = private.base;
+            // The copy lives as long as the request, beside the one in its body.
+            budget.taken += private.items.iter().map(estimate_memory).sum::<usize>();
             items.splice(0..0, private.items);
         }
         Ok(ResolvedReferences {
@@ -634,7 +636,8 @@ mod tests {
         // The shared one continues it, so it has what it needs of it.
         let history = |scope| {
             let mut body = json!({"input": "four", "previous_response_id": "shared"});
-            let resolved = store.resolve_references(&mut body, 1 << 20, scope);
+            let resolved =
+                store.resolve_references(&mut body, 1 << 20, Referrer { scope, key: None });
             assert!(resolved.is_ok(), "{scope:?}");
             body["input"].clone()
         };
@@ -663,7 +666,10 @@ mod tests {
         let scope = Some(ConnectionScope(1));
         for number in 0..20 {
             let mut body = json!({"input": "x", "store": false});
-            let resolved = store.resolve_references(&mut body, 1 << 20, scope).unwrap();
+            let referrer = Referrer { scope, key: None };
+            let resolved = store
+                .resolve_references(&mut body, 1 << 20, referrer)
+                .unwrap();
             let id = format!("r{number}");
             store.keep_response(&id, resolved.input.unwrap(), answer(&id), LIMIT);
         }

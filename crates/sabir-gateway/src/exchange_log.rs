@@ -228,9 +228,8 @@ impl ExchangeLog {
         {
             record.push_event(event);
         }
-        match event {
-            Event::CallStart { .. } => self.lock_stats().calls += 1,
-            _ => {}
+        if let Event::CallStart { .. } = event {
+            self.lock_stats().calls += 1;
         }
     }
 

@@ -588,10 +588,6 @@ impl CallReader {
             }
             TriggerMatch::Thought(thought, len) => {
                 self.diagnostics.note_thought();
-                // The calls in it are part of that string, too.
-                if self.prose.is_in_string() {
-                    self.note_bare_surroundings();
-                }
                 (ReaderState::Thought(Box::new(thought)), len)
             }
             TriggerMatch::Open(opening, len) => {

@@ -48,18 +48,12 @@ pub(super) struct OuterCallSigns {
     pub(super) calls_before_quotation: u32,
     /// The first argument that was closed outside of any call.
     lost: Option<Span>,
-    /// True behind the end of a value that nothing opened, behind a call.
-    has_orphan_end: bool,
-    /// The open tags of calls in the thought that is being read, each name once, with the number of calls before it.
-    in_thought: Vec<(Box<str>, u32)>,
 }
 
 /// A tag outside of any call that would begin a value.
 #[derive(Debug)]
 struct OrphanValue {
     name: Box<str>,
-    /// True if its markup has special tokens, which no prose holds.
-    is_special: bool,
     /// The number of calls before it.
     calls: u32,
     span: Span,
@@ -103,7 +97,7 @@ impl EmptyCall {
 
 impl OuterCallSigns {
     /// Records the tag or marker that would begin a value; `calls` come before it.
-    fn note_value_open(&mut self, name: &str, is_special: bool, calls: u32, span: Span) {
+    fn note_value_open(&mut self, name: &str, calls: u32, span: Span) {
         let has_room = self.opened.len() < OPENED_CAP;
         let known = self.opened.iter_mut().find(|value| *value.name == *name);
         match known {
@@ -115,7 +109,6 @@ impl OuterCallSigns {
             }
             None if has_room => self.opened.push(OrphanValue {
                 name: name.into(),
-                is_special,
                 calls,
                 span,
                 is_open: true,
@@ -169,7 +162,7 @@ impl OuterCallSigns {
     }
 
     /// Records that all calls from `first` to `calls` are reported. Returns those that were not before, the last ones first.
-    pub(super) fn note_reported(&mut self, first: u32, calls: u32) -> Vec<Range<u32>> {
+    fn note_reported(&mut self, first: u32, calls: u32) -> Vec<Range<u32>> {
         let mut fresh = Vec::new();
         let mut start = first;
         let mut end = calls;
@@ -216,12 +209,9 @@ impl CallReader {
         if is_pair && !tag.empty {
             let calls = self.diagnostics.calls;
             let span = Span::new(self.offset + at, self.offset + at + tag.len);
-            self.diagnostics.outer_signs_mut().note_value_open(
-                tag.name,
-                notation != TagNotation::Angle,
-                calls,
-                span,
-            );
+            self.diagnostics
+                .outer_signs_mut()
+                .note_value_open(tag.name, calls, span);
         }
     }
 
@@ -262,7 +252,7 @@ impl CallReader {
         let is_end = signs.rejected.is_some() || signs.opened.iter().any(|value| is_open(&value));
         match is_end {
             true => self.reject_inner_calls(mark, None, span),
-            false => signs.note_value_open(mark, false, calls, span),
+            false => signs.note_value_open(mark, calls, span),
         }
     }
 
@@ -279,32 +269,6 @@ impl CallReader {
     /// Rejects the calls before the closing tag of a call that has no opening marker, which may hold them.
     pub(super) fn reject_calls_before_lone_close(&mut self, name: &str, span: Span) {
         if self.vocabulary.markers.has_close_tag(name) && self.is_behind_words() {
-            self.reject_calls_from(0, span);
-        }
-    }
-
-    /// Records the end of a value that nothing opened. The end of a call behind it shows that both lost their opening tags.
-    pub(super) fn note_orphan_end(&mut self, name: &str, notation: TagNotation) {
-        if self.diagnostics.calls == 0 {
-            return;
-        }
-        let vocabulary = &self.vocabulary;
-        let is_value = vocabulary.is_fixed_value_tag(name)
-            || notation != TagNotation::Angle && vocabulary.is_value_tag(name, notation);
-        if !is_value {
-            return;
-        }
-        let is_name = |value: &OrphanValue| names_match(&value.name, name);
-        let signs = self.diagnostics.outer_signs_mut();
-        signs.has_orphan_end |= !signs.opened.iter().any(is_name);
-    }
-
-    /// Rejects the calls before the end of a call that was not understood, behind the end of one of its values, which may hold
-    /// them. In the middle of a line both ends are words of prose.
-    pub(super) fn reject_calls_before_orphan_end(&mut self, span: Span) {
-        let signs = self.diagnostics.outer_signs();
-        let has_orphan_end = signs.is_some_and(|signs| signs.has_orphan_end);
-        if has_orphan_end && (self.prose.is_start() || self.prose.previous_byte() == b'>') {
             self.reject_calls_from(0, span);
         }
     }
@@ -363,7 +327,7 @@ impl CallReader {
         let headed = signs.headed;
         let endless = signs.endless;
         let is_fixed = |value: &&OrphanValue| {
-            is_cut_in_tags || value.is_special || self.vocabulary.is_fixed_value_tag(&value.name)
+            is_cut_in_tags || self.vocabulary.is_fixed_value_tag(&value.name)
         };
         let opened = signs.opened.iter().filter(|value| value.is_open);
         let opened = opened.filter(is_fixed).min_by_key(|value| value.calls);
@@ -385,40 +349,6 @@ impl CallReader {
             let fault = Fault::error(FaultKind::NoCall, span, message);
             self.diagnostics
                 .note_fault(fault.with_hint("write the whole call again"));
-        }
-    }
-
-    /// Records a tag of a call in a thought, where it is only mentioned.
-    pub(super) fn note_tag_in_thought(&mut self, name: &str) {
-        let calls = self.diagnostics.calls;
-        let known = &mut self.diagnostics.outer_signs_mut().in_thought;
-        if known.len() < OPENED_CAP && known.iter().all(|(open, _)| **open != *name) {
-            known.push((name.into(), calls));
-        }
-    }
-
-    /// Rejects the calls of special tokens between such a tag and its closing tag, which is at this place: they are part of the
-    /// call that is only mentioned. Returns true if there are any.
-    pub(super) fn end_tag_in_thought(&mut self, name: &str, span: Span) -> bool {
-        let calls = self.diagnostics.calls;
-        if self.diagnostics.outer_signs().is_none() {
-            return false;
-        }
-        let known = &mut self.diagnostics.outer_signs_mut().in_thought;
-        let Some(at) = known.iter().position(|(open, _)| **open == *name) else {
-            return false;
-        };
-        let (_, first) = known.swap_remove(at);
-        if first < calls {
-            self.reject_calls_from(first, span);
-        }
-        first < calls
-    }
-
-    /// Forgets the tags in a thought that has ended.
-    pub(super) fn forget_tags_in_thought(&mut self) {
-        if self.diagnostics.outer_signs().is_some() {
-            self.diagnostics.outer_signs_mut().in_thought.clear();
         }
     }
 

@@ -410,17 +410,11 @@ impl ProseTracker {
 
     /// Starts over at the start of a line, for a new message.
     pub(crate) fn begin_message(&mut self) {
-        let Self {
-            read,
-            solid,
-            strings,
-            ..
-        } = *self;
+        let read = self.read;
+        let solid = self.solid;
         *self = Self {
             read,
             solid,
-            // The markup of the message may itself be a part of the string.
-            strings,
             resumed: read,
             ..Self::default()
         };

@@ -574,7 +574,6 @@ impl CallReader {
         match kind {
             // It ends a call without its opening marker, which may hold the calls before.
             MarkerKind::Closer if self.is_behind_words() => self.reject_calls_from(0, span),
-            MarkerKind::Closer => self.reject_calls_before_orphan_end(span),
             _ => {}
         }
         if is_mention || kind == MarkerKind::Quote {
@@ -827,10 +826,6 @@ impl CallReader {
         }
         self.note_stray_close(tag, at);
         self.reject_inner_calls(tag.name, Some(notation), span);
-        match self.vocabulary.is_call_close(tag.name) {
-            true => self.reject_calls_before_orphan_end(span),
-            false => self.note_orphan_end(tag.name, notation),
-        }
         self.reject_calls_before_lone_close(tag.name, span);
         self.diagnostics.end_wrapper_without_call(tag.name, span);
         if let Some(bare) = self.diagnostics.take_bare_call(tag.name) {
@@ -955,8 +950,6 @@ impl CallReader {
         if !MESSAGE_ENDS.contains(&name) {
             return;
         }
-        let start = self.offset + at;
-        self.reject_calls_before_orphan_end(Span::new(start, start + text.len()));
         let is_end = |closed: &ClosedCall| {
             let is_noted = closed
                 .noted
@@ -964,6 +957,7 @@ impl CallReader {
             is_noted && *closed.call_close == *MESSAGE_CALL
         };
         if let Some(doubtful) = self.diagnostics.closed_calls().iter().position(is_end) {
+            let start = self.offset + at;
             self.report_ambiguous_end(doubtful, Span::new(start, start + text.len()));
         }
     }
@@ -1047,11 +1041,7 @@ impl CallReader {
             closed.argument
         );
         // Every later call may be content of this call's value, so all of them are rejected.
-        let calls = self.diagnostics.calls;
-        self.diagnostics
-            .outer_signs_mut()
-            .note_reported(closed.index, calls);
-        for index in closed.index..calls {
+        for index in closed.index..self.diagnostics.calls {
             let fault =
                 Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
             let fault = fault.in_argument(closed.argument.to_string());

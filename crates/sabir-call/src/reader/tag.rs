@@ -103,46 +103,6 @@ impl<'w> Tag<'w> {
         Some((at, value))
     }
 
-    /// Returns true if words stand beside the attributes and the value after an equals sign: the end of the tag is probably missing,
-    /// and they belong to the text behind it.
-    pub(crate) fn has_stray_words(&self) -> bool {
-        let is_word = |text: &str| text.contains(|c| !matches!(c, '"' | '\'' | '/'));
-        let mut rest = self.attributes;
-        if let Some((at, value)) = self.equals_value() {
-            let end = at.saturating_sub(self.attributes_at) + value.len();
-            rest = rest.get(end..).unwrap_or_default();
-        }
-        loop {
-            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "\"'".contains(c));
-            if rest.is_empty() {
-                return false;
-            }
-            let end = rest.find(|c: char| c == '=' || c.is_whitespace());
-            let (word, after) = rest
-                .split_at_checked(end.unwrap_or(rest.len()))
-                .unwrap_or_default();
-            let Some(value) = after.trim_start().strip_prefix('=') else {
-                if is_word(word) {
-                    return true;
-                }
-                rest = after;
-                continue;
-            };
-            let value = value.trim_start();
-            let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-            let inside = value
-                .get(usize::from(quote.is_some())..)
-                .unwrap_or_default();
-            let end = match quote {
-                Some(quote) => inside.find(quote).map(|end| end + 1),
-                None => inside.find(char::is_whitespace),
-            };
-            rest = inside
-                .get(end.unwrap_or(inside.len())..)
-                .unwrap_or_default();
-        }
-    }
-
     /// Returns the value of an attribute: `key="v"`, `key='v'` or `key=v`, with optional spaces
     /// around `=`.
     pub(crate) fn attribute_value(&self, key: &str) -> Option<&'w str> {
@@ -280,10 +240,6 @@ fn lex_delimited<'w>(
         };
     };
     let text = inside.get(..length).unwrap_or_default();
-    // The end of this tag is missing or misspelt, and another tag begins.
-    if text.contains(open) || text.contains(close) {
-        return LexedTag::No;
-    }
     // Special tokens written out as text may leave a space before the name.
     let blank = text.len() - text.trim_start().len();
     let text = text.trim_start();
@@ -358,7 +314,6 @@ pub(crate) fn lex_key_value<'w>(
             TagInterest::None
         }
     }) {
-        LexedTag::Tag(tag) if tag.has_stray_words() => return LexedTag::No,
         LexedTag::Tag(tag) => tag,
         LexedTag::Partial => return partial,
         LexedTag::No => return LexedTag::No,
@@ -534,29 +489,6 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{LexedTag, TagInterest, lex_tag};
-
-    #[test]
-    fn stray_words_are_neither_attributes_nor_quotes() {
-        let has_stray_words = |text: &str| match lex_tag(text, true, |_, _| TagInterest::Any) {
-            LexedTag::Tag(tag) => tag.has_stray_words(),
-            LexedTag::No | LexedTag::Partial => panic!("{text}"),
-        };
-        for text in [
-            "<p>",
-            "<p name=\"a b\">",
-            "<p name = 'a' string=\"true\">",
-            "<p name=a type=b />",
-            "<p name=\"a\"\">",
-            "<p=a>",
-            "<p=\"a b\">",
-            "<p=a type='b c'>",
-        ] {
-            assert!(!has_stray_words(text), "{text}");
-        }
-        for text in ["<p name=\"a\" b >", "<p b>", "<p=a\nb>", "<p=\"a\" \\>"] {
-            assert!(has_stray_words(text), "{text}");
-        }
-    }
 
     #[test]
     fn a_space_behind_the_longest_name_decides_nothing() {

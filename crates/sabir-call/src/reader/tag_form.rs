@@ -195,7 +195,7 @@ impl TagForm {
         let named = |argument| {
             let (prefix, base) = tag.split_name();
             // A call uses one prefix throughout: a tag with another prefix is content.
-            base == argument && names_match(prefix, self.tag_prefix()) && !tag.has_stray_words()
+            base == argument && names_match(prefix, self.tag_prefix())
         };
         match self.tagged.tags {
             _ if tag.close => None,

@@ -4,7 +4,6 @@
 use std::ops::Range;
 
 use crate::event::{Event, EventSink, MarkupRole};
-use crate::fault::Span;
 
 use super::markers::MarkerMatch;
 use super::tag::{LexedTag, Tag, TagInterest, lex_tag};
@@ -242,14 +241,7 @@ impl CallReader {
                         self.end_thought(window.text_between(said, at), at, len, out);
                         return ReaderStep::To(at + len);
                     }
-                    let span = Span::new(self.offset + at, self.offset + at + tag.len);
-                    if tag.close && self.end_tag_in_thought(tag.name, span) {
-                        emit_thought(window.text_between(said, at), out);
-                        said = at;
-                        self.diagnostics.emit_notes(out);
-                    }
                     if !tag.close && !thought.can_end_with(tag.name) {
-                        self.note_tag_in_thought(tag.name);
                         self.diagnostics.note_mention(
                             IN_THOUGHT,
                             tag.name,
@@ -296,7 +288,6 @@ impl CallReader {
         );
         self.diagnostics.emit_notes(out);
         self.diagnostics.end_thought();
-        self.forget_tags_in_thought();
         self.state = ReaderState::Gap;
     }
 

@@ -410,12 +410,7 @@ impl Vocabulary {
     pub(crate) fn is_fixed_value_tag(&self, name: &str) -> bool {
         let (prefix, base) = split_name(name);
         self.active_tag_dialects().any(|spelling| {
-            let tagged = spelling.tagged;
-            match tagged.tags {
-                // Such a name may hold a colon or a bar that ends no prefix.
-                TagScheme::Keyed { value, .. } => name == value,
-                _ => tagged.value_tag_name() == Some(base) && tagged.has_prefix(prefix),
-            }
+            spelling.tagged.value_tag_name() == Some(base) && spelling.tagged.has_prefix(prefix)
         })
     }
 

@@ -13,7 +13,7 @@ use crate::notation::read_chunks;
 const UNMARKED: [&str; 3] = ["json", "pythonic", "react"];
 
 /// Words around a true call.
-const TRUE: [&str; 35] = [
+const TRUE: [&str; 34] = [
     "The build failed with \"Cannot find module 'foo'\".\n\n@\n\nI also set target=\"es2020\" there.",
     "The \"user\" wants it 5\" wide.\n\n@\n\nThat was \"it\".",
     "He said \"abc\n\n@",
@@ -48,7 +48,6 @@ const TRUE: [&str; 35] = [
     "You said “now”. @\n\nIt was “then”.",
     "b\"bytes\" and r#\"raw\"# and f\"{x}\".\n\n@\n\nlet x = r\"a\", b\"c\";",
     "He said 'yes \"no' and:\n\n@\n\n\"Maybe\" (or \"not\").",
-    "@\n\nI closed a </parameter> and its </invoke>.",
 ];
 
 /// Words around true calls that attempts to reject quoted calls have lost.

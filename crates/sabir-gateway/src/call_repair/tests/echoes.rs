@@ -45,7 +45,7 @@ fn by_character(text: &str) -> Vec<&str> {
 #[test]
 fn a_call_of_a_result_stays_text_in_every_dialect() {
     for dialect in DialectSet::built_in().iter() {
-        let name = dialect.name.as_ref();
+        let name = dialect.name;
         let markup = render_calls(name, &[("edit_file", example("rm -rf build"))]);
         // Some dialects are only read under their own name.
         if heal(&markup).calls().len() != 1 {

@@ -140,6 +140,7 @@ fn an_hour_at_the_interface() {
     // Steers, and then stops.
     seat.keys("now the afternoon\r");
     wait_for_requests(&provider, 5);
+    seat.wait_for("› now the afternoon");
     seat.keys("no, the evening\r");
     seat.wait_for("queued: no, the evening");
     log.take("queues a message while the model works", &seat);

@@ -1,6 +1,7 @@
 //! Keeps the leases of running requests: reserves them, renews them, and settles them when their
 //! requests are over, also if a request was abandoned.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +41,10 @@ const MAX_SETTLE_TIME: Duration = Duration::from_secs(3_000);
 /// The number of settlements that may wait for a failed store. Each takes a few hundred bytes.
 const MAX_WAITING_SETTLEMENTS: usize = 20_000;
 
+/// The longest time for which a request that a limit refuses waits for settlements of its key. A client
+/// has the end of its answer before the lease is settled, and may ask again at once.
+const MAX_ENDING_WAIT: Duration = Duration::from_secs(1);
+
 /// The leases of one gateway.
 pub(crate) struct KeyLedger {
     /// The store, which other gateways may share.
@@ -54,6 +59,8 @@ pub(crate) struct KeyLedger {
     open: Mutex<HashSet<String>>,
     /// The number of settlements that are running.
     settling: watch::Sender<usize>,
+    /// The same by the ids of keys, without those that are zero.
+    ending: Mutex<HashMap<String, usize>>,
     /// The number of settlements that were lost because the store failed.
     lost: AtomicU64,
 }
@@ -73,6 +80,8 @@ pub(crate) struct KeyLease {
     ledger: Arc<KeyLedger>,
     /// The id.
     id: String,
+    /// The id of the key.
+    key: String,
     /// The usage that is counted when the reservation is settled.
     pub(crate) used: Spending,
 }
@@ -87,6 +96,7 @@ impl KeyLedger {
             unknown: Mutex::default(),
             open: Mutex::default(),
             settling: watch::Sender::new(0),
+            ending: Mutex::default(),
             lost: AtomicU64::new(0),
         }
     }
@@ -147,14 +157,46 @@ impl KeyLedger {
         Ok(key)
     }
 
-    /// Reserves what a request may use.
+    /// Reserves what a request may use. A limit that is reached counts only when the requests of the
+    /// key that are over are settled.
+    ///
+    /// # Errors
+    /// A limit is reached, the key was revoked, or the store failed.
+    pub(crate) async fn reserve(
+        self: &Arc<Self>,
+        key: &ClientKey,
+        model: &str,
+        lease: &str,
+        most: Spending,
+    ) -> Result<KeyLease, ReserveError> {
+        let reserved = self.reserve_once(key, model, lease, most).await;
+        if !matches!(reserved, Err(ReserveError::Limit(_))) || !self.is_ending(&key.id) {
+            return reserved;
+        }
+        let mut settling = self.settling.subscribe();
+        let ended = settling.wait_for(|_| !self.is_ending(&key.id));
+        _ = timeout(MAX_ENDING_WAIT, ended).await;
+        self.reserve_once(key, model, lease, most).await
+    }
+
+    /// Returns true if a request of that key is over and not settled.
+    fn is_ending(&self, key: &str) -> bool {
+        self.lock_ending().contains_key(key)
+    }
+
+    /// Locks the numbers of settlements by key.
+    fn lock_ending(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves what a request may use, or says which limit is reached now.
     ///
     /// It runs in a task of its own: if the client disconnects meanwhile, the lease is settled
     /// without usage instead of staying open until it expires.
     ///
     /// # Errors
     /// A limit is reached, the key was revoked, or the store failed.
-    pub(crate) async fn reserve(
+    async fn reserve_once(
         self: &Arc<Self>,
         key: &ClientKey,
         model: &str,
@@ -178,6 +220,7 @@ impl KeyLedger {
                 KeyLease {
                     ledger: Arc::clone(&ledger),
                     id: reservation.lease,
+                    key: reservation.key,
                     used: Spending::default(),
                 }
             });
@@ -230,7 +273,7 @@ impl KeyLedger {
     }
 
     /// Settles a lease, and repeats that while the store fails.
-    async fn settle(self: Arc<Self>, lease: String, used: Spending) {
+    async fn settle(self: Arc<Self>, lease: String, key: String, used: Spending) {
         let start = Instant::now();
         let last = SETTLE_PAUSES.last().copied().unwrap_or_default();
         for pause in SETTLE_PAUSES.into_iter().chain(std::iter::repeat(last)) {
@@ -247,6 +290,15 @@ impl KeyLedger {
         }
         // Not before: the lease is renewed while attempts to settle it go on.
         self.lock_open().remove(&lease);
+        {
+            let mut ending = self.lock_ending();
+            if let Entry::Occupied(mut count) = ending.entry(key) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
         self.settling.send_modify(|running| *running -= 1);
     }
 }
@@ -263,11 +315,13 @@ impl Drop for KeyLease {
     fn drop(&mut self) {
         let ledger = Arc::clone(&self.ledger);
         let lease = std::mem::take(&mut self.id);
+        let key = std::mem::take(&mut self.key);
         // Without a runtime the process is ending, and the lease expires.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             // Before the task starts, so that a gateway that is ending cannot miss it.
+            *ledger.lock_ending().entry(key.clone()).or_default() += 1;
             ledger.settling.send_modify(|running| *running += 1);
-            runtime.spawn(ledger.settle(lease, self.used));
+            runtime.spawn(ledger.settle(lease, key, self.used));
         }
     }
 }

@@ -160,6 +160,24 @@ async fn a_request_starts_when_the_one_before_it_is_settled() {
 }
 
 #[tokio::test]
+async fn requests_one_after_the_other_are_no_requests_at_the_same_time() {
+    let setup = TestGateway::new(hello()).await;
+    let store = SingleStore::default();
+    setup.gateway.use_key_store(Arc::new(store));
+    let body = json!({"model": "model", "input": "hi"}).to_string();
+    let request = format!(
+        "POST /v1/responses HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {KEY_PREFIX}abc\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        setup.address,
+        body.len()
+    );
+    for _ in 0..4 {
+        let got = setup.raw(request.as_bytes()).await;
+        assert_eq!(got.status, 200, "{got:?}");
+    }
+}
+
+#[tokio::test]
 async fn input_that_is_kept_without_an_answer_counts_against_the_tokens_of_a_key() {
     let setup = TestGateway::new(hello()).await;
     let store = SingleStore::default();

@@ -108,8 +108,8 @@ impl EchoDetector {
     }
 }
 
-/// Returns a text without what tools and quotations change: blanks, backslashes, what stands in front
-/// of the lines, and entities, which become their characters.
+/// Normalizes a text for comparison: removes blanks, backslashes, line numbers and quotation marks at
+/// the beginning of lines, and decodes entities.
 fn normalize(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     for line in text.split('\n') {

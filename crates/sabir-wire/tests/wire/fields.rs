@@ -377,6 +377,19 @@ struct Choice<'f> {
     fields: Vec<&'f Field>,
 }
 
+/// Returns true if the first field renames or adds tools and the second may name one of them: the
+/// choice of a tool that is not offered is refused, and where a wire cannot force a call, only the
+/// chosen tool is offered.
+fn contradict(tools: &str, choice: &str) -> bool {
+    let changes_names = matches!(
+        tools,
+        "tools" | "functions" | "tools[].function" | "tools[].functionDeclarations"
+    ) || tools.starts_with("tools[]: ")
+        || tools.starts_with("tools[]") && tools.ends_with(".name");
+    let choices = ["tool_choice", "function_call", "toolConfig"];
+    changes_names && choices.iter().any(|field| choice.starts_with(field))
+}
+
 fn choose<'f>(front: &'f Front, picks: &[prop::sample::Index]) -> Choice<'f> {
     let mut body = front.base.clone();
     let mut fields: Vec<&Field> = Vec::new();
@@ -389,7 +402,9 @@ fn choose<'f>(front: &'f Front, picks: &[prop::sample::Index]) -> Choice<'f> {
                     .is_some_and(|rest| rest.starts_with(['.', '[', ':']))
         };
         let excludes = |other: &&Field| {
-            is_under(&field.label, &other.label)
+            contradict(&field.label, &other.label)
+                || contradict(&other.label, &field.label)
+                || is_under(&field.label, &other.label)
                 || is_under(&other.label, &field.label)
                 || front.alternatives.iter().any(|group| {
                     [&field.label, &other.label]

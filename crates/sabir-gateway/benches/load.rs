@@ -92,7 +92,7 @@ fn main() {
         process::pin_self(&others);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(cores())
         .enable_all()
         .build()
         .unwrap();

@@ -145,7 +145,7 @@ pub enum ResumedTask {
 #[non_exhaustive]
 pub enum SdkArgumentError {
     /// The flag is not known.
-    #[error("the flag --{0} is not known; docs/agent-sdk.md lists those that are")]
+    #[error("the flag --{0} is not known; docs/agent-sdk.md lists the known ones")]
     Unknown(String),
     /// The flag restricts or changes what happens in a way that Sabir does not support.
     #[error("--{0} is not supported; remove the option of the SDK that sends it")]

@@ -51,7 +51,7 @@ pub enum BindingError {
     #[error("dialect table: {0}")]
     InvalidDialect(#[from] DefineError),
     /// The function needs one dialect, and none was named.
-    #[error("name the dialect to write: `auto` says only how to read")]
+    #[error("`auto` is only for reading: name the dialect to write")]
     NoDialect,
     /// No repair rule has this name.
     #[error("`{0}` is not a repair rule: use {names}", names = repair_names())]

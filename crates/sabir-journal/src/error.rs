@@ -88,7 +88,7 @@ pub enum JournalError {
         reason: String,
     },
     /// The journal has no records.
-    #[error("{path:?} holds no task: it ended before the task was written down; it can be removed")]
+    #[error("{path:?} holds no task: it ends before its first record; it can be removed")]
     Empty {
         /// The file.
         path: PathBuf,

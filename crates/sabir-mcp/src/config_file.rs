@@ -31,7 +31,7 @@ pub struct ParsedServers {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFileError {
     /// It is neither JSON nor TOML.
-    #[error("it is not JSON and no TOML: {0}")]
+    #[error("it is neither JSON nor TOML: {0}")]
     Syntax(String),
     /// It has no list of servers.
     #[error("it has none of `mcpServers`, `servers`, `mcp` and `mcp_servers`")]
@@ -47,7 +47,7 @@ enum EntryProblem {
     NoList(String),
     #[error("`{0}` is not a table")]
     NoTable(String),
-    #[error("`{0}` is not a plain text")]
+    #[error("`{0}` is not a string")]
     NotPlain(String),
     #[error("it has both a command and an address")]
     CommandAndAddress,

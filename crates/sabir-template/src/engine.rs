@@ -34,7 +34,7 @@ const TODAY: [(&str, &str); 8] = [
 #[serde(rename_all = "snake_case")]
 pub enum TemplateError {
     /// The template is not one of Jinja, or uses extensions that are not known.
-    #[error("it is no valid Jinja template: {message}")]
+    #[error("it is not a valid Jinja template: {message}")]
     Syntax {
         /// The message of the engine, with the line.
         message: String,

@@ -693,7 +693,7 @@ mod tests {
         let broken = examine("{% for %}");
         assert_eq!(broken.verdict, TemplateVerdict::Failed);
         assert!(
-            broken.reason.contains("no valid Jinja"),
+            broken.reason.contains("not a valid Jinja"),
             "{}",
             broken.reason
         );

@@ -45,7 +45,7 @@ pub enum ToolboxError {
         error: ToolError,
     },
     /// A text that should hold tools is not JSON.
-    #[error("{source_name}: no JSON: {error}")]
+    #[error("{source_name}: not JSON: {error}")]
     ToolsNotJson {
         /// The name of the file or stream, as shown to the user.
         source_name: String,
@@ -64,7 +64,7 @@ pub enum ToolboxError {
         found: &'static str,
     },
     /// A list of MCP servers cannot be used.
-    #[error("{source_name}: no JSON array of servers: {error}")]
+    #[error("{source_name}: not a JSON array of servers: {error}")]
     Servers {
         /// The name of the file, as shown to the user.
         source_name: String,

@@ -78,7 +78,7 @@ pub(crate) enum FetchUrlError {
     #[error(transparent)]
     Document(#[from] DocumentError),
     /// The document to read on in is not kept any more.
-    #[error("`{url}` is not at hand any more. Fetch it without offset, then read on.")]
+    #[error("`{url}` is no longer stored. Fetch it without offset, then read on.")]
     NotKept {
         /// The URL of the call.
         url: String,

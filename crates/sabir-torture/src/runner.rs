@@ -68,7 +68,7 @@ pub enum TortureError {
         code: i32,
     },
     /// The client of a gateway cannot be made.
-    #[error("the client of the gateway cannot be made")]
+    #[error("the client of the gateway cannot be created")]
     Client,
     /// No gateway answers at the address.
     #[error(

@@ -303,7 +303,7 @@ mod tests {
         );
         check(
             "name: ../x",
-            "its name has to be made of letters, digits and hyphens",
+            "its name must consist of letters, digits and hyphens",
         );
     }
 }

@@ -44,7 +44,7 @@ pub enum FileError {
         error: io::Error,
     },
     /// The file does not exist, and only some edits make one.
-    #[error("{}: there is no such file, and the edit does not make one", .0.display())]
+    #[error("{}: there is no such file, and the edit does not create one", .0.display())]
     Missing(PathBuf),
     /// A section of a patch names a file that does not exist.
     #[error("`{path}`, which line {line} of the patch names, does not exist")]

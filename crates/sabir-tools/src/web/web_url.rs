@@ -82,7 +82,7 @@ pub(crate) enum UrlError {
     #[error("An address with a user or a password in it is refused. Write it without.")]
     Credentials,
     /// The port is 0.
-    #[error("{text} has no port that could be asked.")]
+    #[error("{text} has no usable port.")]
     NoPort {
         /// The quoted text.
         text: String,

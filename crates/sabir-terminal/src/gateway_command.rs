@@ -82,8 +82,8 @@ pub struct GatewayArguments {
     /// Print only the address, and no settings for clients.
     #[arg(long)]
     quiet: bool,
-    /// Record each exchange in this folder, with known formats of secrets redacted: what was asked, answered and mended. `sabir gateway
-    /// report` sums the records up.
+    /// Record each exchange in this folder: the request, the answer and the repairs, with known
+    /// secret formats redacted. `sabir gateway report` sums the records up.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 }

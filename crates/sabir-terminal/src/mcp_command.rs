@@ -76,7 +76,8 @@ enum McpCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Log in to a server that asks for it, with your browser. The tokens are kept on this machine and renewed by themselves.
+    /// Log in to a server that asks for it, with your browser. The tokens are kept on this machine
+    /// and renewed automatically.
     Login(LoginArguments),
     /// Remove the login of a server from this machine.
     Logout {

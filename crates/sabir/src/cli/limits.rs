@@ -72,7 +72,8 @@ pub(crate) struct ModesArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct TrustArguments {
-    /// Review, trust or revoke the hooks that this folder brings for tasks, instead of the programs that git would run.
+    /// Review, trust or revoke the hooks in this folder, instead of the programs that git would
+    /// run.
     #[arg(long)]
     pub(crate) hooks: bool,
     /// Trust it without being asked.

@@ -47,7 +47,7 @@ pub struct CompactionObjection;
 /// The work of an observer around a tool call, a question or an end.
 pub type ObserverWork<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Follows what a driver does.
+/// Observes a driver.
 ///
 /// All methods do nothing unless they are implemented. The synchronous ones must be quick, since the task waits for them.
 pub trait DriverObserver: Send + Sync {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct ContextFragment {
     /// Its kind.
     pub kind: FragmentKind,
-    /// Its name: the path of a file, say.
+    /// Its name, for example the path of a file.
     pub name: String,
     /// The text for the model.
     pub text: String,

@@ -134,7 +134,7 @@ impl Transcript {
             .filter_map(|call| Some((find_result(answered, &call.id)?, call)));
         for (result, call) in found {
             if !readers.contains(&call.name) {
-                // An edit that failed may well have failed because the words were not at hand.
+                // An edit may well have failed because the model did not have the text.
                 for path in digest::call_paths(call) {
                     let names = |subject: &str| {
                         subject == path || subject.starts_with('{') && subject.contains(&path)

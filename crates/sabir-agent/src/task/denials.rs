@@ -1,5 +1,4 @@
-//! Denials that were never made good: calls that the policy denied, and that no later call has done in
-//! their place.
+//! Open denials: calls that the policy denied, and that no later call has replaced.
 //!
 //! In a headless task a completion says nothing about them, so a task with such denials does not
 //! end as completed. Denials by the user do not count, because they are the user's decision.
@@ -16,7 +15,8 @@ const MAX_SUBJECT_CHARS: usize = 120;
 /// The arguments that say what a call is about, in the order in which they are looked for.
 const SUBJECT_ARGUMENTS: [&str; 5] = ["path", "command", "url", "regex", "query"];
 
-/// The treatment of a completion after denials that were never made good, if there is no reviewer.
+/// The treatment of a completion if denied calls were not replaced by later ones and there is no
+/// reviewer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnresolvedDenials {
     /// The task ends as denied.
@@ -26,7 +26,7 @@ pub enum UnresolvedDenials {
     Accepted,
 }
 
-/// The denied calls that no later call has made good.
+/// The denied calls that no later call has replaced.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct DenialLedger(Vec<DeniedCall>);
 
@@ -61,7 +61,8 @@ impl DeniedCall {
     }
 }
 
-/// Returns what a call is about on one line: its path, command or address, else its arguments as JSON.
+/// Returns the subject of a call on one line: its path, command or address, or else its arguments
+/// as JSON.
 pub fn call_subject(call: &Call) -> String {
     let named = SUBJECT_ARGUMENTS
         .iter()

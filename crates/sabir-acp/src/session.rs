@@ -1,7 +1,8 @@
 //! Drives one session of a client: prompts, cancels and settings go in, updates go out.
 //!
-//! One worker owns everything about its session, so what the client asks is done in the order in which it was asked. A session has no
-//! task before its first prompt, and a loaded one runs nothing before its next.
+//! One worker owns everything about its session, so requests of the client are processed in order.
+//! A session has no task before its first prompt, and a loaded session runs nothing before its next
+//! prompt.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -831,7 +832,7 @@ impl SessionWorker {
         }
     }
 
-    /// Asks a question as a form. The turn goes on, since the answer comes within it.
+    /// Asks a question as a form. The turn continues, since the answer arrives within it.
     fn ask_by_form(&mut self, request: RequestId, question: &str, options: &[String]) {
         // A question that is asked again, behind a command of the user, is already shown.
         if self.questions.contains_key(&request) {

@@ -123,7 +123,7 @@ pub struct SdkArguments {
     pub has_permission_callback: bool,
     /// Pieces of answers are printed while they arrive.
     pub partial_messages: bool,
-    /// Messages come on standard input.
+    /// Messages are read from standard input.
     pub reads_input: bool,
     /// The prompt on the command line; empty if there is none.
     pub prompt: String,

@@ -1,4 +1,4 @@
-//! Reads the files in which other programs keep their servers.
+//! Reads the configuration files of other programs that list MCP servers.
 //!
 //! | program | file | shape |
 //! | --- | --- | --- |
@@ -9,7 +9,8 @@
 //! | Codex | `~/.codex/config.toml` | `[mcp_servers.NAME]` |
 //! | opencode | `opencode.json` | `mcp`, with the command as a list |
 //!
-//! Entries that cannot be used are reported one by one, and the others are read. Keys that would approve calls are never carried over.
+//! Entries that cannot be used are reported one by one, and the others are read. Keys that would
+//! approve calls are always ignored.
 
 use std::collections::BTreeMap;
 

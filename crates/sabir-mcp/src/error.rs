@@ -1,6 +1,6 @@
 //! Defines the errors of servers.
 
-/// An error of a server, in words that can be shown to the user and, where it is the end of a call, to the model.
+/// An error of a server, with a message for the user and, if it ends a call, for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpError {

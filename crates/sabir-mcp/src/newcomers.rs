@@ -1,7 +1,8 @@
-//! Limits connections that have not proved yet that they may use the server.
+//! Limits connections that have not yet sent an accepted request.
 //!
-//! Anybody who reaches the port can open connections and stay silent. They must not take the places of clients, so they wait apart, and
-//! for each one too many the oldest is closed: a client sends its request at once, and is one of the newest when it does.
+//! Any program that reaches the port can open connections and stay silent. Such connections must
+//! not use up the limit for clients, so they are counted separately, and when there are too many,
+//! the oldest is closed. A client sends its request at once, so its connection is among the newest.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,6 @@
-//! Serves MCP over streamable HTTP: the connections, who may use them, and their limits. The protocol itself is that of `rmcp`, in
-//! both generations: sessions that begin with `initialize`, and requests that stand alone.
+//! Serves MCP over streamable HTTP: connections, access control and limits. `rmcp` implements the
+//! protocol itself, in both versions: sessions that begin with `initialize`, and requests without a
+//! session.
 //!
 //! The `Host` is checked because a server without a token would otherwise obey a web page whose name resolves to this machine (DNS
 //! rebinding), and the `Origin` because a page may also send requests to `127.0.0.1` itself. All checks come before the body is read.

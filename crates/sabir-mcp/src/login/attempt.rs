@@ -96,7 +96,7 @@ impl From<GuardError> for LoginError {
     }
 }
 
-/// The end of a successful login.
+/// The outcome of a successful login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginReport {
     /// The authorization server.
@@ -231,7 +231,7 @@ impl LoginAttempt {
                         return Err(LoginError::Timeout(limit.as_secs()));
                     };
                     match self.accept_redirect(&redirect.url).await {
-                        // Any page can send a browser here; the login goes on.
+                        // Any page can send a browser here; the login continues.
                         Err(error @ LoginError::WrongState) => {
                             redirect.show_page("400 Bad Request", "This is not the login that Sabir waits for.").await;
                             notify(&error);

@@ -1,4 +1,4 @@
-//! Logs in to the servers of a task while it runs.
+//! Logs in to the servers of a running task.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

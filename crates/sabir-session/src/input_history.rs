@@ -1,7 +1,7 @@
 //! Keeps the messages that the user typed, for the history of the line editor.
 //!
-//! One JSON string per line, in a file of the data folder that only its owner can read. Known secret
-//! formats are redacted first. A history that cannot be read or written is no reason to fail.
+//! One JSON string per line, in a file of the data folder that only its owner can read. Known
+//! secret formats are redacted first. If the history cannot be read or written, nothing else fails.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,8 +1,10 @@
-//! Collects the context of a task from its folder: rules, such as AGENTS.md, and facts about the place and the date.
+//! Collects the context of a task from its folder: rules, such as AGENTS.md, and facts about the
+//! folder and the date.
 //!
-//! The files are read when a task begins or is resumed. They are read through the workspace, so a link that leaves it, a hidden file
-//! and a device are as unreadable as for the tools. Before each later turn only the metadata of the files is compared, and the files
-//! are read again if it changed. Rules of a folder below the workspace, and rules that are limited to some paths, join when a call
+//! The files are read when a task begins or is resumed. They are read through the workspace, so
+//! links that leave it, hidden files and devices cannot be read, as with the tools. Before each
+//! later turn only the metadata of the files is compared, and the files are read again if it
+//! changed. Rules of a subfolder, and rules that are limited to some paths, are added when a call
 //! reads or writes such a path. Rules cannot approve anything.
 
 use std::path::PathBuf;

@@ -184,11 +184,11 @@ pub struct TaskEnd {
     pub message: String,
     /// The number of turns since the start or the resume.
     pub turns: u32,
-    /// The tokens and the money that the task used in its whole life.
+    /// The total tokens and money that the task used, over all runs.
     pub totals: UsageTotals,
     /// The calls that were denied or failed in this run, and the files that it changed.
     pub summary: RunSummary,
-    /// The use of each tool in the whole life of the task.
+    /// The use of each tool, over all runs of the task.
     pub tools: ToolUsageTable,
     /// True if the user ended the run when the model had answered and waited for a message: nothing was completed, and nothing failed.
     pub follows_answer: bool,

@@ -1,4 +1,4 @@
-//! Rejects patterns of rules whose spelling means something in other programs, but not here.
+//! Rejects patterns of rules that have a special meaning in other programs, but not in Sabir.
 //!
 //! A rule that silently means something else would allow calls that its author meant to forbid.
 

@@ -1,4 +1,4 @@
-//! Names the moments at which hooks run.
+//! Defines the events at which hooks run.
 
 use serde::{Deserialize, Serialize};
 

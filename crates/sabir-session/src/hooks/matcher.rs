@@ -1,4 +1,4 @@
-//! Decides which calls and events a hook is for.
+//! Decides whether a hook applies to a call or an event.
 
 use regex::{Regex, RegexBuilder};
 use sabir_policy::{Access, PolicyRules, RuleKind, Verdict};

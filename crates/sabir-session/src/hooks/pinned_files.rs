@@ -1,8 +1,10 @@
-//! Finds the files of a folder that the command line of a hook or an MCP server runs, so that trust holds for their content.
+//! Finds the files of a folder that the command line of a hook or an MCP server runs, so that trust
+//! covers their content.
 //!
-//! Found are the files that the line names, those beside them whose names their text mentions, and the files that programs such as
-//! `make` read unnamed. Where only the shell knows which file of a folder it runs, all files of that folder count. If that may be any
-//! file, the hook cannot be trusted.
+//! These are the files that the line names, files beside them whose names their text mentions, and
+//! the files that programs such as `make` read by default. If only the shell knows which file of a
+//! folder it runs, all files of that folder count. If that may be any file, the hook cannot be
+//! trusted.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Component, Path};

@@ -104,7 +104,8 @@ pub(super) struct HookVerdict {
 }
 
 impl HookRunner {
-    /// Finds the hooks of a task; `None` if there are none that could run. `tells`: what does not run is said in notices.
+    /// Finds the hooks of a task; `None` if there are none that could run. With `tells`, notices
+    /// name the hooks that do not run.
     pub(crate) fn for_task(
         workspace: &Arc<Workspace>,
         config: &Config,
@@ -349,7 +350,7 @@ impl HookRunner {
         }
         // Looked at again before each run: the model may have changed a script.
         let stamps = || change_stamps(self.workspace.root(), &hook.found.files);
-        // Before the look at the files, so that no moment lies between.
+        // Started before the files are read, so that no change in between is missed.
         let before = stamps();
         match state {
             HookState::Untrusted => return not_trusted(spec, UNTRUSTED),
@@ -535,7 +536,7 @@ fn notify_of_list(list: &HookList, notices: &NoticeSink) {
     }
 }
 
-/// Returns texts of hooks as one text for the model, which cannot pass for anything else.
+/// Returns texts of hooks as one text for the model, which cannot be mistaken for anything else.
 pub(super) fn quote_for_model(event: HookEvent, texts: &[String]) -> String {
     let mut joined = texts.join("\n\n");
     // Each text is limited already; many hooks together are limited here.

@@ -1,4 +1,5 @@
-//! Keeps what the user has trusted and approved about servers: a file beside the tasks, never in a repository.
+//! Stores the servers that the user trusts and the definitions that they approved, in a file beside
+//! the tasks, never in a repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

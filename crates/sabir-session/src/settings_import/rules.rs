@@ -1,4 +1,5 @@
-//! Translates rules of other programs. A rule is left out where the nearest rule here would allow more.
+//! Translates rules of other programs. A rule is left out if the nearest rule of Sabir would allow
+//! more.
 
 use super::RuleList;
 

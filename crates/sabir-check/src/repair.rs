@@ -84,7 +84,7 @@ enum RepairStage {
     /// A mistake that the parser itself accepts, with a warning.
     /// `CallDiagnostics::classify_slips` turns that warning into the repair.
     Parser,
-    /// A mistake that the parser accepts only if it is told to.
+    /// A mistake that the parser accepts only if an option says so.
     OptionalParser,
 }
 

@@ -60,7 +60,7 @@ impl DialectCandidate {
     }
 }
 
-/// A call that the reader of all dialects found in what the template wrote.
+/// A call that the reader of all dialects found in the rendered text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnderstoodCall {
     /// The tool's name.
@@ -143,7 +143,7 @@ impl TemplateReport {
     }
 }
 
-/// Recognises the dialect that a template teaches, from what the template wrote.
+/// Recognises the dialect that a template teaches, from its rendered texts.
 ///
 /// One that failed, or that needed too much time or memory, gets a report that says so.
 pub fn recognize_template(

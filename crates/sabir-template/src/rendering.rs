@@ -1,4 +1,4 @@
-//! Renders a template for all conversations that tell its dialect.
+//! Renders a template for all conversations that are needed to recognize its dialect.
 
 use std::thread;
 

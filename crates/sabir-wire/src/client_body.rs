@@ -193,8 +193,8 @@ pub(crate) fn encode_client_body(
     Value::Object(body)
 }
 
-/// Restores the members of a client's body that were not decoded, since only a provider of the same wire
-/// gets every value of them. The rest of the body was written anew.
+/// Restores the members of a client's body that were not decoded, since only a provider of the same
+/// wire gets every value of them. The rest of the body was rewritten.
 fn restore_checked_members(
     encoded: &mut Map<String, Value>,
     known: &MemberDispositions,

@@ -1,4 +1,4 @@
-//! Errors of a journal, with what to do about each.
+//! Errors of a journal, each with advice about what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};

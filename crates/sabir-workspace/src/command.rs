@@ -589,7 +589,7 @@ struct WatchReport {
     main: Option<SupervisorReport>,
     /// The supervisor's report about the sandbox.
     confined: Option<i32>,
-    /// The protected paths that were put back.
+    /// The protected paths that were restored.
     withheld: Vec<WithheldPath>,
     /// The connections through the proxy of package registries.
     connections: Vec<HostConnection>,

@@ -633,7 +633,7 @@ impl SandboxLevel {
             Self::Off => &[],
             Self::One => &[SandboxTier::One],
             Self::Two => &[SandboxTier::Two],
-            // macOS has no namespaces, so nothing is tried in vain.
+            // macOS has no namespaces, so tier 2 is not tried.
             Self::Best if cfg!(target_os = "macos") => &[SandboxTier::One],
             Self::Best => &[SandboxTier::Two, SandboxTier::One],
         }

@@ -209,7 +209,7 @@ impl FetchUrl {
     ) -> Result<ToolOutput, FetchUrlError> {
         let final_url = response.url.to_string();
         let size = response.body.len();
-        // The error page is shown all the same, since it often says what is wrong.
+        // The error page is still shown, since it often says what is wrong.
         if !(200..300).contains(&response.status) {
             return Ok(ToolOutput::failed(status_message(response)));
         }

@@ -559,7 +559,7 @@ fn buffer_state(tracker: &FileTracker, path: &str) -> String {
 /// Resolves a path, and returns it with the version of its file.
 fn file_version(workspace: &Workspace, path: &str) -> Result<String, WorkspaceError> {
     let real = workspace.resolve_links(&workspace.parse_path(path)?)?;
-    // No content is wanted, but its first 64 MiB are hashed for the version all the same.
+    // The content is not needed, but its first 64 MiB are hashed for the version.
     let found = workspace.read_file(&real, 0)?;
     Ok(format!("{real}: {:?}", found.version))
 }

@@ -78,7 +78,7 @@ pub(crate) enum UrlError {
         /// The quoted text.
         text: String,
     },
-    /// The URL contains a user or a password. The message repeats nothing of it.
+    /// The URL contains a user or a password. The message repeats neither.
     #[error("An address with a user or a password in it is refused. Write it without.")]
     Credentials,
     /// The port is 0.

@@ -1,4 +1,5 @@
-//! Implements `mcp`: lists, adds, removes, trusts, tests and logs in to MCP servers, and serves Sabir's tools as one.
+//! Implements `mcp`: lists, adds, removes, trusts, tests and logs in to MCP servers, and serves
+//! Sabir's tools over MCP.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Commands for people who serve models: their arguments, and what they do.
+//! Commands for people who serve models, with their arguments.
 
 use std::io::Write;
 use std::path::PathBuf;

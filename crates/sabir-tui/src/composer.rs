@@ -1,8 +1,9 @@
 //! Edits the message that the user types: several lines, Emacs keys, undo, history, search, and pastes of any size.
 //!
-//! A long paste is folded: the draft holds one character of a private plane for it, which is drawn as a label and moves and
-//! dies as one. [`Composer::message`] puts the pasted text back, byte for byte. A text that contains such a character is folded
-//! as well, so that nothing that is typed or pasted can be mistaken for a fold.
+//! A long paste is folded: the draft holds one character of a private plane for it, which is drawn
+//! as a label and is moved over and deleted as one. [`Composer::message`] puts the pasted text
+//! back, byte for byte. A text that contains such a character is folded as well, so that nothing
+//! that is typed or pasted can be mistaken for a fold.
 
 use std::sync::Arc;
 

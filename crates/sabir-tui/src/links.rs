@@ -279,8 +279,8 @@ impl LinkWriter<'_> {
             }
             write_text(&part, out);
         }
-        // An open link goes on until it is closed, also through what is drawn in the next row. The
-        // id joins its parts again.
+        // An open link continues until it is closed, even through the text of the next row. The id
+        // joins its parts again.
         if open.is_some() {
             self.switch_link(None, out);
         }

@@ -192,7 +192,8 @@ impl SubtaskViews {
         true
     }
 
-    /// Shows the task again, with what has happened in it meanwhile. `why` is added to the line between them; empty for nothing.
+    /// Shows the task again, with its events in the meantime. `why` is added to the line between
+    /// them; empty for nothing.
     pub fn leave(&mut self, why: &str) {
         let Some(entered) = self.entered.take() else {
             return;

@@ -149,7 +149,7 @@ impl CallPermit {
         (!changed.is_empty()).then(|| {
             format!(
                 "Not run: this changed between the approval of the call and its run: {things}. Look at it, and make the call again \
-                 if it is still right; it will be judged anew."
+                 if it is still right; it will be checked again."
             )
         })
     }

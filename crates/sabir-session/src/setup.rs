@@ -530,7 +530,7 @@ impl TaskSetup {
         let home = config.environment.home_folder.as_deref();
         if let Some(why) = modes::wide_folder_warning(self.workspace.root(), home) {
             let text =
-                format!("{why}: every change of a file is asked about, whatever is approved");
+                format!("{why}: Sabir asks about every change of a file, even if it is approved");
             config.notices.send(NoticeTopic::Workspace, text);
         }
         if has_configuration(self.workspace.root()) {

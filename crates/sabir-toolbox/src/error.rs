@@ -18,7 +18,7 @@ pub enum ToolboxError {
     UnknownDialect(#[from] UnknownDialect),
     /// A line of standard input is no case of the corpus.
     #[error(
-        "standard input is no case of the corpus: {0}; `sabir corpus export` writes them, one a line"
+        "standard input is not a case of the corpus: {0}; `sabir corpus export` writes them, one per line"
     )]
     CorpusCase(serde_json::Error),
     /// There is no grammar for the dialect, the tools or the format.

@@ -800,7 +800,7 @@ impl App {
             item("conversation and files", "", RewindScope::Both, preview),
             item(
                 "files",
-                "the conversation goes on",
+                "the conversation continues",
                 RewindScope::Files,
                 preview,
             ),

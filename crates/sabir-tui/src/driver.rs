@@ -914,8 +914,7 @@ impl<'a> Driver<'a> {
                 let hint = abilities.clipboard_hint();
                 format!("the answer was copied to the terminal's clipboard{hint}")
             }
-            None => "the answer was not copied: this terminal takes no text for its clipboard; \
-                     `tui.clipboard = \"on\"` in config.toml sends it all the same"
+            None => "the answer was not copied: this terminal is not known to accept text for its clipboard; `tui.clipboard = \"on\"` in config.toml sends it anyway"
                 .to_owned(),
         };
         self.app.note_printed(&note);
@@ -1095,7 +1094,7 @@ impl CheckpointReader {
         let active: Vec<u32> = active.map(|listed| listed.checkpoint.number).collect();
         count_active_since(&active, number).ok_or_else(|| {
             format!(
-                "checkpoint @{number} is gone, or is undone already; /checkpoints lists them anew"
+                "checkpoint @{number} is gone, or is undone already; /checkpoints lists the present ones"
             )
         })
     }

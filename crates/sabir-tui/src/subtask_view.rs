@@ -208,7 +208,7 @@ impl SubtaskViews {
         self.left.push(divider(&title, self.theme));
         if entered.dropped > 0 {
             let note = format!(
-                "… {} of the task left out: too many came meanwhile",
+                "… {} of the task left out: there were too many",
                 count_noun(entered.dropped, "line")
             );
             self.left.push(divider(&note, self.theme));

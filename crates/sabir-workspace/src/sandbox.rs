@@ -618,8 +618,7 @@ impl SandboxTier {
     fn missing_walls(self) -> &'static str {
         match self {
             Self::One => {
-                "; without user namespaces, hooks and other protected files can be changed until the command ends, and are then put \
-                 back"
+                "; without user namespaces, hooks and other protected files can be changed until the command ends, and are then restored"
             }
             Self::Two => "",
         }

@@ -115,7 +115,7 @@ impl DenialLedger {
         let calls = if count == 1 { "call was" } else { "calls were" };
         (count > 0).then(|| {
             format!(
-                "{count} {calls} denied and never made good ({}{more})",
+                "{count} {calls} denied and not replaced by another ({}{more})",
                 named.join("; ")
             )
         })

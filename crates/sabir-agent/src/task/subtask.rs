@@ -279,8 +279,7 @@ impl Task {
                 effects.push(TaskEffect::StopSubtask(call.id));
             } else if let Some(StartedSubtask { task, .. }) = self.started_subtask(&call.id) {
                 let words = format!(
-                    "The subtask {task} was begun and interrupted, and the user said something, or switched the mode, before it went on. \
-                     What it did is kept: look before you repeat it."
+                    "The subtask {task} was started and interrupted, and the user sent a message, or switched the mode, before it continued. Its work is kept: look before you repeat it."
                 );
                 self.answer_call(&call, ToolResultStatus::Interrupted, words, effects);
             }

@@ -529,7 +529,7 @@ fn notify_of_list(list: &HookList, notices: &NoticeSink) {
     let changed = count(HookState::Changed);
     if changed > 0 {
         let text = format!(
-            "{} changed since you trusted them, and what they judge is refused; `sabir trust --hooks` shows and trusts them",
+            "{} changed since you trusted them, and everything that they check is refused; `sabir trust --hooks` shows and trusts them",
             some(changed)
         );
         notices.send(NoticeTopic::Hooks, text);

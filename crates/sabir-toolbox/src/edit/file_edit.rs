@@ -185,7 +185,7 @@ pub(super) fn expected_version(held: Option<&LoadedFile>) -> WritePrecondition {
 /// Encodes the new content in the file's own encoding.
 pub(super) fn encode_content(encoding: TextEncoding, content: &str) -> Result<Vec<u8>, EditError> {
     encoding.encode(content).map_err(|error| {
-        let hint = "use characters that the file's encoding has, or write the file anew";
+        let hint = "use characters that the file's encoding has, or rewrite the file";
         EditError::Problems(vec![EditProblem::new(
             "not_in_encoding",
             error.to_string(),

@@ -144,7 +144,7 @@ impl App {
         let items = vec![
             item(
                 "files",
-                "the conversation goes on",
+                "the conversation continues",
                 RewindScope::Files,
                 files,
             ),

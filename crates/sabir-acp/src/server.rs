@@ -182,7 +182,7 @@ struct ServerState {
     workers: JoinSet<()>,
 }
 
-/// What a client wants for a session.
+/// The settings that a client requests for a session.
 struct SessionPlan {
     cwd: PathBuf,
     servers: Vec<McpServer>,

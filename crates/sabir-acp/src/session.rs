@@ -43,10 +43,10 @@ use crate::update_mapper::{RecordTime, UpdateMapper, agent_thought};
 
 /// The time between two updates that show the output of running commands.
 const OUTPUT_INTERVAL: Duration = Duration::from_millis(150);
-/// The time that a session has to end by itself before it is stopped as by a kill.
+/// The time that a session gets to end before it is stopped as if it were killed.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the client can show and answer.
+/// The capabilities of the client.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClientFeatures {
     /// It shows notices.

@@ -95,11 +95,11 @@ pub trait PreparedCall: Send + Sync {
         None
     }
 
-    /// Returns what the call would touch. May look at the file system, must not change it.
+    /// Returns the access that the call needs. May look at the file system, must not change it.
     fn access(&self) -> Access;
 
-    /// Returns the present state of what the call depends on beside its arguments. An approval holds as long as this is unchanged, so
-    /// it is asked for before the call is judged and again right before it runs.
+    /// Returns the present state of the call's preconditions. An approval holds as long as this is
+    /// unchanged, so it is asked for before the call is judged and again right before it runs.
     fn preconditions(&self) -> Preconditions {
         Preconditions::default()
     }

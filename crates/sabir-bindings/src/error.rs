@@ -20,7 +20,7 @@ pub enum BindingError {
         /// Its position in the JSON text.
         span: Option<Span>,
     },
-    /// The tools are no list of tools in any known shape.
+    /// The tools are not a list of tools in any known form.
     #[error("{message}")]
     InvalidTools {
         /// The reason.

@@ -89,7 +89,8 @@ enum RepairStage {
 }
 
 impl RepairRule {
-    /// Returns true if the rule applies only where it was switched on, because the reader must be told to accept the mistake.
+    /// Returns true if the rule applies only if it is switched on, because the reader accepts the
+    /// mistake only with an option.
     pub fn is_off_by_default(&self) -> bool {
         matches!(self.stage, RepairStage::OptionalParser)
     }

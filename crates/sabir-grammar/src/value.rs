@@ -902,7 +902,7 @@ fn python_string_unit() -> Expression {
 struct IntegerBounds {
     least: Option<i64>,
     most: Option<i64>,
-    /// True if a bound is no integer of 18 digits.
+    /// True if a bound is not an integer of at most 18 digits.
     is_unexpressed: bool,
 }
 

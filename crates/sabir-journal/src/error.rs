@@ -49,7 +49,7 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// The first record is damaged, so that nothing says what the task is.
+    /// The first record, which describes the task, is damaged.
     #[error(
         "the first record of {path:?} is damaged, so the task can neither be read nor continued; the file was left as it is"
     )]

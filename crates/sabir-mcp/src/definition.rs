@@ -66,7 +66,7 @@ impl DefinitionStore for ForgetfulDefinitionStore {
 }
 
 impl ToolDefinition {
-    /// Creates a definition from what a server sent.
+    /// Creates a definition from a server's message.
     pub(crate) fn from_server(tool: &rmcp::model::Tool) -> Self {
         let description = tool.description.as_deref().unwrap_or_default();
         Self {

@@ -61,7 +61,7 @@ pub enum McpError {
         /// Its state, in words.
         state: String,
     },
-    /// The server sent what is not an answer to the request.
+    /// The server's message is not an answer to the request.
     #[error("the server sent an unexpected answer")]
     Unexpected,
 }

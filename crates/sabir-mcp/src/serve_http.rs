@@ -42,7 +42,7 @@ pub const HTTP_PATH: &str = "/mcp";
 /// The header that names the session of a request.
 const SESSION_HEADER: &str = "mcp-session-id";
 
-/// The header of a client that comes back for what it has missed.
+/// The header of a client that resumes a stream.
 const LAST_EVENT_HEADER: &str = "last-event-id";
 
 /// The pause after a failed accept. Most likely no file descriptor is left, and some connection must end first.
@@ -142,7 +142,7 @@ enum Refusal {
     Body(String),
 }
 
-/// The parts of a message that say what it asks for.
+/// The parts of a message that identify its request.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct MessageStart {

@@ -14,7 +14,8 @@ use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
 use super::word::{ShellWord, WordForm};
 use super::{BY_TRUST, Verdict};
 
-/// The kinds that build, test or check what is in the folder. Left out are those that fetch, commit or copy.
+/// The kinds of commands that build, test or check the folder. Left out are those that fetch,
+/// commit or copy.
 const BUILDS: [&str; 7] = [
     "cargo",
     "npm scripts",

@@ -20,7 +20,7 @@ const MAX_MESSAGES: usize = 1000;
 const MAX_MESSAGE: usize = 64 << 10;
 /// The most bytes of the file's end that are read.
 const MAX_READ: u64 = 4 << 20;
-/// The size at which the file is cut to what is offered.
+/// The size at which the file is cut to the messages that are offered.
 const MAX_FILE: u64 = 8 << 20;
 
 /// The messages of earlier sessions, in a file.

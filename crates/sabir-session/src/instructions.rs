@@ -80,12 +80,12 @@ struct ReadContext {
     has_waiting_rules: bool,
 }
 
-/// What the context of a task depends on, besides the folder and the configuration.
+/// The inputs of a task's context, besides the folder and the configuration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ContextNeeds<'a> {
     /// The mode that the task begins in.
     pub(crate) mode: Option<&'a str>,
-    /// The rules that a resumed task was told of.
+    /// The rules that the model of a resumed task has received.
     pub(crate) told_rules: &'a [String],
     /// The list of skills.
     pub(crate) skills: Option<ContextFragment>,
@@ -184,7 +184,7 @@ fn rule_settings(workspace: &Arc<Workspace>, config: &Config) -> ContextSettings
     }
 }
 
-/// Returns the paths of the rules that a task was told of last.
+/// Returns the paths of the rules that the model of a task received last.
 pub(crate) fn told_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
     let mut told = Vec::new();
     for record in records {

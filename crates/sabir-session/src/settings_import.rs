@@ -69,11 +69,11 @@ impl SettingsProgram {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleList {
-    /// What runs unasked.
+    /// The calls that run without a question.
     Allow,
-    /// What is always asked about.
+    /// The calls that are always asked about.
     Ask,
-    /// What never runs.
+    /// The calls that never run.
     Deny,
 }
 

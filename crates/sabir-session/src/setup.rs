@@ -139,7 +139,7 @@ pub(crate) struct ToolResources {
     pub(crate) subtask_spawner: Option<Arc<dyn SubtaskSpawner>>,
     /// The files that the model of a resumed task has seen.
     pub(crate) seen_files: Vec<SeenFile>,
-    /// The rules that the model of a resumed task was told of.
+    /// The rules that the model of a resumed task has received.
     pub(crate) told_rules: Vec<String>,
     /// The tool that reads skills, where there are any.
     pub(crate) skill_tool: Option<Arc<dyn Tool>>,

@@ -44,7 +44,8 @@ pub struct DialectCandidate {
     pub level: MatchLevel,
     /// The number of markers that Sabir would write and the template did not.
     pub missing_markers: usize,
-    /// The length of what the template writes as Sabir would. The text of a dialect without markers is part of that of others.
+    /// The length of the text that the template and Sabir write in the same way. The text of a
+    /// dialect without markers is part of that of others.
     #[serde(skip)]
     matched_bytes: usize,
 }

@@ -42,7 +42,7 @@ impl RenderedTemplate {
         }
     }
 
-    /// Returns what was rendered for a call.
+    /// Returns the text that was rendered for a call.
     pub(crate) fn call(&self, shape: CallShape) -> Option<&Result<String, TemplateError>> {
         let index = all_shapes().position(|other| other == shape)?;
         self.calls.get(index)

@@ -100,7 +100,7 @@ enum LogFormat {
 }
 
 impl GatewayArguments {
-    /// Returns what a user asks of the gateway.
+    /// Returns the spec of the gateway from the options.
     fn gateway_spec(&self) -> GatewaySpec {
         GatewaySpec {
             to: self.to.clone(),
@@ -160,7 +160,7 @@ enum KeysCommand {
         /// The name or the id of the key.
         key: String,
     },
-    /// Show what a key used, by day and model.
+    /// Show the usage of a key, by day and model.
     Usage {
         /// The name or the id of the key.
         key: String,

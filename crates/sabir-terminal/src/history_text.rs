@@ -44,7 +44,7 @@ impl LastExchange {
     }
 }
 
-/// Renders what the user said last and what the model answered. The text is foreign.
+/// Renders the user's last message and the model's answer. The text is foreign.
 pub fn last_exchange_text(entries: &[JournalEntry]) -> String {
     let mut title = String::new();
     let mut said = None;

@@ -585,7 +585,7 @@ impl LineBuffer {
         }
     }
 
-    /// Carries out what the user did in the editor. Returns 0 at the end of the input.
+    /// Executes an action of the user in the editor. Returns 0 at the end of the input.
     fn take_events(&mut self, read: KeysRead) -> usize {
         let mut is_over = read.is_over;
         for event in read.events {

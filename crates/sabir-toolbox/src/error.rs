@@ -16,7 +16,7 @@ pub enum ToolboxError {
     /// No dialect has this name.
     #[error(transparent)]
     UnknownDialect(#[from] UnknownDialect),
-    /// A line of standard input is no case of the corpus.
+    /// A line of standard input is not a case of the corpus.
     #[error(
         "standard input is not a case of the corpus: {0}; `sabir corpus export` writes them, one per line"
     )]

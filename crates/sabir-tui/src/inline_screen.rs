@@ -33,7 +33,7 @@ const END_UPDATE: &str = "\x1b[?25h\x1b[?2026l";
 pub enum RowReflow {
     /// Rows that are too long continue in the next row.
     Rewraps,
-    /// Rows stay where they are, and lose what is too long.
+    /// Rows stay where they are, and are cut off.
     Cuts,
     /// It is not known which.
     Unknown,

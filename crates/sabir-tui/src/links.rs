@@ -186,7 +186,8 @@ fn address_at(text: &str) -> &str {
     address
 }
 
-/// Encodes what may not be in a target: everything but printable ASCII, and blanks.
+/// Encodes the characters that a target must not contain: everything but printable ASCII, and
+/// blanks.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

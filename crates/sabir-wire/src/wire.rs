@@ -389,7 +389,7 @@ impl Wire {
         }
     }
 
-    /// Adds what the path says about a request.
+    /// Adds the parts of a request that are in its path.
     fn with_path(self, path: &str, mut incoming: DecodedRequest) -> DecodedRequest {
         if let Some((model, streamed)) = self.match_path(path) {
             if !model.is_empty() {

@@ -553,7 +553,7 @@ fn open_output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
     Ok((pipe::Receiver::from_owned_fd(from.into())?, to.into()))
 }
 
-/// What a supervisor lives as long as.
+/// The process that a supervisor is started for, and with which it ends.
 #[derive(Clone, Copy)]
 enum SupervisorLifetime {
     Command,

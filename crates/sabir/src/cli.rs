@@ -587,7 +587,7 @@ pub(crate) struct EncodeArguments {
     pub(crate) output: ReportFormat,
 }
 
-/// Prints the help that was asked for, or what is wrong with the command line, and ends the program.
+/// Prints the requested help, or the mistake in the command line, and ends the program.
 fn exit_with(error: &clap::Error, arguments: &[OsString]) -> ! {
     let is_clean = arguments.iter().all(|argument| {
         let text = argument.to_string_lossy();

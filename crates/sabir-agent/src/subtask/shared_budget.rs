@@ -52,7 +52,7 @@ pub(crate) enum BudgetExhausted {
 #[derive(Debug, Default)]
 pub(super) struct BudgetSlot(Mutex<Option<(BudgetPeriod, Arc<BudgetState>)>>);
 
-/// Charges what a subtask's records cost to the budget of its family.
+/// Charges the usage in a subtask's records to the shared budget.
 pub(super) struct BudgetMeter(pub(super) SharedBudget);
 
 impl SharedBudget {

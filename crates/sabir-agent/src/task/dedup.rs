@@ -188,7 +188,7 @@ fn find_result(message: &Message, id: &CallId) -> Option<FoundResult> {
         })
 }
 
-/// Returns the tool of a call and what it reads: its one path, or else all its arguments.
+/// Returns the tool and the subject of a reading call: its one path, or else all its arguments.
 fn read_key(call: &Call) -> (String, String) {
     let mut paths = digest::call_paths(call);
     let is_lines = |name: &str| matches!(name, "path" | "start_line" | "end_line");

@@ -12,7 +12,7 @@ use crate::record::{DecisionMaker, TaskOutcome};
 const MAX_NAMED: usize = 5;
 /// The longest name of a call's subject, in characters.
 const MAX_SUBJECT_CHARS: usize = 120;
-/// The arguments that say what a call is about, in the order in which they are looked for.
+/// The arguments that name the subject of a call, in the order in which they are tried.
 const SUBJECT_ARGUMENTS: [&str; 5] = ["path", "command", "url", "regex", "query"];
 
 /// The treatment of a completion if denied calls were not replaced by later ones and there is no

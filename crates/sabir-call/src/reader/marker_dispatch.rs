@@ -390,7 +390,7 @@ impl CallReader {
         self.state = ReaderState::Gap;
     }
 
-    /// Decides what the text after a marker is, among the dialects that share it.
+    /// Chooses the dialect of a marker, among those that share it, by the text after it.
     fn classify_content(&self, opening: &PendingOpen, rest: &str, last: bool) -> MarkerContent {
         let text = opening.marker_text();
         let wrapper = opening.tag.trim_matches(['<', '>']);

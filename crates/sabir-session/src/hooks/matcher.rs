@@ -13,7 +13,7 @@ pub(super) enum Matcher {
     Any,
     /// Fits one of these names exactly.
     Names(Vec<String>),
-    /// Fits what the expression finds.
+    /// Matches the texts that the expression finds.
     Pattern(Regex),
 }
 

@@ -22,7 +22,7 @@ const MAX_FILES: usize = 128;
 /// The most entries of a folder that are looked at, and the most bytes of a script in which names are looked for.
 const MAX_ENTRIES: usize = 10_000;
 const MAX_SCRIPT_BYTES: u64 = 256 * 1024;
-/// The files that programs read without being told.
+/// The files that programs read by default.
 const UNNAMED: &[(&[&str], &[&str])] = &[
     (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
     (&["just"], &["justfile", "Justfile", ".justfile"]),

@@ -77,7 +77,7 @@ pub(super) struct LoadedHook {
     pub(super) callback: Option<String>,
 }
 
-/// What an event is about, for matchers and conditions.
+/// The subject of an event, for matchers and conditions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct EventSubject<'a> {
     /// The names that a matcher is compared with.

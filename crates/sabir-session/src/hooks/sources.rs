@@ -119,7 +119,8 @@ impl FoundHook {
         ObjectId::hash_of(text.as_bytes()).to_string()
     }
 
-    /// Returns true if what a hook runs in the folder is still what was trusted, or found at the start.
+    /// Returns true if the files that a hook runs in the folder are unchanged since they were
+    /// trusted, or found at the start.
     pub(super) fn is_unchanged(&self, workspace: &Workspace, variables: &HookVariables) -> bool {
         find_pinned_files(workspace, &self.spec.command, variables)
             .is_ok_and(|now| changed_files(&self.files, &now).is_empty())
@@ -136,7 +137,7 @@ impl FoundHook {
         })
     }
 
-    /// Sets the state by what was trusted, and for a review the files that would be.
+    /// Sets the state from the stored trust, and for a review the files that would be trusted.
     fn judge(
         &mut self,
         trusted: Option<TrustedHook>,
@@ -344,7 +345,8 @@ impl HookList {
     }
 }
 
-/// Returns a hook of a repository that is not there any more, so that what it would have judged does not pass.
+/// Returns a placeholder for a trusted hook that has disappeared from a repository, so that
+/// everything that it would have checked is refused.
 fn find_lost_hook(key: &str, trusted: TrustedHook) -> Option<FoundHook> {
     // The user's own files are changed by nobody else.
     let is_in = |file: &&&str| {

@@ -73,7 +73,8 @@ impl App {
         self.open_picker("themes", "uses it only now", items);
     }
 
-    /// Restores what was changed since a call: files by undoing the calls since then, the conversation by a fork.
+    /// Restores everything that was changed since a call: files by undoing the calls since then,
+    /// the conversation by a fork.
     pub(super) fn restore_call(
         &mut self,
         scope: RewindScope,

@@ -50,7 +50,7 @@ impl DeniedCall {
 
     /// Returns true if a call that was done did what this one was to do: the same with the same tool,
     /// or a change of the same file with another one.
-    fn is_made_good_by(&self, call: &Call, readers: &[String]) -> bool {
+    fn is_replaced_by(&self, call: &Call, readers: &[String]) -> bool {
         let reads = |tool: &String| readers.contains(tool);
         let is_same_kind = self.tool == call.name
             || self.is_path
@@ -87,7 +87,7 @@ impl DenialLedger {
     pub(super) fn note_result(&mut self, call: &Call, result: &CallResult, readers: &[String]) {
         if result.ending == ToolResultStatus::Done {
             self.0
-                .retain(|denied| !denied.is_made_good_by(call, readers));
+                .retain(|denied| !denied.is_replaced_by(call, readers));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Runs a command in a terminal of the client, which shows it to the user.
 //!
-//! A terminal is released whatever happens, and its command killed first if it may still run.
+//! A terminal is always released; if its command may still run, it is killed first.
 
 use std::time::Duration;
 

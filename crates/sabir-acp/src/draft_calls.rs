@@ -1,6 +1,8 @@
-//! Shows calls while the model writes them. Pure: it collects the pieces, and makes an update of them when it is asked for one.
+//! Shows calls while the model writes them. Pure: it collects the pieces, and builds an update from
+//! them on request.
 //!
-//! The id that a call has in the task is known only when its answer is complete, so a call that was shown before keeps an id of its own.
+//! The id of a call in the task is known only when its answer is complete, so a call that was shown
+//! earlier keeps an id of its own.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Reaches the buffers and terminals of the client: what the user has typed and not saved counts.
+//! Reads and writes the buffers of the client, with their unsaved text, and runs commands in its
+//! terminals.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

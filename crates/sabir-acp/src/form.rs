@@ -1,4 +1,4 @@
-//! Asks questions as forms, where the client shows them: those of the model, and those of MCP servers.
+//! Asks the questions of the model and of MCP servers as forms, if the client can show them.
 
 use std::collections::BTreeMap;
 use std::future::Future;

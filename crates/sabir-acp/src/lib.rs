@@ -7,14 +7,18 @@
 //!
 //! # Guarantees
 //!
-//! * Only an answer to a permission request that the client was asked approves a call. A prompt that waits is a message and never an
-//!   answer to a question about a call; a client that fails, or names an option that was not offered, denies.
-//! * Each prompt gets exactly one response. Prompts of one session are worked on in the order in which they came.
-//! * A line that is not JSON, or no request, gets a JSON-RPC error, and the connection continues.
-//! * What the client did not announce is not asked of it.
+//! * Only the client's answer to a permission request approves a call. A queued prompt is a
+//!   message, never an answer to a question about a call. If the client fails, or names an option
+//!   that was not offered, the call is denied.
+//! * Each prompt gets exactly one response. Prompts of one session are processed in the order in
+//!   which they arrive.
+//! * A line that is not JSON, or not a request, gets a JSON-RPC error, and the connection
+//!   continues.
+//! * Only capabilities that the client announced are used.
 //! * When the input ends, all sessions end, with everything that they started.
 //!
-//! The crate starts no process, touches no file and reads no environment: tasks do, through `sabir-session`.
+//! The crate itself starts no process, touches no file and reads no environment; tasks do so
+//! through `sabir-session`.
 
 mod client_terminal;
 mod draft_calls;

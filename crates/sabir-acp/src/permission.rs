@@ -1,4 +1,4 @@
-//! Asks the client's user about a call, and reads the answer. Whatever is no clear yes is a no.
+//! Asks the client's user about a call, and reads the answer. Anything but a clear yes is a no.
 
 use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema::{

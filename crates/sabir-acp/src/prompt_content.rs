@@ -22,7 +22,8 @@ pub(crate) enum PromptError {
     Image(#[from] ImageError),
 }
 
-/// Converts the blocks of a prompt. Text stays as it is; what is embedded follows it, and is named where it stood.
+/// Converts the blocks of a prompt. Text is not changed; embedded content follows it, and its name
+/// is left at the original place.
 pub(crate) fn read_prompt(blocks: Vec<ContentBlock>) -> Result<UserMessage, PromptError> {
     let mut message = UserMessage::default();
     let mut attached = String::new();
@@ -57,7 +58,7 @@ fn decode_image(media_type: String, data: String) -> Result<Image, ImageError> {
     ImageInput::Data { media_type, data }.decode_image()
 }
 
-/// Adds an embedded resource: its name where it stands, and its content behind the whole message.
+/// Adds an embedded resource: its name in place, and its content after the whole message.
 fn read_resource(
     resource: EmbeddedResource,
     message: &mut UserMessage,

@@ -1,4 +1,5 @@
-//! Serves one connection: answers what concerns no session, and hands everything else to the worker of its session.
+//! Serves one connection: answers requests that concern no session, and passes all others to the
+//! worker of their session.
 
 use std::collections::HashMap;
 use std::io;
@@ -181,7 +182,7 @@ struct ServerState {
     workers: JoinSet<()>,
 }
 
-/// What a client wants for a session.
+/// The settings that a client requests for a session.
 struct SessionPlan {
     cwd: PathBuf,
     servers: Vec<McpServer>,
@@ -548,7 +549,8 @@ impl AcpServer {
         _ = self.send(session, SessionInput::Announce);
     }
 
-    /// Opens a session of this connection again, or one that has a journal. One that works already goes on.
+    /// Opens a session of this connection again, or one that has a journal. A running session
+    /// continues.
     fn reopen_session(
         &self,
         id: &SessionId,
@@ -600,7 +602,8 @@ impl AcpServer {
                 .collect(),
             ..self.spec.clone()
         };
-        // Fails where the configuration cannot be used, before a prompt is written in vain.
+        // Fails if the configuration cannot be used, so that the user learns it before they write a
+        // prompt.
         let choices = self
             .host
             .session_choices(&spec, records)
@@ -641,7 +644,8 @@ impl AcpServer {
         Ok((id, choices))
     }
 
-    /// Converts an error of the configuration. Where a model or its key is missing, the client is told to let its user set it up.
+    /// Converts an error of the configuration. If a model or its key is missing, the client is
+    /// asked to let its user set it up.
     fn setup_error(&self, error: &SessionError, spec: &SessionSpec) -> Error {
         // A wrong key of the configuration is no lack of a model, and is reported as it is.
         let lacks_model = FirstScreen::is_needed(&self.host, spec).unwrap_or(false);

@@ -1,7 +1,8 @@
 //! Drives one session of a client: prompts, cancels and settings go in, updates go out.
 //!
-//! One worker owns everything about its session, so what the client asks is done in the order in which it was asked. A session has no
-//! task before its first prompt, and a loaded one runs nothing before its next.
+//! One worker owns everything about its session, so requests of the client are processed in order.
+//! A session has no task before its first prompt, and a loaded session runs nothing before its next
+//! prompt.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -42,10 +43,10 @@ use crate::update_mapper::{RecordTime, UpdateMapper, agent_thought};
 
 /// The time between two updates that show the output of running commands.
 const OUTPUT_INTERVAL: Duration = Duration::from_millis(150);
-/// The time that a session has to end by itself before it is stopped as by a kill.
+/// The time that a session gets to end before it is stopped as if it were killed.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the client can show and answer.
+/// The capabilities of the client.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClientFeatures {
     /// It shows notices.
@@ -831,7 +832,7 @@ impl SessionWorker {
         }
     }
 
-    /// Asks a question as a form. The turn goes on, since the answer comes within it.
+    /// Asks a question as a form. The turn continues, since the answer arrives within it.
     fn ask_by_form(&mut self, request: RequestId, question: &str, options: &[String]) {
         // A question that is asked again, behind a command of the user, is already shown.
         if self.questions.contains_key(&request) {

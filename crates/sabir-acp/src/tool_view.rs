@@ -1,4 +1,4 @@
-//! Describes calls for a client: kind, title, places and contents.
+//! Describes calls for a client: kind, title, locations and contents.
 
 use std::path::Path;
 

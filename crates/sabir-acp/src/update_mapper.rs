@@ -1,4 +1,5 @@
-//! Maps what happens in a task to session updates of the protocol. Pure: it holds what later events refer to, and sends nothing.
+//! Maps the events of a task to session updates of the protocol. Pure: it keeps the state that
+//! later events refer to, and sends nothing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

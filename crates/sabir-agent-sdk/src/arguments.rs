@@ -123,7 +123,7 @@ pub struct SdkArguments {
     pub has_permission_callback: bool,
     /// Pieces of answers are printed while they arrive.
     pub partial_messages: bool,
-    /// Messages come on standard input.
+    /// Messages are read from standard input.
     pub reads_input: bool,
     /// The prompt on the command line; empty if there is none.
     pub prompt: String,
@@ -145,7 +145,7 @@ pub enum ResumedTask {
 #[non_exhaustive]
 pub enum SdkArgumentError {
     /// The flag is not known.
-    #[error("the flag --{0} is not known; docs/agent-sdk.md lists those that are")]
+    #[error("the flag --{0} is not known; docs/agent-sdk.md lists the known ones")]
     Unknown(String),
     /// The flag restricts or changes what happens in a way that Sabir does not support.
     #[error("--{0} is not supported; remove the option of the SDK that sends it")]

@@ -1,9 +1,10 @@
 //! Serves programs that are written for the Claude Agent SDK (`claude-agent-sdk` on PyPI, `@anthropic-ai/claude-agent-sdk` on npm).
 //!
-//! The SDK starts a program with the command line of Claude Code and exchanges JSON lines with it: messages of the user in, messages of the
-//! model, results of calls and one `result` for each turn out. Beside them both sides send control requests: the SDK asks to initialize, to
-//! interrupt or to change the mode, and is asked about calls and hooks. The source of all shapes is the code of both packages
-//! (Python 0.2, TypeScript 0.3); `docs/agent-sdk.md` lists what works and what does nothing.
+//! The SDK starts a program with the command line of Claude Code and exchanges JSON lines with it:
+//! messages of the user in, messages of the model, results of calls and one `result` for each turn
+//! out. Both sides also send control requests: the SDK to initialize, to interrupt or to change the
+//! mode, and Sabir to ask about calls and hooks. The formats come from the code of both packages
+//! (Python 0.2, TypeScript 0.3); `docs/agent-sdk.md` lists what works and what has no effect.
 
 mod arguments;
 mod control;

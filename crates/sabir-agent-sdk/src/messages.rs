@@ -1,4 +1,5 @@
-//! Builds the messages that the SDK reads, and names calls as Claude Code does where it has the same tool.
+//! Builds the messages that the SDK reads, and uses the names of Claude Code for calls of tools
+//! that it also has.
 
 use std::collections::BTreeSet;
 

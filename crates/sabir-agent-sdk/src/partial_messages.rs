@@ -80,7 +80,7 @@ impl PartialMessages {
         events
     }
 
-    /// Returns the events that end an answer which broke off; none if nothing of it was shown.
+    /// Returns the events that end an answer that broke off; none if no part of it was shown.
     pub(crate) fn abandon(&mut self) -> Vec<Value> {
         let mut events: Vec<_> = self.close_block().into_iter().collect();
         if self.is_started {
@@ -153,7 +153,7 @@ mod tests {
             ]
         );
         assert_eq!(events[4]["index"], 1);
-        // The next answer begins anew.
+        // The next answer starts from the beginning.
         assert_eq!(kinds(&partial.add_piece(&text, "m"))[0], "message_start");
         assert_eq!(PartialMessages::default().abandon(), [Value::Null; 0]);
     }

@@ -1,4 +1,4 @@
-//! Lets the session reach the MCP servers that live in the program's own process.
+//! Connects the session to the MCP servers in the program's own process.
 //!
 //! The SDK passes their messages inside control requests. A session reaches servers over HTTP, so this listens on a port of the loopback
 //! interface and passes each message on. A token keeps other programs of this machine out.

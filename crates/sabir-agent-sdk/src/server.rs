@@ -241,7 +241,7 @@ impl SdkServer {
             interactivity: Interactivity::Interactive,
             ..arguments.spec.clone()
         };
-        // The program gets the result and goes on with a message.
+        // The program gets the result and continues with a message.
         spec.completion.review = Some(false);
         let found = match &arguments.resumed {
             None => None,

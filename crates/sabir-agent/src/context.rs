@@ -1,4 +1,5 @@
-//! The context of a request: tells the model about itself and its place, apart from the tools.
+//! The context of a request: tells the model about itself and its surroundings, apart from the
+//! tools.
 //!
 //! The text is the same in every turn of a task, so that providers can cache it, and it is short,
 //! because it is paid for with every request.
@@ -33,7 +34,7 @@ pub trait ContextSource: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestContext {
-    /// The fragments that describe the place, in this order.
+    /// The fragments that describe the folder, in this order.
     pub fragments: Vec<ContextFragment>,
     /// The size of the model's context window in tokens, if it is known.
     pub window: Option<u64>,

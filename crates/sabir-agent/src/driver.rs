@@ -157,7 +157,7 @@ struct RunningTools {
     early_results: HashMap<CallId, ToolOutput>,
 }
 
-/// What an observer did before the model is asked.
+/// The reaction of an observer before the model is asked.
 enum BeforeAsking {
     /// Judged a compaction.
     Compaction(Result<(), CompactionObjection>),
@@ -855,7 +855,7 @@ impl Broadcaster<'_> {
     }
 }
 
-/// Looks at what a prepared call would do, for its judgement; `None`: no tool has its name.
+/// Assesses a prepared call for the policy; `None`: no tool has its name.
 fn assess_call(
     task: &Task,
     id: CallId,

@@ -47,7 +47,7 @@ pub struct CompactionObjection;
 /// The work of an observer around a tool call, a question or an end.
 pub type ObserverWork<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Follows what a driver does.
+/// Observes a driver.
 ///
 /// All methods do nothing unless they are implemented. The synchronous ones must be quick, since the task waits for them.
 pub trait DriverObserver: Send + Sync {
@@ -66,8 +66,8 @@ pub trait DriverObserver: Send + Sync {
     /// Follows the change of files that a tool is about to make, as a diff. A call without a preview is left out.
     fn on_preview(&self, _: &ObservedCall, _: &str) {}
 
-    /// Does what must happen before a tool runs. The call is approved and its preconditions hold;
-    /// they are compared again after the observers, since these may take a while.
+    /// Called before a tool runs. The call is approved and its preconditions hold; they are
+    /// compared again after the observers, since these may take a while.
     ///
     /// # Errors
     /// If the tool must not run. Its result is then the reason.
@@ -75,8 +75,8 @@ pub trait DriverObserver: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Does what must happen after a tool has run, or was refused by a later observer or by a
-    /// changed precondition. It is not called for work that was dropped.
+    /// Called after a tool has run, or was refused by a later observer or by a changed
+    /// precondition. It is not called for work that was dropped.
     fn after_tool<'a>(&'a self, _: &'a ObservedCall, _: &'a ToolOutput) -> ObserverWork<'a, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -87,8 +87,8 @@ pub trait DriverObserver: Send + Sync {
         None
     }
 
-    /// Does what must happen before a question is shown. It is dropped, and called again for the
-    /// same question, if a command of the user comes first.
+    /// Called before a question is shown. It is dropped, and called again for the same question, if
+    /// a command of the user comes first.
     ///
     /// # Errors
     /// If the question is for the next message ([`UserQuestion::Next`]), and the model should work
@@ -100,8 +100,8 @@ pub trait DriverObserver: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Does what must happen before a run of the task returns that has ended with a completion. The
-    /// record of the end has been kept.
+    /// Called when a run of the task has ended with a completion, before it returns. The record of
+    /// the end has been kept.
     ///
     /// # Errors
     /// If the task must continue, in the same run: its limits keep counting.
@@ -109,7 +109,7 @@ pub trait DriverObserver: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Does what must happen before the model is asked for a summary.
+    /// Called before the model is asked for a summary.
     ///
     /// # Errors
     /// If the context must not be compacted. After a request that was too long an objection has no effect: the task could not continue.
@@ -120,7 +120,7 @@ pub trait DriverObserver: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Does what must happen before the model is asked for its next turn, and returns a text for the model, if there is one.
+    /// Called before the model is asked for its next turn; may return a text for the model.
     fn before_request(&self) -> ObserverWork<'_, Option<String>> {
         Box::pin(std::future::ready(None))
     }

@@ -42,23 +42,23 @@ pub struct CallPermit {
     pub preconditions: Preconditions,
     /// True if the call was allowed because it is known to only read. It may be confined to that.
     pub read_only: bool,
-    /// True if the user approved the call: when they were asked, or by a rule of theirs.
+    /// True if the user approved the call, by an answer or by a rule.
     pub user_approved: bool,
     /// The limits that are left for a subtask when the call begins to run.
     pub remaining_limits: TaskLimits,
     /// The period whose subtasks share these limits.
     pub budget_period: BudgetPeriod,
-    /// The budget that a family of subtasks shares, if the task belongs to one.
+    /// The budget that the task shares with its subtasks, parents and siblings, if it has any.
     pub shared_budget: SharedBudget,
 }
 
 impl Preconditions {
-    /// Adds a thing and what identifies its state.
+    /// Adds a precondition: its name, and a text that identifies its state.
     pub fn insert(&mut self, thing: impl Into<String>, state: impl Into<String>) {
         self.0.insert(thing.into(), state.into());
     }
 
-    /// Iterates over the things with what identifies their state, sorted by name.
+    /// Iterates over the names and states of the preconditions, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let things = self.0.iter();
         things.map(|(thing, state)| (thing.as_str(), state.as_str()))
@@ -69,7 +69,7 @@ impl Preconditions {
         self.0.is_empty()
     }
 
-    /// Returns the names of the things whose state differs, or that are in one of the two only;
+    /// Returns the names of the preconditions whose state differs, or that only one of the two has,
     /// sorted.
     pub fn changed_names<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
         let gone = self
@@ -149,7 +149,7 @@ impl CallPermit {
         (!changed.is_empty()).then(|| {
             format!(
                 "Not run: this changed between the approval of the call and its run: {things}. Look at it, and make the call again \
-                 if it is still right; it will be judged anew."
+                 if it is still right; it will be checked again."
             )
         })
     }

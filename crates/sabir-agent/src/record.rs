@@ -147,7 +147,7 @@ pub enum Record {
     },
 }
 
-/// Everything that a task used in its life so far, its subtasks included.
+/// The total usage of a task so far, including its subtasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskUsage {
     /// Tokens as the provider reported them.
@@ -318,7 +318,7 @@ pub struct AssistantTurn {
     pub feedback: Option<String>,
 }
 
-/// A turn without an answer, with what it used all the same.
+/// A turn without an answer, with its usage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTurn {
     /// The kind of failure.
@@ -366,7 +366,7 @@ pub struct CallCheck {
     pub wrapped: Vec<String>,
 }
 
-/// A text that the model was given to read and that holds a call which it then wrote.
+/// A text that the model had read and that contains a call that the model then wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -607,7 +607,7 @@ pub enum TaskOutcome {
     Completed,
     /// The model stopped without completing.
     Unfinished,
-    /// The model could not go on because calls were denied.
+    /// The model could not continue because calls were denied.
     Denied,
     /// A limit was reached.
     Limit,

@@ -96,7 +96,7 @@ pub struct TaskSettings {
     pub read_only_tools: Vec<String>,
     /// The names of the tools that poll for something, so that repeating a call is not a cycle.
     pub polling_tools: Vec<String>,
-    /// The rules that judge calls, with what is approved in advance.
+    /// The rules that judge calls, including approvals in advance.
     pub rules: PolicyRules,
     /// The kind of user, if any, that can be asked.
     pub interactivity: Interactivity,
@@ -111,7 +111,7 @@ pub struct TaskSettings {
     /// The number of calls that a message may hold.
     pub parallel_calls: ParallelCalls,
     /// True if the server of the model renders a chat template, so that special tokens in foreign
-    /// text must be broken. They always are in a prompted session.
+    /// text must be escaped. They always are in a prompted session.
     pub renders_template: bool,
     /// The most tokens of one answer; `None` leaves it to the provider.
     pub max_output: Option<u64>,
@@ -222,7 +222,7 @@ impl TaskInput<'_> {
         }
     }
 
-    /// Returns the input for a message that interrupts what the model is doing.
+    /// Returns the input for a message that interrupts the model.
     pub fn interrupting(message: impl Into<UserMessage>) -> Self {
         Self::UserMessage {
             message: message.into(),
@@ -429,7 +429,7 @@ impl Task {
         self.budget.totals()
     }
 
-    /// Returns everything that the task used in its life, with the use of each tool.
+    /// Returns the total usage of the task, with the usage of each tool.
     pub fn task_usage(&self) -> TaskUsage {
         self.budget.task_usage()
     }
@@ -763,7 +763,7 @@ impl Task {
             },
             effects,
         );
-        // A resumed task asks again, after judging the call anew.
+        // A resumed task judges the call again, and then asks again.
         self.question = None;
         effects.push(TaskEffect::Finish(outcome, message.to_owned()));
     }

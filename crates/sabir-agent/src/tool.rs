@@ -28,13 +28,13 @@ pub struct ToolOutput {
     /// True if the work failed only in that it found nothing, as `grep` reports it. A call has
     /// succeeded then, but a check has not.
     pub found_nothing: bool,
-    /// The end of the subtask that did the work, with everything it used in its life; `None` for
-    /// other work. A cancelled subtask makes the result of the call an interrupted one.
+    /// The end of the subtask that did the work, with its total usage; `None` for other work. A
+    /// cancelled subtask makes the result of the call an interrupted one.
     pub subtask: Option<SubtaskEnd>,
 }
 
-/// Receives a tool's output while it is produced (a command's lines, say). Pieces are texts of any
-/// length.
+/// Receives a tool's output while it is produced, for example a command's lines. Pieces are texts
+/// of any length.
 pub type ProgressSink<'a> = &'a mut (dyn FnMut(&str) + Send);
 
 /// Decides by its group whether a tool is offered; `None` is the group of tools that belong to
@@ -58,7 +58,8 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Reports whether models are shown the tool. A call of a tool that is not offered is understood and runs all the same.
+    /// Reports whether models are shown the tool. A call of a tool that is not offered is still
+    /// understood and runs.
     fn is_offered(&self) -> bool {
         true
     }
@@ -94,11 +95,11 @@ pub trait PreparedCall: Send + Sync {
         None
     }
 
-    /// Returns what the call would touch. May look at the file system, must not change it.
+    /// Returns the access that the call needs. May look at the file system, must not change it.
     fn access(&self) -> Access;
 
-    /// Returns the present state of what the call depends on beside its arguments. An approval holds as long as this is unchanged, so
-    /// it is asked for before the call is judged and again right before it runs.
+    /// Returns the present state of the call's preconditions. An approval holds as long as this is
+    /// unchanged, so it is asked for before the call is judged and again right before it runs.
     fn preconditions(&self) -> Preconditions {
         Preconditions::default()
     }
@@ -140,7 +141,7 @@ pub struct InvalidCall {
 }
 
 impl InvalidCall {
-    /// Makes the call that fails for this reason.
+    /// Creates a call that fails for this reason.
     pub fn boxed(reason: impl Into<String>) -> Box<dyn PreparedCall> {
         Box::new(Self {
             reason: reason.into(),
@@ -393,7 +394,7 @@ impl ToolRegistry {
         is_removed
     }
 
-    /// Adds a tool in place of the one of its name, if there is one.
+    /// Adds a tool, and replaces an existing one with the same name.
     ///
     /// # Errors
     /// If a control call has its name, or its spec could not be offered to any model.

@@ -1,4 +1,4 @@
-//! User commands: given unasked, with notices that answer some of them.
+//! User commands: sent at any time, not as answers to questions; notices reply to some of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -106,7 +106,7 @@ impl UserCommand {
         }
     }
 
-    /// Returns the command for a message that interrupts what the model is doing.
+    /// Returns the command for a message that interrupts the model.
     pub fn interrupt(message: impl Into<UserMessage>) -> Self {
         Self::Send {
             message: message.into(),

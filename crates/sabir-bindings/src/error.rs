@@ -20,7 +20,7 @@ pub enum BindingError {
         /// Its position in the JSON text.
         span: Option<Span>,
     },
-    /// The tools are no list of tools in any known shape.
+    /// The tools are not a list of tools in any known form.
     #[error("{message}")]
     InvalidTools {
         /// The reason.
@@ -51,7 +51,7 @@ pub enum BindingError {
     #[error("dialect table: {0}")]
     InvalidDialect(#[from] DefineError),
     /// The function needs one dialect, and none was named.
-    #[error("name the dialect to write: `auto` says only how to read")]
+    #[error("`auto` is only for reading: name the dialect to write")]
     NoDialect,
     /// No repair rule has this name.
     #[error("`{0}` is not a repair rule: use {names}", names = repair_names())]

@@ -1,10 +1,12 @@
 //! Defines the interface that Sabir's bindings for Python, JavaScript and C share.
 //!
-//! The main decision: **what crosses a language boundary is text.** Options go in as one JSON object ([`ReaderOptions`]), results come
-//! out as JSON in the public shapes of Sabir's commands, and every error has a code, a message and a span ([`BindingError`]). A binding is
-//! then a thin layer that converts texts and keeps handles, and all of them give the same results because there is nothing in
-//! which they could differ. Only the hot path is more: [`StreamReader`] returns an [`EventBatch`], which a binding may convert to
-//! objects of its language without going through JSON.
+//! The main decision: **what crosses a language boundary is text.** Options go in as one JSON
+//! object ([`ReaderOptions`]), results come out as JSON in the public shapes of Sabir's commands,
+//! and every error has a code, a message and a span ([`BindingError`]). A binding is then a thin
+//! layer that converts texts and keeps handles, and all of them give the same results because they
+//! share all other code. Only the hot path is different: [`StreamReader`] returns an
+//! [`EventBatch`], which a binding may convert to objects of its language without going through
+//! JSON.
 //!
 //! The crate does no I/O, reads no clock, and never panics on any input.
 //!

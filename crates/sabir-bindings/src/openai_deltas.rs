@@ -1,14 +1,16 @@
 //! Converts a stream of text into the deltas of OpenAI's Chat Completions.
 //!
-//! A client of that API expects the arguments of a call as pieces of one JSON object, typed as the tool declares. Between tags only
-//! the schema tells whether `10` is a number, so **strings are sent as they arrive, and anything else when it is complete.** With
-//! `whole_calls` all calls wait for the end of the text, and for all checks and repairs of `sabir-check`: words behind a call can make
-//! it a mention, which is not sent then. A call whose arguments only do not fit the schema is sent, as a native API would; the client's
-//! validation answers it.
+//! A client of that API expects the arguments of a call as pieces of one JSON object, typed as the
+//! tool declares. Between tags only the schema tells whether `10` is a number, so **strings are
+//! sent as they arrive, and anything else when it is complete.** With `whole_calls` all calls wait
+//! for the end of the text, and for all checks and repairs of `sabir-check`: text after a call can
+//! show that it is only a mention, which is not sent then. A call that fails only the schema is
+//! sent, as a native API would do; the client's validation answers it.
 //!
-//! The first line feed of a value between tags belongs to the value or to the layout of the dialect, which only the end of the value
-//! tells. A value that begins with one waits for up to [`MAX_HELD_START`] bytes; of a longer value it is taken as layout, and
-//! the end of the stream reports it if that was wrong.
+//! The first line feed of a value between tags belongs to the value or to the layout of the
+//! dialect; only the end of the value shows which. A value that begins with one is held back for up
+//! to [`MAX_HELD_START`] bytes. In a longer value the line feed counts as layout, and the end of
+//! the stream reports it if that was wrong.
 //!
 //! A call that is cut or unreadable is never completed: its arguments stay invalid JSON, or with `whole_calls` it is left out. The
 //! faults at the end of the stream say why.
@@ -662,7 +664,7 @@ fn write_name(name: &str, is_first: bool, out: &mut CallOutput<'_>) {
     out.pieces.push_str("\":");
 }
 
-/// Appends a text as it stands between the quotes of a JSON string.
+/// Appends a text as it is written between the quotes of a JSON string.
 fn push_escaped(out: &mut String, text: &str) {
     let quoted = Value::from(text).to_string();
     let inner = quoted

@@ -1,6 +1,6 @@
 //! Escapes foreign text in what is sent to a model, and reverses that in what the model sends back.
 //!
-//! Three things in a file, a result or a file name can pass for something that they are not:
+//! Three kinds of text in a file, a result or a file name can be mistaken for something else:
 //!
 //! * A special token, such as `<|im_start|>`. A server that renders a chat template tokenizes the
 //!   rendered text, and the token then ends a message or begins one. A zero-width space (U+200B)
@@ -318,8 +318,8 @@ fn restore_tokens(text: &str) -> Option<String> {
     restored.filter(|_| any)
 }
 
-/// Copies a text and has the breaks behind the first character of each special token written anew;
-/// `None` if there is no token.
+/// Copies a text and rewrites the breaks after the first character of each special token; `None` if
+/// there is no token.
 fn rewrite_tokens(text: &str, mut write_breaks: impl FnMut(&mut String, &str)) -> Option<String> {
     let mut out = String::new();
     let mut copied = 0;

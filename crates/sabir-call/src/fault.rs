@@ -477,8 +477,8 @@ fn is_zero_width(c: char) -> bool {
     cell_width(&visible_text(c.encode_utf8(&mut [0; 4]))) == 0
 }
 
-/// Returns the text as it is displayed: characters that are invisible or depend on the terminal
-/// become U+FFFD.
+/// Returns the text in the form in which it is displayed: characters that are invisible or depend
+/// on the terminal become U+FFFD.
 fn visible_text(text: &str) -> String {
     let show = |c: char| match c {
         '\t' => Some(c),

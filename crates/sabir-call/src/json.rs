@@ -119,7 +119,7 @@ enum ScannerState {
     Rest(bool),
     /// Inside a code fence around the whole text, with its number of opening backticks.
     Fenced(FencePhase, u32),
-    /// Inside tags that stand in the place of the object: the whole text, in a native call.
+    /// Inside tags instead of the object: the whole text, in a native call.
     Markup,
     /// After a value.
     Comma,

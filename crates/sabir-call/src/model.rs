@@ -90,16 +90,16 @@ pub struct Request {
     pub recovery: TextRecovery,
     /// The escaping of foreign text in what is sent; by default none.
     pub escaping: ContentEscaping,
-    /// Instructions that belong in the midst of the history, in order, for wires that have a place for
-    /// them there. [`system`](Self::system) does not repeat them.
+    /// Instructions in the middle of the history, in order, for wires that can express them.
+    /// [`system`](Self::system) does not repeat them.
     pub instructions: Vec<PlacedInstruction>,
     /// The body that a client sent, for a provider of the same wire; `None` for a request of our own.
     pub client_body: Option<ClientBody>,
-    /// The place for what the provider's response says about itself; by default it is not kept.
+    /// The slot for the report about the provider's response; by default none is kept.
     pub report: ProviderReportSlot,
 }
 
-/// An instruction in the midst of a history.
+/// An instruction in the middle of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacedInstruction {
     /// The number of messages before it.
@@ -108,7 +108,8 @@ pub struct PlacedInstruction {
     pub text: String,
 }
 
-/// The body of a request as a client sent it, which may hold more than the common form can.
+/// The body of a request as a client sent it, which may contain more than the common form can
+/// express.
 ///
 /// A provider of the same wire gets it unchanged but for what had to be changed.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,7 +120,7 @@ pub struct ClientBody {
     pub body: Arc<Value>,
     /// Headers of the client that belong to the body, such as `anthropic-beta`; names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The number of messages of the common form that the body stands for. Later ones are added to
+    /// The number of messages of the common form that the body contains. Later ones are added to
     /// it.
     pub messages: usize,
     /// True if tools and history stay as the client wrote them. In a prompted protocol they become
@@ -299,7 +300,7 @@ impl std::str::FromStr for ParallelCalls {
     }
 }
 
-/// A text that is no [`ParallelCalls`].
+/// A text that is not a [`ParallelCalls`] value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a number of calls for a message: use 1, or many")]
 pub struct UnknownCallNumber(pub String);

@@ -1,7 +1,8 @@
 //! Describes the arguments of a tool for a prompt, with the members of nested objects.
 //!
-//! Definitions come from servers and clients too. Names and values that are no plain words are written as JSON strings without `<`, and
-//! descriptions are indented, so that none of it can pass for instructions or for a call.
+//! Definitions may come from servers and clients. Names and values that are not plain words are
+//! written as JSON strings without `<`, and descriptions are indented, so that none of them can be
+//! taken for instructions or for a call.
 
 use std::borrow::Cow;
 
@@ -67,7 +68,8 @@ impl<'a> ArgumentWriter<'a, '_> {
             .find_map(|one| one.get("description")?.as_str());
         let description = own.unwrap_or_default().trim();
         if !description.is_empty() {
-            // Indented, so that no line of it can pass for an argument or a heading of ours.
+            // Indented, so that no line of it can be mistaken for an argument or a heading of the
+            // prompt.
             let description = description.replace('\n', &format!("\n{indent}  "));
             self.text.push_str(&format!(": {description}"));
         }

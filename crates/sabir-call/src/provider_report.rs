@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What the response to the last attempt of a request said about itself, outside of the answer.
+/// The metadata of the response to the last attempt of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderReport {
     /// The HTTP status; `None` if no response came.
@@ -22,14 +22,14 @@ pub struct ProviderReport {
     pub upstream: Option<String>,
 }
 
-/// A place for the [`ProviderReport`] of a request. Clones share it.
+/// A slot for the [`ProviderReport`] of a request. Clones share it.
 ///
 /// The default keeps nothing.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderReportSlot(Option<Arc<Mutex<ProviderReport>>>);
 
 impl ProviderReportSlot {
-    /// Makes a place that keeps the report.
+    /// Creates a slot that keeps the report.
     pub fn new() -> Self {
         Self(Some(Arc::default()))
     }

@@ -254,8 +254,9 @@ impl CallReader {
     /// [`Self::with_missing_last_close`].
     pub const MISSING_LAST_CLOSE: &'static str = "missing_last_close";
 
-    /// Makes this reader accept a last call that is whole but for closing markup at the end of the text. The call then
-    /// ends with a warning of the kind `cut_call`, from which the checks make the repair `missing_last_close`.
+    /// Makes this reader accept a last call that is complete except for closing markup at the end
+    /// of the text. The call then ends with a warning of the kind `cut_call`, from which the checks
+    /// make the repair `missing_last_close`.
     ///
     /// Off by default, and meant for texts of which the provider says that they are complete: only then is it certain
     /// that no other argument was to follow. A text that [ends](Self::finish) in any other way than

@@ -198,7 +198,7 @@ pub(crate) fn mismatch_fault(
 /// Returns the fault of text that should be JSON; tags in it get a message of their own.
 ///
 /// `what` begins the message; the position and the rest of the text from there on follow. `<` where
-/// JSON broke is the sign that the model went on in tags.
+/// JSON broke is the sign that the model continued in tags.
 pub(crate) fn malformed_json_fault(
     what: &str,
     written: &DraftArgument,

@@ -1,8 +1,10 @@
-//! Validates values against schemas of the common keywords, without compiling a validator.
+//! Validates values against schemas that use only the common keywords, without compiling a
+//! validator.
 //!
-//! The schemas of most tools are like that. Compiling the first validator costs a tenth of the CPU time of a short task, because the
-//! meta-schema is compiled with it. Other schemas are left to the validator, which a small build of the bindings does not have. On plain
-//! schemas both report the same errors with the same messages in the same order; a property test compares them.
+//! Most tools have such schemas. Compiling the first validator costs a tenth of the CPU time of a
+//! short task, because the meta-schema is compiled with it. Other schemas are left to the
+//! validator, which the small build of the bindings leaves out. On plain schemas both report the
+//! same errors with the same messages in the same order; a property test compares them.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;

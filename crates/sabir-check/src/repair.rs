@@ -84,12 +84,13 @@ enum RepairStage {
     /// A mistake that the parser itself accepts, with a warning.
     /// `CallDiagnostics::classify_slips` turns that warning into the repair.
     Parser,
-    /// A mistake that the parser accepts only if it is told to.
+    /// A mistake that the parser accepts only if an option says so.
     OptionalParser,
 }
 
 impl RepairRule {
-    /// Returns true if the rule applies only where it was switched on, because the reader must be told to accept the mistake.
+    /// Returns true if the rule applies only if it is switched on, because the reader accepts the
+    /// mistake only with an option.
     pub fn is_off_by_default(&self) -> bool {
         matches!(self.stage, RepairStage::OptionalParser)
     }

@@ -1,4 +1,5 @@
-//! Recognizes what a search prints in front of a line, for comparing calls with texts that were read.
+//! Recognizes the prefix that a search prints before a line, to compare calls with texts that the
+//! model has read.
 
 /// Returns the length of a place such as `docs/a.md:12:` or `a.md-12-` at the beginning of a line, as
 /// `grep -n` prints it; 0 if there is none.

@@ -201,7 +201,8 @@ impl CallChecker {
     /// `first` says that no argument was read before it. Returns the repair rules that were needed and the arguments; `None`
     /// if the text cannot be read.
     ///
-    /// The spans of the arguments carry no meaning, because the caller has no source text at hand.
+    /// The spans of the arguments carry no meaning, because the caller does not have the source
+    /// text.
     pub fn parse_trailing_arguments(
         &self,
         form: ArgForm,

@@ -122,7 +122,7 @@ fn parse_name(text: &str) -> Option<(&str, &str)> {
         .then_some((name, rest))
 }
 
-/// Splits what follows an opening tag into the body and what comes after the closing tag.
+/// Splits the text after an opening tag into the body and the text after the closing tag.
 ///
 /// Only tags of the same name are counted; every other `<` is content, so that code such as `a < b`
 /// or `Vec<T>` needs no escapes. `None` if the element is never closed.
@@ -154,7 +154,7 @@ fn split_body<'a>(name: &str, inside: &'a str) -> Option<(&'a str, &'a str)> {
     }
 }
 
-/// Returns what follows the closing tag of `name`, given the text after its `</`.
+/// Returns the text after the closing tag of `name`, given the text after its `</`.
 fn strip_closing_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.strip_prefix(name)?
         .trim_ascii_start()

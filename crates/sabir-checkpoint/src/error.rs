@@ -65,7 +65,7 @@ pub enum CheckpointError {
     },
     /// The files have changed since the plan was made.
     #[error(
-        "the files changed since the plan was shown, so nothing was done; look at it once more"
+        "the files changed since the plan was shown, so nothing was done; look at the plan again"
     )]
     Stale,
     /// The path is in no checkpoint since that call.

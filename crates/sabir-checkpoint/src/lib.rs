@@ -139,8 +139,8 @@ pub enum SnapshotScope {
     All,
 }
 
-/// What is known about the files that a call wrote, if the whole workspace is compared before and after it. For other calls, the
-/// scope says it.
+/// The known writes of a call, if the whole workspace is compared before and after it. For other
+/// calls, the scope says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallWrites {
     /// All changes are the call's.

@@ -211,7 +211,7 @@ pub fn partial_marker_len(text: &str, is_line_start: bool) -> usize {
         '=' => "",
         _ => return 0,
     };
-    // A whole marker is held as well, since the line may go on and be content.
+    // A whole marker is held back as well, since the line may continue and be content.
     let is_begun = word.starts_with(rest) && (rest.is_empty() || line.len() - rest.len() >= 3);
     if is_begun { line.len() } else { 0 }
 }

@@ -153,7 +153,7 @@ enum ParserState {
     Section,
 }
 
-/// A parser that is fed line by line. It collects faults and goes on, so that the model learns of
+/// A parser that is fed line by line. It collects faults and continues, so that the model learns of
 /// all of them at once.
 struct PatchParser {
     place: ParserState,
@@ -228,7 +228,7 @@ impl PatchParser {
         }
     }
 
-    /// Enters a patch. A second start inside one is a fault, and the sections go on.
+    /// Enters a patch. A second start inside one is a fault, and the sections continue.
     fn begin_patch(&mut self, number: usize) {
         if self.place != ParserState::Outside {
             self.report_fault(

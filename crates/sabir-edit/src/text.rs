@@ -57,7 +57,7 @@ pub struct LegacyEncoding(&'static encoding_rs::Encoding);
 #[non_exhaustive]
 pub enum NotText {
     /// They contain a NUL, or are in no known encoding.
-    #[error("it is binary: byte {at} is none that text has")]
+    #[error("it is binary: byte {at} cannot occur in text")]
     Binary {
         /// The offset, from 0, of the first byte that shows it.
         at: usize,
@@ -66,7 +66,7 @@ pub enum NotText {
 
 /// The error for a character that an encoding cannot represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{character:?} cannot be written in {encoding}, in which the file is")]
+#[error("{character:?} cannot be written in {encoding}, the encoding of the file")]
 pub struct NotInEncoding {
     /// The character.
     pub character: char,

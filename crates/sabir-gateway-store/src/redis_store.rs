@@ -286,7 +286,7 @@ fn read_key(json: &str, revoked_ms: Option<u64>) -> Result<ClientKey, StoreError
 fn read_usage(fields: UsageFields) -> Result<Vec<ModelUsage>, StoreError> {
     let mut all: Vec<ModelUsage> = Vec::new();
     for (field, number) in fields {
-        let invalid = || StoreError::Invalid(format!("`{field}` is no field of usage"));
+        let invalid = || StoreError::Invalid(format!("`{field}` is not a field of usage"));
         let (kind, model) = field.split_once(':').ok_or_else(invalid)?;
         let index = all.iter().position(|usage| usage.model == model);
         let index = index.unwrap_or_else(|| {

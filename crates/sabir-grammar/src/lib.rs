@@ -1,16 +1,16 @@
 //! Derives grammars for constrained decoding from the dialects of tool calls and the schemas of tools.
 //!
-//! A server that decodes with a grammar cannot write a broken call. The grammar must then describe
-//! exactly the notation that the model was taught and that the parser reads. Here all three come from
-//! one row of [`sabir_call::dialect`]: the layout of a call is taken from the renderer, and the
-//! values from the schemas of the tools.
+//! A server that restricts decoding by a grammar cannot produce a malformed call, if the grammar
+//! describes exactly the notation that the model was taught and that the parser reads. Here all
+//! three come from one row of [`sabir_call::dialect`]: the layout of a call is taken from the
+//! renderer, and the values from the schemas of the tools.
 //!
 //! Three properties are tested for every dialect: each text that the grammar accepts is read as
-//! exactly the calls that it holds; these calls are valid, except where [`Relaxation`]s name a keyword
-//! that the grammar leaves to the check; and what the renderer writes, with the arguments in their
-//! declared order, is accepted. One class of texts is an exception to the last one: a value in a tag
-//! that contains a closing tag of its own call, which a reader can only place by what follows it. The
-//! grammar accepts such a value as escaped JSON only.
+//! exactly the calls that it contains; these calls are valid, except where [`Relaxation`]s name a
+//! keyword that the grammar leaves to the check; and what the renderer writes, with the arguments
+//! in their declared order, is accepted. One class of texts is an exception to the last one: a
+//! value in a tag that contains a closing tag of its own call, which a reader can only place by
+//! what follows it. The grammar accepts such a value as escaped JSON only.
 //!
 //! ```
 //! use sabir_call::dialect::DialectSet;

@@ -1,4 +1,4 @@
-//! Finds keywords in a schema that a grammar does not express or cannot understand, whatever the notation of values is.
+//! Finds keywords in a schema that a grammar cannot express or understand in any notation.
 
 use std::collections::{BTreeSet, VecDeque};
 

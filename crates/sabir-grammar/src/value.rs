@@ -71,8 +71,9 @@ pub(crate) enum ValueNotation {
     Gemma { quote: String },
 }
 
-/// A place where the grammar accepts more than the schema. The check of a call refuses the values that are accepted in vain, except for
-/// `format`, which it ignores too, and unless the whole schema is invalid: a `type` that is none, or a `$ref` that leads nowhere.
+/// A place where the grammar accepts more than the schema. The check of a call refuses the values
+/// that are accepted wrongly, except for `format`, which it ignores too, and unless the whole
+/// schema is invalid: a `type` that is none, or a `$ref` that leads nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Relaxation {
     /// The tool's name.
@@ -521,7 +522,7 @@ impl<'t> ValueBuilder<'t> {
         if max == Some(0) {
             return Expression::literal("");
         }
-        // The first item stands before its separators, so it is not counted by the repetition.
+        // The first item precedes its separators, so it is not counted by the repetition.
         let more = Expression::sequence([self.separator(), item.clone()])
             .repeat(min.saturating_sub(1), max.map(|max| max.saturating_sub(1)));
         let all = Expression::sequence([item, more]);
@@ -901,7 +902,7 @@ fn python_string_unit() -> Expression {
 struct IntegerBounds {
     least: Option<i64>,
     most: Option<i64>,
-    /// True if a bound is no integer of 18 digits.
+    /// True if a bound is not an integer of at most 18 digits.
     is_unexpressed: bool,
 }
 

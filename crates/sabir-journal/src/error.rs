@@ -1,4 +1,4 @@
-//! Errors of a journal, with what to do about each.
+//! Errors of a journal, each with advice about what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// The first record is damaged, so that nothing says what the task is.
+    /// The first record, which describes the task, is damaged.
     #[error(
         "the first record of {path:?} is damaged, so the task can neither be read nor continued; the file was left as it is"
     )]
@@ -88,7 +88,7 @@ pub enum JournalError {
         reason: String,
     },
     /// The journal has no records.
-    #[error("{path:?} holds no task: it ended before the task was written down; it can be removed")]
+    #[error("{path:?} holds no task: it ends before its first record; it can be removed")]
     Empty {
         /// The file.
         path: PathBuf,

@@ -22,13 +22,13 @@ pub(crate) const PAYLOAD_START: &[u8] = b"{\"at\":";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     /// The record does not fit into a frame.
-    #[error("the record has {bytes} bytes, and {MAX_PAYLOAD_BYTES} are the most")]
+    #[error("the record has {bytes} bytes, and at most {MAX_PAYLOAD_BYTES} are allowed")]
     TooLarge {
         /// The length of its payload.
         bytes: usize,
     },
     /// A record to write nests too deep.
-    #[error("the record nests values {depth} deep, and {MAX_DEPTH} is the most")]
+    #[error("the record nests values {depth} deep, and at most {MAX_DEPTH} is allowed")]
     TooDeep {
         /// The depth of its nesting.
         depth: usize,

@@ -26,19 +26,17 @@ const COPY_CHUNK_BYTES: u64 = 64 << 10;
 /// A failure to write one frame. The text becomes a part of the [`StoreError`] that the task reports.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
-    #[error("could not look at it: {0}")]
+    #[error("could not examine it: {0}")]
     Inspect(io::Error),
-    #[error("it was removed, so that nothing in it would be found again")]
+    #[error("it was removed, so later records would be lost")]
     Removed,
-    #[error(
-        "it was moved, or another file was put in its place, so that nothing in it would be found again"
-    )]
+    #[error("it was moved, or another file was put in its place, so later records would be lost")]
     Replaced,
     #[error("somebody else has changed it: it has {found} bytes instead of {expected}, or others")]
     Changed { found: u64, expected: u64 },
     #[error("{0}; the records before are safe")]
     Undone(io::Error),
-    #[error("{write}, and the part that was written stays ({undo})")]
+    #[error("{write}, and the written part could not be removed ({undo})")]
     PartLeft { write: io::Error, undo: io::Error },
     #[error("could not sync it: {0}")]
     Sync(io::Error),
@@ -626,7 +624,7 @@ mod tests {
         let mut journal = on("/dev/full");
         let said = append(&mut journal);
         assert!(
-            said.contains("and the part that was written stays"),
+            said.contains("and the written part could not be removed"),
             "{said}"
         );
         assert_eq!(append(&mut journal), said);

@@ -1,7 +1,8 @@
-//! Cancels calls of sessions whose clients went away.
+//! Cancels calls of sessions whose clients have disconnected.
 //!
-//! In the older generations of the protocol the end of a connection does not cancel a call: the client may come back for the result. One
-//! that does not would leave the call running, with its slot, until it ends by itself.
+//! In the older versions of the protocol the end of a connection does not cancel a call: the client
+//! may come back for the result. If it does not, the call would keep running and occupying its slot
+//! until it ends by itself.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};

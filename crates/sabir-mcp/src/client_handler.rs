@@ -1,4 +1,5 @@
-//! Answers what a server asks and tells its client: roots, questions to the user, progress, messages, changed lists.
+//! Handles the requests and notifications of a server: roots, questions to the user, progress,
+//! messages, changed lists.
 
 #![expect(
     deprecated,

@@ -1,4 +1,4 @@
-//! Reads the files in which other programs keep their servers.
+//! Reads the configuration files of other programs that list MCP servers.
 //!
 //! | program | file | shape |
 //! | --- | --- | --- |
@@ -9,7 +9,8 @@
 //! | Codex | `~/.codex/config.toml` | `[mcp_servers.NAME]` |
 //! | opencode | `opencode.json` | `mcp`, with the command as a list |
 //!
-//! Entries that cannot be used are reported one by one, and the others are read. Keys that would approve calls are never carried over.
+//! Entries that cannot be used are reported one by one, and the others are read. Keys that would
+//! approve calls are always ignored.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ pub struct ParsedServers {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFileError {
     /// It is neither JSON nor TOML.
-    #[error("it is not JSON and no TOML: {0}")]
+    #[error("it is neither JSON nor TOML: {0}")]
     Syntax(String),
     /// It has no list of servers.
     #[error("it has none of `mcpServers`, `servers`, `mcp` and `mcp_servers`")]
@@ -47,7 +48,7 @@ enum EntryProblem {
     NoList(String),
     #[error("`{0}` is not a table")]
     NoTable(String),
-    #[error("`{0}` is not a plain text")]
+    #[error("`{0}` is not a string")]
     NotPlain(String),
     #[error("it has both a command and an address")]
     CommandAndAddress,

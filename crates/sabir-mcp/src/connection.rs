@@ -47,7 +47,7 @@ use crate::watched_resources::WatchedResources;
 
 /// The most rounds of a request that the server answers with questions.
 const MAX_ROUNDS: usize = 10;
-/// The time that a server gets to end by itself when its input is closed.
+/// The time that a server gets to end after its input is closed.
 const STOP_TIME: Duration = Duration::from_secs(2);
 /// The longest time in which the last words of a server that has ended are awaited.
 const STDERR_TIME: Duration = Duration::from_secs(1);
@@ -708,7 +708,8 @@ impl Connection {
         })
     }
 
-    /// Calls a tool, and returns what a model may see of its result. Dropping the future cancels the call at the server.
+    /// Calls a tool, and returns the part of its result that a model may see. Dropping the future
+    /// cancels the call at the server.
     pub(crate) async fn run_tool(
         &self,
         tool: &str,

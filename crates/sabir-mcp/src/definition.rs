@@ -1,7 +1,8 @@
-//! Describes a server's tool, and remembers which description was approved.
+//! Describes a server's tool, and remembers the approved description.
 //!
-//! A server can change what a tool says of itself after the user has approved it. So the definition that a tool had when it was
-//! first called is kept, and another one is asked about again, whatever the rules allow.
+//! A server can change the description of a tool after the user has approved the tool. So the
+//! definition that a tool had when it was first called is kept, and a call under another definition
+//! needs a new approval, whatever the rules allow.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -65,7 +66,7 @@ impl DefinitionStore for ForgetfulDefinitionStore {
 }
 
 impl ToolDefinition {
-    /// Creates a definition from what a server sent.
+    /// Creates a definition from a server's message.
     pub(crate) fn from_server(tool: &rmcp::model::Tool) -> Self {
         let description = tool.description.as_deref().unwrap_or_default();
         Self {

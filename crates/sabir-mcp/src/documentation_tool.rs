@@ -1,4 +1,5 @@
-//! The call by which Cline and Roo ask how an MCP server is created: `load_mcp_documentation`.
+//! `load_mcp_documentation`: explains how an MCP server is created, under the name that Cline and
+//! Roo use.
 
 use sabir_agent::{
     CallArguments, CallPermit, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,

@@ -1,6 +1,6 @@
 //! Defines the errors of servers.
 
-/// An error of a server, in words that can be shown to the user and, where it is the end of a call, to the model.
+/// An error of a server, with a message for the user and, if it ends a call, for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpError {
@@ -61,7 +61,7 @@ pub enum McpError {
         /// Its state, in words.
         state: String,
     },
-    /// The server sent what is not an answer to the request.
+    /// The server's message is not an answer to the request.
     #[error("the server sent an unexpected answer")]
     Unexpected,
 }

@@ -1,4 +1,4 @@
-//! Shows models the definitions of tools on demand, where all of them would fill the request.
+//! Shows models the definitions of tools on demand, if all of them would make requests too large.
 
 use std::sync::Weak;
 

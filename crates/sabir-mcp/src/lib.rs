@@ -6,14 +6,16 @@
 //! [`ToolRegistry`](sabir_agent::ToolRegistry) up to date with their tools. It never blocks: a server that is slow or broken
 //! delays nothing, and its tools appear when they are known.
 //!
-//! * A local server is a process under the supervisor of `sabir-workspace`, so neither it nor anything that it starts outlives us.
-//!   A remote one is reached over streamable HTTP.
-//! * Everything that a server sends is foreign and bounded: lines, results, images, descriptions, schemas, standard error, the number
-//!   of tools ([`limits`]).
+//! * A local server is a process under the supervisor of `sabir-workspace`, so neither it nor its
+//!   children outlive this process. A remote one is reached over streamable HTTP.
+//! * Everything that a server sends is untrusted and limited: lines, results, images, descriptions,
+//!   schemas, standard error, the number of tools ([`limits`]).
 //! * Models see one flat name for each tool ([`shown_tool_name`]), which is mapped back through a table and never parsed.
-//! * Each call is judged by the policy under the server's and the tool's name; hints of the server have no say. A tool whose
-//!   definition differs from the one that was approved is asked about whatever the rules allow ([`DefinitionStore`]).
-//! * Many tools do not fit into a request: beyond a budget models get the names, and a tool that shows definitions on demand.
+//! * The policy judges each call by the names of the server and the tool; hints of the server have
+//!   no influence. A call of a tool whose definition differs from the approved one needs a new
+//!   approval, whatever the rules allow ([`DefinitionStore`]).
+//! * If the definitions of all tools exceed a budget, models get the names, and a tool that shows
+//!   definitions on demand.
 //!
 //! # Server
 //!
@@ -29,6 +31,7 @@ mod abandoned_call;
 mod client_handler;
 mod config_file;
 mod connection;
+mod connection_slots;
 mod definition;
 mod documentation_tool;
 mod error;
@@ -38,7 +41,6 @@ mod line_guard;
 mod login;
 mod mcp_tool;
 mod names;
-mod newcomers;
 mod prompts;
 mod resource_tool;
 mod result_content;

@@ -1,4 +1,4 @@
-//! The bounds of everything that comes from a server.
+//! The limits for everything that a server sends.
 
 use std::time::Duration;
 

@@ -3,11 +3,11 @@
 //! [`LoginAttempt`] is the authorization code flow with PKCE: discovery, registration, the address for the user's browser, and the
 //! redirect back to this machine. `ServerLogin` gives each request of a connection its token and renews it.
 //!
-//! * A login belongs to a server's name and address ([`LoginKey`]) and to the authorization server that issued it. A server elsewhere
-//!   never gets its tokens, whatever it is called.
+//! * A login belongs to a server's name and address ([`LoginKey`]) and to the authorization server
+//!   that issued it. A server with another address never gets its tokens, whatever its name is.
 //! * All requests of the flow go through one guarded client: HTTPS except on this machine, no redirects, no addresses inside the user's
 //!   network unless the server itself is there.
-//! * The crate writes no file: a [`LoginStore`] keeps what has to be kept.
+//! * The crate writes no files: a [`LoginStore`] stores the tokens.
 
 mod attempt;
 mod authorized_client;

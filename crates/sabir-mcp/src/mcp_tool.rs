@@ -1,4 +1,4 @@
-//! Makes a server's tool one of Sabir's.
+//! Adapts a server's tool to the agent's `Tool` trait.
 
 use std::sync::Weak;
 

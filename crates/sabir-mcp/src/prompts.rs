@@ -1,4 +1,4 @@
-//! Prompts of servers: texts that a user sends by their names.
+//! Prompts of servers: texts that a user sends by typing their names.
 
 use rmcp::model::{GetPromptResult, Prompt, Role};
 use sabir_call::Image;

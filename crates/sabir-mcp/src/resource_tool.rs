@@ -1,4 +1,5 @@
-//! The calls by which Cline and Roo reach servers: `use_mcp_tool` and `access_mcp_resource`.
+//! `use_mcp_tool` and `access_mcp_resource`: call tools and read resources of servers in the form
+//! of Cline and Roo.
 
 use std::sync::Weak;
 

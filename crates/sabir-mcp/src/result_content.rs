@@ -132,7 +132,7 @@ pub(crate) fn convert_result(result: &CallToolResult) -> ToolOutput {
 enum ImageProblem {
     #[error("models cannot read the type {0}")]
     Type(String),
-    #[error("it has {0} MiB, and {limit} MiB are the most", limit = MAX_IMAGE_BYTES >> 20)]
+    #[error("it has {0} MiB, and at most {limit} MiB are allowed", limit = MAX_IMAGE_BYTES >> 20)]
     Size(usize),
     #[error("its data is not base64")]
     Encoding,

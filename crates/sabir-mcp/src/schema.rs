@@ -1,4 +1,4 @@
-//! Brings the schemas of servers' tools into the form that Sabir's tools have.
+//! Converts the schemas of servers' tools to the form of Sabir's tools.
 
 use serde_json::{Map, Value, json};
 

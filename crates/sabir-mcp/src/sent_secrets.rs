@@ -1,7 +1,8 @@
-//! Removes the secrets that a server was sent, or started with, from everything that it sends back.
+//! Removes the secrets that a server has received from everything that it sends back.
 //!
-//! A server, or what it serves, may repeat a token in the name of a tool, a description, a result, an error or a question. All of these
-//! reach models, logs and screens, so messages are cleaned when they arrive, before anything looks at them.
+//! A server may repeat a token in the name of a tool, a description, a result, an error or a
+//! question. All of these reach models, logs and screens, so messages are cleaned when they arrive,
+//! before any other code sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,6 @@
-//! Serves MCP over streamable HTTP: the connections, who may use them, and their limits. The protocol itself is that of `rmcp`, in
-//! both generations: sessions that begin with `initialize`, and requests that stand alone.
+//! Serves MCP over streamable HTTP: connections, access control and limits. `rmcp` implements the
+//! protocol itself, in both versions: sessions that begin with `initialize`, and requests without a
+//! session.
 //!
 //! The `Host` is checked because a server without a token would otherwise obey a web page whose name resolves to this machine (DNS
 //! rebinding), and the `Origin` because a page may also send requests to `127.0.0.1` itself. All checks come before the body is read.
@@ -33,7 +34,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::abandoned_call::{AbandonedCalls, AnswerBody, AnsweredCall};
-use crate::newcomers::{ConnectionPlace, ConnectionPlaces};
+use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
 
 /// The only path that is served.
 pub const HTTP_PATH: &str = "/mcp";
@@ -41,7 +42,7 @@ pub const HTTP_PATH: &str = "/mcp";
 /// The header that names the session of a request.
 const SESSION_HEADER: &str = "mcp-session-id";
 
-/// The header of a client that comes back for what it has missed.
+/// The header of a client that resumes a stream.
 const LAST_EVENT_HEADER: &str = "last-event-id";
 
 /// The pause after a failed accept. Most likely no file descriptor is left, and some connection must end first.
@@ -67,7 +68,7 @@ pub struct HttpServerLimits {
     /// The most open connections with an accepted request.
     pub connections: usize,
     /// The most open connections without one, beside those. The oldest is closed for one more.
-    pub newcomers: usize,
+    pub pending_connections: usize,
     /// The most requests that are answered at the same time.
     pub requests: u32,
     /// The most open sessions.
@@ -141,7 +142,7 @@ enum Refusal {
     Body(String),
 }
 
-/// The parts of a message that say what it asks for.
+/// The parts of a message that identify its request.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct MessageStart {
@@ -189,7 +190,7 @@ where
         abandoned: AbandonedCalls::default(),
         settings,
     });
-    let places = ConnectionPlaces::new(limits.newcomers, limits.connections);
+    let slots = ConnectionSlots::new(limits.pending_connections, limits.connections);
     let open = GracefulShutdown::new();
     let mut end = std::pin::pin!(end);
     loop {
@@ -204,14 +205,14 @@ where
                 }
             },
         };
-        let place = places.give_place();
-        let serving = serve_connection(stream, Arc::clone(&server), address, Arc::clone(&place));
+        let slot = slots.assign_slot();
+        let serving = serve_connection(stream, Arc::clone(&server), address, Arc::clone(&slot));
         let connection = open.watch(serving);
         tokio::spawn(async move {
             tokio::select! {
                 // A client that breaks off concerns nobody else.
                 _ = connection => {}
-                () = place.wait_evicted() => {}
+                () = slot.wait_evicted() => {}
             }
         });
     }
@@ -229,7 +230,7 @@ fn serve_connection<H>(
     stream: TcpStream,
     server: Arc<HttpServer<H>>,
     listener: SocketAddr,
-    place: Arc<ConnectionPlace>,
+    slot: Arc<ConnectionSlot>,
 ) -> impl hyper_util::server::graceful::GracefulConnection<Error = hyper::Error>
 where
     H: ServerHandler + Clone + Send + Sync + 'static,
@@ -240,9 +241,9 @@ where
     let head_arrival = server.settings.limits.head_arrival;
     let service = service_fn(move |request: Request<Incoming>| {
         let server = Arc::clone(&server);
-        let place = Arc::clone(&place);
+        let slot = Arc::clone(&slot);
         async move {
-            let response = server.respond(request, local, &place).await;
+            let response = server.respond(request, local, &slot).await;
             Ok::<_, Infallible>(response.unwrap_or_else(|refusal| refusal.into_response()))
         }
     });
@@ -261,13 +262,13 @@ where
         &self,
         request: Request<Incoming>,
         local: SocketAddr,
-        place: &ConnectionPlace,
+        connection_slot: &ConnectionSlot,
     ) -> Result<HttpResponse, Refusal> {
         if request.uri().path() != HTTP_PATH {
             return Err(Refusal::Path);
         }
         self.check_access(request.headers(), local)?;
-        if !place.admit_client() {
+        if !connection_slot.admit_client() {
             return Err(Refusal::Connections(self.settings.limits.connections));
         }
         let session = session_of(request.headers());
@@ -401,7 +402,7 @@ impl Default for HttpServerLimits {
     fn default() -> Self {
         Self {
             connections: 128,
-            newcomers: 64,
+            pending_connections: 64,
             requests: 32,
             sessions: 64,
             session_idle: Duration::from_secs(3_600),
@@ -714,7 +715,7 @@ mod tests {
     async fn silent_connections_do_not_keep_clients_out() {
         let limits = HttpServerLimits {
             connections: 1,
-            newcomers: 3,
+            pending_connections: 3,
             head_arrival: Duration::from_secs(3_600),
             ..HttpServerLimits::default()
         };

@@ -42,7 +42,7 @@ pub type HttpClientFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Syn
 /// Everything that servers need from their surroundings.
 #[derive(Clone)]
 pub struct McpSettings {
-    /// The folder in which local servers run, and which servers are told about.
+    /// The folder in which local servers run, and which is announced to servers as a root.
     pub workspace: Arc<Workspace>,
     /// The program that supervises local servers: see [`sabir_workspace::supervise::main`].
     pub helper: PathBuf,
@@ -137,7 +137,7 @@ impl std::fmt::Display for ServerState {
 pub struct ServerStatus {
     /// The name.
     pub name: String,
-    /// What is started or reached, without secrets.
+    /// The command or address of the server, without secrets.
     pub launch: String,
     /// The state.
     #[serde(flatten)]
@@ -251,7 +251,7 @@ impl McpServers {
         }
     }
 
-    /// Keeps the tools of the servers in a registry from now on, in place of an earlier one.
+    /// Sets the registry that receives the tools of the servers from now on.
     pub fn attach_registry(&self, registry: &ToolRegistry) {
         let mut state = self.pool.lock_state();
         state.registry = Some(registry.clone());

@@ -129,15 +129,16 @@ impl McpServerSpec {
         }
     }
 
-    /// Returns the hash of everything that decides what is started or reached, before variables are replaced.
+    /// Returns the hash of all settings that determine the server's program or address, before
+    /// variables are replaced.
     pub fn launch_digest(&self) -> String {
         // Maps are sorted and fields in order, so equal specs have equal text.
         let text = serde_json::to_string(&self.transport).unwrap_or_default();
         crate::definition::hex_digest(Sha256::digest(text.as_bytes()).as_slice())
     }
 
-    /// Describes in one line what is started or reached, before variables are replaced. Values of variables and headers may be
-    /// secrets and are left out.
+    /// Describes the server's command or address on one line, before variables are replaced. Values
+    /// of variables and headers may be secrets and are left out.
     pub fn launch_line(&self) -> String {
         match &self.transport {
             McpTransport::Stdio { command, args, env } => {

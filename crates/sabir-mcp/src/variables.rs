@@ -1,4 +1,4 @@
-//! Replaces variables in the configuration of servers.
+//! Expands variables in the configuration of servers.
 
 /// An error for a variable without a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -73,7 +73,7 @@ pub enum ForwardError {
         /// The time that it had.
         seconds: u64,
     },
-    /// The connection broke in the midst of the body.
+    /// The connection broke in the middle of the body.
     #[error("the answer of {provider} broke off: {reason}")]
     Broken {
         /// The provider's name.
@@ -194,7 +194,8 @@ impl ProviderClient {
         })
     }
 
-    /// Replaces the provider's secrets and address in a text that comes from it and is for strangers.
+    /// Replaces the provider's secrets and address in one of its texts, so that clients can see the
+    /// text.
     pub fn redact_for_clients(&self, text: &str) -> String {
         self.provider.redact_address(text)
     }

@@ -180,7 +180,7 @@ impl CassetteRecorder {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a piece of output, unless nothing of it is decided yet.
+    /// Writes a piece of output, unless all of it is still held back.
     fn write_output(&self, call: &str, text: String) {
         if !text.is_empty() {
             self.write_line(&CassetteLine::Output {

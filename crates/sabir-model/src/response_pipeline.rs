@@ -26,9 +26,9 @@ pub(crate) enum ResponsePipeline<'a> {
 pub(crate) struct HoldUntilFirstDelta<'a> {
     /// The caller's sink.
     out: &'a mut (dyn EventSink + Send),
-    /// True once an event was delivered; from then on nothing is held.
+    /// True once an event was delivered; from then on nothing is held back.
     open: bool,
-    /// The merged usage that is held.
+    /// The merged usage that is held back.
     usage: Usage,
     /// The faults that are held.
     faults: Vec<Fault>,

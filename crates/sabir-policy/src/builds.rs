@@ -1,8 +1,9 @@
 //! Builds and tests that run unasked, because the user trusts the repository and a sandbox keeps what they do in its folder.
 //!
-//! A build runs code of the repository, so nothing about its words makes it harmless. What does is the sandbox at level 2
-//! without network: nothing outside can be written, nothing can be sent, and checkpoints undo the rest. The caller tells by
-//! [`BuildTrust`](super::BuildTrust) for which folders that holds.
+//! A build runs code of the repository, so its command line cannot show that it is harmless. The
+//! sandbox at level 2 without network makes it harmless: nothing outside can be written, nothing
+//! can be sent, and checkpoints undo the rest. The caller says by [`BuildTrust`](super::BuildTrust)
+//! for which folders this applies.
 //!
 //! Only kinds of commands with a grammar of their own count (`command_kinds.rs`), so options that load a program or a
 //! configuration from elsewhere ask as before, and so does every word that leads out of the folder.
@@ -13,7 +14,8 @@ use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
 use super::word::{ShellWord, WordForm};
 use super::{BY_TRUST, Verdict};
 
-/// The kinds that build, test or check what is in the folder. Left out are those that fetch, commit or copy.
+/// The kinds of commands that build, test or check the folder. Left out are those that fetch,
+/// commit or copy.
 const BUILDS: [&str; 7] = [
     "cargo",
     "npm scripts",

@@ -50,8 +50,8 @@ pub struct CommandFacts {
     pub absent_files: Vec<String>,
     /// True if a command that runs unasked can neither write in the workspace nor reach the network, nor see denied paths.
     pub confined: bool,
-    /// The folders in which the line builds or tests, relative to the workspace (`.` for the workspace itself), with what is
-    /// known of them. In a folder that is not listed builds ask.
+    /// The folders in which the line builds or tests, relative to the workspace (`.` for the
+    /// workspace itself), with the trust in them. In a folder that is not listed builds ask.
     pub build_folders: Vec<(String, BuildTrust)>,
     /// The paths that the line names and that are protected, as [`RequiredFacts::paths`] spells them, with the reason.
     pub protected_paths: Vec<(String, String)>,

@@ -347,7 +347,7 @@ fn only_local_targets(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
         "uninstall",
         "up",
     ];
-    /// What makes a word one of them wherever it stands: `redeploy`, `releases`.
+    /// The parts that make a word one of them wherever they occur in it: `redeploy`, `releases`.
     const FAR_PARTS: [&str; 11] = [
         "deploy",
         "destroy",

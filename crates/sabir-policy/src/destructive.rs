@@ -10,7 +10,7 @@
 use super::path_scope::FolderScope;
 use super::word::{ShellWord, WordForm};
 
-/// The folder that a command runs in, as far as it matters to what it may destroy.
+/// The folder that a command runs in, and the workspace around it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommandPlace<'a> {
     pub(crate) folder: &'a FolderScope,

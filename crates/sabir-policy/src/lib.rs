@@ -34,7 +34,8 @@
 //! Another test compares with a real bash: whatever runs unasked has no effect (`tests/it/differential.rs`). Tables of
 //! programs have tests that find dead rows, because a row which never matches looks like protection and is none.
 //!
-//! Architecture invariant: nothing in this crate reads a transcript. The model has no say in its own approval.
+//! Architecture invariant: nothing in this crate reads a transcript. The model cannot influence its
+//! own approval.
 //!
 //! The crate touches nothing: no file, process, environment or clock. The caller gathers [`CommandFacts`] ([`required_facts`]
 //! names those that a command line depends on) and acts on the [`PolicyDecision`].
@@ -183,7 +184,7 @@ pub struct PolicyDecision {
 }
 
 impl PolicyDecision {
-    /// Returns true if a rule or an approval of the user allows the access, rather than what the access is.
+    /// Returns true if a rule or an approval of the user allows the access, and not only its kind.
     pub fn is_allowed_by_rule(&self) -> bool {
         self.verdict == Verdict::Allow
             && [BY_RULE, BY_APPROVAL, BY_LINE].contains(&self.reason.as_str())

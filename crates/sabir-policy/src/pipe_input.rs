@@ -45,7 +45,7 @@ pub(crate) struct PipedNames {
     pub(crate) may_hold_secret: bool,
 }
 
-/// The place that the names of a pipe come from, which decides what is known of them.
+/// The source of the names in a pipe, which decides what is known about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NameSource {
     /// The files of the workspace.

@@ -1,8 +1,9 @@
 //! Commands that write protected paths (`.git/hooks`, `AGENTS.md`, `.vscode`), which ask even if their kind is approved.
 //!
-//! Which names are protected is known to the caller, who looks at the paths that a line names
-//! ([`CommandFacts::protected_paths`](super::CommandFacts::protected_paths)). The file tools ask about the same names, and a
-//! sandbox keeps commands from them; this is what holds where there is none.
+//! The caller knows the protected names and looks up the paths that a line names
+//! ([`CommandFacts::protected_paths`](super::CommandFacts::protected_paths)). The file tools ask
+//! about the same names, and a sandbox keeps commands from changing them; this check is for
+//! commands without a sandbox.
 
 use super::evaluator::{CommandEvaluator, ShellScope};
 use super::path_scope::FolderScope;

@@ -1,6 +1,6 @@
 //! Holds the table of files that usually hold secrets: keys, tokens, passwords and the stores of programs that log in.
 //!
-//! Four readers share it, so that a store is never known to one of them and open to another:
+//! Four users share the table, so that none of them misses a file that another one knows:
 //!
 //! * [`secret_reason`] and the reach of a command (`secret_reach.rs`) decide which reads are asked about,
 //! * [`names_secret_file`] tells the file tools which files a search leaves out,

@@ -119,8 +119,9 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
 impl CommandEvaluator<'_> {
     /// Judges the words of a command: by the user's rules, and then by the grammar of the program.
     ///
-    /// A deny or ask rule is compared first, but the command is judged all the same: what it runs may be denied as well. An allow rule
-    /// with `*` does not reach what cannot be undone; one that names exactly these words does.
+    /// A deny or ask rule is compared first, but the command is still judged, because commands that
+    /// it runs may be denied as well. An allow rule with `*` does not reach what cannot be undone;
+    /// one that names exactly these words does.
     pub(crate) fn evaluate_words(
         &mut self,
         words: &[ShellWord],
@@ -342,7 +343,8 @@ impl CommandEvaluator<'_> {
         PolicyFinding::from(judged)
     }
 
-    /// Judges a command that only looks, as long as the repository has no say in which program answers.
+    /// Judges a command that only looks, as long as the repository cannot choose the program that
+    /// runs.
     ///
     /// A row that needs facts which are not known asks, and the facts are noted for the caller.
     fn evaluate_everyday(

@@ -1,7 +1,8 @@
 //! The native module of the Python package `sabir`: a thin layer over `sabir-bindings`.
 //!
-//! Events become dictionaries directly, because they are the hot path; reports go through JSON. A long chunk is read without the lock
-//! of the interpreter; for a short one, giving up the lock would cost more than reading it.
+//! Events become dictionaries directly, because they are the hot path; reports go through JSON. A
+//! long chunk is read without the interpreter's lock; for a short one, releasing the lock would
+//! cost more than reading it.
 
 mod event_objects;
 

@@ -33,7 +33,7 @@ pub struct ServedTemplate {
     pub reason: String,
 }
 
-/// Renders a template in a process of its own, which gets so much time.
+/// Renders a template in a process of its own, within this time limit.
 pub async fn render_isolated(
     template: &str,
     limit: Duration,
@@ -114,7 +114,7 @@ async fn examine_template(
     recognize_template(template.name.as_deref(), &rendered, &environment.dialects)
 }
 
-/// Recognises the dialects of the templates that local servers hand out.
+/// Recognises the dialects of the templates that local servers publish.
 pub async fn examine_servers(
     servers: &[LocalServer],
     environment: &Environment,

@@ -1,4 +1,5 @@
-//! Lists, compares and restores what tasks changed in a folder, by their checkpoints. No task runs meanwhile.
+//! Lists, compares and restores the changes of tasks in a folder, by their checkpoints, while no
+//! task runs.
 //!
 //! A restore has two steps, so that a front end can show the first and ask before the second: [`CheckpointFolder::preview_restore`] says
 //! which paths would change, and [`CheckpointFolder::restore`] changes them. The state before a restore is a checkpoint too, so every
@@ -57,7 +58,7 @@ pub struct ListedCheckpoint {
     pub is_active: bool,
 }
 
-/// What a task changed in its folder.
+/// The changes of a task in its folder.
 #[derive(Debug, Clone)]
 pub struct TaskDiff {
     /// The task.
@@ -138,7 +139,7 @@ pub struct PathChange {
 pub struct RestorePreview {
     /// The paths and what would happen to each.
     pub plan: RestorePlan,
-    /// The checkpoint that the files go back before, as far as it is known.
+    /// The checkpoint before which the files are restored, if it is known.
     pub checkpoint: Option<Checkpoint>,
     /// True if paths that somebody else has changed since are overwritten too.
     pub is_forced: bool,
@@ -629,8 +630,8 @@ impl RestorePreview {
 }
 
 impl UndoReport {
-    /// Returns false if a path that was to be restored was left alone. Without consent only the preview was requested, so showing it
-    /// is all there was to do.
+    /// Returns false if a path that should have been restored was skipped. Without consent only the
+    /// preview was requested, so showing it is all there was to do.
     pub fn is_complete(&self) -> bool {
         match &self.outcome {
             Some(outcome) => outcome.skipped.is_empty(),

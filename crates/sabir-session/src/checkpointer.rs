@@ -1,6 +1,7 @@
 //! Takes checkpoints around tool calls: a snapshot of the files that a call may change before it runs, and of the result afterwards.
 //!
-//! A call whose checkpoint cannot be taken does not run: it could not be undone, without a sign of that.
+//! A call whose checkpoint cannot be taken does not run, because it could not be undone, and nobody
+//! would notice.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

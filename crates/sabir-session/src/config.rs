@@ -247,7 +247,7 @@ pub struct ResolvedModel {
     pub reached: ProviderConnection,
 }
 
-/// Returns the reason why a glob of workspace paths cannot mean what it says, or `None` for a usable glob.
+/// Returns the reason why a glob of workspace paths cannot be used, or `None` for a usable glob.
 pub fn glob_problem(glob: &str) -> Option<String> {
     let home = glob
         .starts_with("~/")

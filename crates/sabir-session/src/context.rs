@@ -32,7 +32,7 @@ pub struct TaskContext {
 }
 
 impl TaskContext {
-    /// Opens the context of a task to look at it.
+    /// Opens the context of a task for inspection.
     ///
     /// # Errors
     /// When the task cannot be read.

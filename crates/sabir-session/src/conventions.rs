@@ -1,7 +1,9 @@
-//! Finds what a folder and its user bring for coding agents: rules, commands, skills, hooks and agents, in the layouts of several programs.
+//! Finds the files of a folder and its user for coding agents: rules, commands, skills, hooks and
+//! agents, in the layouts of several programs.
 //!
-//! All of it is foreign text: it is bounded, it is read through the workspace (a link that leaves it, a hidden file and a file with the
-//! name of a secret are refused), and it approves nothing.
+//! All of this is untrusted text: its size is limited, it is read through the workspace (links that
+//! leave it, hidden files and files with the names of secrets are refused), and it approves
+//! nothing.
 
 pub(crate) mod folder_reader;
 mod folder_report;

@@ -1,8 +1,10 @@
 //! Finds the commands that a folder and its user define as files (`/review`), and expands them to messages.
 //!
-//! A command is a text. It is a message of the user once they have written its name, and gives no right to anything: the files that it
-//! names (`@path`) are read as imports of rules are, so nothing outside of the folder and no secret is; and the shell commands in it
-//! (`` !`git status` ``) are not run here. The model is asked to run them, so each is judged as every command of a model is.
+//! A command is a text that becomes a message of the user when they type its name. It grants no
+//! rights. The files that it names (`@path`) are read under the same rules as imports, so files
+//! outside of the folder and secrets are refused. The shell commands in it (`` !`git status` ``)
+//! are not run here: the model is asked to run them, so each is judged like any other command of
+//! the model.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,9 +66,9 @@ pub struct CustomCommands {
 pub struct CustomCommand {
     /// The name, without the `/`. A command in a subfolder has the folder's name before a colon.
     pub name: String,
-    /// What it does.
+    /// The description of the command.
     pub description: String,
-    /// What comes after the name; empty if nothing is said.
+    /// The hint for the text after the name; empty if the file gives none.
     pub argument_hint: String,
     /// The file, as a user would name it, or the server that has it.
     pub path: String,
@@ -158,7 +160,7 @@ impl CustomCommands {
         }
     }
 
-    /// Returns the commands that there are now: the prompts of servers come and go.
+    /// Returns the present commands; the prompts of servers may change at any time.
     pub fn commands(&self) -> Vec<CustomCommand> {
         let prompts = self.prompts.iter().flat_map(PromptCommands::commands);
         self.commands.iter().cloned().chain(prompts).collect()
@@ -391,7 +393,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// Puts in the arguments that a `$` stands for; returns the bytes that it read.
+    /// Inserts the arguments that a `$` stands for; returns the number of bytes that it read.
     fn put_argument(&mut self, rest: &str) -> usize {
         let Some((value, taken)) = self.argument_at(rest) else {
             return 0;

@@ -242,8 +242,9 @@ impl ModelExaminer {
         &self.model.name
     }
 
-    /// Asks the model some short questions, and passes each finding to `on_finding` as it is made. `elapsed` returns the time since any
-    /// fixed moment. Where `stores` is set, writes the recommended protocol into the configuration file.
+    /// Sends the model some short requests, and passes each finding to `on_finding` at once.
+    /// `elapsed` returns the time since any fixed moment. Where `stores` is set, writes the
+    /// recommended protocol into the configuration file.
     ///
     /// # Errors
     /// When the configuration cannot be written. A model that does not answer is a finding, not an error.

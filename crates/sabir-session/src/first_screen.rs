@@ -1,5 +1,6 @@
-//! Finds the keys, the servers on this machine, the instruction files and the configuration of a user without a model. A model
-//! that can be used is chosen from it, and `sabir init` writes the choice down.
+//! Finds the keys, the servers on this machine, the instruction files and the configuration of a
+//! user who has not chosen a model. A usable model is chosen from these, and `sabir init` writes
+//! the choice into the configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ const KEY_PREFIXES: [(&str, &str); 7] = [
 /// The configuration that `sabir init` writes, with all lines commented.
 const TEMPLATE: &str = include_str!("config_template.toml");
 
-/// The things that were found for a task without a model.
+/// The findings for a user who has not chosen a model.
 #[derive(Debug)]
 pub struct FirstScreen {
     /// The configuration file; `None` without a home folder.

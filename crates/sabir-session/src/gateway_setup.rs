@@ -1,7 +1,8 @@
 //! Sets up a gateway from command-line options and the configuration: its models, access rules, limits and log.
 //!
-//! `sabir-gateway` knows nothing of files, providers and keys; this module turns them into its tables. The same module reads the
-//! configuration again while the gateway serves ([`ReloadableGateway`]).
+//! `sabir-gateway` does not know files, providers and keys; this module builds its tables from
+//! them. The same module reads the configuration again while the gateway serves
+//! ([`ReloadableGateway`]).
 
 use std::io::Read;
 

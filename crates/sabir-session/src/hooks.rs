@@ -1,12 +1,16 @@
-//! Hooks: commands of the user, or of a trusted repository, that run at fixed moments of a task, in the format of Claude Code.
+//! Hooks: commands of the user, or of a trusted repository, that run at fixed points of a task, in
+//! the format of Claude Code.
 //!
-//! A hook gets a JSON object on its standard input, and answers with its exit code (2 blocks) or with a JSON object. It can only tighten:
-//! refuse a call, ask about it, hold a message back, or let the model continue. It approves nothing, and what it prints is information for
-//! the model, never a permission. It runs under the supervisor and in the sandbox of the task.
+//! A hook gets a JSON object on its standard input, and answers with its exit code (2 blocks) or
+//! with a JSON object. It can only restrict: refuse a call, make Sabir ask about it, hold back a
+//! message, or let the model continue. It approves nothing, and its output is information for the
+//! model, never a permission. It runs under the supervisor and in the sandbox of the task.
 //!
-//! Hooks of a repository start programs on the user's machine, so they run only after the user has trusted exactly these commands and
-//! the files of the folder that they name ([`trust_hooks`]); a changed one does not run, and what it would have judged is refused. The user's
-//! own hooks need the same trust where they name a file of the folder: it may be a clone of anybody's.
+//! Hooks of a repository start programs on the user's machine, so they run only after the user has
+//! trusted exactly these commands and the files of the folder that they name ([`trust_hooks`]); a
+//! changed hook does not run, and everything that it would have checked is refused. The user's own
+//! hooks need the same trust if they name a file of the folder, which may be a clone of somebody
+//! else's repository.
 
 mod callbacks;
 mod event;

@@ -61,7 +61,8 @@ struct HubState {
 struct OpenRequest {
     id: RequestId,
     question: UserQuestion,
-    /// True if an MCP server asks it, in the middle of a call: it stays open while the task goes on.
+    /// True if an MCP server asks it, in the middle of a call: it stays open while the task
+    /// continues.
     is_from_server: bool,
     /// Takes the answer; `None` while the driver does not wait for it.
     answer: Option<oneshot::Sender<UserReply>>,

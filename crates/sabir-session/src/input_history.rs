@@ -1,7 +1,7 @@
 //! Keeps the messages that the user typed, for the history of the line editor.
 //!
-//! One JSON string per line, in a file of the data folder that only its owner can read. Known secret
-//! formats are redacted first. A history that cannot be read or written is no reason to fail.
+//! One JSON string per line, in a file of the data folder that only its owner can read. Known
+//! secret formats are redacted first. If the history cannot be read or written, nothing else fails.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -20,7 +20,7 @@ const MAX_MESSAGES: usize = 1000;
 const MAX_MESSAGE: usize = 64 << 10;
 /// The most bytes of the file's end that are read.
 const MAX_READ: u64 = 4 << 20;
-/// The size at which the file is cut to what is offered.
+/// The size at which the file is cut to the messages that are offered.
 const MAX_FILE: u64 = 8 << 20;
 
 /// The messages of earlier sessions, in a file.

@@ -1,8 +1,10 @@
-//! Collects the context of a task from its folder: rules, such as AGENTS.md, and facts about the place and the date.
+//! Collects the context of a task from its folder: rules, such as AGENTS.md, and facts about the
+//! folder and the date.
 //!
-//! The files are read when a task begins or is resumed. They are read through the workspace, so a link that leaves it, a hidden file
-//! and a device are as unreadable as for the tools. Before each later turn only the metadata of the files is compared, and the files
-//! are read again if it changed. Rules of a folder below the workspace, and rules that are limited to some paths, join when a call
+//! The files are read when a task begins or is resumed. They are read through the workspace, so
+//! links that leave it, hidden files and devices cannot be read, as with the tools. Before each
+//! later turn only the metadata of the files is compared, and the files are read again if it
+//! changed. Rules of a subfolder, and rules that are limited to some paths, are added when a call
 //! reads or writes such a path. Rules cannot approve anything.
 
 use std::path::PathBuf;
@@ -78,12 +80,12 @@ struct ReadContext {
     has_waiting_rules: bool,
 }
 
-/// What the context of a task depends on, besides the folder and the configuration.
+/// The inputs of a task's context, besides the folder and the configuration.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ContextNeeds<'a> {
     /// The mode that the task begins in.
     pub(crate) mode: Option<&'a str>,
-    /// The rules that a resumed task was told of.
+    /// The rules that the model of a resumed task has received.
     pub(crate) told_rules: &'a [String],
     /// The list of skills.
     pub(crate) skills: Option<ContextFragment>,
@@ -182,7 +184,7 @@ fn rule_settings(workspace: &Arc<Workspace>, config: &Config) -> ContextSettings
     }
 }
 
-/// Returns the paths of the rules that a task was told of last.
+/// Returns the paths of the rules that the model of a task received last.
 pub(crate) fn told_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
     let mut told = Vec::new();
     for record in records {

@@ -18,7 +18,8 @@ pub enum InterfaceChoice {
     /// The full interface, where the terminal can show it.
     #[default]
     Auto,
-    /// The full interface; a terminal that cannot show it has the line mode all the same. It is what `Auto` chooses today.
+    /// The full interface; a terminal that cannot show it gets the line mode. It is what `Auto`
+    /// chooses today.
     Full,
     /// The line mode: what was printed stays, and only the line that is edited is drawn again.
     Line,

@@ -59,7 +59,7 @@ enum KeyCommandProblem {
     #[error("cannot be run: {0}")]
     NotRun(String),
     /// The thread that ran it panicked.
-    #[error("broke down")]
+    #[error("failed unexpectedly")]
     Panicked,
     #[error("ended with code {0}")]
     ExitCode(i32),

@@ -1,8 +1,9 @@
-//! MCP servers of sessions: where they are configured, which of them may be started, and what the user has approved.
+//! MCP servers of sessions: their configuration, and the user's trust and approvals.
 //!
-//! Servers come from the user's configuration, from files of other programs that it names, from the spec of a session, and from files of
-//! the repository. A repository's server starts programs on the user's machine, so it is started only after the user has trusted exactly
-//! this entry ([`trust_servers`]); a changed one is not started.
+//! Servers come from the user's configuration, from files of other programs that it names, from the
+//! spec of a session, and from files of the repository. A repository's server starts programs on
+//! the user's machine, so it is started only after the user has trusted exactly this entry
+//! ([`trust_servers`]); a changed entry is not started.
 
 mod definitions;
 mod elicitation;

@@ -1,4 +1,4 @@
-//! Adds what a user wants remembered to the instructions of their folder.
+//! Adds notes of the user to the instructions of their folder.
 
 use std::fs::OpenOptions;
 use std::io::Write;

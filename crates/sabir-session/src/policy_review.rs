@@ -1,4 +1,5 @@
-//! Opens folders and journals outside of any task, for commands that show journals and how the rules decide.
+//! Opens folders and journals outside of any task, for commands that show journals or explain
+//! decisions of the rules.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Publishes the changes of files that calls are about to make, for front ends that show them although nobody is asked.
+//! Publishes the file changes that calls are about to make, for front ends that show them even
+//! without a question.
 
 use std::sync::Arc;
 

@@ -78,7 +78,7 @@ pub enum ProviderProblem {
     #[error("give one of key, key_env and api_key_command")]
     TwoKeys,
     /// The key is empty.
-    #[error("`key` is empty; leave it out where no key is wanted")]
+    #[error("`key` is empty; leave it out if no key is needed")]
     EmptyKey,
     /// The name of the variable cannot be one. It is probably the key itself.
     #[error(

@@ -44,7 +44,8 @@ pub(crate) struct CassetteHeader {
     /// True if a plain answer could be the result. Absent in recordings of earlier versions, where only a call was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) takes_answers: bool,
-    /// True if denials that were never made good ended the task as denied. Absent in recordings of earlier versions.
+    /// True if the task ends as denied when denied calls were not replaced by later ones. Absent in
+    /// recordings of earlier versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) ends_denied: bool,
     #[serde(default)]

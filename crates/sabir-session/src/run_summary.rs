@@ -18,7 +18,7 @@ use crate::checkpointer::TaskCheckpointer;
 /// The longest subject or reason of a call, in characters.
 const MAX_TEXT_CHARS: usize = 200;
 
-/// What a run of a task was denied, failed at and changed. Its fields are keys of the JSON of
+/// The denied calls, failed calls and changed files of a run. Its fields are keys of the JSON of
 /// `sabir run --output json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RunSummary {
@@ -40,7 +40,7 @@ pub struct SummarizedCall {
     pub call: CallId,
     /// The name of its tool.
     pub tool: String,
-    /// What it is about: a path, a command or an address, else its arguments.
+    /// The subject of the call: a path, a command or an address, or else its arguments.
     pub subject: String,
     /// The first line of its result.
     pub reason: String,

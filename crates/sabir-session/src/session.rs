@@ -341,7 +341,7 @@ impl Session {
         self.hub.0.image_support()
     }
 
-    /// Returns the runner of the user's own commands.
+    /// Returns the runner for commands that the user types.
     pub fn user_commands(&self) -> &UserCommandRunner {
         &self.user_commands
     }

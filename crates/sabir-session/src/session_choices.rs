@@ -15,7 +15,7 @@ use crate::modes::{self, InitialMode};
 use crate::setup;
 use crate::spec::SessionSpec;
 
-/// The choices of a session, and what is chosen.
+/// The choices of a session, with the present selection.
 #[derive(Debug, Clone)]
 pub struct SessionChoices {
     /// The name of the mode.
@@ -37,7 +37,7 @@ pub struct SessionChoices {
 pub struct ModeChoice {
     /// The name.
     pub name: String,
-    /// What it is for.
+    /// The description for users.
     pub about: String,
 }
 

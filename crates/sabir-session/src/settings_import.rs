@@ -1,8 +1,10 @@
-//! Carries settings of other programs over into the user's configuration: MCP servers, rules and the model.
+//! Imports settings of other programs into the user's configuration: MCP servers, rules and the
+//! model.
 //!
-//! The files of the other programs are only read. Nothing is written before the user has seen the plan. What cannot be carried over
-//! is named with the reason, and nothing is carried over as more than it was: a rule that would allow more here is left out. Only
-//! settings of the user are looked at, none of a repository.
+//! The files of the other programs are only read. Nothing is written before the user has seen the
+//! plan. Settings that cannot be imported are listed with the reason, and no imported setting
+//! allows more than the original: a rule that would allow more is left out. Only settings of the
+//! user are read, none of a repository.
 
 mod rules;
 mod sources;
@@ -67,11 +69,11 @@ impl SettingsProgram {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleList {
-    /// What runs unasked.
+    /// The calls that run without a question.
     Allow,
-    /// What is always asked about.
+    /// The calls that are always asked about.
     Ask,
-    /// What never runs.
+    /// The calls that never run.
     Deny,
 }
 
@@ -117,7 +119,7 @@ impl ImportedSetting {
     }
 }
 
-/// A setting of another program that is carried over, with its place.
+/// A setting of another program that is imported, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportItem {
     /// The program.

@@ -139,7 +139,7 @@ pub(crate) struct ToolResources {
     pub(crate) subtask_spawner: Option<Arc<dyn SubtaskSpawner>>,
     /// The files that the model of a resumed task has seen.
     pub(crate) seen_files: Vec<SeenFile>,
-    /// The rules that the model of a resumed task was told of.
+    /// The rules that the model of a resumed task has received.
     pub(crate) told_rules: Vec<String>,
     /// The tool that reads skills, where there are any.
     pub(crate) skill_tool: Option<Arc<dyn Tool>>,
@@ -184,11 +184,11 @@ pub struct TaskEnd {
     pub message: String,
     /// The number of turns since the start or the resume.
     pub turns: u32,
-    /// The tokens and the money that the task used in its whole life.
+    /// The total tokens and money that the task used, over all runs.
     pub totals: UsageTotals,
     /// The calls that were denied or failed in this run, and the files that it changed.
     pub summary: RunSummary,
-    /// The use of each tool in the whole life of the task.
+    /// The use of each tool, over all runs of the task.
     pub tools: ToolUsageTable,
     /// True if the user ended the run when the model had answered and waited for a message: nothing was completed, and nothing failed.
     pub follows_answer: bool,
@@ -530,7 +530,7 @@ impl TaskSetup {
         let home = config.environment.home_folder.as_deref();
         if let Some(why) = modes::wide_folder_warning(self.workspace.root(), home) {
             let text =
-                format!("{why}: every change of a file is asked about, whatever is approved");
+                format!("{why}: Sabir asks about every change of a file, even if it is approved");
             config.notices.send(NoticeTopic::Workspace, text);
         }
         if has_configuration(self.workspace.root()) {

@@ -1,7 +1,8 @@
 //! Finds skills (folders with a `SKILL.md`), and defines the tool by which a model reads one.
 //!
-//! A request holds the names and descriptions only, within a budget. The text of a skill, and the files beside it, are read when the
-//! model asks for them. Scripts of a skill run by `execute_command` alone, so they are judged and confined as every command is.
+//! A request holds the names and descriptions only, within a budget. The text of a skill, and the
+//! files beside it, are read when the model asks for them. Scripts of a skill run only through
+//! `execute_command`, so they are judged and confined like every command.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,11 +53,11 @@ pub struct Skills {
 pub struct Skill {
     /// The name.
     pub name: String,
-    /// What it is for.
+    /// The description for the model.
     pub description: String,
     /// The folder, as a user would name it.
     pub path: String,
-    /// True if the repository brings it, false if it is in the folder of the user.
+    /// True if it comes from the repository, false if it is one of the user's own.
     pub from_repository: bool,
     /// The size of its text in bytes.
     pub bytes: u64,
@@ -181,7 +182,7 @@ fn read_skill(workspace: &Workspace, folder: &WorkPath, place: &SkillPlace) -> O
     if !is_plain(&name) {
         return None;
     }
-    // On one line: a line of its own could pass for another skill, or for a rule.
+    // On one line: a separate line could be mistaken for another skill, or for a rule.
     let description: String = header
         .text("description")
         .unwrap_or_default()

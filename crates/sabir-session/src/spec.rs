@@ -134,7 +134,7 @@ pub struct CompletionSpec {
     pub check: Option<String>,
     /// Refuses a completion while the model's todos are open.
     pub require_todos: bool,
-    /// Accepts a result although calls were denied and never made good.
+    /// Accepts a result even if calls were denied and not replaced by later ones.
     pub allow_denied: bool,
     /// The form of a result in a task without a conversation. By default native tasks accept an answer.
     pub form: Option<ResultForm>,

@@ -74,7 +74,7 @@ struct NewSubtask<'a> {
 #[derive(Debug, thiserror::Error)]
 enum SubtaskError {
     /// The journal with the id of the subtask belongs to a task that another call, or the user, started.
-    #[error("No subtask can be begun for this call: its name, {0}, is that of another task.")]
+    #[error("No subtask can be started for this call: its name, {0}, belongs to another task.")]
     IdTaken(TaskId),
     /// The requested mode, or that of the parent, is not possible.
     #[error(transparent)]
@@ -82,7 +82,7 @@ enum SubtaskError {
     /// The model, the tools or the folder cannot be set up.
     #[error("{0}.")]
     Setup(#[from] SessionError),
-    #[error("The subtask's journal cannot be made: {0}.")]
+    #[error("The subtask's journal cannot be created: {0}.")]
     JournalCreation(JournalError),
     /// The journal is there and cannot be opened: it is damaged, or another process works on it.
     #[error("{0}.")]

@@ -35,7 +35,8 @@ pub struct TrustedHook {
     pub sha256: String,
     /// The files of the folder that it names, each with a text that identifies its place and content.
     pub files: BTreeMap<String, String>,
-    /// What it judges, so that this is refused if the hook disappears. Older files do not have it.
+    /// The events that it checks, so that they are refused if the hook disappears. Older files do
+    /// not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<HookSpec>,
 }
@@ -43,7 +44,7 @@ pub struct TrustedHook {
 /// A trusted repository, with the hashes of everything in it that can make git run a program.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TrustEntry {
-    /// The SHA-256 over the hashes of all things.
+    /// The SHA-256 over the hashes of all items.
     pub sha256: String,
     /// The SHA-256 of each thing, by its name.
     pub things: BTreeMap<String, String>,
@@ -71,7 +72,7 @@ pub struct ReviewedItem {
 }
 
 impl TrustReview {
-    /// Reviews the repository that a folder belongs to. Nothing of it is run.
+    /// Reviews the repository that a folder belongs to. Nothing is run.
     ///
     /// # Errors
     /// When the folder is in no repository, or what git would run there cannot be determined.

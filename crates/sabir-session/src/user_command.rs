@@ -1,7 +1,7 @@
-//! Runs the commands that a user types themselves, in the folder and the sandbox of their session.
+//! Runs the commands that users type themselves, in the folder and the sandbox of their session.
 //!
-//! The rules judge such a command like a call of the model, but what would be asked about runs: the user has typed it. What is
-//! denied does not run.
+//! The rules judge such a command like a call of the model, but a command that would need a
+//! question runs, since the user has typed it. A denied command does not run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

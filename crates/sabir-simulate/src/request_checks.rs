@@ -437,7 +437,7 @@ fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenR
             }
         }),
         Sabotage::SwapResults => messages.iter_mut().for_each(|message| {
-            // Results stand before all other parts. One result alone has no order to break.
+            // Results precede all other parts. With a single result there is no order to check.
             let results = message
                 .parts
                 .iter()

@@ -1,10 +1,10 @@
 //! The simulated tools, which check the laws when a call begins and when it changes something.
 //!
 //! A tool run is where most laws about calls are checked, because that is where breaking one does
-//! harm: the tool asks the witness whether this very call was written whole, passed the gates, is
-//! on record, and was allowed. Its only effect is a counter, which shows a call that ran twice.
-//! Runs take simulated time, so that they overlap, are interrupted and survive each other in every
-//! order. A run may also fail, hang or panic, each as often as the plan says.
+//! harm: the tool asks the witness whether exactly this call was completely written, passed the
+//! gates, is on record, and was allowed. Its only effect is a counter, which shows a call that ran
+//! twice. Runs take simulated time, so that they overlap, are interrupted and survive each other in
+//! every order. A run may also fail, hang or panic, each as often as the plan says.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Builds the conversations that a template is asked to write: one tool, and one call of it.
+//! Builds the conversations that a template has to render: one tool, and one call of it.
 
 use minijinja::Value;
 use sabir_call::{ToolError, ToolSet};

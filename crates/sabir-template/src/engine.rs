@@ -1,4 +1,5 @@
-//! Renders a template within bounds, with the functions and methods that templates of models expect.
+//! Renders a template within limits, with the functions and methods that templates of models
+//! expect.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value, ValueKind};
@@ -17,7 +18,7 @@ const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// The most characters of an error's message.
 const MAX_MESSAGE_CHARS: usize = 300;
-/// The day that templates are told to be today: the result must not depend on the clock.
+/// The date that templates get as the present one: the result must not depend on the clock.
 const TODAY: [(&str, &str); 8] = [
     ("%Y", "2026"),
     ("%m", "01"),
@@ -34,7 +35,7 @@ const TODAY: [(&str, &str); 8] = [
 #[serde(rename_all = "snake_case")]
 pub enum TemplateError {
     /// The template is not one of Jinja, or uses extensions that are not known.
-    #[error("it is no valid Jinja template: {message}")]
+    #[error("it is not a valid Jinja template: {message}")]
     Syntax {
         /// The message of the engine, with the line.
         message: String,

@@ -44,7 +44,8 @@ pub struct DialectCandidate {
     pub level: MatchLevel,
     /// The number of markers that Sabir would write and the template did not.
     pub missing_markers: usize,
-    /// The length of what the template writes as Sabir would. The text of a dialect without markers is part of that of others.
+    /// The length of the text that the template and Sabir write in the same way. The text of a
+    /// dialect without markers is part of that of others.
     #[serde(skip)]
     matched_bytes: usize,
 }
@@ -60,7 +61,7 @@ impl DialectCandidate {
     }
 }
 
-/// A call that the reader of all dialects found in what the template wrote.
+/// A call that the reader of all dialects found in the rendered text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnderstoodCall {
     /// The tool's name.
@@ -143,7 +144,7 @@ impl TemplateReport {
     }
 }
 
-/// Recognises the dialect that a template teaches, from what the template wrote.
+/// Recognises the dialect that a template teaches, from its rendered texts.
 ///
 /// One that failed, or that needed too much time or memory, gets a report that says so.
 pub fn recognize_template(
@@ -693,7 +694,7 @@ mod tests {
         let broken = examine("{% for %}");
         assert_eq!(broken.verdict, TemplateVerdict::Failed);
         assert!(
-            broken.reason.contains("no valid Jinja"),
+            broken.reason.contains("not a valid Jinja"),
             "{}",
             broken.reason
         );

@@ -1,4 +1,4 @@
-//! Renders a template for all conversations that tell its dialect.
+//! Renders a template for all conversations that are needed to recognize its dialect.
 
 use std::thread;
 
@@ -42,7 +42,7 @@ impl RenderedTemplate {
         }
     }
 
-    /// Returns what was rendered for a call.
+    /// Returns the text that was rendered for a call.
     pub(crate) fn call(&self, shape: CallShape) -> Option<&Result<String, TemplateError>> {
         let index = all_shapes().position(|other| other == shape)?;
         self.calls.get(index)

@@ -243,7 +243,7 @@ pub fn diff_heading(diff: &TaskDiff) -> String {
         &diff.by_others,
     ));
     if diff.changes.is_empty() && diff.by_others.is_empty() {
-        text.push_str("nothing of it is left: its changes are undone, or were taken back\n");
+        text.push_str("nothing of it is left: its changes are undone\n");
     }
     text
 }

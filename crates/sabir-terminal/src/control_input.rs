@@ -139,7 +139,7 @@ enum LineRefusal {
     EmptyMessage,
     #[error("there is no task yet; --mode selects the mode in which it begins")]
     NoTaskYet,
-    #[error("the question wants an answer in words: use `answer`")]
+    #[error("the question needs an answer in words: use `answer`")]
     NeedsAnswer,
     #[error("an answer approves nothing: use `approve` or `deny`")]
     NeedsApproval,

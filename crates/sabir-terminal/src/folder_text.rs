@@ -1,4 +1,4 @@
-//! Renders what a folder and its user bring for coding agents: `sabir context --folder`.
+//! Renders the report about a folder's files for coding agents: `sabir context --folder`.
 
 use sabir_session::conventions::FolderReport;
 use sabir_session::custom_commands::CustomCommand;

@@ -82,8 +82,8 @@ pub struct GatewayArguments {
     /// Print only the address, and no settings for clients.
     #[arg(long)]
     quiet: bool,
-    /// Record each exchange in this folder, with known formats of secrets redacted: what was asked, answered and mended. `sabir gateway
-    /// report` sums the records up.
+    /// Record each exchange in this folder: the request, the answer and the repairs, with known
+    /// secret formats redacted. `sabir gateway report` sums the records up.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 }
@@ -100,7 +100,7 @@ enum LogFormat {
 }
 
 impl GatewayArguments {
-    /// Returns what a user asks of the gateway.
+    /// Returns the spec of the gateway from the options.
     fn gateway_spec(&self) -> GatewaySpec {
         GatewaySpec {
             to: self.to.clone(),
@@ -160,7 +160,7 @@ enum KeysCommand {
         /// The name or the id of the key.
         key: String,
     },
-    /// Show what a key used, by day and model.
+    /// Show the usage of a key, by day and model.
     Usage {
         /// The name or the id of the key.
         key: String,

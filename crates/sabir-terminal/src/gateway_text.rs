@@ -56,7 +56,7 @@ pub fn startup_text(
     line + &print::sanitize_text(&render_client_settings(&facts))
 }
 
-/// Describes a reload of the configuration, one line for each thing to know.
+/// Describes a reload of the configuration, one line for each notice.
 #[must_use]
 pub fn reload_text(reloaded: &ReloadedGateway) -> String {
     let ignored: String = reloaded

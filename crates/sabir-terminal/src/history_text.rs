@@ -11,7 +11,7 @@ use crate::print;
 /// The maximum number of lines of a message that are shown.
 const MAX_LINES: usize = 12;
 
-/// The point at which a task stood when it was left.
+/// The state in which a task was left.
 #[derive(Debug)]
 pub struct LastExchange {
     /// The last message and its answer, for the user. The text is foreign.
@@ -44,7 +44,7 @@ impl LastExchange {
     }
 }
 
-/// Renders what the user said last and what the model answered. The text is foreign.
+/// Renders the user's last message and the model's answer. The text is foreign.
 pub fn last_exchange_text(entries: &[JournalEntry]) -> String {
     let mut title = String::new();
     let mut said = None;

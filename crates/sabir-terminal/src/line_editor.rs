@@ -12,7 +12,7 @@
 //! interrupts it; and they cannot tell the keys from before a question from those after it. Each of the three
 //! is needed here, and the rest of an editor is small.
 
-use crate::draft_place::DraftPlace;
+use crate::draft_cursor::DraftCursor;
 
 /// The end of a bracketed paste.
 const PASTE_END: &[u8] = b"\x1b[201~";
@@ -176,7 +176,7 @@ impl LineEditor {
             .get(..self.cursor)
             .is_some_and(|before| before.ends_with('\\'))
         {
-            self.delete_to(self.place().previous_character());
+            self.delete_to(self.draft_cursor().previous_character());
             self.insert_text("\n");
         } else {
             self.cursor = 0;
@@ -240,15 +240,15 @@ impl LineEditor {
             b"[200~" => self.paste = Some(Paste::default()),
             b"[A" | b"OA" => self.move_up(),
             b"[B" | b"OB" => self.move_down(),
-            b"[C" | b"OC" => self.cursor = self.place().next_character(),
-            b"[D" | b"OD" => self.cursor = self.place().previous_character(),
-            b"[H" | b"OH" | b"[1~" | b"[7~" => self.cursor = self.place().line_start(),
-            b"[F" | b"OF" | b"[4~" | b"[8~" => self.cursor = self.place().line_end(),
-            b"[3~" => self.delete_to(self.place().next_character()),
-            b"[1;5C" | b"[1;3C" | b"f" | b"F" => self.cursor = self.place().word_end(),
-            b"[1;5D" | b"[1;3D" | b"b" | b"B" => self.cursor = self.place().word_start(),
-            b"d" | b"D" => self.kill_to(self.place().word_end()),
-            [0x7f | 0x08] => self.kill_to(self.place().word_start()),
+            b"[C" | b"OC" => self.cursor = self.draft_cursor().next_character(),
+            b"[D" | b"OD" => self.cursor = self.draft_cursor().previous_character(),
+            b"[H" | b"OH" | b"[1~" | b"[7~" => self.cursor = self.draft_cursor().line_start(),
+            b"[F" | b"OF" | b"[4~" | b"[8~" => self.cursor = self.draft_cursor().line_end(),
+            b"[3~" => self.delete_to(self.draft_cursor().next_character()),
+            b"[1;5C" | b"[1;3C" | b"f" | b"F" => self.cursor = self.draft_cursor().word_end(),
+            b"[1;5D" | b"[1;3D" | b"b" | b"B" => self.cursor = self.draft_cursor().word_start(),
+            b"d" | b"D" => self.kill_to(self.draft_cursor().word_end()),
+            [0x7f | 0x08] => self.kill_to(self.draft_cursor().word_start()),
             // Alt-Enter; and Shift-Enter, in the terminals that tell it apart.
             b"\r" | b"\n" | b"[13;2u" | b"[13;3u" | b"[27;2;13~" => self.insert_text("\n"),
             b"<" => self.show_entry(0),
@@ -263,12 +263,12 @@ impl LineEditor {
             self.searched = None;
         }
         match (key, byte) {
-            (_, 0x7f) | ('h', _) => self.delete_to(self.place().previous_character()),
+            (_, 0x7f) | ('h', _) => self.delete_to(self.draft_cursor().previous_character()),
             ('i', _) => self.insert_text("\t"),
-            ('a', _) => self.cursor = self.place().line_start(),
-            ('e', _) => self.cursor = self.place().line_end(),
-            ('b', _) => self.cursor = self.place().previous_character(),
-            ('f', _) => self.cursor = self.place().next_character(),
+            ('a', _) => self.cursor = self.draft_cursor().line_start(),
+            ('e', _) => self.cursor = self.draft_cursor().line_end(),
+            ('b', _) => self.cursor = self.draft_cursor().previous_character(),
+            ('f', _) => self.cursor = self.draft_cursor().next_character(),
             ('c', _) if self.text.is_empty() => events.push(EditorEvent::Interrupted),
             ('c', _) => {
                 // Kept in the history, so that a slip of the finger loses nothing.
@@ -276,17 +276,17 @@ impl LineEditor {
                 self.remember(&text);
             }
             ('d', _) if self.text.is_empty() => events.push(EditorEvent::Ended),
-            ('d', _) => self.delete_to(self.place().next_character()),
-            ('k', _) if self.cursor == self.place().line_end() => {
-                self.kill_to(self.place().next_character())
+            ('d', _) => self.delete_to(self.draft_cursor().next_character()),
+            ('k', _) if self.cursor == self.draft_cursor().line_end() => {
+                self.kill_to(self.draft_cursor().next_character())
             }
-            ('k', _) => self.kill_to(self.place().line_end()),
+            ('k', _) => self.kill_to(self.draft_cursor().line_end()),
             ('n', _) => self.move_down(),
             ('p', _) => self.move_up(),
             ('r', _) => self.search_history(),
             ('t', _) => self.swap_characters(),
-            ('u', _) => self.kill_to(self.place().line_start()),
-            ('w', _) => self.kill_to(self.place().blank_word_start()),
+            ('u', _) => self.kill_to(self.draft_cursor().line_start()),
+            ('w', _) => self.kill_to(self.draft_cursor().blank_word_start()),
             ('y', _) => self.insert_text(&self.killed.clone()),
             _ => {}
         }
@@ -321,26 +321,26 @@ impl LineEditor {
     /// Swaps the character at the cursor with the one before it.
     fn swap_characters(&mut self) {
         if self.cursor == self.text.len() {
-            self.cursor = self.place().previous_character();
+            self.cursor = self.draft_cursor().previous_character();
         }
-        let before = self.place().previous_character();
+        let before = self.draft_cursor().previous_character();
         if before == self.cursor {
             return;
         }
-        let after = self.place().next_character();
+        let after = self.draft_cursor().next_character();
         let moved = self.remove_to(before);
         self.cursor += after - before - moved.len();
         self.insert_text(&moved);
     }
 
     /// Returns the place of the cursor.
-    fn place(&self) -> DraftPlace<'_> {
-        DraftPlace::new(&self.text, self.cursor)
+    fn draft_cursor(&self) -> DraftCursor<'_> {
+        DraftCursor::new(&self.text, self.cursor)
     }
 
     /// Moves to the line above, or to the entry of the history before.
     fn move_up(&mut self) {
-        if let Some(place) = self.place().line_above() {
+        if let Some(place) = self.draft_cursor().line_above() {
             self.cursor = place;
             return;
         }
@@ -355,7 +355,7 @@ impl LineEditor {
 
     /// Moves to the line below, or to the entry of the history after.
     fn move_down(&mut self) {
-        if let Some(place) = self.place().line_below() {
+        if let Some(place) = self.draft_cursor().line_below() {
             self.cursor = place;
             return;
         }

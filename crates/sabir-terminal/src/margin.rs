@@ -1,4 +1,5 @@
-//! Puts a margin before every line of foreign text at a terminal, so that none of it can pass for a line of ours.
+//! Puts a margin before every line of foreign text at a terminal, so that none of it can be
+//! mistaken for a line of Sabir.
 //!
 //! Questions and their prompts begin in the first column. A model or a program that prints `allow it? [y]es` could imitate one,
 //! so each of their lines begins with a margin. A line that is wider than the terminal would continue in the first column below, so

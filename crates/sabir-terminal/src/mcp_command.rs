@@ -1,4 +1,5 @@
-//! Implements `mcp`: lists, adds, removes, trusts, tests and logs in to MCP servers, and serves Sabir's tools as one.
+//! Implements `mcp`: lists, adds, removes, trusts, tests and logs in to MCP servers, and serves
+//! Sabir's tools over MCP.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,8 @@ enum McpCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Log in to a server that asks for it, with your browser. The tokens are kept on this machine and renewed by themselves.
+    /// Log in to a server that asks for it, with your browser. The tokens are kept on this machine
+    /// and renewed automatically.
     Login(LoginArguments),
     /// Remove the login of a server from this machine.
     Logout {

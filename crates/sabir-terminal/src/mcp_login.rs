@@ -50,7 +50,7 @@ pub(crate) async fn run_login(
         }
     }
     say(
-        "if the browser cannot come back to this machine, paste the address that it ends at here, and press Enter",
+        "if the browser cannot be redirected to this machine, paste the address that it shows at the end here, and press Enter",
     );
     let limit = Duration::from_secs(arguments.timeout);
     let mut notify = |ignored: &sabir_session::mcp::protocol::LoginError| {

@@ -1,7 +1,7 @@
 //! Reads what is piped into a headless task: `cat FILE | sabir run "explain"`, and `sabir run -`.
 //!
-//! Many programs start others with a pipe that nobody writes to and nobody closes, so a pipe is read only
-//! if something comes within a short time. A `-` among the words insists.
+//! Many programs start others with a pipe that nobody writes to and nobody closes, so a pipe is
+//! read only if data arrives within a short time. With a `-` among the words, it is always read.
 
 use std::io;
 use std::os::fd::AsFd;

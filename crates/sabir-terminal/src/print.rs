@@ -127,7 +127,8 @@ pub fn write_stderr_bytes(bytes: &[u8]) {
     _ = screen::write_output(OutputStream::Stderr, bytes, false);
 }
 
-/// Returns a foreign text as a part of one line, with its control characters as escapes, so that nothing in it passes for another line.
+/// Returns a foreign text as a part of one line, with its control characters as escapes, so that no
+/// part of it can be mistaken for another line.
 pub(crate) fn escape_controls(text: &str) -> String {
     let escape = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),

@@ -5,8 +5,8 @@
 //! erased, the text is written where the output ended, and the draft is drawn again below. A draft
 //! behind a prompt stays on the prompt's line.
 //!
-//! An interface that draws the whole terminal by itself takes it with [`begin_interface`]. What others print is then handed to
-//! it, and the state of the terminal is kept and restored here all the same.
+//! An interface that draws the whole terminal by itself takes it with [`begin_interface`]. Other
+//! output is then passed to it, but the state of the terminal is still kept and restored here.
 //!
 //! The terminal is the process's, so its state is a static. It is restored by [`restore`]: at the end,
 //! before a stop (Ctrl-Z), by the panic hook, and when a signal ends the process. If an interface was
@@ -168,7 +168,7 @@ pub fn begin_interface(
         leaving: String::new(),
     });
     begin_editing(InterruptKey::Byte, exit).inspect_err(|_| lock_screen().interface = None)?;
-    // Without a guard the interface works all the same.
+    // The interface also works without a guard.
     _ = std::thread::Builder::new()
         .name("terminal guard".to_owned())
         .spawn(move || {

@@ -1,4 +1,4 @@
-//! Commands for people who serve models: their arguments, and what they do.
+//! Commands for people who serve models, with their arguments.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -29,17 +29,20 @@ use crate::report_output::ReportOutput;
 pub enum ServingCommand {
     /// Print a grammar for constrained decoding, with which a model writes only valid calls of these tools.
     ///
-    /// The grammar describes a message of calls in the dialect. What it cannot express of a schema is named on standard error. See
-    /// `sabir help grammars`.
+    /// The grammar describes a message of calls in the dialect. Parts of a schema that it cannot
+    /// express are listed on standard error. See `sabir help grammars`.
     Grammar(GrammarArguments),
-    /// Test an agent with a provider that misbehaves: calls leak into the text, streams are cut, answers are no answers.
+    /// Test an agent with a provider that misbehaves: calls leak into the text, streams are cut,
+    /// answers are unusable.
     ///
-    /// Each case runs the agent once, in an empty home and an empty folder, against a provider on 127.0.0.1, and asks it to write one
-    /// file. The verdict depends on the files that it leaves. Name known agents with --agent, or write any command behind `--`, in
-    /// which `{base_url}`, `{model}`, `{task}`, `{home}` and `{work}` are replaced. The agent is not confined: it runs what the
-    /// provider calls, which only writes into the folder. The exit code is 0 although cells are missed, unless `--fail-on missed` is given; it
-    /// is 4 if a cell is wrong, or tested nothing because the agent never asked the provider or offered no tool, and 2 if an agent cannot
-    /// be started. See `sabir help torture`.
+    /// Each case runs the agent once, in an empty home and an empty folder, against a provider on
+    /// 127.0.0.1, and asks it to write one file. The verdict depends on the files that it leaves.
+    /// Name known agents with --agent, or write any command behind `--`, in which `{base_url}`,
+    /// `{model}`, `{task}`, `{home}` and `{work}` are replaced. The agent is not confined: it runs
+    /// what the provider calls, which only writes into the folder. The exit code is 0 even if cells
+    /// are missed, unless `--fail-on missed` is given; it is 4 if a cell is wrong, or tested
+    /// nothing because the agent never asked the provider or offered no tool, and 2 if an agent
+    /// cannot be started. See `sabir help torture`.
     Torture(TortureArguments),
     /// Export the examples of all dialects' specs as JSON lines, and score other parsers with them. See `sabir help corpus`.
     Corpus {
@@ -52,11 +55,13 @@ pub enum ServingCommand {
 /// An action on the corpus.
 #[derive(Debug, Subcommand)]
 pub enum CorpusCommand {
-    /// Print all cases, one JSON object a line, with what must be read.
+    /// Print all cases, one JSON object per line, with the expected calls.
     Export,
-    /// Score a parser: it gets the cases on standard input, without what must be read, and prints an answer for each.
+    /// Score a parser: it gets the cases on standard input, without the expected calls, and prints
+    /// an answer for each.
     ///
-    /// The exit code is 0 whatever the score is, 4 if cases have no answer, and 2 if the parser fails or prints nothing for too long.
+    /// The exit code is 0 for any score, 4 if cases have no answer, and 2 if the parser fails or
+    /// prints nothing for too long.
     Score {
         /// Print JSON instead of a table.
         #[arg(long)]
@@ -68,7 +73,7 @@ pub enum CorpusCommand {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Answer the cases on standard input, as a parser that is scored does.
+    /// Answer the cases on standard input with Sabir's own parser.
     Answer,
 }
 
@@ -87,7 +92,7 @@ pub struct GrammarArguments {
     /// Accept several calls in a message.
     #[arg(long)]
     many: bool,
-    /// Print a JSON object with the grammar and what it leaves to the check.
+    /// Print a JSON object with the grammar and the keywords that it leaves to the check.
     #[arg(long)]
     json: bool,
 }

@@ -23,7 +23,7 @@ const COMMANDS: [(&str, &str); 10] = [
     ("Ctrl-C", "interrupt what is running; twice to leave"),
 ];
 
-/// Returns true if a line asks to leave, in the words of Sabir or of other programs.
+/// Returns true if a line is a command to leave, of Sabir or of another program.
 pub fn is_leave_word(line: &str) -> bool {
     matches!(line, "exit" | "quit" | ":q" | ":q!" | "/q")
 }

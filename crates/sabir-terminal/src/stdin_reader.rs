@@ -8,9 +8,9 @@
 //! already read count as messages. Reading and that moment share one lock, so that no line can slip
 //! between them.
 //!
-//! At a terminal that can do more than a typewriter the lines come from a [`LineEditor`], in raw mode:
-//! a paste of any size and number of lines is one message, and a draft that was begun before a question
-//! is set aside until the question is closed. A pipe, a file and a dumb terminal have plain lines.
+//! At a terminal that is not dumb, the lines come from a [`LineEditor`], in raw mode: a paste of
+//! any size and number of lines is one message, and a draft that was begun before a question is set
+//! aside until the question is closed. A pipe, a file and a dumb terminal have plain lines.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -107,7 +107,8 @@ struct LineBuffer {
 /// The byte of Ctrl-C in raw mode.
 const INTERRUPT_KEY: u8 = 3;
 
-/// The editing of lines at a terminal: the history, the drafts of sessions that are gone, and the way out when a signal ends the process.
+/// The setup of the line editor: the history, the drafts of ended sessions, and the handler for a
+/// signal that ends the process.
 #[derive(Debug, Clone)]
 pub struct LineEditing {
     history: InputHistory,
@@ -584,7 +585,7 @@ impl LineBuffer {
         }
     }
 
-    /// Carries out what the user did in the editor. Returns 0 at the end of the input.
+    /// Executes an action of the user in the editor. Returns 0 at the end of the input.
     fn take_events(&mut self, read: KeysRead) -> usize {
         let mut is_over = read.is_over;
         for event in read.events {

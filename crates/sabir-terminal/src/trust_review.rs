@@ -1,5 +1,5 @@
-//! Reviews what a repository would make run, and trusts it after a confirmation: the programs of its git configuration (`sabir trust`),
-//! and the hooks that it brings for tasks (`sabir trust --hooks`).
+//! Shows the programs that a repository would run, and trusts them after a confirmation: those of
+//! its git configuration (`sabir trust`), and its hooks for tasks (`sabir trust --hooks`).
 
 use std::io::IsTerminal;
 use std::path::Path;

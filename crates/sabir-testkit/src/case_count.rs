@@ -1,4 +1,4 @@
-//! Decides how many cases the tests try that would try very many.
+//! Decides how many cases are tried by tests that could try any number.
 //!
 //! Test crates include this file by its path, since some of them are below this crate.
 

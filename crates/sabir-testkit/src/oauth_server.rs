@@ -97,7 +97,7 @@ impl OAuthServer {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Makes the authorization server err from now on.
+    /// Makes the authorization server misbehave from now on.
     pub fn forge(&self, forgery: LoginForgery) {
         self.lock().forgery = forgery;
     }

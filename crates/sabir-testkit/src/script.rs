@@ -174,8 +174,8 @@ impl ReplyScript {
         }
     }
 
-    /// Takes requests as the wire's own provider does, with everything that other wires have no
-    /// place for.
+    /// Accepts requests as the wire's own provider does, including members that other wires cannot
+    /// express.
     #[must_use]
     pub fn with_any_body(mut self) -> Self {
         self.takes_any_body = true;

@@ -106,7 +106,7 @@ pub(crate) fn check_boundaries(file: &SourceFile, code: &str, found: &mut Vec<Vi
     let Some(owner) = file.owning_crate() else {
         return;
     };
-    // A build script is told by the environment what it builds, and tells cargo by printing.
+    // A build script gets its parameters from the environment, and answers cargo by printing.
     if file.path.ends_with("/build.rs") && !code.contains("unsafe") {
         return;
     }

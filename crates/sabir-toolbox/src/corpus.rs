@@ -1,7 +1,8 @@
 //! Collects the examples of all specs as a corpus, and scores other parsers with it: the command `corpus`.
 //!
-//! A case is a text and the tools that were declared; expected are the calls that may run, with typed arguments. A parser
-//! reads cases as JSON lines and answers each with one line: `{"id": …, "calls": [{"name": …, "arguments": {…}}]}`.
+//! A case is a text with the declared tools and the expected calls: those that may run, with typed
+//! arguments. A parser reads cases as JSON lines and answers each with one line:
+//! `{"id": …, "calls": [{"name": …, "arguments": {…}}]}`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -39,7 +40,7 @@ pub struct CorpusCase {
     pub expected: Option<ExpectedReading>,
 }
 
-/// The reading of a case that a parser has to give.
+/// The expected result for a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExpectedReading {
     /// The calls that may run, in their order.

@@ -16,9 +16,9 @@ pub enum ToolboxError {
     /// No dialect has this name.
     #[error(transparent)]
     UnknownDialect(#[from] UnknownDialect),
-    /// A line of standard input is no case of the corpus.
+    /// A line of standard input is not a case of the corpus.
     #[error(
-        "standard input is no case of the corpus: {0}; `sabir corpus export` writes them, one a line"
+        "standard input is not a case of the corpus: {0}; `sabir corpus export` writes them, one per line"
     )]
     CorpusCase(serde_json::Error),
     /// There is no grammar for the dialect, the tools or the format.
@@ -45,7 +45,7 @@ pub enum ToolboxError {
         error: ToolError,
     },
     /// A text that should hold tools is not JSON.
-    #[error("{source_name}: no JSON: {error}")]
+    #[error("{source_name}: not JSON: {error}")]
     ToolsNotJson {
         /// The name of the file or stream, as shown to the user.
         source_name: String,
@@ -64,7 +64,7 @@ pub enum ToolboxError {
         found: &'static str,
     },
     /// A list of MCP servers cannot be used.
-    #[error("{source_name}: no JSON array of servers: {error}")]
+    #[error("{source_name}: not a JSON array of servers: {error}")]
     Servers {
         /// The name of the file, as shown to the user.
         source_name: String,

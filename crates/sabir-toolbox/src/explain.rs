@@ -113,7 +113,7 @@ impl NoteCollector {
             }
             Event::CallCut { index, why, at } => {
                 self.note_value(index, at, false);
-                // The value so far was noted above: a cut call shows what there is of it.
+                // The value so far was noted above: a cut call shows the part that was written.
                 let rule = match why {
                     Truncation::Limit => "the output limit was reached here",
                     Truncation::Broken => "the stream broke here",

@@ -324,7 +324,7 @@ fn build_piece(part: &MessagePart) -> SectionPiece {
         MessagePart::ImageUrl { url } => {
             SectionPiece::Note(one_line(&clean(&format!("a picture at {url}"))))
         }
-        // The state is of use to its provider alone, and may be large.
+        // Only its provider can use the state, which may be large.
         MessagePart::Opaque(opaque) => SectionPiece::Note(one_line(&format!(
             "state of the provider ({})",
             opaque.wire

@@ -114,7 +114,7 @@ pub fn read_history(path: &Path, dialects: &DialectSet) -> Result<ImportedHistor
 }
 
 impl ImportedHistory {
-    /// Makes the records of a task with this id, the first of which says where they come from.
+    /// Creates the records of a task with this id; the first record names their origin.
     pub fn into_task(self, id: TaskId) -> ImportedTask {
         let start = TaskStart {
             task: id.clone(),

@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn only_an_array_is_linted() {
         let message = |text: &str| lint(text, false).unwrap_err().to_string();
-        assert!(message("[").starts_with("tools.json: no JSON: "));
+        assert!(message("[").starts_with("tools.json: not JSON: "));
         let no_list = message("{}");
         assert!(
             no_list.starts_with("tools.json: a list of tools was expected"),

@@ -146,7 +146,7 @@ fn provider_line(row: &ProviderRow) -> String {
 /// Renders a local server and its models.
 fn server_lines(server: &LocalServer) -> String {
     let software = server.software.unwrap_or("unknown software");
-    let locked = if server.locked { ", wants a key" } else { "" };
+    let locked = if server.locked { ", needs a key" } else { "" };
     let head = truncate_width(
         &format!(
             "{} at {} ({software}{locked})",

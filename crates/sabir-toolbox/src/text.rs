@@ -5,7 +5,7 @@ pub fn count_noun(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Indents every line, so that foreign text cannot pass for our own.
+/// Indents every line, so that foreign text cannot be mistaken for Sabir's own.
 pub fn indent_lines(text: &str) -> String {
     // `lines` drops the last line feed, which the caller writes.
     text.lines()

@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn errors_name_the_source() {
         let message = |text: &str| parse_tools(text, "tools.json").unwrap_err().to_string();
-        assert!(message("[").starts_with("tools.json: no JSON: "));
+        assert!(message("[").starts_with("tools.json: not JSON: "));
         assert!(message(r#"{"a": 1}"#).starts_with("tools.json: a list of tools was expected"));
         assert!(message(r#"[{"parameters": {}}]"#).contains("missing field `name` at line 1"));
         assert_eq!(

@@ -154,7 +154,7 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
     }
 }
 
-/// Gathers what is known without looking at the disk for a line.
+/// Gathers the facts that do not depend on the command line.
 fn plain_facts(surroundings: &CommandSurroundings<'_>) -> CommandFacts {
     let CommandSurroundings {
         workspace,

@@ -82,7 +82,7 @@ pub(crate) enum PatchError {
         path: WorkPath,
     },
     /// The parser knows an action that this tool does not.
-    #[error("`{path}`: such a change of a file is not known.")]
+    #[error("`{path}`: this kind of change is not known.")]
     UnknownAction {
         /// The path as the model wrote it.
         path: String,

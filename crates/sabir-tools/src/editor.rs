@@ -95,7 +95,7 @@ pub enum TerminalEnd {
     TimedOut,
 }
 
-/// The reason why an editor did not do what it was asked for.
+/// The reason why a request to an editor failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditorFailure {
     /// It refused, with this message.

@@ -682,7 +682,7 @@ pub(crate) fn withheld_note(withheld: &WithheldPath) -> String {
     } = withheld;
     if !restored {
         return format!(
-            "Commands may not change `{path}`, which is protected, and it could not be put back. Tell the user."
+            "Commands may not change `{path}`, which is protected, and it could not be restored. Tell the user."
         );
     }
     match kept_as {
@@ -691,7 +691,7 @@ pub(crate) fn withheld_note(withheld: &WithheldPath) -> String {
              call again with unconfined: the user is asked."
         ),
         None => format!(
-            "Commands may not remove `{path}`, which is protected: it was put back. Call again with unconfined if it has to go: the \
+            "Commands may not remove `{path}`, which is protected: it was restored. Call again with unconfined if it has to go: the \
              user is asked."
         ),
     }

@@ -78,7 +78,7 @@ pub(crate) enum FetchUrlError {
     #[error(transparent)]
     Document(#[from] DocumentError),
     /// The document to read on in is not kept any more.
-    #[error("`{url}` is not at hand any more. Fetch it without offset, then read on.")]
+    #[error("`{url}` is no longer stored. Fetch it without offset, then read on.")]
     NotKept {
         /// The URL of the call.
         url: String,
@@ -209,7 +209,7 @@ impl FetchUrl {
     ) -> Result<ToolOutput, FetchUrlError> {
         let final_url = response.url.to_string();
         let size = response.body.len();
-        // The error page is shown all the same, since it often says what is wrong.
+        // The error page is still shown, since it often says what is wrong.
         if !(200..300).contains(&response.status) {
             return Ok(ToolOutput::failed(status_message(response)));
         }

@@ -22,7 +22,7 @@
 //! | `stop_command` | a job of the task | nothing |
 //!
 //! A model is offered one of the three tools that change parts of files, the one that models of its
-//! kind are trained on ([`EditTool`]). Calls of the others are understood and run all the same.
+//! kind are trained on ([`EditTool`]). Calls of the others are also understood and run.
 //!
 //! The tools of a task remember which version of each file the model has seen, and do not overwrite
 //! another one: if a formatter or the user changed the file in between, the model is first shown the

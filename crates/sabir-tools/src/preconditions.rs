@@ -228,7 +228,7 @@ pub fn named_launch_files(workspace: &Workspace, words: &[String]) -> BTreeMap<S
     collector.into_files()
 }
 
-/// The programs that start what a file of the folder says, among those of [`PROGRAM_FILES`].
+/// The programs of [`PROGRAM_FILES`] that start other programs named by a file of the folder.
 const RUN_MANIFESTS: &[&str] = &[
     "bun", "bundle", "cargo", "deno", "gmake", "go", "just", "make", "npm", "nox", "pnpm", "rake",
     "tox", "uv", "yarn",
@@ -347,7 +347,7 @@ impl<'a> PreconditionCollector<'a> {
         modules.for_each(|module| self.add_python_module(folder, module));
     }
 
-    /// Adds the files that a program reads without being told.
+    /// Adds the files that a program reads by default.
     fn add_default_files(&mut self, folder: &str, program: &str) {
         let followed = PROGRAM_FILES
             .iter()
@@ -559,7 +559,7 @@ fn buffer_state(tracker: &FileTracker, path: &str) -> String {
 /// Resolves a path, and returns it with the version of its file.
 fn file_version(workspace: &Workspace, path: &str) -> Result<String, WorkspaceError> {
     let real = workspace.resolve_links(&workspace.parse_path(path)?)?;
-    // No content is wanted, but its first 64 MiB are hashed for the version all the same.
+    // The content is not needed, but its first 64 MiB are hashed for the version.
     let found = workspace.read_file(&real, 0)?;
     Ok(format!("{real}: {:?}", found.version))
 }

@@ -60,16 +60,16 @@ pub(crate) trait TypedTool: Send + Sync + Sized + 'static {
         None
     }
 
-    /// Returns what a call would touch.
+    /// Returns the access that a call needs.
     fn call_access(&self, call: &Self::Call) -> Access;
 
-    /// Returns the present state of what a call depends on beside its arguments.
+    /// Returns the present state of a call's preconditions.
     fn call_preconditions(&self, _: &Self::Call) -> Preconditions {
         Preconditions::default()
     }
 
-    /// Returns what a call would write, for the user who is asked about it. `None` shows the
-    /// arguments instead.
+    /// Returns a preview of the call's changes, for the user who is asked about it. `None` shows
+    /// the arguments instead.
     fn preview_call(&self, _: &Self::Call) -> Option<String> {
         None
     }
@@ -224,7 +224,7 @@ pub(crate) fn typed_spec<T: TypedTool>() -> ToolSpec {
     }
 }
 
-/// Removes from a schema what is of no use to a model: titles, number formats, and `null` for
+/// Removes the parts of a schema that a model does not need: titles, number formats, and `null` for
 /// arguments that may be left out. Joins the lines of each paragraph of a doc comment.
 fn clean_schema(schema: &mut Value) {
     match schema {

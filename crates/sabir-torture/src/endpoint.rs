@@ -72,7 +72,7 @@ pub struct EndpointOptions {
     pub endpoint: String,
     /// The model in the client's requests.
     pub model: String,
-    /// The time that the gateway has for a case, and to be started.
+    /// The time limit for each case, and for the gateway to become ready.
     pub limit: Duration,
 }
 

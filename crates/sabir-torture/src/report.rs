@@ -79,7 +79,7 @@ impl Verdict {
         }
     }
 
-    /// Reports whether the case took place at all.
+    /// Reports whether the case tested anything.
     pub fn is_tested(self) -> bool {
         !matches!(self, Self::Untested | Self::NeverAsked)
     }
@@ -198,7 +198,7 @@ pub struct Score {
     pub tested: usize,
     /// Those that passed.
     pub passed: usize,
-    /// Those in which something was written that was not asked for.
+    /// The cells in which a wrong file was written.
     pub wrong: usize,
 }
 

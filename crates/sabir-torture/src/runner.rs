@@ -68,7 +68,7 @@ pub enum TortureError {
         code: i32,
     },
     /// The client of a gateway cannot be made.
-    #[error("the client of the gateway cannot be made")]
+    #[error("the client of the gateway cannot be created")]
     Client,
     /// No gateway answers at the address.
     #[error(
@@ -378,7 +378,7 @@ pub fn make_names_unique(presets: &mut [AgentPreset]) {
 
 /// Quotes a word for the shell.
 fn quote_word(word: &str) -> String {
-    // The shell knows no escapes between single quotes, so a quote closes, stands escaped, and
+    // The shell knows no escapes between single quotes, so a quote closes them, is escaped, and
     // opens again.
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -731,7 +731,7 @@ impl App {
         let Some(said) = self.said.messages().get(message) else {
             return Vec::new();
         };
-        // The conversation goes on, so no session has to end.
+        // The conversation continues, so no session has to end.
         if scope == RewindScope::Files {
             return vec![Effect::RestoreFiles(said.records_before)];
         }
@@ -800,7 +800,7 @@ impl App {
             item("conversation and files", "", RewindScope::Both, preview),
             item(
                 "files",
-                "the conversation goes on",
+                "the conversation continues",
                 RewindScope::Files,
                 preview,
             ),
@@ -1681,7 +1681,7 @@ impl App {
         left = left.saturating_sub(below.len());
         if let Some(picker) = &self.picker {
             // A question is not drawn meanwhile, and so no key can answer it. An open list takes
-            // the place of what streams; that is decided and printed all the same.
+            // the place of what streams; that is decided and printed nevertheless.
             let rows = picker.rows(self.theme, width, left.max(1));
             return self.finish_view(rows, draft, below, width, now);
         }

@@ -1,14 +1,15 @@
 //! Edits the message that the user types: several lines, Emacs keys, undo, history, search, and pastes of any size.
 //!
-//! A long paste is folded: the draft holds one character of a private plane for it, which is drawn as a label and moves and
-//! dies as one. [`Composer::message`] puts the pasted text back, byte for byte. A text that contains such a character is folded
-//! as well, so that nothing that is typed or pasted can be mistaken for a fold.
+//! A long paste is folded: the draft holds one character of a private plane for it, which is drawn
+//! as a label and is moved over and deleted as one. [`Composer::message`] puts the pasted text
+//! back, byte for byte. A text that contains such a character is folded as well, so that nothing
+//! that is typed or pasted can be mistaken for a fold.
 
 use std::sync::Arc;
 
 use sabir_session::config::key_bindings::{KeyAction, KeyBindings};
 use sabir_session::config::tui::EditingKeys;
-use sabir_terminal::draft_place::DraftPlace;
+use sabir_terminal::draft_cursor::DraftCursor;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::keys::{Key, KeyCode};
@@ -291,7 +292,7 @@ impl Composer {
                 self.vi_command = None;
             }
             ViCommand::OpenBelow => {
-                self.cursor = self.place().line_end();
+                self.cursor = self.draft_cursor().line_end();
                 self.insert_line_break();
                 self.vi_command = None;
             }
@@ -307,8 +308,8 @@ impl Composer {
     /// Deletes up to the target of a motion.
     fn kill_motion(&mut self, motion: ViMotion) {
         if motion == ViMotion::WholeLine {
-            self.cursor = self.place().line_start();
-            return self.kill_to(self.place().line_end());
+            self.cursor = self.draft_cursor().line_start();
+            return self.kill_to(self.draft_cursor().line_end());
         }
         self.kill_to(self.vi_place(motion));
     }
@@ -317,16 +318,19 @@ impl Composer {
     fn vi_place(&self, motion: ViMotion) -> usize {
         match motion {
             ViMotion::Left => self
-                .place()
+                .draft_cursor()
                 .previous_character()
-                .max(self.place().line_start()),
-            ViMotion::Right => self.place().next_character().min(self.place().line_end()),
-            ViMotion::Up => self.place().line_above().unwrap_or(self.cursor),
-            ViMotion::Down => self.place().line_below().unwrap_or(self.cursor),
-            ViMotion::WordBack => self.place().word_start(),
-            ViMotion::WordEnd => self.place().word_end(),
+                .max(self.draft_cursor().line_start()),
+            ViMotion::Right => self
+                .draft_cursor()
+                .next_character()
+                .min(self.draft_cursor().line_end()),
+            ViMotion::Up => self.draft_cursor().line_above().unwrap_or(self.cursor),
+            ViMotion::Down => self.draft_cursor().line_below().unwrap_or(self.cursor),
+            ViMotion::WordBack => self.draft_cursor().word_start(),
+            ViMotion::WordEnd => self.draft_cursor().word_end(),
             ViMotion::NextWord => {
-                let end = self.place().word_end();
+                let end = self.draft_cursor().word_end();
                 let after = self.text.get(end..).unwrap_or_default();
                 let blanks = after.len() - after.trim_start_matches([' ', '\t']).len();
                 // From a blank, the next word begins where the blanks end.
@@ -337,8 +341,8 @@ impl Composer {
                     own => self.cursor + own,
                 }
             }
-            ViMotion::LineStart | ViMotion::WholeLine => self.place().line_start(),
-            ViMotion::LineEnd => self.place().line_end(),
+            ViMotion::LineStart | ViMotion::WholeLine => self.draft_cursor().line_start(),
+            ViMotion::LineEnd => self.draft_cursor().line_end(),
             ViMotion::Start => 0,
             ViMotion::End => self.text.len(),
         }
@@ -354,21 +358,21 @@ impl Composer {
             KeyAction::Undo => self.undo_step(),
             KeyAction::Redo => self.redo_step(),
             KeyAction::UnfoldPaste => self.unfold_at_cursor(),
-            KeyAction::LineStart => self.cursor = self.place().line_start(),
-            KeyAction::LineEnd => self.cursor = self.place().line_end(),
-            KeyAction::CharacterBack => self.cursor = self.place().previous_character(),
-            KeyAction::CharacterForward => self.cursor = self.place().next_character(),
-            KeyAction::WordBack => self.cursor = self.place().word_start(),
-            KeyAction::WordForward => self.cursor = self.place().word_end(),
+            KeyAction::LineStart => self.cursor = self.draft_cursor().line_start(),
+            KeyAction::LineEnd => self.cursor = self.draft_cursor().line_end(),
+            KeyAction::CharacterBack => self.cursor = self.draft_cursor().previous_character(),
+            KeyAction::CharacterForward => self.cursor = self.draft_cursor().next_character(),
+            KeyAction::WordBack => self.cursor = self.draft_cursor().word_start(),
+            KeyAction::WordForward => self.cursor = self.draft_cursor().word_end(),
             KeyAction::DraftStart => self.cursor = 0,
             KeyAction::DraftEnd => self.cursor = self.text.len(),
-            KeyAction::DeleteWordBack => self.kill_to(self.place().blank_word_start()),
-            KeyAction::DeleteWordForward => self.kill_to(self.place().word_end()),
-            KeyAction::DeleteToLineStart => self.kill_to(self.place().line_start()),
-            KeyAction::DeleteToLineEnd if self.cursor == self.place().line_end() => {
-                self.kill_to(self.place().next_character());
+            KeyAction::DeleteWordBack => self.kill_to(self.draft_cursor().blank_word_start()),
+            KeyAction::DeleteWordForward => self.kill_to(self.draft_cursor().word_end()),
+            KeyAction::DeleteToLineStart => self.kill_to(self.draft_cursor().line_start()),
+            KeyAction::DeleteToLineEnd if self.cursor == self.draft_cursor().line_end() => {
+                self.kill_to(self.draft_cursor().next_character());
             }
-            KeyAction::DeleteToLineEnd => self.kill_to(self.place().line_end()),
+            KeyAction::DeleteToLineEnd => self.kill_to(self.draft_cursor().line_end()),
             KeyAction::InsertDeleted => {
                 self.begin_step();
                 let killed = self.killed.clone();
@@ -391,24 +395,24 @@ impl Composer {
         let by_word = key.control || key.alt;
         match key.code {
             KeyCode::Char('d') if key.control && !key.alt && !self.text.is_empty() => {
-                self.delete_to(self.place().next_character());
+                self.delete_to(self.draft_cursor().next_character());
             }
             KeyCode::Char('h') if key.control && !key.alt => {
-                self.delete_to(self.place().previous_character());
+                self.delete_to(self.draft_cursor().previous_character());
             }
             KeyCode::Enter if key.alt || key.shift || key.control => self.insert_line_break(),
-            KeyCode::Backspace if by_word => self.kill_to(self.place().word_start()),
-            KeyCode::Backspace => self.delete_to(self.place().previous_character()),
-            KeyCode::Delete if by_word => self.kill_to(self.place().word_end()),
-            KeyCode::Delete => self.delete_to(self.place().next_character()),
-            KeyCode::Left if by_word => self.cursor = self.place().word_start(),
-            KeyCode::Right if by_word => self.cursor = self.place().word_end(),
-            KeyCode::Left => self.cursor = self.place().previous_character(),
-            KeyCode::Right => self.cursor = self.place().next_character(),
+            KeyCode::Backspace if by_word => self.kill_to(self.draft_cursor().word_start()),
+            KeyCode::Backspace => self.delete_to(self.draft_cursor().previous_character()),
+            KeyCode::Delete if by_word => self.kill_to(self.draft_cursor().word_end()),
+            KeyCode::Delete => self.delete_to(self.draft_cursor().next_character()),
+            KeyCode::Left if by_word => self.cursor = self.draft_cursor().word_start(),
+            KeyCode::Right if by_word => self.cursor = self.draft_cursor().word_end(),
+            KeyCode::Left => self.cursor = self.draft_cursor().previous_character(),
+            KeyCode::Right => self.cursor = self.draft_cursor().next_character(),
             KeyCode::Home if by_word => self.cursor = 0,
             KeyCode::End if by_word => self.cursor = self.text.len(),
-            KeyCode::Home => self.cursor = self.place().line_start(),
-            KeyCode::End => self.cursor = self.place().line_end(),
+            KeyCode::Home => self.cursor = self.draft_cursor().line_start(),
+            KeyCode::End => self.cursor = self.draft_cursor().line_end(),
             KeyCode::Up => self.move_up(),
             KeyCode::Down => self.move_down(),
             _ => return KeyEffect::Ignored,
@@ -546,11 +550,11 @@ impl Composer {
 
     /// Moves the cursor to the end of the grapheme that it is in. Inserted text may join its neighbours.
     fn align_cursor(&mut self) {
-        self.cursor = self.place().align(self.cursor);
+        self.cursor = self.draft_cursor().align(self.cursor);
     }
 
     fn unfold_at_cursor(&mut self) {
-        let start = self.place().previous_character();
+        let start = self.draft_cursor().previous_character();
         let mark = self.text.get(start..self.cursor).and_then(|text| {
             let c = text.chars().next()?;
             self.fold_of(c)
@@ -606,10 +610,10 @@ impl Composer {
 
     fn swap_graphemes(&mut self) {
         if self.cursor == self.text.len() {
-            self.cursor = self.place().previous_character();
+            self.cursor = self.draft_cursor().previous_character();
         }
-        let before = self.place().previous_character();
-        let after = self.place().next_character();
+        let before = self.draft_cursor().previous_character();
+        let after = self.draft_cursor().next_character();
         if before == self.cursor || after == self.cursor {
             return;
         }
@@ -696,13 +700,13 @@ impl Composer {
     }
 
     /// Returns the place of the cursor. A folded paste is one word.
-    fn place(&self) -> DraftPlace<'_> {
-        DraftPlace::new(&self.text, self.cursor).with_whole_words(is_fold_mark)
+    fn draft_cursor(&self) -> DraftCursor<'_> {
+        DraftCursor::new(&self.text, self.cursor).with_whole_words(is_fold_mark)
     }
 
     /// Moves to the line above, or to the entry of the history before.
     fn move_up(&mut self) {
-        if let Some(place) = self.place().line_above() {
+        if let Some(place) = self.draft_cursor().line_above() {
             self.cursor = place;
             return;
         }
@@ -717,7 +721,7 @@ impl Composer {
 
     /// Moves to the line below, or to the entry of the history after.
     fn move_down(&mut self) {
-        if let Some(place) = self.place().line_below() {
+        if let Some(place) = self.draft_cursor().line_below() {
             self.cursor = place;
             return;
         }

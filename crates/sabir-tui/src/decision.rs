@@ -1,8 +1,9 @@
-//! Shows what the user is asked to decide, and turns keys into the answer.
+//! Shows a question to the user, and turns keys into the answer.
 //!
-//! The exact thing is shown: characters that hide something are named, nothing is left out, and a call cannot be approved
-//! before its last row was on the screen. A key that was pressed before the question was drawn never answers it, nor does one
-//! of a sentence that is being typed while it appears: keys count after [`QUIET_TIME`] without any, and with a draft only after
+//! The subject is shown exactly: characters that hide something are named, nothing is left out, and
+//! a call cannot be approved before its last row was on the screen. A key that was pressed before
+//! the question was drawn never answers it, and neither does a key of a sentence that the user is
+//! typing when it appears: keys count after [`QUIET_TIME`] without any, and with a draft only after
 //! Tab has moved the focus to the question.
 
 use std::time::Duration;

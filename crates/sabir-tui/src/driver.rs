@@ -1,7 +1,8 @@
 //! Connects the interface with the terminal and the session.
 //!
-//! One task waits for keys, changes of the terminal, events of the session and the clock, and draws. Keys are drawn at once;
-//! events of the session at most once in 16 ms, so that a flood costs no more than a trickle. Without news nothing runs.
+//! One task waits for keys, changes of the terminal, events of the session and the clock, and
+//! draws. Keys are drawn at once; events of the session at most once in 16 ms, so that many events
+//! cost no more than a few. Without events nothing runs.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -71,12 +72,12 @@ const LINE_TERMINALS: [&str; 11] = [
     "", "dumb", "unknown", "emacs", "vt52", "vt100", "vt102", "vt220", "ansi", "cons25", "network",
 ];
 
-/// Terminals that wrap their rows anew, in `TERM_PROGRAM`.
+/// Terminals that rewrap their rows, by the value of `TERM_PROGRAM`.
 const REWRAPPING_PROGRAMS: [&str; 5] = ["ghostty", "vscode", "Apple_Terminal", "WezTerm", "iTerm"];
 /// The same in `TERM`.
 const REWRAPPING_TERMINALS: [&str; 4] = ["foot", "alacritty", "xterm-kitty", "xterm-ghostty"];
 
-/// The things that an interface needs from its program.
+/// The parts that an interface needs from its program.
 #[derive(Debug, Clone)]
 pub struct InterfaceSettings {
     color_depth: ColorDepth,
@@ -913,8 +914,7 @@ impl<'a> Driver<'a> {
                 let hint = abilities.clipboard_hint();
                 format!("the answer was copied to the terminal's clipboard{hint}")
             }
-            None => "the answer was not copied: this terminal takes no text for its clipboard; \
-                     `tui.clipboard = \"on\"` in config.toml sends it all the same"
+            None => "the answer was not copied: this terminal is not known to accept text for its clipboard; `tui.clipboard = \"on\"` in config.toml sends it anyway"
                 .to_owned(),
         };
         self.app.note_printed(&note);
@@ -970,7 +970,7 @@ impl<'a> Driver<'a> {
             let number = call.number;
             let describe = move || checkpoints.describe_changes_since(number);
             let described = tokio::task::spawn_blocking(describe).await;
-            // An end of any kind is told, or no other comparison would start.
+            // Every kind of end is reported; otherwise no other comparison would start.
             let text = described.unwrap_or_else(|error| error.to_string());
             // Fails if the interface is gone.
             _ = sender.send(FinishedWork::CheckpointPreview { call, text });
@@ -1094,7 +1094,7 @@ impl CheckpointReader {
         let active: Vec<u32> = active.map(|listed| listed.checkpoint.number).collect();
         count_active_since(&active, number).ok_or_else(|| {
             format!(
-                "checkpoint @{number} is gone, or is undone already; /checkpoints lists them anew"
+                "checkpoint @{number} is gone, or is undone already; /checkpoints lists the present ones"
             )
         })
     }

@@ -5,9 +5,10 @@
 //! relative movements are used, so that the terminal need not be asked where the cursor is: that costs a round trip, and a
 //! serial console never answers.
 //!
-//! When the width changes, some terminals wrap their rows anew and others cut them off. The lines that are surely still visible
-//! are then erased and printed again; [`RowReflow`] says where they are. What is in the scrollback stays as it is. Of a terminal
-//! that is not known, the whole screen is printed again: some lines may then be twice in the scrollback, but none is lost.
+//! When the width changes, some terminals rewrap their rows and others cut them off. The lines that
+//! are surely still visible are then erased and printed again; [`RowReflow`] says where they are.
+//! What is in the scrollback stays as it is. In an unknown terminal the whole screen is printed
+//! again: some lines may then be twice in the scrollback, but none is lost.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -32,13 +33,13 @@ const END_UPDATE: &str = "\x1b[?25h\x1b[?2026l";
 pub enum RowReflow {
     /// Rows that are too long continue in the next row.
     Rewraps,
-    /// Rows stay where they are, and lose what is too long.
+    /// Rows stay where they are, and are cut off.
     Cuts,
     /// It is not known which.
     Unknown,
 }
 
-/// The state of the terminal's screen, as far as it is ours.
+/// The state of the part of the terminal's screen that Sabir draws.
 #[derive(Debug)]
 pub struct InlineScreen {
     size: TerminalSize,

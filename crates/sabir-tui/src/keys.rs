@@ -223,7 +223,7 @@ impl KeyDecoder {
         };
         if !is_complete {
             // If the end of an answer is lost, what the user types is taken for the rest of it.
-            // That must not go on for long.
+            // That must not last long.
             if self.pending.len() > MAX_SEQUENCE {
                 self.pending.clear();
             }

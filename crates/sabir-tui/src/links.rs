@@ -186,7 +186,8 @@ fn address_at(text: &str) -> &str {
     address
 }
 
-/// Encodes what may not be in a target: everything but printable ASCII, and blanks.
+/// Encodes the characters that a target must not contain: everything but printable ASCII, and
+/// blanks.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
@@ -279,8 +280,8 @@ impl LinkWriter<'_> {
             }
             write_text(&part, out);
         }
-        // An open link goes on until it is closed, also through what is drawn in the next row. The
-        // id joins its parts again.
+        // An open link continues until it is closed, even through the text of the next row. The id
+        // joins its parts again.
         if open.is_some() {
             self.switch_link(None, out);
         }

@@ -813,7 +813,7 @@ impl BlockRenderer {
         }
         self.note_link();
         if let Some(link) = &mut self.link {
-            // Its label goes on in the next line.
+            // Its label continues in the next line.
             link.start = 0;
         }
         let start = self.line_start();

@@ -1,4 +1,4 @@
-//! Makes the lists of tasks, models and MCP servers.
+//! Builds the lists of tasks, models and MCP servers.
 
 use std::path::Path;
 

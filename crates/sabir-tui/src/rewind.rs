@@ -48,7 +48,7 @@ impl SaidMessages {
                 text,
                 ..
             } => Some(text),
-            // Answers to questions are not messages: they cannot be sent anew.
+            // Answers to questions are not messages: they cannot be sent again.
             _ => None,
         };
         if let Some(text) = text {

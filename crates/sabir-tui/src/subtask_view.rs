@@ -192,7 +192,8 @@ impl SubtaskViews {
         true
     }
 
-    /// Shows the task again, with what has happened in it meanwhile. `why` is added to the line between them; empty for nothing.
+    /// Shows the task again, with its events in the meantime. `why` is added to the line between
+    /// them; empty for nothing.
     pub fn leave(&mut self, why: &str) {
         let Some(entered) = self.entered.take() else {
             return;
@@ -207,7 +208,7 @@ impl SubtaskViews {
         self.left.push(divider(&title, self.theme));
         if entered.dropped > 0 {
             let note = format!(
-                "… {} of the task left out: too many came meanwhile",
+                "… {} of the task left out: there were too many",
                 count_noun(entered.dropped, "line")
             );
             self.left.push(divider(&note, self.theme));

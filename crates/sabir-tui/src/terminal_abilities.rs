@@ -1,4 +1,4 @@
-//! Finds out by the environment what the terminal understands beside the usual sequences.
+//! Detects from the environment which optional escape sequences the terminal supports.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sabir_session::Environment;
@@ -6,7 +6,7 @@ use sabir_session::config::tui::SequenceUse;
 
 use crate::theme::Background;
 
-/// Variables that terminals set which show links (OSC 8) and wrap their rows anew.
+/// Variables that identify terminals which show links (OSC 8) and rewrap their rows.
 pub const MODERN_VARIABLES: [&str; 7] = [
     "VTE_VERSION",
     "KONSOLE_VERSION",
@@ -36,7 +36,7 @@ enum ClipboardPath {
     Screen,
 }
 
-/// The things that a terminal understands.
+/// The optional abilities of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalAbilities {
     shows_links: bool,
@@ -45,7 +45,7 @@ pub struct TerminalAbilities {
 }
 
 impl TerminalAbilities {
-    /// Finds out what the terminal of this environment understands, within the user's settings.
+    /// Detects the abilities of the terminal from the environment, within the user's settings.
     pub fn find(environment: &Environment, links: SequenceUse, clipboard: SequenceUse) -> Self {
         let value = |name| environment.variable(name).unwrap_or_default();
         let kind = value("TERM");
@@ -109,7 +109,7 @@ impl TerminalAbilities {
         }
     }
 
-    /// Returns what the user should know after a copy; empty for nothing.
+    /// Returns a notice for the user after a copy; empty if there is none.
     pub fn clipboard_hint(self) -> &'static str {
         match self.clipboard {
             ClipboardPath::Tmux => "; tmux passes it on with `set -g set-clipboard on`",

@@ -1,9 +1,10 @@
 //! Chooses the styles of the interface.
 //!
-//! The usual theme uses only the sixteen colours of the terminal's own palette and never a background: the user has chosen them to be
-//! readable on their screen, and every terminal has them. On a light background it leaves out the palette's bright colours, which few
-//! people can read there. Other themes have colours of their own, in as many as the terminal shows. With `NO_COLOR` bold, dim and
-//! underlined text remain, in every theme.
+//! The usual theme uses only the sixteen colours of the terminal's own palette and never a
+//! background: the user has chosen them to be readable on their screen, and every terminal has
+//! them. On a light background it leaves out the palette's bright colours, which few people can
+//! read there. Other themes have colours of their own, in as many as the terminal shows. With
+//! `NO_COLOR`, every theme has only bold, dim and underlined text.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Shows answers as the model wrote them beside what was understood: markers in colour, calls, faults and repairs at their place.
+//! Shows answers as the model wrote them, together with how they were read: markers in colour, and
+//! calls, faults and repairs at their place.
 //!
 //! Only a dialect has a text in which calls are written. A native answer consists of events, which are listed instead.
 
@@ -44,7 +45,7 @@ pub struct AnswerHistory {
 }
 
 impl AnswerHistory {
-    /// Begins a new answer. One that broke off is kept: what came of it may say why.
+    /// Begins a new answer. One that broke off is kept, since its text may say why.
     pub fn begin_answer(&mut self) {
         if !self.open.is_empty() {
             let mut broken = std::mem::take(&mut self.open);

@@ -27,7 +27,7 @@ pub(crate) struct PassedMembers {
     pub(crate) reasoning: &'static [&'static str],
     /// The members for several choices, on a wire that has them.
     pub(crate) choices: Option<ChoiceMembers>,
-    /// Adapts a client's body to what the server takes.
+    /// Adapts a client's body to the server.
     pub(crate) adapt_body: fn(&mut Map<String, Value>, &Request, &WireOptions),
     /// Rewrites members that have two spellings to the usual one, and records in the preferences which
     /// of them the client expects in the answer.
@@ -193,8 +193,8 @@ pub(crate) fn encode_client_body(
     Value::Object(body)
 }
 
-/// Restores the members of a client's body that were not decoded, since only a provider of the same wire
-/// gets every value of them. The rest of the body was written anew.
+/// Restores the members of a client's body that were not decoded, since only a provider of the same
+/// wire gets every value of them. The rest of the body was rewritten.
 fn restore_checked_members(
     encoded: &mut Map<String, Value>,
     known: &MemberDispositions,

@@ -23,13 +23,13 @@ pub struct DecodedRequest {
     pub preferences: ResponsePreferences,
     /// Parts of the body that are not in the request.
     pub notes: Vec<LossNote>,
-    /// Parts of a body for a provider of the same wire that are lost if its tools and its history are
-    /// written anew, as in a prompted protocol.
+    /// Parts of a body for a provider of the same wire that are lost if its tools and its history
+    /// are rewritten, as in a prompted protocol.
     pub rewrite_notes: Vec<LossNote>,
     /// The reason why the history could not be read, of a body that goes to a provider of the same
     /// wire. Then the request has no messages, and only the body may be sent.
     pub unread_history: Option<RequestError>,
-    /// The places of instructions in the midst of the history.
+    /// The places of instructions in the middle of the history.
     pub(crate) instructions: Vec<InstructionPlace>,
     /// The system prompt without those instructions.
     pub(crate) leading_system: String,
@@ -130,8 +130,8 @@ impl DecodedRequest {
         }
     }
 
-    /// Moves instructions in the midst of the history from the system prompt back to their places, for
-    /// a wire that has a place for them ([`Wire::accepts_inline_instructions`](crate::Wire)).
+    /// Moves instructions from the system prompt back to their places in the history, for a wire
+    /// that can express them ([`Wire::accepts_inline_instructions`](crate::Wire)).
     pub fn restore_instruction_places(&mut self) {
         let places = std::mem::take(&mut self.instructions);
         if !places.is_empty() {

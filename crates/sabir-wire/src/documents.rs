@@ -1,6 +1,6 @@
-//! Carries documents from a client of one wire to a provider of another.
+//! Translates documents from a client of one wire to a provider of another.
 //!
-//! A PDF travels as state of the client's wire, so that a provider of the same wire gets it with
+//! A PDF is kept as state of the client's wire, so that a provider of the same wire gets it with
 //! all its members. Every other wire that has documents gets its data and its name in the form of
 //! its own. A document of text becomes text, which every provider reads.
 

@@ -416,7 +416,7 @@ pub(crate) fn place_instructions(request: &mut Request, places: Vec<InstructionP
     request.instructions = placed;
 }
 
-/// Returns the instructions that stand before the message with that index.
+/// Returns the instructions before the message with that index.
 pub(crate) fn instructions_before(
     request: &Request,
     index: usize,

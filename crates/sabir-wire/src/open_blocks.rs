@@ -73,7 +73,7 @@ impl<B: OpenBlock> OpenBlocks<B> {
         calls: &mut ResponseCalls,
         out: &mut dyn EventSink,
     ) {
-        // A real response closes its blocks, so the oldest one is the least likely to go on.
+        // A real response closes its blocks, so the oldest one is the least likely to continue.
         if self.0.len() >= MAX_OPEN {
             let fault = Fault::error(
                 FaultKind::Limit,

@@ -1,9 +1,9 @@
-//! Says that a history is too long in the words that the clients of a wire look for.
+//! Writes the error for a history that is too long in the text that the clients of a wire look for.
 //!
 //! Clients start their compaction when they find a certain phrase, and some of them read the
 //! numbers in it: Claude Code `prompt is too long: N tokens > M maximum`, clients of OpenAI
 //! `maximum context length` or the code `context_length_exceeded`. Every provider and every server
-//! has words of its own.
+//! has an error text of its own.
 
 use sabir_call::ModelErrorKind;
 

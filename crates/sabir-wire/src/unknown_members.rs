@@ -1,4 +1,4 @@
-//! Finds the members of an answer that events have no place for.
+//! Finds the members of an answer that events cannot express.
 
 use serde_json::{Map, Value};
 

@@ -147,7 +147,7 @@ pub(crate) struct WireSpec {
     /// The member of a request's body that holds the history as a list. The items of a run of
     /// messages that begins with an assistant message do not depend on the messages before it.
     pub(crate) history_member: &'static str,
-    /// True if an instruction can stand in the midst of a history.
+    /// True if an instruction is possible in the middle of a history.
     pub(crate) accepts_inline_instructions: bool,
     /// The members of bodies that are passed on to a provider of the same wire; `None` if no client
     /// of this wire is served.
@@ -377,19 +377,19 @@ impl Wire {
         }
     }
 
-    /// Returns true if an instruction can stand in the midst of a history on this wire.
+    /// Returns true if this wire can express an instruction in the middle of a history.
     pub fn accepts_inline_instructions(self) -> bool {
         self.spec().accepts_inline_instructions
     }
 
-    /// Removes what a client's body says about thinking.
+    /// Removes the thinking options from a client's body.
     pub fn remove_reasoning(self, body: &mut Value) {
         if let Some(members) = &self.spec().passed_members {
             remove_members(body, members.reasoning);
         }
     }
 
-    /// Adds what the path says about a request.
+    /// Adds the parts of a request that are in its path.
     fn with_path(self, path: &str, mut incoming: DecodedRequest) -> DecodedRequest {
         if let Some((model, streamed)) = self.match_path(path) {
             if !model.is_empty() {
@@ -518,8 +518,8 @@ impl ResponseEncoder {
         self.encoder.take_output()
     }
 
-    /// Appends the end of one of several choices ([`ResponseMetadata::choice`]), on the wire that has
-    /// them. The stream goes on.
+    /// Appends the end of one of several choices ([`ResponseMetadata::choice`]), on the wire that
+    /// has them. The stream continues.
     pub fn finish_choice(mut self, out: &mut Vec<u8>) {
         self.encoder.finish_choice(out);
     }

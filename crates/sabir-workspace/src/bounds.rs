@@ -93,8 +93,8 @@ impl Bounds {
     }
 
     /// Hides the paths that files of these names list, in the syntax of `.gitignore`. The files are
-    /// read in every folder of the workspace, each time anew. Each file name is judged on its own:
-    /// a `!` in one does not show what another hides. The files themselves stay readable, and
+    /// read in every folder of the workspace at each access. Each file name is judged on its own: a
+    /// `!` in one does not show what another hides. The files themselves stay readable, and
     /// [`protection_reason`](Workspace::protection_reason) protects them from writes.
     #[must_use]
     pub fn ignore_files(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {

@@ -553,7 +553,7 @@ fn open_output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
     Ok((pipe::Receiver::from_owned_fd(from.into())?, to.into()))
 }
 
-/// What a supervisor lives as long as.
+/// The process that a supervisor is started for, and with which it ends.
 #[derive(Clone, Copy)]
 enum SupervisorLifetime {
     Command,
@@ -589,7 +589,7 @@ struct WatchReport {
     main: Option<SupervisorReport>,
     /// The supervisor's report about the sandbox.
     confined: Option<i32>,
-    /// The protected paths that were put back.
+    /// The protected paths that were restored.
     withheld: Vec<WithheldPath>,
     /// The connections through the proxy of package registries.
     connections: Vec<HostConnection>,

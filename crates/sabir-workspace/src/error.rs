@@ -80,7 +80,7 @@ pub enum WorkspaceError {
         target: String,
     },
     /// Symbolic links form a circle.
-    #[error("`{path}` passes symbolic links that lead round in a circle; name the file itself")]
+    #[error("`{path}` follows symbolic links in a circle; name the file itself")]
     LinkLoop {
         /// The path inside the workspace.
         path: String,
@@ -149,7 +149,7 @@ pub enum WorkspaceError {
         other: String,
     },
     /// A set of changes failed, and not all of them could be undone.
-    #[error("{why}; and these files could not be put back: {files}")]
+    #[error("{why}; and these files could not be restored: {files}")]
     NotRestored {
         /// Each file, with the reason and the place of its old content.
         files: String,

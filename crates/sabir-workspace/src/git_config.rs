@@ -56,7 +56,7 @@ pub enum GitConfig {
 #[non_exhaustive]
 pub enum Unreadable {
     /// A file or folder cannot be read, or is not what git would write.
-    #[error("{} cannot be read, or is not what git makes there", .0.display())]
+    #[error("{} cannot be read, or is not a file that git would write", .0.display())]
     File(PathBuf),
     /// A configuration file has a syntax error.
     #[error("{} has an error in it, which git would stop at", .0.display())]
@@ -71,7 +71,7 @@ pub enum Unreadable {
     #[error("the repository {} has no work tree", .0.display())]
     Bare(PathBuf),
     /// The work tree is elsewhere than the repository, or its place is uncertain.
-    #[error("it is not certain where the work tree of {} lies", .0.display())]
+    #[error("it is not certain where the work tree of {} is", .0.display())]
     WorkTree(PathBuf),
     /// The index is sparse: the entries it leaves out are in objects, which git may fetch.
     #[error(
@@ -85,10 +85,10 @@ pub enum Unreadable {
     #[error("the index is broken, or of a kind that is not known")]
     BrokenIndex,
     /// An environment variable redirects git.
-    #[error("{0} in the environment of commands says what git does")]
+    #[error("{0} in the environment of commands changes what git does")]
     Environment(String),
     /// There are too many files or repositories, or they are too large.
-    #[error("there is too much of it to look through")]
+    #[error("it is too large to examine")]
     TooMuch,
 }
 

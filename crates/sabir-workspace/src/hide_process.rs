@@ -6,7 +6,7 @@ use crate::platform;
 /// descriptors. It leaves no core dump either. Its children are not affected. Does nothing on
 /// systems without this feature.
 ///
-/// Root, and processes that may trace any process, can read it all the same.
+/// Root, and processes that may trace any process, can still read it.
 pub fn hide_process() {
     let _ = platform::forbid_inspection();
 }

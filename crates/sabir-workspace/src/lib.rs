@@ -29,8 +29,9 @@
 //! show it. Text encodings and the edit formats of models are in `sabir-edit`.
 //!
 //! The crate never reads the environment and never prints. File functions block: call them outside
-//! of the async runtime's threads, and pass a [`StopFlag`] to long ones. It runs on Linux from kernel
-//! 5.3 on; on macOS it builds, with the fallbacks that `platform.rs` lists, and was not yet run.
+//! of the async runtime's threads, and pass a [`StopFlag`] to long ones. It runs on Linux from
+//! kernel 5.3 on; it also builds on macOS, with the fallbacks that `platform.rs` lists, but was not
+//! run there yet.
 //!
 //! Not here: the policy decides which calls may run. It should judge a write by
 //! [`Workspace::resolve_links`] and [`WorkPath::protection_reason`].

@@ -123,8 +123,8 @@ fn embedded_v4(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))
 }
 
-/// Returns the kind of an address that no program has any business with, not even where private networks are allowed: the
-/// metadata services of clouds, and what is not a single machine.
+/// Returns the kind of an address that is never allowed, even if private networks are: metadata
+/// services of clouds, and addresses that are not a single machine.
 #[must_use]
 pub fn never_reachable_kind(address: IpAddr) -> Option<NetworkKind> {
     // Amazon answers for its metadata service at this address, too.

@@ -618,8 +618,7 @@ impl SandboxTier {
     fn missing_walls(self) -> &'static str {
         match self {
             Self::One => {
-                "; without user namespaces, hooks and other protected files can be changed until the command ends, and are then put \
-                 back"
+                "; without user namespaces, hooks and other protected files can be changed until the command ends, and are then restored"
             }
             Self::Two => "",
         }
@@ -633,7 +632,7 @@ impl SandboxLevel {
             Self::Off => &[],
             Self::One => &[SandboxTier::One],
             Self::Two => &[SandboxTier::Two],
-            // macOS has no namespaces, so nothing is tried in vain.
+            // macOS has no namespaces, so tier 2 is not tried.
             Self::Best if cfg!(target_os = "macos") => &[SandboxTier::One],
             Self::Best => &[SandboxTier::Two, SandboxTier::One],
         }

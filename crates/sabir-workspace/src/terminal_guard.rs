@@ -1,4 +1,5 @@
-//! Restores the terminal after this process was killed at once, which no process can do for itself.
+//! Restores the terminal after this process was killed by SIGKILL, which no process can do for
+//! itself.
 //!
 //! A copy of this program holds the reading end of a pipe. When the pipe ends while the terminal is changed, the
 //! writer is dead, and the copy restores what it can. It does nothing in every other case, and ends with the writer.
@@ -52,8 +53,8 @@ pub struct TerminalGuard {
     pipe: Option<ChildStdin>,
 }
 
-/// A lock of the terminal, which everybody holds who has changed it. A guard restores nothing while somebody does: the next interface may
-/// have begun already.
+/// A lock of the terminal, held by each user that has changed it. A guard restores nothing while
+/// somebody does: the next interface may have begun already.
 #[derive(Debug)]
 pub struct TerminalLock(#[expect(dead_code, reason = "it is held, not used")] OwnedFd);
 
@@ -68,7 +69,8 @@ impl TerminalLock {
 
     fn open(operation: FlockOperation) -> Result<Self, Errno> {
         let name = ttyname(io::stdout(), Vec::new())?;
-        // Opened anew: a lock belongs to what all copies of a descriptor share, and the shell has one.
+        // Opened again: a lock belongs to the open file that all copies of a descriptor share, and
+        // the shell has a copy.
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = rustix::fs::open(name, flags, Mode::empty())?;
         flock(&terminal, operation)?;

@@ -69,8 +69,9 @@ pub(crate) struct Cli {
         help_heading = "Global options"
     )]
     pub(crate) dialects: Vec<PathBuf>,
-    /// The interface of interactive tasks: `full` draws below the history, `line` prints line by line,
-    /// `screen-reader` draws nothing again. By default the configuration decides, then `auto`: `full` where the terminal can show it.
+    /// The interface of interactive tasks: `full` draws below the history, `line` prints line by
+    /// line, `screen-reader` never redraws anything. By default the configuration decides, then
+    /// `auto`: `full` where the terminal can show it.
     #[arg(
         long,
         global = true,
@@ -144,9 +145,10 @@ pub(crate) enum Command {
     Dialects {
         /// The dialect, by name or alias.
         name: Option<String>,
-        /// A chat template in Jinja, or the `tokenizer_config.json` of a model. Prints the dialect in which it writes calls, with a call
-        /// as proof. `-` is standard input. The exit code is 4 if it is not exactly one; templates without tools beside one with tools do
-        /// not count.
+        /// A chat template in Jinja, or the `tokenizer_config.json` of a model. Prints the dialect
+        /// in which it writes calls, with a call as proof. `-` is standard input. The exit code is
+        /// 4 unless exactly one dialect fits; templates without tools are ignored if another one
+        /// has tools.
         #[arg(long, value_name = "FILE", conflicts_with = "name")]
         from_template: Option<PathBuf>,
         /// The output format.
@@ -155,7 +157,7 @@ pub(crate) enum Command {
     },
     /// List the providers with their key variables, the servers on this machine, and the known models.
     Models(Deferred<ModelsArguments>),
-    /// Check the setup. With a model, test what it can do by asking it.
+    /// Check the setup. With a model, test its abilities with a few requests.
     Doctor(Deferred<DoctorArguments>),
     /// Check, show and change the configuration. See `sabir help config`.
     Config(Deferred<ConfigArguments>),
@@ -165,7 +167,8 @@ pub(crate) enum Command {
     /// Prints its address and the settings for clients, then serves until SIGINT or SIGTERM, and writes one line on standard error for
     /// each request. SIGHUP reloads the configuration. See `sabir help gateway`.
     Gateway(Deferred<sabir_terminal::gateway_command::GatewayArguments>),
-    /// Serve editors and other programs by the Agent Client Protocol, over standard input and output. See `sabir help acp`.
+    /// Serve editors and other programs with the Agent Client Protocol, over standard input and
+    /// output. See `sabir help acp`.
     Acp(Deferred<AcpArguments>),
     /// Run a command in the sandbox, to try it.
     ///
@@ -181,7 +184,8 @@ pub(crate) enum Command {
     Security(Deferred<SecurityArguments>),
     /// Find mistakes in tool definitions: colliding names, schemas that a format cannot express, missing descriptions.
     Lint(Deferred<LintArguments>),
-    /// List, add, remove, trust, test and log in to MCP servers, and serve Sabir's tools as one. See `sabir help mcp`.
+    /// List, add, remove, trust, test and log in to MCP servers, and serve Sabir's tools over MCP.
+    /// See `sabir help mcp`.
     Mcp(Deferred<McpArguments>),
     /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to
     /// replace, or a whole file. Prints the changes. See `sabir help edits`.
@@ -509,8 +513,8 @@ pub(crate) struct DoctorArguments {
     /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
-    /// The model to test, as in --model, or the address of a server with one model. It is asked about five short questions, at its
-    /// usual price.
+    /// The model to test, as in --model, or the address of a server with one model. It gets about
+    /// five short requests, at its usual price.
     pub(crate) model: Option<String>,
 }
 
@@ -583,7 +587,7 @@ pub(crate) struct EncodeArguments {
     pub(crate) output: ReportFormat,
 }
 
-/// Prints the help that was asked for, or what is wrong with the command line, and ends the program.
+/// Prints the requested help, or the mistake in the command line, and ends the program.
 fn exit_with(error: &clap::Error, arguments: &[OsString]) -> ! {
     let is_clean = arguments.iter().all(|argument| {
         let text = argument.to_string_lossy();

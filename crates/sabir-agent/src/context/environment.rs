@@ -1,4 +1,4 @@
-//! Facts about the place and the day, as they were when the task began.
+//! Facts about the folder and the date, as they were when the task began.
 
 use super::fragment::{ContextFragment, FragmentKind};
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct ContextFragment {
     /// Its kind.
     pub kind: FragmentKind,
-    /// Its name: the path of a file, say.
+    /// Its name, for example the path of a file.
     pub name: String,
     /// The text for the model.
     pub text: String,
@@ -124,8 +124,7 @@ pub(crate) fn describe_changes(
             show_controls(&gone.name)
         ));
     }
-    (!text.is_empty())
-        .then(|| format!("This has changed since it was told. It takes the place of what was said before:\n{text}"))
+    (!text.is_empty()).then(|| format!("This has changed. It replaces the earlier text:\n{text}"))
 }
 
 /// Returns at most `cap` bytes of the text, up to the end of a line if one ends in their second

@@ -1,4 +1,4 @@
-//! Instruction files, in which a user describes how to work: `AGENTS.md` and its kin.
+//! Instruction files, in which a user describes how to work: `AGENTS.md` and similar files.
 
 use super::fragment::{ContextFragment, FragmentKind};
 

@@ -38,13 +38,13 @@ pub(crate) struct TurnReservation<'a>(Option<&'a BudgetState>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BudgetExhausted {
     /// The limit of turns.
-    #[error("the limit of turns of the task that this one belongs to was reached")]
+    #[error("the limit of turns that this subtask shares with its parent was reached")]
     Turns,
     /// The limit of tokens.
-    #[error("the limit of tokens of the task that this one belongs to was reached")]
+    #[error("the limit of tokens that this subtask shares with its parent was reached")]
     Tokens,
     /// The limit of cost.
-    #[error("the limit of cost of the task that this one belongs to was reached")]
+    #[error("the limit of cost that this subtask shares with its parent was reached")]
     Cost,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum BudgetExhausted {
 #[derive(Debug, Default)]
 pub(super) struct BudgetSlot(Mutex<Option<(BudgetPeriod, Arc<BudgetState>)>>);
 
-/// Charges what a subtask's records cost to the budget of its family.
+/// Charges the usage in a subtask's records to the shared budget.
 pub(super) struct BudgetMeter(pub(super) SharedBudget);
 
 impl SharedBudget {

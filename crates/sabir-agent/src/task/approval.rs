@@ -85,8 +85,8 @@ impl Task {
 
     fn approve_call(&mut self, id: &CallId, reason: String, effects: &mut Vec<TaskEffect>) {
         let call = id.clone();
-        // The verdict is recorded for readers of the journal. A replay makes nothing of an `allow`,
-        // so a resumed task asks again.
+        // The verdict is recorded for readers of the journal. A replay ignores an `allow`, so a
+        // resumed task asks again.
         self.commit_record(
             Record::Judged {
                 call,

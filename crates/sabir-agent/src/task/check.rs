@@ -26,7 +26,7 @@ pub struct CompletionConditions {
     /// The tool and the arguments of the check. They come from the user alone, so no rule judges
     /// them.
     pub check: Option<(String, CallArguments)>,
-    /// The treatment of denials that were never made good.
+    /// The treatment of denied calls that no later call has replaced.
     pub denials: UnresolvedDenials,
     /// The form of a result in a task without a user to talk to.
     pub form: CompletionForm,

@@ -109,7 +109,7 @@ impl CallCycle {
             )
         };
         format!(
-            "{what}. Another time will bring nothing new: find out what is different from what you think, or try another way."
+            "{what}. Repeating it will bring nothing new: find out which of your assumptions is wrong, or try another way."
         )
     }
 

@@ -134,7 +134,7 @@ impl Transcript {
             .filter_map(|call| Some((find_result(answered, &call.id)?, call)));
         for (result, call) in found {
             if !readers.contains(&call.name) {
-                // An edit that failed may well have failed because the words were not at hand.
+                // An edit may well have failed because the model did not have the text.
                 for path in digest::call_paths(call) {
                     let names = |subject: &str| {
                         subject == path || subject.starts_with('{') && subject.contains(&path)
@@ -188,7 +188,7 @@ fn find_result(message: &Message, id: &CallId) -> Option<FoundResult> {
         })
 }
 
-/// Returns the tool of a call and what it reads: its one path, or else all its arguments.
+/// Returns the tool and the subject of a reading call: its one path, or else all its arguments.
 fn read_key(call: &Call) -> (String, String) {
     let mut paths = digest::call_paths(call);
     let is_lines = |name: &str| matches!(name, "path" | "start_line" | "end_line");

@@ -1,5 +1,4 @@
-//! Denials that were never made good: calls that the policy denied, and that no later call has done in
-//! their place.
+//! Open denials: calls that the policy denied, and that no later call has replaced.
 //!
 //! In a headless task a completion says nothing about them, so a task with such denials does not
 //! end as completed. Denials by the user do not count, because they are the user's decision.
@@ -13,10 +12,11 @@ use crate::record::{DecisionMaker, TaskOutcome};
 const MAX_NAMED: usize = 5;
 /// The longest name of a call's subject, in characters.
 const MAX_SUBJECT_CHARS: usize = 120;
-/// The arguments that say what a call is about, in the order in which they are looked for.
+/// The arguments that name the subject of a call, in the order in which they are tried.
 const SUBJECT_ARGUMENTS: [&str; 5] = ["path", "command", "url", "regex", "query"];
 
-/// The treatment of a completion after denials that were never made good, if there is no reviewer.
+/// The treatment of a completion if denied calls were not replaced by later ones and there is no
+/// reviewer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnresolvedDenials {
     /// The task ends as denied.
@@ -26,7 +26,7 @@ pub enum UnresolvedDenials {
     Accepted,
 }
 
-/// The denied calls that no later call has made good.
+/// The denied calls that no later call has replaced.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct DenialLedger(Vec<DeniedCall>);
 
@@ -50,7 +50,7 @@ impl DeniedCall {
 
     /// Returns true if a call that was done did what this one was to do: the same with the same tool,
     /// or a change of the same file with another one.
-    fn is_made_good_by(&self, call: &Call, readers: &[String]) -> bool {
+    fn is_replaced_by(&self, call: &Call, readers: &[String]) -> bool {
         let reads = |tool: &String| readers.contains(tool);
         let is_same_kind = self.tool == call.name
             || self.is_path
@@ -61,7 +61,8 @@ impl DeniedCall {
     }
 }
 
-/// Returns what a call is about on one line: its path, command or address, else its arguments as JSON.
+/// Returns the subject of a call on one line: its path, command or address, or else its arguments
+/// as JSON.
 pub fn call_subject(call: &Call) -> String {
     let named = SUBJECT_ARGUMENTS
         .iter()
@@ -86,7 +87,7 @@ impl DenialLedger {
     pub(super) fn note_result(&mut self, call: &Call, result: &CallResult, readers: &[String]) {
         if result.ending == ToolResultStatus::Done {
             self.0
-                .retain(|denied| !denied.is_made_good_by(call, readers));
+                .retain(|denied| !denied.is_replaced_by(call, readers));
         }
     }
 
@@ -114,7 +115,7 @@ impl DenialLedger {
         let calls = if count == 1 { "call was" } else { "calls were" };
         (count > 0).then(|| {
             format!(
-                "{count} {calls} denied and never made good ({}{more})",
+                "{count} {calls} denied and not replaced by another ({}{more})",
                 named.join("; ")
             )
         })

@@ -121,7 +121,7 @@ impl Task {
     pub(super) fn text_call_caution(&self, call: &Call) -> TextCallCaution {
         let native = self.start.protocol == ToolProtocol::Native;
         TextCallCaution {
-            // Derived anew, so that a call in a journal of an earlier version is treated the same.
+            // Derived again, so that a call in a journal of an earlier version is treated the same.
             recovered_from_text: native
                 && call.dialect.is_some()
                 && self.settings.recovery != TextRecovery::On,

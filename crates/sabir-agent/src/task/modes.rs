@@ -23,7 +23,7 @@ use super::{Task, TaskEffect, TaskPhase, calls, usage};
 pub struct ModeConfig {
     /// The mode.
     pub mode: Mode,
-    /// True if the mode comes from a repository: then no approval in advance holds for it.
+    /// True if the mode comes from a repository. Approvals in advance do not apply to such a mode.
     pub from_repository: bool,
     /// The provider's name of the model.
     pub model: String,

@@ -2,8 +2,8 @@
 //! work.
 //!
 //! A call of `new_task` is the one call that continues when its task is resumed: its subtask has
-//! its own journal, so nothing is done twice and nothing is in doubt. The call stays open through
-//! an interrupt, a limit and a crash, and is assessed and run again.
+//! its own journal, so nothing is done twice and its state is never unknown. The call stays open
+//! through an interrupt, a limit and a crash, and is assessed and run again.
 //!
 //! The usage of a subtask is known from its records in this task alone. Each record counts what no
 //! earlier one has counted, so they add up like answers, in the machine and for readers of a
@@ -279,8 +279,7 @@ impl Task {
                 effects.push(TaskEffect::StopSubtask(call.id));
             } else if let Some(StartedSubtask { task, .. }) = self.started_subtask(&call.id) {
                 let words = format!(
-                    "The subtask {task} was begun and interrupted, and the user said something, or switched the mode, before it went on. \
-                     What it did is kept: look before you repeat it."
+                    "The subtask {task} was started and interrupted, and the user sent a message, or switched the mode, before it continued. Its work is kept: look before you repeat it."
                 );
                 self.answer_call(&call, ToolResultStatus::Interrupted, words, effects);
             }

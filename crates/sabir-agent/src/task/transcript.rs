@@ -14,7 +14,7 @@ use super::view::ContextView;
 /// The bytes of text that one image counts for. Its true size says nothing about its tokens.
 const IMAGE_BYTES: usize = 4000;
 
-/// The history and what is counted of it.
+/// The history with its counts.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     messages: History,
@@ -79,7 +79,7 @@ impl Transcript {
         self.view.request_bytes(self.bytes)
     }
 
-    /// Replaces the size of what goes with every request.
+    /// Replaces the size of the parts that are in every request.
     pub(super) fn replace_fixed_bytes(&mut self, before: usize, now: usize) {
         self.bytes = self.bytes.saturating_sub(before).saturating_add(now);
     }

@@ -1,12 +1,12 @@
 //! The user's messages while the task works.
 //!
 //! A message is recorded at once and never placed before something that the model has already seen:
-//! what was sent stays a prefix of what is sent next. While calls are open, messages wait for the
+//! each request stays a prefix of the next one. While calls are open, messages wait for the
 //! results; while an answer is written, they wait for its end, and the record says so
-//! ([`Delivery::Later`]), since a replay could not tell otherwise. An interrupting message gives up
-//! what has no consequence yet: an incomplete answer, calls that have not begun, a question.
-//! Running work is left to its end, because half of it may have happened; cancelling stops it. A
-//! message approves nothing, and answers only a question for a message.
+//! ([`Delivery::Later`]), since a replay could not tell otherwise. An interrupting message drops
+//! everything that has had no effect yet: an incomplete answer, calls that have not begun, a
+//! question. Running work is finished, because half of it may have been done; cancelling stops it.
+//! A message approves nothing, and answers only a question for a message.
 
 use sabir_call::{DraftResponse, Image, MessagePart, ModelError, ModelErrorKind, ToolResultStatus};
 
@@ -246,7 +246,7 @@ impl Task {
                 self.handle_summary(why, TaskInput::ModelFailed(error), effects);
             }
             TaskPhase::HandlingCalls if self.turn.is_some() => {
-                // A completion that is shown may have run its check; nothing of it is under way.
+                // A completion that is shown may have run its check, which is over.
                 let asked = self
                     .question
                     .as_ref()

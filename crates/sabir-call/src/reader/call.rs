@@ -780,8 +780,8 @@ impl OpenTagCall {
     }
 }
 
-/// Makes the warning about a last call without its closing markup, which the reader was told to accept. `end` is where the
-/// markup is missing.
+/// Creates the warning about a last call without its closing markup, which an option accepts. `end`
+/// is where the markup is missing.
 pub(super) fn missing_last_close(call: u32, close: &str, end: usize) -> Fault {
     let message = format!("`{close}` is missing at the end of the message");
     Fault::warning(FaultKind::CutCall, Span::new(end, end), message)

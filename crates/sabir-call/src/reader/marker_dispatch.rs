@@ -292,7 +292,7 @@ impl CallReader {
                 .has_keyed_call_in_block(tag.name, &block.tag)
     }
 
-    /// Goes on with the tag of the first call in a block. Both are text if no call follows.
+    /// Continues with the tag of the first call in a block. Both are text if no call follows.
     fn enter_keyed_block(
         &mut self,
         block: &PendingOpen,
@@ -347,7 +347,7 @@ impl CallReader {
         };
         match lex_tag(rest, last, interest) {
             LexedTag::Partial => None,
-            // A block for calls without a call is an error, of which the model is told.
+            // A block for calls without a call is an error that is reported to the model.
             LexedTag::Tag(tag) if tag.close && matches!(opening.kind, OpenKind::Wrapper(_)) => {
                 Some(MarkerRedundancy::None)
             }
@@ -390,7 +390,7 @@ impl CallReader {
         self.state = ReaderState::Gap;
     }
 
-    /// Decides what the text after a marker is, among the dialects that share it.
+    /// Chooses the dialect of a marker, among those that share it, by the text after it.
     fn classify_content(&self, opening: &PendingOpen, rest: &str, last: bool) -> MarkerContent {
         let text = opening.marker_text();
         let wrapper = opening.tag.trim_matches(['<', '>']);
@@ -1037,7 +1037,7 @@ impl CallReader {
         self.emit_prose(rest, out);
     }
 
-    /// Reports that the text ended at the beginning of a call. Words are shown all the same.
+    /// Reports that the text ended at the beginning of a call. Its text is still shown.
     pub(super) fn cut_in_call(
         &mut self,
         opening: PendingOpen,

@@ -1,10 +1,10 @@
 //! Finds calls that a text only mentions, by the words around them.
 //!
-//! Most mentions are known before the call begins (`reader/prose.rs`). These are known only behind it:
-//! a quotation that began in an earlier paragraph, a call in the middle of a sentence that continues
-//! behind it, and lines of a ReAct prompt that more prose follows. Such a call has been emitted
-//! already, so it is rejected by a fault. So is a call inside a string of JSON or Python, which is
-//! part of a value whose own call has lost its opening markup.
+//! Most mentions are recognized before the call begins (`reader/prose.rs`). These are recognized
+//! only after it: a quotation that began in an earlier paragraph, a call in the middle of a
+//! sentence that continues after it, and lines of a ReAct prompt that more prose follows. Such a
+//! call has been emitted already, so it is rejected by a fault. So is a call inside a string of
+//! JSON or Python, which is part of a value whose own call has lost its opening markup.
 
 use crate::event::{Event, EventSink};
 use crate::fault::{Fault, FaultKind, Span};

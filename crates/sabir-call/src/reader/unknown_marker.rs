@@ -1,8 +1,8 @@
 //! Finds calls of formats that no dialect knows: a special token, then JSON or a name that means a
 //! declared tool.
 //!
-//! Nothing of it runs. The fault says that a call was probably lost, so that a format that is new
-//! never passes as an answer in silence.
+//! Such a call never runs. The fault says that a call was probably lost, so that a call in a new
+//! format is never silently taken for an answer.
 
 use crate::fault::{Fault, FaultKind, Span};
 

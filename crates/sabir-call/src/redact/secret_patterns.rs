@@ -2,7 +2,7 @@
 //!
 //! Each row gives a secret's prefix and the rule for its body. The length, the alphabet and the
 //! surrounding text separate secrets from similar text: encoded data (signatures, images, hashes)
-//! contains any prefix sooner or later, but in the middle of a word.
+//! may contain any prefix by chance, but then in the middle of a word.
 
 /// One secret format.
 struct SecretPattern {

@@ -58,7 +58,7 @@ pub(super) fn prompt_size(tools: &LintInput<'_>, found: &mut LintFindings) {
             parallel_calls: ParallelCalls::Many,
             tool_choice: &choice,
         };
-        // Four bytes a token is a rough average for English; no tokenizer is at hand, and models
+        // Four bytes a token is a rough average for English; no tokenizer is available, and models
         // differ.
         let tokens = instructions.render_prompt(dialect).len().div_ceil(4);
         if tokens > MAX_PROMPT_TOKENS {

@@ -127,7 +127,7 @@ fn characters_that_are_missing() {
     let error = text.encoding.encode("naïve → x").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "'→' cannot be written in windows-1252, in which the file is"
+        "'→' cannot be written in windows-1252, the encoding of the file"
     );
     assert_eq!(
         text.encoding.encode("na\u{ef}f €").unwrap(),

@@ -104,7 +104,7 @@ struct ClosedParameters {
 }
 
 impl ClosedParameters {
-    /// Closes parameters whose definitions will stand below this name in the `$defs` of the document.
+    /// Closes parameters whose definitions will be below this name in the `$defs` of the document.
     fn new(parameters: &Value, name: &str) -> Self {
         let mut schema = parameters.clone();
         // Generators of schemas often leave only a reference at the top, which cannot be closed.

@@ -1,8 +1,8 @@
 //! Writes the Lark dialect of llguidance.
 //!
-//! Its lexer matches the longest terminal and never goes back. So everything regular that stands
-//! together becomes one terminal, in particular a value with the tag that ends it, and only what is
-//! nested without a limit becomes rules.
+//! Its lexer matches the longest terminal and never goes back. So adjacent regular parts become one
+//! terminal, in particular a value with the tag that ends it, and only constructs that nest without
+//! a limit become rules.
 
 use super::regex::FullRule;
 use crate::expression::{Expression, Grammar};

@@ -1,7 +1,8 @@
 //! Writes structural tags, XGrammar's form for text with calls in it.
 //!
-//! The model writes freely until it begins a call; from there on the grammar of that call holds. It is a grammar also where the arguments
-//! are JSON, because XGrammar's own reader of schemas accepts no escapes in strings with a length, a pattern or a format.
+//! The model writes freely until it begins a call; from there on the grammar of that call applies.
+//! A grammar is used even if the arguments are JSON, because XGrammar's own reader of schemas
+//! accepts no escapes in strings with a length, a pattern or a format.
 
 use sabir_call::ParallelCalls;
 use sabir_call::dialect::LayoutPart;
@@ -106,7 +107,7 @@ fn find_triggers(begins: &[&str]) -> Option<Vec<String>> {
         .map(|begin| begin.trim_end().to_owned())
         .collect();
     // Without a common beginning every call needs a trigger of its own, which only a tag can be:
-    // `get_weather(` may also stand in a sentence.
+    // `get_weather(` may also occur in a sentence.
     let are_tags = each
         .iter()
         .all(|begin| begin.starts_with('<') && is_marker(begin));

@@ -81,7 +81,7 @@ fn the_tasks_of_a_folder_are_listed() {
             "one: third at 7, None, 1",
             "old: first at 5, Some(Completed), 3",
             "alien: is not a journal of Sabir, or its first line is damaged; it was left as it is",
-            "bare: holds no task: it ended before the task was written down; it can be removed",
+            "bare: holds no task: it ends before its first record; it can be removed",
             "late: was written by a newer Sabir (format 9); use that one, the file was left as it is",
         ],
     );
@@ -134,9 +134,7 @@ fn torn_and_damaged_ends_are_listed() {
         std::fs::write(place.file(), &bytes[..cut]).unwrap();
         check(
             &place,
-            &[
-                "task-1: holds no task: it ended before the task was written down; it can be removed",
-            ],
+            &["task-1: holds no task: it ends before its first record; it can be removed"],
         );
     }
 }

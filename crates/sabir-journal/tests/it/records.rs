@@ -155,7 +155,7 @@ fn deep_values_are_read_back_or_refused() {
     let (mut journal, ..) = place.open().unwrap();
     let error = journal.append(&nested(253)).unwrap_err().to_string();
     assert!(
-        error.ends_with("the record nests values 257 deep, and 256 is the most"),
+        error.ends_with("the record nests values 257 deep, and at most 256 is allowed"),
         "{error}"
     );
     journal.append(&said("b")).unwrap();
@@ -171,7 +171,10 @@ fn a_record_over_the_limit_is_refused() {
         .append(&said("z".repeat(64 << 20)))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("and 67108864 are the most"), "{error}");
+    assert!(
+        error.contains("and at most 67108864 are allowed"),
+        "{error}"
+    );
     let frame = r#"{"at":1002,"kind":"said","by":"user","text":""}"#.len();
     let longest = said("z".repeat((64 << 20) - frame));
     journal.append(&longest).unwrap();
@@ -272,7 +275,7 @@ fn a_removed_journal_refuses_appends() {
     std::fs::remove_file(place.file()).unwrap();
     let error = journal.append(&said("a")).unwrap_err().to_string();
     assert!(
-        error.ends_with("it was removed, so that nothing in it would be found again"),
+        error.ends_with("it was removed, so later records would be lost"),
         "{error}"
     );
     assert_eq!(journal.append(&said("a")).unwrap_err().to_string(), error);

@@ -47,7 +47,7 @@ pub enum LoginError {
     #[error(transparent)]
     Server(#[from] McpError),
     /// The port for the redirect is not free.
-    #[error("the port {port} for the way back from the browser cannot be opened: {reason}")]
+    #[error("the port {port} for the redirect from the browser cannot be opened: {reason}")]
     Port {
         /// The port; 0 for any.
         port: u16,
@@ -55,7 +55,7 @@ pub enum LoginError {
         reason: String,
     },
     /// The authorization server was not found.
-    #[error("how to log in cannot be found out: {0}")]
+    #[error("the way to log in cannot be determined: {0}")]
     Discovery(String),
     /// Sabir could not register itself.
     #[error(
@@ -77,7 +77,7 @@ pub enum LoginError {
     #[error("the login was refused: {0}")]
     Refused(String),
     /// The redirect does not belong to this login.
-    #[error("that is the end of another login: its state differs")]
+    #[error("that address belongs to another login: its state differs")]
     WrongState,
     /// The code was not exchanged for a token.
     #[error("the authorization server gave no token: {0}")]
@@ -96,7 +96,7 @@ impl From<GuardError> for LoginError {
     }
 }
 
-/// The end of a successful login.
+/// The outcome of a successful login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginReport {
     /// The authorization server.
@@ -231,7 +231,7 @@ impl LoginAttempt {
                         return Err(LoginError::Timeout(limit.as_secs()));
                     };
                     match self.accept_redirect(&redirect.url).await {
-                        // Any page can send a browser here; the login goes on.
+                        // Any page can send a browser here; the login continues.
                         Err(error @ LoginError::WrongState) => {
                             redirect.show_page("400 Bad Request", "This is not the login that Sabir waits for.").await;
                             notify(&error);

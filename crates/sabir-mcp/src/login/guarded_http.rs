@@ -25,7 +25,7 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 pub(crate) enum GuardError {
     #[error("{0} is not used: a login needs https, except on this machine")]
     Insecure(String),
-    #[error("{host} is not asked: its address is {kind}, and the server is elsewhere")]
+    #[error("{host} is not contacted: its address is {kind}, and the server is elsewhere")]
     Inside { host: String, kind: NetworkKind },
     #[error("the metadata of {url} is not used: it describes the authorization server {issuer}")]
     ForeignIssuer { url: String, issuer: String },

@@ -1,4 +1,4 @@
-//! Withdraws the tokens of a login at the authorization server that issued them (RFC 7009).
+//! Revokes the tokens of a login at the authorization server that issued them (RFC 7009).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::spec::{McpServerSpec, McpTransport};
 /// The longest time in which the authorization server is found and asked. The login is removed from this machine in any case.
 const REVOCATION_TIME: Duration = Duration::from_secs(15);
 
-/// The end of an attempt to withdraw the tokens of a login.
+/// The outcome of an attempt to revoke the tokens of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Revocation {
     /// The authorization server has withdrawn them.
@@ -59,7 +59,7 @@ pub async fn revoke_login(
     let Some(key) = spec.transport.login_key(&spec.name) else {
         return Ok(None);
     };
-    // A broken file is removed all the same.
+    // A broken file is removed as well.
     let login = settings.logins.load_login(&key).ok().flatten();
     // Before any request: the user may not want to wait for a server that does not answer.
     if !settings.logins.remove_login(&key)? {
@@ -119,7 +119,7 @@ async fn revoke_tokens(
         takes_secret_in_body: takes_secret_in_body(&metadata),
     };
     let kept = serde_json::to_value(credentials).unwrap_or_default();
-    // The refresh token first: without it no other access token can be had.
+    // The refresh token first: without it no new access token can be obtained.
     for kind in ["refresh_token", "access_token"] {
         let token = kept.pointer(&format!("/token_response/{kind}"));
         if let Some(token) = token.and_then(Value::as_str) {

@@ -1,4 +1,4 @@
-//! Logs in to the servers of a task while it runs.
+//! Logs in to the servers of a running task.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -90,7 +90,7 @@ async fn run_login(
 ) -> Result<String, LoginError> {
     let attempt = LoginAttempt::start(spec, settings).await?;
     say(format!(
-        "log in with your browser at {} ; if it cannot come back to this machine, use `/mcp login {} ADDRESS` with the address that it ends at",
+        "log in with your browser at {} ; if it cannot be redirected to this machine, use `/mcp login {} ADDRESS` with the address that it shows at the end",
         attempt.url(),
         spec.name
     ));

@@ -1,4 +1,4 @@
-//! Gives the requests to one server their token, and renews it.
+//! Provides the token for the requests to one server, and renews it.
 
 use std::sync::{Arc, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Defines what is kept of a login, and lets rmcp keep it.
+//! Defines the stored data of a login, and stores it for rmcp.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

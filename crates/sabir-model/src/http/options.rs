@@ -1,4 +1,5 @@
-//! Options of a model: who uses it, and which part of its text is searched for calls.
+//! Options of a model: its callers (one task, or many), and the part of its text that is searched
+//! for calls.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Finds every mistake in a configuration file at once, with its line.
 //!
-//! Loading a configuration stops at the first mistake. The check goes on: keys that are reported are left out, and the rest is loaded
-//! again, until nothing is wrong with it.
+//! Loading a configuration stops at the first mistake. The check continues: reported keys are left
+//! out, and the rest is loaded again, until there are no more mistakes.
 
 use std::path::Path;
 use std::sync::Arc;

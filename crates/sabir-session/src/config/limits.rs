@@ -55,7 +55,7 @@ pub(crate) struct CompletionKeys {
     pub(crate) check: Option<String>,
     /// True: a completion is refused while a todo is open.
     pub(crate) todos: Option<bool>,
-    /// True: a result is accepted although calls were denied and never made good.
+    /// True: a result is accepted even if calls were denied and not replaced by later ones.
     pub(crate) allow_denied: Option<bool>,
     /// The form of a result in a task without a conversation: `call` or `answer`.
     pub(crate) by: Option<ResultForm>,

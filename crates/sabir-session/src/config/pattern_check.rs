@@ -1,8 +1,9 @@
-//! Rejects patterns of rules whose spelling means something in other programs, but not here.
+//! Rejects patterns of rules that have a special meaning in other programs, but not in Sabir.
 //!
 //! A rule that silently means something else would allow calls that its author meant to forbid.
 
-/// Returns the reason why a rule from the configuration or a flag cannot mean what it says, or `None` for a usable rule.
+/// Returns the reason why a rule from the configuration or a flag cannot be used, or `None` for a
+/// usable rule.
 pub(super) fn rule_problem(rule: &str) -> Option<String> {
     let rule = rule.trim();
     match (rule.strip_prefix("path="), rule.strip_prefix("host=")) {

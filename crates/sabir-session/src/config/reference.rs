@@ -119,7 +119,7 @@ pub fn config_sections() -> &'static [ConfigSection] {
     SECTIONS.get_or_init(|| {
         let mut sections = vec![
             section("", "", "", "Keys at the top of the file, before the first table.", "guide.md", top_keys()),
-            section("[completion]", "completion", "", "What must hold before a task is completed.", "headless.md", completion_keys()),
+            section("[completion]", "completion", "", "The conditions for completing a task.", "headless.md", completion_keys()),
             section("[subtasks]", "subtasks", "", "Parts of a task that the model delegates.", "subtasks.md", subtask_keys()),
             section("[providers.NAME]", "providers.NAME", "box", "A provider of your own, or changes to a known one: then `box/MODEL` is a model.", "models.md", provider_keys()),
             section("[[models]]", "models.[]", "", "Facts about models, which take precedence over the built-in ones. Each entry begins with `[[models]]`.", "models.md", model_keys()),
@@ -128,12 +128,12 @@ pub fn config_sections() -> &'static [ConfigSection] {
             section("[gateway]", "gateway", "", "The gateway.", "gateway.md", gateway_keys()),
             section("[gateway.limits]", "gateway.limits", "", "Limits of the gateway.", "gateway.md", gateway_limit_keys()),
             section("[gateway.models.NAME]", "gateway.models.NAME", "qwen", "A model that the gateway serves under this name.", "gateway.md", gateway_model_keys()),
-            section("[[gateway.models.NAME.upstreams]]", "gateway.models.NAME.upstreams.[]", "qwen", "One of several servers of a model, in place of its `to`.", "gateway.md", gateway_upstream_keys()),
+            section("[[gateway.models.NAME.upstreams]]", "gateway.models.NAME.upstreams.[]", "qwen", "One of several servers of a model, instead of its `to`.", "gateway.md", gateway_upstream_keys()),
             section("[telemetry]", "telemetry", "", "A collector that gets spans of tasks. Without `endpoint` nothing is sent.", "telemetry.md", telemetry_keys()),
             section("[tui]", "tui", "", "The full interface.", "tui.md", tui_keys()),
             section("[tui.bindings]", "tui.bindings", "", "The keys of the full interface. NAME is an action.", "tui.md", binding_keys()),
             section("[tui.themes.NAME]", "tui.themes.NAME", "mine", "A theme of your own: a built-in one with other styles.", "tui.md", theme_keys()),
-            section("[hooks]", "hooks", "", "Commands that run at fixed moments of a task.", "hooks.md", hook_keys()),
+            section("[hooks]", "hooks", "", "Commands that run at fixed points of a task.", "hooks.md", hook_keys()),
             section("[mcp]", "mcp", "", "MCP servers, whose tools the model can call.", "mcp.md", mcp_keys()),
             section("[mcp.servers.NAME]", "mcp.servers.NAME", "files", "One MCP server: a program or an address.", "mcp.md", mcp_server_keys()),
         ];
@@ -322,13 +322,13 @@ fn top_keys() -> Vec<ConfigKey> {
         key("model", "none: `--model` is needed", "\"openai/gpt-5\"", "The model of tasks that name none: `PROVIDER/NAME`, or `http://HOST:PORT/v1#NAME`.").option("--model"),
         key("protocol", "that of the model", "\"cline\"", "How the model calls tools: `native`, or a dialect that is taught in the prompt.").option("--protocol"),
         valued("recovery", "\"ask\"", "\"on\"", "Calls that a model with native calls writes as text: leave them text, ask about each, or treat them like native ones.").option("--recovery"),
-        key("calls_per_message", "any number", "1", "How many calls one message of the model may hold. Only 1 can be set.").option("--calls-per-message"),
+        key("calls_per_message", "any number", "1", "How many calls one message of the model may contain. Only 1 can be set.").option("--calls-per-message"),
         key("edit_tool", "that of the model", "\"edit_file\"", "The tool for changing files that a model is offered: `replace_in_file`, `edit_file` or `apply_patch`.").option("--edit-tool"),
         valued("interface", "\"auto\"", "\"line\"", "The interface of interactive tasks: `full` draws a viewport below the history where the terminal can show one, `line` prints line by line, `screen-reader` never draws anything again, `auto` is `full`.").option("--interface"),
         valued("approve", "[]", "[\"edits\", \"command=cargo test\"]", "Calls that run without a question, by kind or by rule.").option("--approve"),
-        valued("allow", "[]", "[\"cargo test **\"]", "Patterns of what is allowed without a question.").option("--allow"),
-        valued("ask", "[]", "[\"git push **\"]", "Patterns of what is asked about even if something else allows it.").option("--ask"),
-        valued("deny", "[]", "[\"path=secrets/\"]", "Patterns of what is denied, whatever else allows it.").option("--deny"),
+        valued("allow", "[]", "[\"cargo test **\"]", "Patterns of calls that are allowed without a question.").option("--allow"),
+        valued("ask", "[]", "[\"git push **\"]", "Patterns of calls that are asked about even if another rule allows them.").option("--ask"),
+        valued("deny", "[]", "[\"path=secrets/\"]", "Patterns of calls that are denied even if another rule allows them.").option("--deny"),
         key("mode", "`code`", "\"plan\"", "The mode of tasks that name none.").option("--mode"),
         valued("ignore_files", text_list(&IGNORE_FILES), "[\".sabirignore\"]", "Names of the files in a folder that list its hidden paths."),
         key("ask_timeout", "none: a question waits", "\"5m\"", "Denies a call if nobody answers the question about it in this time."),
@@ -360,7 +360,7 @@ fn tui_keys() -> Vec<ConfigKey> {
             "status",
             status,
             "[\"model\", \"branch\"]",
-            "The parts of the status line in their order. What does not fit is left out from the end.",
+            "The parts of the status line in their order. Parts that do not fit are left out from the end.",
         ),
         valued(
             "keys",
@@ -372,7 +372,7 @@ fn tui_keys() -> Vec<ConfigKey> {
             "notify",
             "\"bell\"",
             "\"desktop\"",
-            "The call for you while the terminal does not have the focus: `off`, the `bell`, or the bell and a notification of the `desktop`.",
+            "The signal while the terminal is not focused: `off`, the `bell`, or the bell and a `desktop` notification.",
         ),
         valued(
             "theme",
@@ -429,8 +429,8 @@ fn completion_keys() -> Vec<ConfigKey> {
     vec![
         key("check", "none", "\"cargo test\"", "A command that must succeed. If it fails, the model gets its output.").option("--check"),
         valued("todos", "false", "true", "All todos on the model's list must be done.").option("--require-todos"),
-        valued("allow_denied", "false", "true", "A result is accepted although calls were denied and nothing was done in their place.").option("--allow-denied"),
-        key("by", "`answer` with native calls, else `call`", "\"call\"", "The form of a result where nobody is asked: only a call of `attempt_completion`, or a plain answer too.").option("--completion"),
+        valued("allow_denied", "false", "true", "A result is accepted even if calls were denied and nothing replaced them.").option("--allow-denied"),
+        key("by", "`answer` with native calls, else `call`", "\"call\"", "The form of a result if nobody is asked: only a call of `attempt_completion`, or a plain answer too.").option("--completion"),
         valued("review", "true", "false", "You are asked before a completion is accepted."),
     ]
 }
@@ -529,7 +529,7 @@ fn provider_keys() -> Vec<ConfigKey> {
             "retries",
             retries.limit,
             "8",
-            "How often a request is sent again that failed before its answer began.",
+            "How often a request that failed before its answer began is sent again.",
         )
         .option("--retries"),
         valued(
@@ -555,7 +555,7 @@ fn model_keys() -> Vec<ConfigKey> {
             "pattern",
             "required",
             "\"my-model\"",
-            "What the model's name begins with, with or without its provider. The longest pattern wins.",
+            "The beginning of the model's name, with or without its provider. The longest pattern wins.",
         ),
         key(
             "context",
@@ -610,7 +610,7 @@ fn model_keys() -> Vec<ConfigKey> {
             "prefill",
             "nothing",
             "\"<think>\"",
-            "The end of its prompt, where that opens a thought that its answers continue.",
+            "The end of its prompt, if it opens a thought that the answers continue.",
         ),
         key(
             "repairs_on",
@@ -778,7 +778,7 @@ fn dialect_keys() -> Vec<ConfigKey> {
             "tags.prefix",
             "\"\"",
             "\"x:\"",
-            "What the names of these tags begin with; ends with `:`.",
+            "The prefix of the names of these tags; ends with `:`.",
         )
         .beside(TAGS),
         key(
@@ -1017,13 +1017,13 @@ fn gateway_model_keys() -> Vec<ConfigKey> {
             "wire",
             "`openai-chat`",
             "\"openai-responses\"",
-            "The API of the server, where `to` is an address.",
+            "The API of the server, if `to` is an address.",
         ),
         key(
             "key_env",
             "no key",
             "\"BOX_KEY\"",
-            "The variable with the server's key, where `to` is an address.",
+            "The variable with the server's key, if `to` is an address.",
         ),
         key(
             "protocol",
@@ -1043,7 +1043,7 @@ fn gateway_model_keys() -> Vec<ConfigKey> {
             "retries",
             DEFAULT_RETRIES,
             "0",
-            "How often a request is sent again that failed before its answer began.",
+            "How often a request that failed before its answer began is sent again.",
         ),
         key(
             "defaults",
@@ -1092,13 +1092,13 @@ fn gateway_upstream_keys() -> Vec<ConfigKey> {
             "wire",
             "`openai-chat`",
             "\"openai-responses\"",
-            "The API of the server, where `to` is an address.",
+            "The API of the server, if `to` is an address.",
         ),
         key(
             "key_env",
             "no key",
             "\"BOX_KEY\"",
-            "The variable with the server's key, where `to` is an address.",
+            "The variable with the server's key, if `to` is an address.",
         ),
     ];
     keys.into_iter().map(|key| key.beside(ADDRESS)).collect()
@@ -1142,7 +1142,7 @@ fn hook_keys() -> Vec<ConfigKey> {
             "project_files",
             "true",
             "false",
-            "False: the hooks of repositories are not looked at.",
+            "False: the hooks of repositories are not read.",
         ),
     ]
 }
@@ -1159,7 +1159,7 @@ fn mcp_keys() -> Vec<ConfigKey> {
             "project_files",
             "true",
             "false",
-            "False: `.mcp.json` and similar files of repositories are not looked at.",
+            "False: `.mcp.json` and similar files of repositories are not read.",
         ),
         valued(
             "definition_tokens",
@@ -1277,14 +1277,14 @@ fn mcp_server_keys() -> Vec<ConfigKey> {
             "oauth.redirect_port",
             "any free one",
             "8912",
-            "The port of this machine that the browser comes back to.",
+            "The port of this machine to which the browser is redirected.",
         )
         .beside(ADDRESS),
         key(
             "oauth.grant",
             "\"authorization_code\"",
             "\"authorization_code\"",
-            "`client_credentials` takes the client's own secret for a token, without a user.",
+            "`client_credentials` exchanges the client's own secret for a token, without a user.",
         )
         .beside(ADDRESS),
     ];

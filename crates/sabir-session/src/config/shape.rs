@@ -1,7 +1,8 @@
 //! Finds the keys that the deserializer of the configuration knows, and the kind of value that each takes.
 //!
-//! The types are asked, not a list: `trace_shape` runs a type's `Deserialize` against a deserializer without data, which notes the
-//! request and fails. A struct names its fields, and each field is then traced in the same way. So a new field cannot be missing here.
+//! The types are the source, not a list: `trace_shape` runs a type's `Deserialize` against a
+//! deserializer without data, which records the request and fails. A struct names its fields, and
+//! each field is then traced in the same way. So a new field cannot be missing here.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -132,7 +132,7 @@ pub enum ThemeError {
     },
     /// A word is neither a colour nor an attribute.
     #[error(
-        "`{0}` is no part of a style: write a colour (`red`, `bright-red`, `0` to `255`, `#rrggbb`) and any of `bold`, `dim`, `italic`, \
+        "`{0}` is not part of a style: write a colour (`red`, `bright-red`, `0` to `255`, `#rrggbb`) and any of `bold`, `dim`, `italic`, \
          `underline` and `reverse`, or `plain`"
     )]
     UnknownWord(String),

@@ -34,7 +34,7 @@ pub enum StatusItem {
     Mode,
     /// How full the context is.
     Context,
-    /// What the task has cost.
+    /// The cost of the task.
     Cost,
     /// The sandbox of commands.
     Sandbox,

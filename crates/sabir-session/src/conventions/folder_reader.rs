@@ -1,4 +1,5 @@
-//! Reads the text files of a convention through a workspace, and refuses what no repository may bring into a request.
+//! Reads the text files of a convention through a workspace, and refuses files that must not get
+//! into a request.
 
 use std::io::ErrorKind;
 use std::path::{Component, Path};

@@ -1,4 +1,5 @@
-//! Reports everything that a folder and its user bring for coding agents, as a task that begins now would find it.
+//! Reports all files of a folder and its user for coding agents, as a task that begins now would
+//! find them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ pub struct FolderReport {
     pub servers: Vec<ReportedServer>,
     /// The hooks, each with its state.
     pub hooks: Vec<FoundHook>,
-    /// The things that are there and are not started or not read, each as a sentence.
+    /// The files and entries that are not started or not read, each described by a sentence.
     pub not_started: Vec<String>,
 }
 

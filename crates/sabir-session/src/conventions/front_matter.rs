@@ -1,7 +1,7 @@
 //! Parses the YAML header that many files of conventions begin with.
 //!
-//! Headers in the wild are often no valid YAML (`globs: *.ts`). Such a header is read line by line instead, so a rule does not lose its
-//! condition.
+//! Real headers are often not valid YAML (`globs: *.ts`). Such a header is read line by line
+//! instead, so a rule does not lose its condition.
 
 use serde_json::{Map, Value};
 

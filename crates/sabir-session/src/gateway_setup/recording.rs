@@ -1,6 +1,6 @@
-//! Records exchanges of a gateway in a folder, and reports what was mended in them.
+//! Records exchanges of a gateway in a folder, and reports the repairs in them.
 //!
-//! Records are JSON lines, one for each exchange, with known formats of secrets redacted. A file is at
+//! Records are JSON lines, one for each exchange, with known secret formats redacted. A file is at
 //! most 64 MiB long, and the oldest ones are deleted. A thread writes them, so that no answer waits
 //! for the disk; what cannot be written in time is left out and counted.
 
@@ -146,7 +146,7 @@ impl ExchangeRecorder for RecordFolder {
 impl RecordFile {
     /// Opens a new file after those that are there.
     fn open(folder: &Path) -> io::Result<Self> {
-        // The last file may end in the midst of a line, if the machine stopped.
+        // The last file may end in the middle of a line, if the machine stopped.
         let last = record_files(folder)?
             .last()
             .map_or(0, |(number, _)| *number);
@@ -237,7 +237,7 @@ fn record_files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 pub struct RecordedModel {
     /// The exchanges.
     pub exchanges: u64,
-    /// The exchanges in which something was mended.
+    /// The exchanges with repairs.
     pub mended_exchanges: u64,
     /// The exchanges that ended with an error.
     pub failed: u64,
@@ -253,8 +253,7 @@ pub struct RecordedModel {
     pub tokens: u64,
     /// The cost in billionths of a dollar.
     pub nano_usd: u64,
-    /// The part of the cost that belongs to mended exchanges: what would have been lost without
-    /// repairs.
+    /// The cost of the repaired exchanges, which would have been lost without repairs.
     pub mended_nano_usd: u64,
 }
 
@@ -263,7 +262,8 @@ pub struct RecordedModel {
 pub struct RecordReport {
     /// The models by their names and upstreams.
     pub models: BTreeMap<String, RecordedModel>,
-    /// The lines that are no records, such as one that was cut when the machine stopped.
+    /// The number of lines that are not records, such as a line that was cut when the machine
+    /// stopped.
     pub unreadable: u64,
 }
 

@@ -87,7 +87,7 @@ struct LoadedSettings {
 }
 
 impl ReloadableGateway {
-    /// Remembers what a gateway was started with.
+    /// Remembers the settings that a gateway was started with.
     pub fn new(
         spec: GatewaySpec,
         config: &Config,

@@ -1,4 +1,4 @@
-//! Names the moments at which hooks run.
+//! Defines the events at which hooks run.
 
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,7 @@ impl HookEvent {
         }
     }
 
-    /// Returns true if what a hook prints without JSON is meant for the model.
+    /// Returns true if plain output of a hook is meant for the model.
     pub(super) fn prints_context(self) -> bool {
         matches!(self, Self::UserPromptSubmit | Self::SessionStart)
     }

@@ -1,4 +1,4 @@
-//! Decides which calls and events a hook is for.
+//! Decides whether a hook applies to a call or an event.
 
 use regex::{Regex, RegexBuilder};
 use sabir_policy::{Access, PolicyRules, RuleKind, Verdict};
@@ -13,7 +13,7 @@ pub(super) enum Matcher {
     Any,
     /// Fits one of these names exactly.
     Names(Vec<String>),
-    /// Fits what the expression finds.
+    /// Matches the texts that the expression finds.
     Pattern(Regex),
 }
 

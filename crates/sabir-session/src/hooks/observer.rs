@@ -63,7 +63,7 @@ impl HookRunner {
         Ok(())
     }
 
-    /// Runs the hooks after a call that did not fail, and keeps what they say for its result.
+    /// Runs the hooks after a call that did not fail, and keeps their texts for its result.
     async fn inspect_result(&self, call: &ObservedCall, output: &ToolOutput) {
         // As in Claude Code: what has failed has changed nothing that a formatter could format.
         if output.failed {

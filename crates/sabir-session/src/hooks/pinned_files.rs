@@ -1,8 +1,10 @@
-//! Finds the files of a folder that the command line of a hook or an MCP server runs, so that trust holds for their content.
+//! Finds the files of a folder that the command line of a hook or an MCP server runs, so that trust
+//! covers their content.
 //!
-//! Found are the files that the line names, those beside them whose names their text mentions, and the files that programs such as
-//! `make` read unnamed. Where only the shell knows which file of a folder it runs, all files of that folder count. If that may be any
-//! file, the hook cannot be trusted.
+//! These are the files that the line names, files beside them whose names their text mentions, and
+//! the files that programs such as `make` read by default. If only the shell knows which file of a
+//! folder it runs, all files of that folder count. If that may be any file, the hook cannot be
+//! trusted.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Component, Path};
@@ -20,7 +22,7 @@ const MAX_FILES: usize = 128;
 /// The most entries of a folder that are looked at, and the most bytes of a script in which names are looked for.
 const MAX_ENTRIES: usize = 10_000;
 const MAX_SCRIPT_BYTES: u64 = 256 * 1024;
-/// The files that programs read without being told.
+/// The files that programs read by default.
 const UNNAMED: &[(&[&str], &[&str])] = &[
     (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
     (&["just"], &["justfile", "Justfile", ".justfile"]),

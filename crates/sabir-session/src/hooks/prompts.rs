@@ -26,7 +26,8 @@ impl HookRunner {
         }
     }
 
-    /// Runs the hooks of the beginning that a compaction in the middle of a run is, and returns what they print for the model.
+    /// Runs the `SessionStart` hooks after a compaction in the middle of a run, and returns their
+    /// output for the model.
     pub(super) async fn begin_compacted(&self) -> Option<String> {
         self.run_beginning("compact").await
     }
@@ -47,7 +48,7 @@ impl HookRunner {
             .then(|| quote_for_model(HookEvent::SessionStart, &verdict.context))
     }
 
-    /// Runs the hooks about a message, and returns it with what they add.
+    /// Runs the hooks about a message, and returns it with the texts that they add.
     ///
     /// # Errors
     /// When a hook holds it back.

@@ -11,7 +11,7 @@ const BLOCKING_EXIT: i32 = 2;
 /// The most bytes of a text of a hook that go to the model or the user.
 pub(super) const MAX_TEXT_BYTES: usize = 8 * 1024;
 
-/// The end of a hook, with what it printed.
+/// The end of a hook, with its output.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct HookOutput {
     /// The exit code; `None` if it was ended from outside.
@@ -27,7 +27,7 @@ pub(super) struct HookOutput {
 /// The meaning of a hook's answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct HookReply {
-    /// The reason why it blocks what the event is about.
+    /// The reason why it blocks.
     pub(super) block: Option<String>,
     /// The reason why the user must be asked first.
     pub(super) ask: Option<String>,
@@ -172,7 +172,7 @@ impl HookReply {
     }
 }
 
-/// Finds the JSON object in what a hook printed, which may have other lines around it.
+/// Finds the JSON object in the output of a hook, which may have other lines around it.
 fn find_object(text: &str) -> Option<Value> {
     let whole = text.get(text.find('{')?..=text.rfind('}')?)?;
     let own_line = || {

@@ -1,6 +1,7 @@
-//! Finds the words of a command line that are run: programs, and the scripts of interpreters.
+//! Finds the words of a command line that name programs, or scripts of interpreters.
 //!
-//! This is no parser of shells. It errs on the side of words that are not run, which only makes a hook need trust in more files.
+//! This is not a shell parser. In doubt it includes a word that is not run; then the trust in a
+//! hook only covers more files.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -77,7 +77,7 @@ pub(super) struct LoadedHook {
     pub(super) callback: Option<String>,
 }
 
-/// What an event is about, for matchers and conditions.
+/// The subject of an event, for matchers and conditions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct EventSubject<'a> {
     /// The names that a matcher is compared with.
@@ -104,7 +104,8 @@ pub(super) struct HookVerdict {
 }
 
 impl HookRunner {
-    /// Finds the hooks of a task; `None` if there are none that could run. `tells`: what does not run is said in notices.
+    /// Finds the hooks of a task; `None` if there are none that could run. With `tells`, notices
+    /// name the hooks that do not run.
     pub(crate) fn for_task(
         workspace: &Arc<Workspace>,
         config: &Config,
@@ -349,7 +350,7 @@ impl HookRunner {
         }
         // Looked at again before each run: the model may have changed a script.
         let stamps = || change_stamps(self.workspace.root(), &hook.found.files);
-        // Before the look at the files, so that no moment lies between.
+        // Started before the files are read, so that no change in between is missed.
         let before = stamps();
         match state {
             HookState::Untrusted => return not_trusted(spec, UNTRUSTED),
@@ -528,14 +529,14 @@ fn notify_of_list(list: &HookList, notices: &NoticeSink) {
     let changed = count(HookState::Changed);
     if changed > 0 {
         let text = format!(
-            "{} changed since you trusted them, and what they judge is refused; `sabir trust --hooks` shows and trusts them",
+            "{} changed since you trusted them, and everything that they check is refused; `sabir trust --hooks` shows and trusts them",
             some(changed)
         );
         notices.send(NoticeTopic::Hooks, text);
     }
 }
 
-/// Returns texts of hooks as one text for the model, which cannot pass for anything else.
+/// Returns texts of hooks as one text for the model, which cannot be mistaken for anything else.
 pub(super) fn quote_for_model(event: HookEvent, texts: &[String]) -> String {
     let mut joined = texts.join("\n\n");
     // Each text is limited already; many hooks together are limited here.

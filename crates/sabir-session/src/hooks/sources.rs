@@ -28,7 +28,7 @@ const PROJECT_FILES: [&str; 3] = [
 const OWN_FILE: &str = "hooks.json";
 /// The most bytes of a file of hooks.
 const MAX_FILE_BYTES: usize = 256 * 1024;
-/// The most problems of one file that are told.
+/// The maximum number of problems that are reported for one file.
 const MAX_PROBLEMS: usize = 10;
 
 /// The permission to run a hook.
@@ -51,7 +51,7 @@ pub struct FoundHook {
     pub spec: HookSpec,
     /// The file, as a user would name it.
     pub file: String,
-    /// True if the repository brings it.
+    /// True if it comes from the repository.
     pub from_repository: bool,
     /// The permission to run it.
     pub state: HookState,
@@ -90,7 +90,7 @@ impl FoundHook {
         format!("{}{matcher} of {}, `{command}`", event.name(), self.file)
     }
 
-    /// Returns true if only the shell knows all that it runs.
+    /// Returns true if only the shell can tell all files that it runs.
     pub fn has_unknown_parts(&self) -> bool {
         has_unknown_parts(&self.spec.command)
     }
@@ -119,7 +119,8 @@ impl FoundHook {
         ObjectId::hash_of(text.as_bytes()).to_string()
     }
 
-    /// Returns true if what a hook runs in the folder is still what was trusted, or found at the start.
+    /// Returns true if the files that a hook runs in the folder are unchanged since they were
+    /// trusted, or found at the start.
     pub(super) fn is_unchanged(&self, workspace: &Workspace, variables: &HookVariables) -> bool {
         find_pinned_files(workspace, &self.spec.command, variables)
             .is_ok_and(|now| changed_files(&self.files, &now).is_empty())
@@ -136,7 +137,7 @@ impl FoundHook {
         })
     }
 
-    /// Sets the state by what was trusted, and for a review the files that would be.
+    /// Sets the state from the stored trust, and for a review the files that would be trusted.
     fn judge(
         &mut self,
         trusted: Option<TrustedHook>,
@@ -180,7 +181,7 @@ impl FoundHook {
     }
 }
 
-/// Returns a text of a file in one line, so that nothing in it passes for a line of Sabir.
+/// Returns a text of a file on one line, so that no part of it can be mistaken for a line of Sabir.
 fn one_line(text: &str) -> String {
     let escape = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -344,7 +345,8 @@ impl HookList {
     }
 }
 
-/// Returns a hook of a repository that is not there any more, so that what it would have judged does not pass.
+/// Returns a placeholder for a trusted hook that has disappeared from a repository, so that
+/// everything that it would have checked is refused.
 fn find_lost_hook(key: &str, trusted: TrustedHook) -> Option<FoundHook> {
     // The user's own files are changed by nobody else.
     let is_in = |file: &&&str| {

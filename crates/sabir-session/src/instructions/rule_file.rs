@@ -57,7 +57,7 @@ pub enum RuleState {
     Repeated,
     /// It says nothing.
     Blank,
-    /// There is no room left for it.
+    /// The size limit of all rules is reached.
     NoRoom,
     /// It is not read.
     Refused {

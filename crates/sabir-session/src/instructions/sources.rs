@@ -1,4 +1,4 @@
-//! Lists where rules are looked for, in the order of the prompt.
+//! Lists the places that are searched for rules, in the order of the prompt.
 
 /// A place where rules are looked for: a file, or a folder of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

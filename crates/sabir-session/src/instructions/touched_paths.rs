@@ -19,7 +19,7 @@ pub(super) struct TouchedPaths {
     paths: BTreeSet<String>,
     /// The folders of these paths below the workspace, from the outer to the inner one.
     folders: BTreeSet<String>,
-    /// The rules that a resumed task was told of, by their paths.
+    /// The rules that the model of a resumed task has received, by their paths.
     told: BTreeSet<String>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct NewPaths {
 }
 
 impl NewPaths {
-    /// Combines what was touched at two times.
+    /// Combines two sets of touched paths.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             has_path: self.has_path || other.has_path,
@@ -43,7 +43,7 @@ impl NewPaths {
 }
 
 impl TouchedPaths {
-    /// Creates the paths of a task that was told of these rules.
+    /// Creates the paths of a task whose model has received these rules.
     pub(super) fn of_told_rules(told: &[String]) -> Self {
         let mut touched = Self {
             told: told.iter().cloned().collect(),
@@ -126,7 +126,7 @@ impl TouchedPaths {
         self.paths.iter().map(String::as_str)
     }
 
-    /// Returns true if the task was told of this rule before it was resumed.
+    /// Returns true if the model received this rule before the task was resumed.
     pub(super) fn was_told(&self, rule: &str) -> bool {
         self.told.contains(rule)
     }

@@ -27,7 +27,7 @@ impl WatchedPath {
         self.stamp.is_some()
     }
 
-    /// Returns true if the file is not what it was.
+    /// Returns true if the file has changed.
     pub(super) fn has_changed(&self) -> bool {
         file_stamp(&self.path) != self.stamp
     }

@@ -1,4 +1,4 @@
-//! Lists, adds, removes, trusts and tests servers, for the command line.
+//! Implements the commands that list, add, remove, trust and test servers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

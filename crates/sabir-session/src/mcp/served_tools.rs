@@ -70,7 +70,7 @@ pub fn served_tools(
 /// Returns the token for clients over HTTP: the one in `SABIR_MCP_TOKEN`, or a random one.
 ///
 /// # Errors
-/// When the variable is empty, or no random bytes can be had.
+/// When the variable is empty, or no random bytes are available.
 pub fn served_token(config: &Config) -> Result<GatewayToken, SessionError> {
     match config.environment.variable(TOKEN_VARIABLE) {
         Some(token) => given_token(Secret::new(token), Some(TOKEN_VARIABLE)),

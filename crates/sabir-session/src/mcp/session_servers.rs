@@ -123,7 +123,7 @@ fn session_settings(
     }
 }
 
-/// Tells the user what is not started, and why.
+/// Tells the user which servers are not started, and why.
 fn notify_of_list(list: &ServerList, config: &Config) {
     for problem in &list.problems {
         config.notices.send(NoticeTopic::Mcp, problem.clone());

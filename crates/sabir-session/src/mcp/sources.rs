@@ -68,8 +68,8 @@ pub struct FoundServer {
     pub source: ServerSource,
     /// The permission to start it.
     pub launch: LaunchState,
-    /// The files of the repository that a server of it starts or reads at the start, as far as its words tell, each with what
-    /// identifies its content. Empty for a server of the user's.
+    /// The files of the repository that the server's command line names or that it reads at its
+    /// start, each with a text that identifies its content. Empty for a server of the user's.
     pub files: BTreeMap<String, String>,
 }
 

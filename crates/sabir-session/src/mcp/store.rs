@@ -1,4 +1,5 @@
-//! Keeps what the user has trusted and approved about servers: a file beside the tasks, never in a repository.
+//! Stores the servers that the user trusts and the definitions that they approved, in a file beside
+//! the tasks, never in a repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,9 +27,9 @@ pub(super) struct McpStore {
 /// A trusted server of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TrustedServer {
-    /// The hash of what is started or reached.
+    /// The hash of the server's command or address.
     pub(super) sha256: String,
-    /// The same in words, to show what has changed.
+    /// The same as text, to show what has changed.
     pub(super) launch: String,
     /// The files of the repository that are started or read at the start, each with what identifies its content.
     #[serde(default)]

@@ -1,9 +1,10 @@
 //! Reads the agents that a repository defines in `.claude/agents`, `.opencode/agents` and `.sabir/agents`, and those of the user, each as
 //! a mode.
 //!
-//! An agent only restricts, as every mode does: it has the groups of tools that it names, and of a group that it names in part (`Bash(git:*)`)
-//! nothing, since the part cannot be enforced as it is written. Its choice of a model is ignored. The user chooses a mode of the repository by
-//! its name; a subtask may have one too.
+//! An agent only restricts, as every mode does: it has the groups of tools that it names. It does
+//! not have groups that it names in part (`Bash(git:*)`), since that restriction cannot be
+//! enforced. Its choice of a model is ignored. The user chooses a mode of the repository by its
+//! name; a subtask may also use one.
 
 use sabir_policy::{Mode, ToolGroup};
 use sabir_workspace::{WorkPath, Workspace};
@@ -220,7 +221,7 @@ fn agent_groups(header: &FrontMatter<'_>) -> Vec<ToolGroup> {
             }
         }
     }
-    // An agent that is said to plan must not write, whatever else it names.
+    // An agent whose permission mode is `plan` must not write, whatever else it names.
     if header.text("permissionMode").as_deref() == Some("plan") {
         groups.retain(|group| !matches!(group, ToolGroup::Edit | ToolGroup::Command));
     }
@@ -303,7 +304,7 @@ mod tests {
         );
         check(
             "name: ../x",
-            "its name has to be made of letters, digits and hyphens",
+            "its name must consist of letters, digits and hyphens",
         );
     }
 }

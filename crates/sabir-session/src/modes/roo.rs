@@ -56,9 +56,9 @@ pub(super) enum RooModeError {
     /// A field is missing, or has another type.
     #[error(transparent)]
     Field(#[from] serde_json::Error),
-    #[error("`slug` has to be made of letters, digits and hyphens")]
+    #[error("`slug` must consist of letters, digits and hyphens")]
     Slug,
-    #[error("its name has to be made of letters, digits and hyphens")]
+    #[error("its name must consist of letters, digits and hyphens")]
     AgentName,
     #[error("`fileRegex` `{regex}` cannot be used: {reason}")]
     FileRegex { regex: String, reason: String },
@@ -352,7 +352,7 @@ customModes:
         );
         check(
             &one(r#""slug": "a b", "groups": ["read"]"#),
-            &[".roomodes: the mode `a b`: `slug` has to be made of"],
+            &[".roomodes: the mode `a b`: `slug` must consist of"],
         );
         check(
             &one(r#""slug": "a", "groups": []"#),

@@ -1,4 +1,5 @@
-//! Translates rules of other programs. A rule is left out where the nearest rule here would allow more.
+//! Translates rules of other programs. A rule is left out if the nearest rule of Sabir would allow
+//! more.
 
 use super::RuleList;
 
@@ -20,13 +21,13 @@ pub(super) enum RuleProblem {
     EveryTool,
     #[error("a path that is allowed here may be written too")]
     ReadOnly,
-    #[error("reading in the folder is allowed here anyway, and nothing else by it")]
+    #[error("it only allows reading in the folder, which Sabir allows without a rule")]
     ReadAnyway,
-    #[error("its path cannot be expressed here")]
+    #[error("Sabir's rules cannot express its path")]
     Path,
-    #[error("its pattern cannot be expressed here")]
+    #[error("Sabir's rules cannot express its pattern")]
     Pattern,
-    #[error("there is no such tool here")]
+    #[error("Sabir has no such tool")]
     UnknownTool,
 }
 

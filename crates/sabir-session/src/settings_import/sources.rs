@@ -124,7 +124,7 @@ impl ImportPlan {
         self.items = kept;
     }
 
-    /// Leaves out what the configuration has already.
+    /// Leaves out settings that the configuration already has.
     fn drop_present(&mut self, config: &Config) {
         let servers = config.mcp_keys().specs();
         for item in std::mem::take(&mut self.items) {

@@ -51,7 +51,7 @@ pub fn apply_import(
 }
 
 impl ImportPlan {
-    /// Returns true if a server brings values of variables or headers.
+    /// Returns true if a server has values of variables or headers.
     pub fn has_values(&self) -> bool {
         self.items.iter().any(|item| match &item.setting {
             ImportedSetting::Server(spec) => match &spec.transport {

@@ -334,7 +334,7 @@ pub(super) fn usage_attributes(usage: Usage) -> impl Iterator<Item = (&'static s
         .filter_map(|(name, count)| Some((name, json!(count?))))
 }
 
-/// Returns what the task used in its whole life, which the conventions have no names for.
+/// Returns the total usage of the task, for which the conventions have no names.
 fn task_attributes(used: &TaskUsage) -> Vec<(&'static str, Value)> {
     let mut attributes = Vec::new();
     let total = |reported: Option<u64>, guessed: Option<u64>| {

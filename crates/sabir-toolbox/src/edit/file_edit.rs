@@ -44,7 +44,7 @@ pub enum FileError {
         error: io::Error,
     },
     /// The file does not exist, and only some edits make one.
-    #[error("{}: there is no such file, and the edit does not make one", .0.display())]
+    #[error("{}: there is no such file, and the edit does not create one", .0.display())]
     Missing(PathBuf),
     /// A section of a patch names a file that does not exist.
     #[error("`{path}`, which line {line} of the patch names, does not exist")]
@@ -185,7 +185,7 @@ pub(super) fn expected_version(held: Option<&LoadedFile>) -> WritePrecondition {
 /// Encodes the new content in the file's own encoding.
 pub(super) fn encode_content(encoding: TextEncoding, content: &str) -> Result<Vec<u8>, EditError> {
     encoding.encode(content).map_err(|error| {
-        let hint = "use characters that the file's encoding has, or write the file anew";
+        let hint = "use characters that the file's encoding has, or rewrite the file";
         EditError::Problems(vec![EditProblem::new(
             "not_in_encoding",
             error.to_string(),

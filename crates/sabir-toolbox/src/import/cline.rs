@@ -25,7 +25,7 @@ use super::{ImportError, ImportedHistory, string_field};
 
 /// The file with the conversation.
 pub(super) const MESSAGES_FILE: &str = "api_conversation_history.json";
-/// The file with what the screen showed.
+/// The file with the messages on the screen.
 const SCREEN_FILE: &str = "ui_messages.json";
 /// The file with the entry of the task list (Roo Code).
 const ITEM_FILE: &str = "history_item.json";

@@ -39,7 +39,7 @@ pub(crate) enum AddressError {
         kind: NetworkKind,
     },
     /// The name servers did not answer in time.
-    #[error("No name server told the address of `{host}` in time. Try again later.")]
+    #[error("No name server resolved `{host}` in time. Try again later.")]
     TimedOut {
         /// The host of the URL.
         host: String,

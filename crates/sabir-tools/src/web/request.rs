@@ -1,8 +1,8 @@
 //! Sends one GET, follows its redirects and reads the body, within limits.
 //!
-//! Every hop is resolved and checked anew and gets a client of its own, which can connect to exactly
-//! the checked addresses: no name is looked up between the check and the connection. No proxy,
-//! cookie, key or referrer goes along.
+//! Every hop is resolved and checked again and gets a client of its own, which can connect to
+//! exactly the checked addresses: no name is looked up between the check and the connection. No
+//! proxy, cookie, key or referrer goes along.
 
 use std::error::Error;
 use std::net::SocketAddr;

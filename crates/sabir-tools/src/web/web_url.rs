@@ -78,11 +78,11 @@ pub(crate) enum UrlError {
         /// The quoted text.
         text: String,
     },
-    /// The URL contains a user or a password. The message repeats nothing of it.
+    /// The URL contains a user or a password. The message repeats neither.
     #[error("An address with a user or a password in it is refused. Write it without.")]
     Credentials,
     /// The port is 0.
-    #[error("{text} has no port that could be asked.")]
+    #[error("{text} has no usable port.")]
     NoPort {
         /// The quoted text.
         text: String,

@@ -240,7 +240,7 @@ fn a_long_text_is_read_in_parts_with_offsets() {
     place.fails(
         "fetch_url",
         json!({"url": "http://docs.test/never", "offset": 5}),
-        "`http://docs.test/never` is not at hand any more. Fetch it without offset, then read on.",
+        "`http://docs.test/never` is no longer stored. Fetch it without offset, then read on.",
     );
 }
 

@@ -437,7 +437,7 @@ fn editing() {
         (
             "data",
             "x",
-            "`data` cannot be edited: it is binary: byte 1 is none that text has. Use execute_command.",
+            "`data` cannot be edited: it is binary: byte 1 cannot occur in text. Use execute_command.",
         ),
         (
             ".",

@@ -8,7 +8,8 @@ use crate::picker::{CheckpointedCall, PickedItem, Picker, PickerItem, RewindScop
 use crate::theme::{Background, Theme};
 
 impl App {
-    /// Shows what is selected in the open list: a theme at once, the change of a checkpoint as soon as it is known.
+    /// Previews the selected row of the open list: a theme at once, the changes of a checkpoint as
+    /// soon as they are known.
     pub fn preview_selected(&mut self) -> Vec<Effect> {
         match self.picker.as_ref().and_then(Picker::selected) {
             Some(PickerItem {
@@ -72,7 +73,8 @@ impl App {
         self.open_picker("themes", "uses it only now", items);
     }
 
-    /// Restores what was changed since a call: files by undoing the calls since then, the conversation by a fork.
+    /// Restores everything that was changed since a call: files by undoing the calls since then,
+    /// the conversation by a fork.
     pub(super) fn restore_call(
         &mut self,
         scope: RewindScope,
@@ -125,8 +127,10 @@ impl App {
         self.said.records_before_call(&call.call)
     }
 
-    /// Asks what to restore to the state before a call. `files` names the files that would change without the conversation, and
-    /// `answer` those that would change with it: the conversation can only continue before the whole answer that the call is in.
+    /// Asks whether to restore files, the conversation or both to the state before a call. `files`
+    /// names the files that would change without the conversation, and `answer` those that would
+    /// change with it: the conversation can only continue before the whole answer that the call is
+    /// in.
     pub fn open_restore_choice(&mut self, call: &CheckpointedCall, files: &str, answer: &str) {
         let item = |label: &str, note: &str, scope, preview: &str| PickerItem {
             label: label.to_owned(),
@@ -141,7 +145,7 @@ impl App {
         let items = vec![
             item(
                 "files",
-                "the conversation goes on",
+                "the conversation continues",
                 RewindScope::Files,
                 files,
             ),

@@ -1,5 +1,5 @@
-//! Carries what events have no place for to a client of the same wire: citations, the borders of
-//! text blocks, and further members of the message and of its counts.
+//! Passes content that events cannot express to a client of the same wire: citations, the
+//! boundaries of text blocks, and further members of the message and its usage.
 
 use sabir_call::OpaqueState;
 use serde_json::{Map, Value, json};

@@ -127,7 +127,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     if marks.iter().any(|mark| mark.get("ttl").value == "1h") {
         notes.push(LossNote::new(
             "cache_control.ttl",
-            "left out: what is marked is kept for the usual time, not for an hour",
+            "left out: marked parts are cached for the usual time, not for an hour",
         ));
     }
     let blocks = body.get("system").value.as_array().map_or(0, Vec::len);

@@ -152,7 +152,7 @@ fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
     }
 }
 
-/// Encodes opaque state of this wire, with the text of its thought put back in place.
+/// Encodes opaque state of this wire, with the text of its thought restored.
 fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     if opaque.wire != NAME {
         return None;

@@ -38,7 +38,7 @@ pub(crate) struct AnthropicEncoder {
     templates: [Option<DeltaTemplate>; 3],
     /// The buffer for one piece of arguments.
     fragment: String,
-    /// What the provider's message held besides.
+    /// Other members of the provider's message.
     details: MessageDetails,
 }
 

@@ -161,7 +161,7 @@ fn encode_block(role: Role, part: &MessagePart) -> Option<Value> {
     }
 }
 
-/// Encodes opaque state of this wire, with the text of its thought put back in place.
+/// Encodes opaque state of this wire, with the text of its thought restored.
 fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     if opaque.wire != NAME {
         return None;
@@ -189,8 +189,8 @@ fn complete_documents(messages: &mut [Value]) {
             if let Some(Value::String(name)) = block.pointer_mut("/document/name") {
                 let count = counts.entry(name.clone()).or_insert(1);
                 let mut own_name = name.clone();
-                // A client may have used the next name as well. The count goes on where it ended, so
-                // many equal names do not try the same ones again.
+                // A client may have used the next name as well. The count continues where it ended,
+                // so many equal names do not try the same ones again.
                 while !used.insert(own_name.clone()) {
                     *count += 1;
                     own_name = format!("{name} ({count})");

@@ -1,4 +1,4 @@
-//! Carries the members of an answer that events have no place for to a client of the same wire.
+//! Passes members of an answer that events cannot express to a client of the same wire.
 //!
 //! Grounding and citations, ratings, log probabilities, further counts: the decoder collects what it
 //! does not read of a chunk, and the encoder writes it into the next chunk.

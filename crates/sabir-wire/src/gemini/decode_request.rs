@@ -253,7 +253,7 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
     })
 }
 
-/// Refuses options that would change what the client gets back.
+/// Refuses options that would change the answer.
 fn reject_unsupported_values(generation: &JsonField<'_>) -> Result<(), RequestError> {
     let count = member_any_case(generation, "candidateCount");
     if count.optional_count()?.is_some_and(|count| count > 1) {

@@ -39,7 +39,7 @@ pub(crate) struct GeminiEncoder {
     usage: Option<Usage>,
     /// The templates for deltas of text and of thoughts.
     templates: [Option<DeltaTemplate>; 2],
-    /// What the provider's chunks held besides, for the next chunk; the counts for the last one.
+    /// Other members of the provider's chunks, for the next chunk; the counts for the last one.
     details: AnswerDetails,
 }
 
@@ -127,7 +127,7 @@ impl GeminiEncoder {
         self.write_chunk(vec![part], None, out);
     }
 
-    /// Writes the finished call that is held, if there is one.
+    /// Writes the finished call that is held back, if there is one.
     fn flush_held_call(&mut self, out: &mut Vec<u8>) {
         if let Some((_, part)) = self.held_call.take() {
             self.write_chunk(vec![part], None, out);

@@ -10,7 +10,7 @@
 //! | `{"signs": "thought", "bytes": n, "thoughtSignature": …}` | the same of a thought | the same, with `thought` |
 //! | any other object | a whole part: executed code and its result, searches, images, an empty text that only carries a signature | unchanged |
 //!
-//! `bytes` is needed because the deltas of a text are joined where no state lies between them:
+//! `bytes` is needed because the deltas of a text are joined if there is no state between them:
 //! unsigned text before a signed part must not be sent back as signed.
 
 use serde_json::{Map, Value, json};

@@ -204,7 +204,7 @@ fn encode_assistant_message(
     Some(Value::Object(body))
 }
 
-/// Encodes opaque state of this wire, with the text of its thought put back in place.
+/// Encodes opaque state of this wire, with the text of its thought restored.
 fn encode_reasoning_detail(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     if opaque.wire != NAME {
         return None;

@@ -47,7 +47,7 @@ pub(crate) struct OpenAiChatEncoder {
     templates: [Option<DeltaTemplate>; 3],
     /// The buffer for one piece of arguments.
     fragment: String,
-    /// What the provider's chunks held besides. Members of choices and deltas wait for the next
+    /// Other members of the provider's chunks. Members of choices and deltas wait for the next
     /// chunk.
     details: AnswerDetails,
     /// The provider's members of calls that have not begun, by the ids of the calls.
@@ -338,7 +338,7 @@ fn write_chunk(
     sse::encode_event("", &chunk.to_string(), out);
 }
 
-/// Encodes the token counts with what the provider said besides.
+/// Encodes the token counts with the provider's other members.
 fn usage_with_details(usage: Usage, details: &AnswerDetails) -> Value {
     let mut encoded = encode_usage(usage);
     if let Some(encoded) = encoded.as_object_mut() {

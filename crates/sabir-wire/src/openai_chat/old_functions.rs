@@ -77,7 +77,7 @@ pub(crate) fn translate_old_functions(
             .get("tool_choice")
             .is_some_and(|value| !value.is_null())
         {
-            let message = "cannot stand beside `tool_choice`, which replaces it";
+            let message = "cannot be combined with `tool_choice`, which replaces it";
             return Err(RequestError::new(FUNCTION_CALL, message));
         }
         members.insert("tool_choice".to_owned(), to_tool_choice(choice)?);

@@ -199,9 +199,9 @@ fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
         .iter()
         .find(|item| item.value == "message.output_text.logprobs")
     {
-        return Err(
-            asked.mismatch_error("nothing of tokens' probabilities, which are not known here")
-        );
+        return Err(asked.mismatch_error(
+            "no `message.output_text.logprobs`, because log probabilities are not available",
+        ));
     }
     let truncation = body.get("truncation");
     if !matches!(truncation.text_or_empty()?, "" | "disabled" | "auto") {

@@ -55,7 +55,7 @@ pub(crate) enum ForkFailure {
     /// The server did not receive the request, or could not start anything, so the supervisor can be started in another way.
     #[error("the fork server cannot start a supervisor: {0}")]
     Unreachable(io::Error),
-    /// It is not known how far the server came, so nothing may be started in its place.
+    /// The server may already have started a supervisor, so no other one may be started instead.
     #[error("the fork server did not answer: {0}")]
     Lost(io::Error),
 }

@@ -158,7 +158,7 @@ impl ServerProcess {
         }
     }
 
-    /// Ends the server and all that it started, and waits until nothing of it is left.
+    /// Ends the server and all processes that it started, and waits until none is left.
     pub async fn stop(mut self) {
         // Closing this half tells the supervisor to end; it still answers.
         self.streams.lifeline = None;

@@ -15,7 +15,7 @@ use super::fork_server::{ForkFailure, ForkRequest, ForkServerSlot, ForkedProcess
 use crate::platform;
 use crate::supervise::process_tree;
 
-/// What a supervisor starts with.
+/// The inputs of a supervisor.
 pub(super) struct SupervisorStart<'a> {
     /// The program of the supervisor.
     pub(super) helper: &'a Path,

@@ -4,8 +4,9 @@
 //! takes git itself, which may run programs of the repository. So all trees of the object store are read instead: the names in them
 //! are the names of all files that any commit, stash or note ever had.
 //!
-//! A tree does not know its own place, and any tree may be the top of some commit. So each path is listed with every beginning
-//! left out: `a/b/.env` also as `b/.env` and `.env`. That is more than there is, and never less.
+//! A tree does not know its own place, and any tree may be the top of some commit. So each path is
+//! also listed without its first folders: `a/b/.env` also as `b/.env` and `.env`. The list may
+//! contain paths that never existed, but it misses none.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;

@@ -1,8 +1,9 @@
 //! Reads the object store of a repository: loose objects, packs, and the stores that it borrows from.
 //!
-//! Only what tells the names of files is read: trees, and the kind of an object. Every object of the store counts, whether a
-//! branch leads to it or not, because git shows any object whose id is given to it. Where something is missing or not what
-//! git writes, the whole store is refused: then the caller does not know which names it holds.
+//! Only the data that gives the names of files is read: trees, and the kind of an object. Every
+//! object of the store counts, whether a branch leads to it or not, because git shows any object
+//! whose id is given to it. If something is missing or malformed, the whole store is refused, since
+//! its names are not known then.
 //!
 //! In a pack most trees are deltas to other trees. Each chain of deltas is walked from its base, so that every object is
 //! made once, and only one chain is in memory.

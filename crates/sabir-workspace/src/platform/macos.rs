@@ -1,6 +1,6 @@
 //! Implements the functions of the [module above](super) for macOS.
 //!
-//! Compiled by CI, and not yet run by us.
+//! CI compiles this file, but we have not run it yet.
 #![expect(
     unsafe_code,
     reason = "fork, fchdir between fork and exec, descriptor flags and kevent have no safe interface"

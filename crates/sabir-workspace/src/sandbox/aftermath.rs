@@ -80,9 +80,9 @@ impl fmt::Display for WithheldPath {
         let path = &self.path;
         write!(f, "`{path}` is protected, and commands may not change it: ")?;
         match (&self.kept_as, self.restored) {
-            (_, false) => f.write_str("it could not be put back"),
+            (_, false) => f.write_str("it could not be restored"),
             (Some(name), true) => write!(f, "what the command wrote there is now `{name}`"),
-            (None, true) => f.write_str("it was put back"),
+            (None, true) => f.write_str("it was restored"),
         }
     }
 }

@@ -448,7 +448,7 @@ pub(super) fn prepare_process(
 
 /// Sends a line to the supervisor.
 pub(super) fn write_status(status: Option<&OwnedFd>, words: &str) {
-    // If the supervisor is dead, this process dies with it, so the error does not matter.
+    // If the supervisor is dead, this process is killed too, so the error does not matter.
     let _ = status.map(|status| rustix::io::write(status, words.as_bytes()));
 }
 

@@ -63,8 +63,9 @@ pub(super) fn list_host_sockets() -> Option<Vec<PathBuf>> {
     HostSocketLists::open().ok()?.list_sockets().ok()
 }
 
-/// Reads a list that the kernel makes while it is read. Each call makes a part anew, so few large ones are much faster than many that
-/// begin small, as they do for a file without a length.
+/// Reads a list that the kernel generates while it is read. Each call generates its part again, so
+/// a few large ones are much faster than many that begin small, as they do for a file without a
+/// length.
 fn read_list(mut list: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(32 << 10);
     list.read_to_end(&mut bytes)?;

@@ -154,8 +154,8 @@ pub(super) fn execute_program(
         .envs(plan.temp_environment(tier))
         .envs(package_environment(plan, tier, proxy_port));
     // Last of all: from here on a write of this process would wait for a supervisor that waits for
-    // the program. If there is no watch, the command runs all the same, and nothing tells its
-    // changes from those of others.
+    // the program. If there is no watch, the command still runs, and nothing tells its changes from
+    // those of others.
     let _ = links.watch.as_ref().map(install_write_watch);
     command.exec()
 }

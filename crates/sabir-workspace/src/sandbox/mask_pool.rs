@@ -4,9 +4,9 @@
 //! milliseconds, and the next folder that is made waits for that. Renaming one costs some microseconds and frees nothing. So the
 //! folders move between the workspace and a pool on the same file system.
 //!
-//! The pool is never in a folder that the command may write, so nobody but the user can put anything in these folders; each is
-//! looked at all the same before it moves. Where there is no pool, or it does not have enough folders, the masks are made and
-//! removed as before.
+//! The pool is never in a folder that the command may write, so nobody but the user can put
+//! anything in these folders; each is checked nevertheless before it is moved. If there is no pool,
+//! or it has too few folders, the missing masks are created in place and removed afterwards.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;

@@ -104,7 +104,8 @@ pub(super) fn enter_namespaces(
     }
 }
 
-/// Forks the first process of the new namespaces as a child of the supervisor. It dies with the supervisor.
+/// Forks the first process of the new namespaces as a child of the supervisor. It is killed when
+/// the supervisor ends.
 pub(super) fn fork_first_process() -> io::Result<NamespaceSide> {
     let (ends, end) = pipe_with(PipeFlags::CLOEXEC)
         .map_err(|error| SetupStage::Process.to_error(&error.into()))?;

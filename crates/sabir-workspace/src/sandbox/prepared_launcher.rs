@@ -1,10 +1,11 @@
 //! Starts the launcher of a command before the command is known.
 //!
-//! The namespaces of a command, the first process in them, and the mounts that every command has take the kernel more than a
-//! millisecond, and depend only on the machine. A supervisor that waits for an order has a launcher make them meanwhile, and fork the shell,
-//! which drops its privileges. When there is an order, the first process makes the mounts of the command; the shell waits for them, and
-//! becomes the program. Each launcher serves one command, or none: a supervisor whose command needs another one closes the socket, which ends
-//! this one.
+//! The namespaces of a command, the first process in them, and the mounts that every command has
+//! take the kernel more than a millisecond, and depend only on the machine. While a supervisor
+//! waits for a request, it has a launcher create them and fork the shell, which drops its
+//! privileges. When a request arrives, the first process makes the mounts of the command; the shell
+//! waits for them, and becomes the program. Each launcher serves one command, or none: a supervisor
+//! whose command needs another one closes the socket, which ends this one.
 //!
 //! Nothing that protects a command is taken from an earlier moment than its start: the sockets of the machine, what is hidden and what is
 //! protected are looked up and covered for each command. The mounts made ahead are used only if the machine has mounted nothing since.

@@ -175,13 +175,13 @@ impl fmt::Display for RegistryHost {
 pub struct HostConnection {
     /// The host and port, as `NAME:PORT`.
     pub host: String,
-    /// What became of them.
+    /// The outcome of the connections.
     pub outcome: ConnectionOutcome,
     /// How many there were.
     pub count: u32,
 }
 
-/// What became of a connection through the proxy.
+/// The outcome of a connection through the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConnectionOutcome {
     /// The host was reached.

@@ -2,7 +2,8 @@
 //! profile of `seatbelt.rs`, which becomes the shell.
 //!
 //! Level 1 only: macOS has no namespaces. If the system refuses the profile, `sandbox-exec` says so
-//! on standard error and ends with code 65, and nothing runs. Compiled by CI, and not yet run by us.
+//! on standard error and ends with code 65, and nothing runs. CI compiles this file, but we have
+//! not run it yet.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -87,7 +87,7 @@ pub enum WallCheckError {
     #[error("the attempts could not be prepared: {0}")]
     Preparation(#[from] io::Error),
     /// The requested level is not a sandbox.
-    #[error("the sandbox is off, so no wall is there to be tried")]
+    #[error("the sandbox is off, so there are no walls to test")]
     Off,
 }
 

@@ -156,9 +156,9 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
             }
             Err(_) => {}
         }
-        // No standby can be had now, for instance because there are no processes left: the agent
-        // starts the supervisor itself. A server that tried again and again would only make
-        // zombies of the agent.
+        // No standby is available now, for instance because there are no processes left: the agent
+        // starts the supervisor itself. A server that tried again and again would only make zombies
+        // of the agent.
         match receive_request()? {
             Some(_) => answer_request(0)?,
             None => return Ok(None),

@@ -1,12 +1,12 @@
-//! Notices the files that somebody else writes while the command writes them too.
+//! Detects files that another program writes while the command writes them too.
 //!
 //! The system call filter shows what the command writes, and not what others do. So inotify reports
 //! what happens in the folders in which the command writes: a file that was closed after writing,
 //! created or replaced more often than the command did it has another writer. A file that somebody
 //! wrote between the start and the command's first write shows it by its time.
 //!
-//! Whatever is not certain hides another writer and never invents one: a call that fails is counted
-//! like one that succeeds, and a path that cannot be followed ends the search.
+//! In doubt, another writer is missed, but never invented: a call that fails is counted like one
+//! that succeeds, and a path that cannot be followed ends the search.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;

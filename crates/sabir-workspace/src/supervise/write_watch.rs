@@ -4,7 +4,7 @@
 //! The command waits while the thread reads the path from its memory, and continues before anything
 //! else is done with it: a path on a file system that hangs, or that the command itself serves,
 //! cannot stop the two. A process could change the path in between, and its write would be missed;
-//! this tells changes apart, and is not a wall.
+//! the watch only attributes changes; it is not a security boundary.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

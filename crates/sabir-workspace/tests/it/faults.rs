@@ -318,7 +318,7 @@ fn files_that_cannot_be_restored_are_reported() {
     )
     .unwrap();
     assert!(
-        found.contains("could not write `b`: ") && found.contains("could not be put back: `a` ("),
+        found.contains("could not write `b`: ") && found.contains("could not be restored: `a` ("),
         "{found}"
     );
     let kept = found

@@ -87,8 +87,9 @@ pub(crate) struct ImportArguments {
     /// The output format of the report.
     #[arg(long, value_enum, default_value_t = super::ReportFormat::Text)]
     pub(crate) output: super::ReportFormat,
-    /// The folder of a task of Cline or Roo Code, a file in it, or a `.jsonl` file of Claude Code; or `settings`, to carry settings of
-    /// other programs over into your configuration: MCP servers, rules and the model. Shows first what would be written.
+    /// The folder of a task of Cline or Roo Code, a file in it, or a `.jsonl` file of Claude Code;
+    /// or `settings`, to import settings of other programs into your configuration: MCP servers,
+    /// rules and the model. First shows what would be written.
     pub(crate) path: PathBuf,
     /// With `settings`: the programs (claude-code, codex, gemini, opencode, cline, roo); by default all of them.
     pub(crate) programs: Vec<String>,

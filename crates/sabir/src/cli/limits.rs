@@ -12,7 +12,8 @@ pub(crate) enum PolicyCommand {
     /// Judge a command line as if a model had requested it in this folder, and explain the verdict part by part. Nothing is run; the
     /// exit code is 0 for every verdict.
     Explain(PolicyExplainArguments),
-    /// Judge the calls of a task again, in its folder as it is now, and show what other rules would have asked about or denied.
+    /// Check the calls of a task again, in its folder as it is now, and show which of them other
+    /// rules would have asked about or denied.
     Simulate(SimulateArguments),
 }
 
@@ -72,7 +73,8 @@ pub(crate) struct ModesArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct TrustArguments {
-    /// Review, trust or revoke the hooks that this folder brings for tasks, instead of the programs that git would run.
+    /// Review, trust or revoke the hooks in this folder, instead of the programs that git would
+    /// run.
     #[arg(long)]
     pub(crate) hooks: bool,
     /// Trust it without being asked.

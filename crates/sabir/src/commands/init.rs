@@ -18,7 +18,7 @@ pub(crate) fn run_init() -> Result<ExitStatus, CommandError> {
     Ok(ExitStatus::Completed)
 }
 
-/// Shows the first screen, and asks a user at a terminal how to go on.
+/// Shows the first screen, and asks a user at a terminal how to continue.
 pub(crate) fn welcome(folder: Option<&Path>) -> Result<WelcomeChoice, CommandError> {
     let runtime = runtime()?;
     let folder = folder.unwrap_or(Path::new("."));

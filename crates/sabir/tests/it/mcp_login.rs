@@ -362,7 +362,7 @@ fn a_user_logs_in_within_the_session() {
     talk.wait_for("there is no server `nobody`");
     talk.say("/mcp login guarded");
     talk.wait_for("log in with your browser at ");
-    let page = talk.wait_for(" ; if it cannot come back");
+    let page = talk.wait_for(" ; if it cannot be redirected");
     // The browser is on another machine: its user copies the address.
     let target = OAuthServer::redirect_of(page.trim()).unwrap();
     talk.say(&format!("/mcp login guarded {target}"));

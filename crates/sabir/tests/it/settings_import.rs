@@ -103,7 +103,7 @@ fn settings_of_every_program_are_shown_and_then_written() {
         "deny: git reset **",
         "model: openai/gpt-5.1",
         "`Bash(*)`: it allows every command",
-        "`WebSearch`: there is no such tool here",
+        "`WebSearch`: Sabir has no such tool",
         "the model `opus`: no full name",
         "permissions.defaultMode",
         "hooks: they run with `import",

@@ -3,7 +3,7 @@
 //!
 //! Supported: white space before the marker; more calls, if the JSON is not an array; the end of a
 //! code fence. A marker that is missing before other markup is a warning: the JSON is complete, and
-//! the model went on.
+//! the model continued.
 //!
 //! Unsupported: any other text between the JSON and the marker. It may belong to the call, which is
 //! rejected.

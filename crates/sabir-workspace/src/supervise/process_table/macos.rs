@@ -1,6 +1,6 @@
 //! Reads processes with `libproc` and `sysctl`, and keeps track of orphans.
 //!
-//! Compiled by CI, and not yet run by us.
+//! CI compiles this file, but we have not run it yet.
 #![expect(unsafe_code, reason = "libproc and sysctl have no safe interface")]
 
 use std::ffi::{c_int, c_void};

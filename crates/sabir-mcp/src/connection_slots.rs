@@ -1,29 +1,30 @@
-//! Limits connections that have not proved yet that they may use the server.
+//! Limits connections that have not yet sent an accepted request.
 //!
-//! Anybody who reaches the port can open connections and stay silent. They must not take the places of clients, so they wait apart, and
-//! for each one too many the oldest is closed: a client sends its request at once, and is one of the newest when it does.
+//! Any program that reaches the port can open connections and stay silent. Such connections must
+//! not use up the limit for clients, so they are counted separately, and when there are too many,
+//! the oldest is closed. A client sends its request at once, so its connection is among the newest.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// The connections without an accepted request, and the places for the others.
-pub(crate) struct ConnectionPlaces {
+/// The connections without an accepted request, and the slots for the others.
+pub(crate) struct ConnectionSlots {
     waiting: Mutex<VecDeque<Arc<Notify>>>,
     most_waiting: usize,
     admitted: Arc<Semaphore>,
 }
 
-/// A connection with its place. Dropping it frees the place.
-pub(crate) struct ConnectionPlace {
-    places: Arc<ConnectionPlaces>,
+/// A connection with its slot. Dropping it frees the slot.
+pub(crate) struct ConnectionSlot {
+    slots: Arc<ConnectionSlots>,
     eviction: Arc<Notify>,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl ConnectionPlaces {
-    /// Creates places for so many connections of both kinds.
+impl ConnectionSlots {
+    /// Creates slots for so many connections of both kinds.
     pub(crate) fn new(most_waiting: usize, most_admitted: usize) -> Arc<Self> {
         Arc::new(Self {
             waiting: Mutex::default(),
@@ -32,8 +33,8 @@ impl ConnectionPlaces {
         })
     }
 
-    /// Gives a new connection a place, and evicts the oldest one without an accepted request if there are too many.
-    pub(crate) fn give_place(self: &Arc<Self>) -> Arc<ConnectionPlace> {
+    /// Gives a new connection a slot, and evicts the oldest one without an accepted request if there are too many.
+    pub(crate) fn assign_slot(self: &Arc<Self>) -> Arc<ConnectionSlot> {
         let eviction = Arc::new(Notify::new());
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push_back(Arc::clone(&eviction));
@@ -44,25 +45,25 @@ impl ConnectionPlaces {
         {
             oldest.notify_one();
         }
-        Arc::new(ConnectionPlace {
-            places: Arc::clone(self),
+        Arc::new(ConnectionSlot {
+            slots: Arc::clone(self),
             eviction,
             permit: Mutex::default(),
         })
     }
 }
 
-impl ConnectionPlace {
+impl ConnectionSlot {
     /// Waits until the connection has to end in favour of a newer one.
     pub(crate) async fn wait_evicted(&self) {
         self.eviction.notified().await;
     }
 
-    /// Gives the connection a place among those of clients, for as long as it lives. Returns false if there is none.
+    /// Gives the connection a slot among those of clients, for as long as it lives. Returns false if there is none.
     pub(crate) fn admit_client(&self) -> bool {
         let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
         if permit.is_none() {
-            *permit = Arc::clone(&self.places.admitted).try_acquire_owned().ok();
+            *permit = Arc::clone(&self.slots.admitted).try_acquire_owned().ok();
             if permit.is_some() {
                 self.leave_waiting();
             }
@@ -71,13 +72,13 @@ impl ConnectionPlace {
     }
 
     fn leave_waiting(&self) {
-        let waiting = self.places.waiting.lock();
+        let waiting = self.slots.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|other| !Arc::ptr_eq(other, &self.eviction));
     }
 }
 
-impl Drop for ConnectionPlace {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.leave_waiting();
     }

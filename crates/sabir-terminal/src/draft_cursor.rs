@@ -4,13 +4,13 @@ use unicode_segmentation::UnicodeSegmentation;
 
 /// A cursor in a draft. All places are byte offsets at the beginnings of graphemes, which are what a user sees as one character.
 #[derive(Debug, Clone, Copy)]
-pub struct DraftPlace<'t> {
+pub struct DraftCursor<'t> {
     text: &'t str,
     cursor: usize,
     is_whole_word: fn(char) -> bool,
 }
 
-impl<'t> DraftPlace<'t> {
+impl<'t> DraftCursor<'t> {
     /// Creates the place of a cursor, which must be at the beginning of a character of the text or at its end.
     #[must_use]
     pub fn new(text: &'t str, cursor: usize) -> Self {
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn characters_are_graphemes() {
         let text = "ae\u{301}👩\u{200d}🔬z";
-        let place = |cursor| DraftPlace::new(text, cursor);
+        let place = |cursor| DraftCursor::new(text, cursor);
         assert_eq!(place(1).next_character(), 4);
         assert_eq!(place(4).previous_character(), 1);
         assert_eq!(place(4).next_character(), text.len() - 1);
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn lines_keep_the_column() {
         let text = "abc\nü\nabcd";
-        let place = |cursor| DraftPlace::new(text, cursor);
+        let place = |cursor| DraftCursor::new(text, cursor);
         assert_eq!(place(2).line_below(), Some(6));
         assert_eq!(place(6).line_above(), Some(1));
         assert_eq!(place(9).line_above(), Some(6));
@@ -162,14 +162,14 @@ mod tests {
     #[test]
     fn words_end_at_blanks_and_signs() {
         let text = "git log --oneline";
-        let place = DraftPlace::new(text, text.len());
+        let place = DraftCursor::new(text, text.len());
         assert_eq!(place.word_start(), 10);
         assert_eq!(place.blank_word_start(), 8);
-        assert_eq!(DraftPlace::new(text, 3).word_end(), 7);
-        let marked = DraftPlace::new("ab#cd", 3).with_whole_words(|c| c == '#');
+        assert_eq!(DraftCursor::new(text, 3).word_end(), 7);
+        let marked = DraftCursor::new("ab#cd", 3).with_whole_words(|c| c == '#');
         assert_eq!(marked.word_start(), 2);
         assert_eq!(
-            DraftPlace {
+            DraftCursor {
                 cursor: 2,
                 ..marked
             }

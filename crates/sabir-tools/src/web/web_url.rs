@@ -270,7 +270,7 @@ mod tests {
         refused("data:text/plain,x", "knows http and https");
         refused("https://github.com@evil.test/", "a user or a password");
         refused("https://me:secret@docs.rs/", "a user or a password");
-        refused("https://:@docs.rs:0/", "no port");
+        refused("https://:@docs.rs:0/", "no usable port");
         refused(
             "https://attacker.example\0.google.com/",
             "control character",

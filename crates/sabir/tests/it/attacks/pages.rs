@@ -42,7 +42,7 @@ const VERDICTS: &[Verdict] = &[
         "deny",
     ),
     Verdict(
-        "any rule over the built-in knowledge of programs",
+        "any rule over Sabir's built-in tables of programs",
         &["--allow", "cargo test **"],
         "cargo test -p x",
         "allow",

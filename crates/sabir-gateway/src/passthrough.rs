@@ -14,7 +14,7 @@ use axum::response::Response;
 use futures_util::stream;
 use sabir_call::{BYTES_PER_TOKEN, ProviderReportSlot};
 use sabir_model::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
-use sabir_wire::{RequestError, percent_decode};
+use sabir_wire::{RequestError, parse_request_body, percent_decode};
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
@@ -279,16 +279,14 @@ pub(crate) async fn forward_request(
 
 /// Finds the model in a JSON body.
 fn name_in_json(body: &[u8]) -> Result<NamedRequest, Refusal> {
-    let invalid = |path: &str, message: String| {
-        Refusal::Request(RequestError {
-            path: path.to_owned(),
-            message,
-        })
-    };
-    let body: Value =
-        serde_json::from_slice(body).map_err(|error| invalid("body", error.to_string()))?;
+    let body = parse_request_body(body).map_err(Refusal::Request)?;
     let model = body.get("model").and_then(Value::as_str);
-    let model = model.ok_or_else(|| invalid("model", "a name is needed".to_owned()))?;
+    let model = model.ok_or_else(|| {
+        Refusal::Request(RequestError {
+            path: "model".to_owned(),
+            message: "a name is needed".to_owned(),
+        })
+    })?;
     Ok(NamedRequest {
         model: model.to_owned(),
         model_range: None,

@@ -25,6 +25,7 @@ mod report;
 mod same_wire;
 mod security;
 mod stored_responses;
+mod surrogates;
 mod test_gateway;
 mod tls;
 mod upstream_errors;

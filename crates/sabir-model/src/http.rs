@@ -604,6 +604,10 @@ impl HttpModel {
                     "{name} closed the connection inside the first event of its answer"
                 ))
             }
+                let cause = match report.unreadable_cause.as_str() {
+                    "" => String::new(),
+                    cause => format!(": {cause}"),
+                };
             // Not the wire's format: wrong address or wire, which a retry cannot change.
             (Some(error), None) if error.kind == ModelErrorKind::Format => {
                 permanent_failure(asked.format_error(&content_type, &report.opening))
@@ -619,8 +623,8 @@ impl HttpModel {
                 "{name} closed the connection before it had ended its answer"
             )),
             (None, None) if report.unreadable > 0 => broke(format!(
-                "{} events of the answer of {name} could not be read",
-                report.unreadable
+                "{} events of the answer of {name} could not be read: {}",
+                report.unreadable, report.unreadable_cause
             )),
             (None, None) => {
                 opening.deliver_held();
@@ -820,10 +824,16 @@ fn check_answer_size(output_bytes: usize, bytes: usize) -> Result<(), TransportE
     if output_bytes <= MAX_OUTPUT_BYTES && bytes <= MAX_BODY_BYTES {
         return Ok(());
     }
-    let words = format!(
-        "sent {} MiB without ending its answer, and the rest was not read",
-        bytes >> 20
-    );
+    let words = match output_bytes > MAX_OUTPUT_BYTES {
+        true => format!(
+            "sent more than {} MiB of output, the most that is read of an answer; limit the answer's tokens",
+            MAX_OUTPUT_BYTES >> 20
+        ),
+        false => format!(
+            "sent more than {} MiB without ending its answer, the most that is read; check that the server ends its lines and events",
+            MAX_BODY_BYTES >> 20
+        ),
+    };
     Err(TransportError::new(TransportErrorKind::Broken, words))
 }
 

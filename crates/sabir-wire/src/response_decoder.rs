@@ -77,6 +77,8 @@ pub struct DecodeReport {
     pub skipped: u64,
     /// The number of events that could not be read; each was also reported as a fault.
     pub unreadable: u64,
+    /// The reason why the first of these could not be read; empty if there are none.
+    pub unreadable_cause: String,
     /// The first bytes of the body, at most 256, for messages about foreign ones.
     pub opening: String,
 }
@@ -138,6 +140,8 @@ pub(crate) struct DecodeStatus {
     pub(crate) skipped: u64,
     /// The events that could not be read.
     pub(crate) unreadable: u64,
+    /// The reason why the first of these could not be read.
+    pub(crate) unreadable_cause: String,
 }
 
 /// The state of a response that every wire's decoder needs.
@@ -340,6 +344,7 @@ impl ResponseDecoder {
             events: status.events,
             skipped: status.skipped,
             unreadable: status.unreadable,
+            unreadable_cause: status.unreadable_cause,
             opening,
         }
     }
@@ -350,7 +355,9 @@ impl ResponseDecoder {
 fn take_sse_event(reader: &mut EventReader, event: SseEvent<'_>, out: &mut dyn EventSink) {
     match event {
         SseEvent::Message { name, data, .. } => reader.read_event(name, data, out),
-        SseEvent::TooLong => reader.note_unreadable("an event of the stream is too long", out),
+        SseEvent::TooLong => {
+            reader.note_unreadable(&too_long_message("an event of the stream"), out)
+        }
         SseEvent::Retry(_) => {}
     }
 }
@@ -360,7 +367,9 @@ fn take_frame(reader: &mut EventReader, event: FrameEvent<'_>, out: &mut dyn Eve
     match event {
         FrameEvent::Frame(frame) => read_frame(reader, &frame, out),
         FrameEvent::Damaged(what) => reader.note_unreadable(what, out),
-        FrameEvent::TooLong => reader.note_unreadable("a frame of the stream is too long", out),
+        FrameEvent::TooLong => {
+            reader.note_unreadable(&too_long_message("a frame of the stream"), out)
+        }
     }
 }
 
@@ -406,11 +415,19 @@ fn read_frame(reader: &mut EventReader, frame: &EventFrame<'_>, out: &mut dyn Ev
 fn take_value(reader: &mut EventReader, value: JsonValue<'_>, out: &mut dyn EventSink) {
     match value {
         JsonValue::Object(data) => reader.read_event("", data, out),
-        JsonValue::TooLong => reader.note_unreadable("a value of the body is too long", out),
+        JsonValue::TooLong => reader.note_unreadable(&too_long_message("a value of the body"), out),
         JsonValue::Stray => {
             reader.note_unreadable("the body holds something that is not JSON object", out);
         }
     }
+}
+
+/// Describes an event above [`MAX_EVENT`].
+fn too_long_message(what: &str) -> String {
+    format!(
+        "{what} is longer than {} MiB, the most that is read; check that the server ends its lines and events",
+        MAX_EVENT >> 20
+    )
 }
 
 impl EventReader {
@@ -467,12 +484,22 @@ pub(crate) fn note_unreadable(
     // The lost event may have held a piece of any open call.
     state.calls.mark_open_calls_damaged();
     state.status.events += 1;
-    state.status.unreadable += 1;
+    state.status.note_unreadable(message);
     out.push_event(Event::Fault(&Fault::error(
         FaultKind::Provider,
         Span::default(),
         message,
     )));
+}
+
+impl DecodeStatus {
+    /// Counts an event that could not be read, and keeps the reason of the first one.
+    pub(crate) fn note_unreadable(&mut self, cause: &str) {
+        if self.unreadable == 0 {
+            cause.clone_into(&mut self.unreadable_cause);
+        }
+        self.unreadable += 1;
+    }
 }
 
 impl ResponseState {
@@ -527,7 +554,7 @@ impl ResponseState {
             Span::default(),
             message,
         )));
-        self.status.unreadable += 1;
+        self.status.note_unreadable(message);
     }
 
     /// Truncates every open call of a response that the provider ended.

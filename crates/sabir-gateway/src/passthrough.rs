@@ -14,7 +14,7 @@ use axum::response::Response;
 use futures_util::stream;
 use sabir_call::{BYTES_PER_TOKEN, ProviderReportSlot};
 use sabir_model::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
-use sabir_wire::{RequestError, parse_request_body, percent_decode};
+use sabir_wire::{RequestError, is_limit_header, parse_request_body, percent_decode};
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
@@ -377,8 +377,7 @@ fn body_for(named: &NamedRequest, body: &[u8], id: &str) -> Vec<u8> {
 /// Returns true if a header of an upstream's response is sent to the client.
 fn is_sent_on(name: &str) -> bool {
     // Not the length and the connection, because the body gets new frames on its way to the client.
-    matches!(name, "content-type" | "retry-after" | "content-disposition")
-        || name.starts_with("x-ratelimit-")
+    matches!(name, "content-type" | "retry-after" | "content-disposition") || is_limit_header(name)
 }
 
 /// Sends the response of an upstream to the client. A JSON answer is read first, so that the client
@@ -399,6 +398,7 @@ async fn send_on(
     let counter = (kind != AnswerKind::File).then(|| OutputCounter::new(form, has_text));
     let mut state = ForwardedBody {
         client,
+    let header_client = Arc::clone(&client);
         response,
         ledger: ledger.clone(),
         counter,
@@ -438,6 +438,7 @@ async fn send_on(
     Ok(answer)
 }
 
+        let value = header_client.redact_for_clients(value);
 /// The body of a forwarded response.
 struct ForwardedBody {
     /// The client of the upstream.

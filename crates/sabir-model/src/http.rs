@@ -526,7 +526,11 @@ impl HttpModel {
         };
         request.report.update(|report| {
             report.status = Some(response.status);
-            report.headers = response.limit_headers();
+            // A proxy may name the key whose limits these are.
+            let redacted =
+                |(name, value): (String, String)| (name, self.provider.redact_secrets(&value));
+            let limits = response.limit_headers();
+            report.headers = limits.into_iter().map(redacted).collect();
         });
         // Redirects count as errors: following one could send the key to another host.
         if !(200..300).contains(&response.status) {
@@ -540,7 +544,7 @@ impl HttpModel {
                 asked.format_error(&content_type, &String::from_utf8_lossy(&opening)),
             ));
         }
-        let mut stamped = OriginSink::new(sink, asked.origin());
+        let mut stamped = OriginSink::new(sink, asked);
         // Independent callers have nothing in common.
         let readers = (self.callers == CallerScope::Task).then_some(&self.reader_cache);
         let prefill = self
@@ -600,14 +604,14 @@ impl HttpModel {
                 if error.kind == ModelErrorKind::Format
                     && is_cut_in_first_event(&report, &content_type) =>
             {
-                broke(format!(
-                    "{name} closed the connection inside the first event of its answer"
-                ))
-            }
                 let cause = match report.unreadable_cause.as_str() {
                     "" => String::new(),
                     cause => format!(": {cause}"),
                 };
+                broke(format!(
+                    "{name} closed the connection inside the first event of its answer{cause}"
+                ))
+            }
             // Not the wire's format: wrong address or wire, which a retry cannot change.
             (Some(error), None) if error.kind == ModelErrorKind::Format => {
                 permanent_failure(asked.format_error(&content_type, &report.opening))

@@ -52,6 +52,8 @@ mod route;
 mod serve;
 mod settings;
 mod upstream_failure;
+#[cfg(test)]
+mod silent_model;
 mod upstream_group;
 mod upstream_state;
 mod web_socket;

@@ -27,6 +27,7 @@ mod security;
 mod stored_responses;
 mod surrogates;
 mod test_gateway;
+mod test_store;
 mod tls;
 mod upstream_errors;
 mod web_socket_keys;

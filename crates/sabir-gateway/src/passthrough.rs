@@ -23,6 +23,7 @@ use crate::exchange_log::ExchangeLog;
 use crate::exchange_meter::RequestEnd;
 use crate::form_data::find_model_field;
 use crate::forwarded_output::{AnswerForm, OutputCounter};
+use crate::model_renamer::{ModelRenamer, rename_model};
 use crate::request_body::BodyForm;
 use crate::route::RouteTable;
 use crate::serve::Gateway;
@@ -274,7 +275,7 @@ pub(crate) async fn forward_request(
         (false, true) => AnswerKind::Text,
         (false, false) => AnswerKind::Other,
     };
-    send_on(ledger, client, response, kind, is_streamed).await
+    send_on(ledger, client, response, kind, is_streamed, &named.model).await
 }
 
 /// Finds the model in a JSON body.
@@ -388,6 +389,7 @@ async fn send_on(
     mut response: ForwardedResponse,
     kind: AnswerKind,
     is_streamed: bool,
+    model: &str,
 ) -> Result<Response, Refusal> {
     let status = response.status;
     let headers = std::mem::take(&mut response.headers);
@@ -396,12 +398,13 @@ async fn send_on(
     // The text of an error is none of a model.
     let has_text = kind == AnswerKind::Text && (200..300).contains(&status);
     let counter = (kind != AnswerKind::File).then(|| OutputCounter::new(form, has_text));
+    let header_client = Arc::clone(&client);
     let mut state = ForwardedBody {
         client,
-    let header_client = Arc::clone(&client);
         response,
         ledger: ledger.clone(),
         counter,
+        renamer: None,
         begin: Vec::new(),
         is_over: false,
     };
@@ -417,6 +420,16 @@ async fn send_on(
             state.begin.extend(chunk.unwrap_or_default());
         }
     }
+    // Errors keep the words of the upstream, and files are nothing of a model.
+    if kind != AnswerKind::File && status < 300 {
+        match form {
+            AnswerForm::Json if state.is_over => {
+                state.begin = rename_model(std::mem::take(&mut state.begin), model);
+            }
+            AnswerForm::Events => state.renamer = Some(ModelRenamer::new(model)),
+            _ => {}
+        }
+    }
     let pieces = stream::unfold(state, |mut state| async move {
         let piece = state.next_piece().await?;
         Some((piece, state))
@@ -425,6 +438,7 @@ async fn send_on(
     *answer.status_mut() =
         axum::http::StatusCode::from_u16(status).unwrap_or(axum::http::StatusCode::BAD_GATEWAY);
     for (name, value) in headers.iter().filter(|(name, _)| is_sent_on(name)) {
+        let value = header_client.redact_for_clients(value);
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             answer.headers_mut().append(name, value);
         }
@@ -438,7 +452,6 @@ async fn send_on(
     Ok(answer)
 }
 
-        let value = header_client.redact_for_clients(value);
 /// The body of a forwarded response.
 struct ForwardedBody {
     /// The client of the upstream.
@@ -449,6 +462,8 @@ struct ForwardedBody {
     ledger: ExchangeLog,
     /// Counts its tokens; `None` if it has none.
     counter: Option<OutputCounter>,
+    /// Puts the client's name of the model into the events of a stream.
+    renamer: Option<ModelRenamer>,
     /// The bytes of the body that were read already.
     begin: Vec<u8>,
     /// True if nothing follows.
@@ -461,12 +476,21 @@ impl ForwardedBody {
         if !self.begin.is_empty() {
             return Some(Ok(Bytes::from(std::mem::take(&mut self.begin))));
         }
-        if self.is_over {
-            return None;
+        while !self.is_over {
+            // An error ends the connection, so that the client does not take it for whole.
+            let piece = match (self.read_chunk().await, &mut self.renamer) {
+                (Err(error), _) => return Some(Err(error)),
+                (Ok(Some(chunk)), None) => chunk,
+                (Ok(Some(chunk)), Some(renamer)) => renamer.push_bytes(&chunk),
+                (Ok(None), Some(renamer)) => renamer.finish(),
+                (Ok(None), None) => return None,
+            };
+            // A piece of a line waits for the rest.
+            if !piece.is_empty() {
+                return Some(Ok(Bytes::from(piece)));
+            }
         }
-        // An error ends the connection, so that the client does not take it for whole.
-        let chunk = self.read_chunk().await.transpose()?;
-        Some(chunk.map(Bytes::from))
+        None
     }
 
     /// Reads the body of an error, without secrets and the address of the provider: some servers repeat

@@ -16,7 +16,9 @@ use sabir_call::{
     ResponseFuture as ModelAnswer, ToolProtocol, Usage, render_request,
 };
 use sabir_wire::model_listing::estimate_tokens;
-use sabir_wire::{DecodedRequest, RequestError, ResponseEncoder, ResponseMetadata, Wire};
+use sabir_wire::{
+    DecodedRequest, RequestError, ResponseEncoder, ResponseMetadata, Wire, parse_request_body,
+};
 use serde_json::{Value, json};
 
 use crate::call_repair::{CallDelivery, CallRepairer, NextStep, RepairLog};
@@ -116,12 +118,7 @@ impl Exchange {
         {
             return Err(Refusal::BodiesFull);
         }
-        let mut body: Value = serde_json::from_slice(body).map_err(|error| {
-            Refusal::Request(RequestError {
-                path: "body".to_owned(),
-                message: error.to_string(),
-            })
-        })?;
+        let mut body = parse_request_body(body).map_err(Refusal::Request)?;
         self.ledger.record_request(&body);
         let stored = self.resolve_references(&mut body)?;
         let routes = self.gateway.routes();

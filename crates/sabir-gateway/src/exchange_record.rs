@@ -51,6 +51,10 @@ pub struct ExchangeRecord {
     pub input_tokens: Option<u64>,
     /// The tokens of the answer, if the provider reported them.
     pub output_tokens: Option<u64>,
+    /// The tokens of the request that count: those that were reported, or an estimate.
+    pub counted_input_tokens: Option<u64>,
+    /// The tokens of the answer that count: those that were reported, or an estimate.
+    pub counted_output_tokens: Option<u64>,
     /// The cost in billionths of a dollar.
     pub nano_usd: Option<u64>,
     /// The error.
@@ -133,6 +137,8 @@ impl RecordDraft {
             took_ms: u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX),
             input_tokens: ended.usage.input,
             output_tokens: ended.usage.output,
+            counted_input_tokens: ended.counted.input,
+            counted_output_tokens: ended.counted.output,
             nano_usd: ended.nano_usd,
             error: owned(ended.error),
             mended: self.mended,

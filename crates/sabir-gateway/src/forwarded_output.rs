@@ -4,6 +4,7 @@
 //! answer, at the endpoints that answer with text.
 
 use sabir_call::{BYTES_PER_TOKEN, Usage};
+use sabir_wire::parse_lossy;
 use serde_json::Value;
 
 /// The longest line of a stream of events that is read. The bytes of a longer one count as text.
@@ -127,7 +128,7 @@ impl OutputCounter {
     fn count_json(&mut self, from: usize) {
         let json = self.held.get(from..).unwrap_or_default();
         // Others are `[DONE]`, or the rest of an answer that broke off.
-        let Ok(value) = serde_json::from_slice::<Value>(json) else {
+        let Ok(value) = parse_lossy::<Value>(json) else {
             return;
         };
         if let Some(usage) = value

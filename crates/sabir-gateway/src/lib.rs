@@ -42,6 +42,7 @@ mod key_ledger;
 mod key_store;
 mod local_endpoints;
 mod metrics;
+mod model_renamer;
 mod passthrough;
 mod request_body;
 mod request_handler;
@@ -51,6 +52,8 @@ mod response_store;
 mod route;
 mod serve;
 mod settings;
+#[cfg(test)]
+mod silent_model;
 mod upstream_failure;
 mod upstream_group;
 mod upstream_state;

@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use sabir_wire::model_listing::{self, InfoRequest, ListedModel};
-use sabir_wire::{RequestError, Wire};
+use sabir_wire::{Wire, parse_request_body};
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
@@ -142,12 +142,7 @@ impl LocalEndpoint {
             InfoRequest::GeminiModel(name) => model_listing::encode_gemini_model(&one(name)?),
             InfoRequest::GeminiCountTokens(name) => {
                 one(name)?;
-                let body: Value = serde_json::from_slice(body).map_err(|error| {
-                    Refusal::Request(RequestError {
-                        path: "body".to_owned(),
-                        message: error.to_string(),
-                    })
-                })?;
+                let body = parse_request_body(body).map_err(Refusal::Request)?;
                 let counted = model_listing::gemini_counted_request(&body);
                 let incoming = Wire::Gemini
                     .decode_request_value(path, counted)

@@ -14,7 +14,7 @@ use axum::response::Response;
 use futures_util::stream;
 use sabir_call::{BYTES_PER_TOKEN, ProviderReportSlot};
 use sabir_model::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
-use sabir_wire::{RequestError, percent_decode};
+use sabir_wire::{RequestError, is_limit_header, parse_request_body, percent_decode};
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
@@ -23,6 +23,7 @@ use crate::exchange_log::ExchangeLog;
 use crate::exchange_meter::RequestEnd;
 use crate::form_data::find_model_field;
 use crate::forwarded_output::{AnswerForm, OutputCounter};
+use crate::model_renamer::{ModelRenamer, rename_model};
 use crate::request_body::BodyForm;
 use crate::route::RouteTable;
 use crate::serve::Gateway;
@@ -274,21 +275,19 @@ pub(crate) async fn forward_request(
         (false, true) => AnswerKind::Text,
         (false, false) => AnswerKind::Other,
     };
-    send_on(ledger, client, response, kind, is_streamed).await
+    send_on(ledger, client, response, kind, is_streamed, &named.model).await
 }
 
 /// Finds the model in a JSON body.
 fn name_in_json(body: &[u8]) -> Result<NamedRequest, Refusal> {
-    let invalid = |path: &str, message: String| {
-        Refusal::Request(RequestError {
-            path: path.to_owned(),
-            message,
-        })
-    };
-    let body: Value =
-        serde_json::from_slice(body).map_err(|error| invalid("body", error.to_string()))?;
+    let body = parse_request_body(body).map_err(Refusal::Request)?;
     let model = body.get("model").and_then(Value::as_str);
-    let model = model.ok_or_else(|| invalid("model", "a name is needed".to_owned()))?;
+    let model = model.ok_or_else(|| {
+        Refusal::Request(RequestError {
+            path: "model".to_owned(),
+            message: "a name is needed".to_owned(),
+        })
+    })?;
     Ok(NamedRequest {
         model: model.to_owned(),
         model_range: None,
@@ -379,8 +378,7 @@ fn body_for(named: &NamedRequest, body: &[u8], id: &str) -> Vec<u8> {
 /// Returns true if a header of an upstream's response is sent to the client.
 fn is_sent_on(name: &str) -> bool {
     // Not the length and the connection, because the body gets new frames on its way to the client.
-    matches!(name, "content-type" | "retry-after" | "content-disposition")
-        || name.starts_with("x-ratelimit-")
+    matches!(name, "content-type" | "retry-after" | "content-disposition") || is_limit_header(name)
 }
 
 /// Sends the response of an upstream to the client. A JSON answer is read first, so that the client
@@ -391,6 +389,7 @@ async fn send_on(
     mut response: ForwardedResponse,
     kind: AnswerKind,
     is_streamed: bool,
+    model: &str,
 ) -> Result<Response, Refusal> {
     let status = response.status;
     let headers = std::mem::take(&mut response.headers);
@@ -399,11 +398,13 @@ async fn send_on(
     // The text of an error is none of a model.
     let has_text = kind == AnswerKind::Text && (200..300).contains(&status);
     let counter = (kind != AnswerKind::File).then(|| OutputCounter::new(form, has_text));
+    let header_client = Arc::clone(&client);
     let mut state = ForwardedBody {
         client,
         response,
         ledger: ledger.clone(),
         counter,
+        renamer: None,
         begin: Vec::new(),
         is_over: false,
     };
@@ -419,6 +420,16 @@ async fn send_on(
             state.begin.extend(chunk.unwrap_or_default());
         }
     }
+    // Errors keep the words of the upstream, and files are nothing of a model.
+    if kind != AnswerKind::File && status < 300 {
+        match form {
+            AnswerForm::Json if state.is_over => {
+                state.begin = rename_model(std::mem::take(&mut state.begin), model);
+            }
+            AnswerForm::Events => state.renamer = Some(ModelRenamer::new(model)),
+            _ => {}
+        }
+    }
     let pieces = stream::unfold(state, |mut state| async move {
         let piece = state.next_piece().await?;
         Some((piece, state))
@@ -427,6 +438,7 @@ async fn send_on(
     *answer.status_mut() =
         axum::http::StatusCode::from_u16(status).unwrap_or(axum::http::StatusCode::BAD_GATEWAY);
     for (name, value) in headers.iter().filter(|(name, _)| is_sent_on(name)) {
+        let value = header_client.redact_for_clients(value);
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             answer.headers_mut().append(name, value);
         }
@@ -450,6 +462,8 @@ struct ForwardedBody {
     ledger: ExchangeLog,
     /// Counts its tokens; `None` if it has none.
     counter: Option<OutputCounter>,
+    /// Puts the client's name of the model into the events of a stream.
+    renamer: Option<ModelRenamer>,
     /// The bytes of the body that were read already.
     begin: Vec<u8>,
     /// True if nothing follows.
@@ -462,12 +476,21 @@ impl ForwardedBody {
         if !self.begin.is_empty() {
             return Some(Ok(Bytes::from(std::mem::take(&mut self.begin))));
         }
-        if self.is_over {
-            return None;
+        while !self.is_over {
+            // An error ends the connection, so that the client does not take it for whole.
+            let piece = match (self.read_chunk().await, &mut self.renamer) {
+                (Err(error), _) => return Some(Err(error)),
+                (Ok(Some(chunk)), None) => chunk,
+                (Ok(Some(chunk)), Some(renamer)) => renamer.push_bytes(&chunk),
+                (Ok(None), Some(renamer)) => renamer.finish(),
+                (Ok(None), None) => return None,
+            };
+            // A piece of a line waits for the rest.
+            if !piece.is_empty() {
+                return Some(Ok(Bytes::from(piece)));
+            }
         }
-        // An error ends the connection, so that the client does not take it for whole.
-        let chunk = self.read_chunk().await.transpose()?;
-        Some(chunk.map(Bytes::from))
+        None
     }
 
     /// Reads the body of an error, without secrets and the address of the provider: some servers repeat

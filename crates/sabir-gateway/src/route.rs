@@ -261,22 +261,10 @@ impl RouteTable {
 
 #[cfg(test)]
 mod tests {
-    use sabir_call::{Dollars, EventSink, Request, ResponseFuture};
+    use sabir_call::Dollars;
 
     use super::*;
-
-    /// A model that says nothing.
-    struct SilentModel;
-
-    impl Model for SilentModel {
-        fn stream_response<'a>(
-            &'a self,
-            _request: &'a Request,
-            _sink: &'a mut (dyn EventSink + Send),
-        ) -> ResponseFuture<'a> {
-            Box::pin(async { Ok(()) })
-        }
-    }
+    use crate::silent_model::SilentModel;
 
     /// Makes a route of upstreams with these prices of a million tokens.
     fn route(inputs: &[Option<u64>]) -> ModelRoute {

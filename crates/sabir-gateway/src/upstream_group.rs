@@ -787,19 +787,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-
-    /// A model that says nothing.
-    struct SilentModel;
-
-    impl Model for SilentModel {
-        fn stream_response<'a>(
-            &'a self,
-            _request: &'a Request,
-            _sink: &'a mut (dyn EventSink + Send),
-        ) -> ResponseFuture<'a> {
-            Box::pin(async { Ok(()) })
-        }
-    }
+    use crate::silent_model::SilentModel;
 
     /// A probe that always fails.
     struct FailingProbe;

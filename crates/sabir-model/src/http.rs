@@ -526,7 +526,11 @@ impl HttpModel {
         };
         request.report.update(|report| {
             report.status = Some(response.status);
-            report.headers = response.limit_headers();
+            // A proxy may name the key whose limits these are.
+            let redacted =
+                |(name, value): (String, String)| (name, self.provider.redact_secrets(&value));
+            let limits = response.limit_headers();
+            report.headers = limits.into_iter().map(redacted).collect();
         });
         // Redirects count as errors: following one could send the key to another host.
         if !(200..300).contains(&response.status) {
@@ -540,7 +544,7 @@ impl HttpModel {
                 asked.format_error(&content_type, &String::from_utf8_lossy(&opening)),
             ));
         }
-        let mut stamped = OriginSink::new(sink, asked.origin());
+        let mut stamped = OriginSink::new(sink, asked);
         // Independent callers have nothing in common.
         let readers = (self.callers == CallerScope::Task).then_some(&self.reader_cache);
         let prefill = self
@@ -600,8 +604,12 @@ impl HttpModel {
                 if error.kind == ModelErrorKind::Format
                     && is_cut_in_first_event(&report, &content_type) =>
             {
+                let cause = match report.unreadable_cause.as_str() {
+                    "" => String::new(),
+                    cause => format!(": {cause}"),
+                };
                 broke(format!(
-                    "{name} closed the connection inside the first event of its answer"
+                    "{name} closed the connection inside the first event of its answer{cause}"
                 ))
             }
             // Not the wire's format: wrong address or wire, which a retry cannot change.
@@ -619,8 +627,8 @@ impl HttpModel {
                 "{name} closed the connection before it had ended its answer"
             )),
             (None, None) if report.unreadable > 0 => broke(format!(
-                "{} events of the answer of {name} could not be read",
-                report.unreadable
+                "{} events of the answer of {name} could not be read: {}",
+                report.unreadable, report.unreadable_cause
             )),
             (None, None) => {
                 opening.deliver_held();
@@ -820,10 +828,16 @@ fn check_answer_size(output_bytes: usize, bytes: usize) -> Result<(), TransportE
     if output_bytes <= MAX_OUTPUT_BYTES && bytes <= MAX_BODY_BYTES {
         return Ok(());
     }
-    let words = format!(
-        "sent {} MiB without ending its answer, and the rest was not read",
-        bytes >> 20
-    );
+    let words = match output_bytes > MAX_OUTPUT_BYTES {
+        true => format!(
+            "sent more than {} MiB of output, the most that is read of an answer; limit the answer's tokens",
+            MAX_OUTPUT_BYTES >> 20
+        ),
+        false => format!(
+            "sent more than {} MiB without ending its answer, the most that is read; check that the server ends its lines and events",
+            MAX_BODY_BYTES >> 20
+        ),
+    };
     Err(TransportError::new(TransportErrorKind::Broken, words))
 }
 

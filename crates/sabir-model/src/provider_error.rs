@@ -117,7 +117,7 @@ impl RequestTarget<'_> {
             300..=399 => ModelErrorKind::Format,
             _ => error.kind,
         };
-        self.new_error(kind, append_details(&first, error))
+        self.new_error(kind, self.with_details(&first, error))
     }
 
     /// Makes the error that came inside a response of status 200.
@@ -135,7 +135,7 @@ impl RequestTarget<'_> {
             ModelErrorKind::Key => format!("{name} refused the key; set another key for {name}"),
             _ => format!("{name} reported an error {place}"),
         };
-        self.new_error(error.kind, append_details(&first, error))
+        self.new_error(error.kind, self.with_details(&first, error))
     }
 
     /// Makes the error of a body that is not in the wire's format.
@@ -156,9 +156,21 @@ impl RequestTarget<'_> {
             "{name} answered with {kind} instead of the {} wire at {}; {suspect}{}",
             self.provider.wire,
             self.endpoint_address(),
-            quote_text(opening)
+            quote_text(&self.provider.redact_secrets(opening))
         );
         self.new_error(ModelErrorKind::Format, message)
+    }
+
+    /// Appends the provider's code and message to our own sentence. Secrets are removed before the
+    /// message is cut, since half of one would not be found.
+    fn with_details(self, first: &str, error: &ProviderError) -> String {
+        let redacted = |text: &str| self.provider.redact_secrets(text);
+        let code = if error.code.is_empty() {
+            String::new()
+        } else {
+            format!(" [{}]", single_line(&redacted(&error.code), 60))
+        };
+        format!("{first}{code}{}", quote_text(&redacted(&error.message)))
     }
 
     /// Returns the endpoint's address without its secrets.
@@ -205,16 +217,6 @@ pub(crate) fn is_expired_state(error: &ModelError) -> bool {
     let words = error.message.to_ascii_lowercase();
     let names = ["signature", "encrypted content", "encrypted_content"];
     error.kind == ModelErrorKind::Rejected && names.iter().any(|name| words.contains(name))
-}
-
-/// Appends the provider's code and message to our own sentence.
-fn append_details(first: &str, error: &ProviderError) -> String {
-    let code = if error.code.is_empty() {
-        String::new()
-    } else {
-        format!(" [{}]", single_line(&error.code, 60))
-    };
-    format!("{first}{code}{}", quote_text(&error.message))
 }
 
 /// Returns a colon and the text on one line; nothing for an empty text.
@@ -300,6 +302,24 @@ mod tests {
         for status in [302, 307] {
             check(status, "", K::Format, &["base URL"]);
         }
+    }
+
+    #[test]
+    fn a_key_across_the_cut_of_a_message_is_not_shown_in_part() {
+        let key = "short-key-12";
+        let provider = Provider::new(
+            "acme",
+            Wire::OpenAiChat,
+            "https://host.example",
+            Some(Secret::new(key)),
+        );
+        let asked = RequestTarget {
+            provider: &provider,
+            model: "m",
+        };
+        let message = format!("{}{key}", "x".repeat(MAX_QUOTED_CHARS - 6));
+        let error = asked.status_error(400, &ProviderError::new("", message));
+        assert!(!error.message.contains("short-"), "{error}");
     }
 
     #[test]

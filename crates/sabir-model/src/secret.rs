@@ -23,6 +23,9 @@ pub struct Secret(String);
 /// chance.
 pub(crate) const MIN_SECRET_BYTES: usize = 6;
 
+/// The length in bytes from which the beginning of a secret is searched for in texts.
+const SHOWN_PREFIX_BYTES: usize = 8;
+
 impl Secret {
     /// Wraps a key, without the white space around it that copying often adds.
     pub fn new(key: impl AsRef<str>) -> Self {
@@ -41,15 +44,34 @@ impl Secret {
         self.0.is_empty()
     }
 
-    /// Replaces the key in a text.
+    /// Replaces the key in a text, and the beginning of one of at least 16 bytes: servers show it
+    /// (`sk-abcde***`), and a text may be cut in the midst of the key.
     ///
-    /// A key shorter than six bytes is not replaced: it would match ordinary words by chance.
+    /// A key shorter than six bytes is not replaced: it would match ordinary words by chance. Nor is
+    /// a beginning that is shorter than eight.
     pub fn redact(&self, text: &str) -> String {
+        const SIGN: &str = "[secret]";
         if self.0.len() < MIN_SECRET_BYTES {
-            text.to_owned()
-        } else {
-            text.replace(&self.0, "[secret]")
+            return text.to_owned();
         }
+        let text = text.replace(&self.0, SIGN);
+        let begin = self.0.get(..SHOWN_PREFIX_BYTES);
+        let Some(begin) = begin.filter(|_| self.0.len() >= 2 * SHOWN_PREFIX_BYTES) else {
+            return text;
+        };
+        let mut shown = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some((before, from)) = rest.find(begin).map(|at| rest.split_at(at)) {
+            let common = from.chars().zip(self.0.chars());
+            let length: usize = common
+                .take_while(|(one, other)| one == other)
+                .map(|(sign, _)| sign.len_utf8())
+                .sum();
+            shown.push_str(before);
+            shown.push_str(SIGN);
+            rest = from.get(length..).unwrap_or_default();
+        }
+        shown + rest
     }
 }
 
@@ -77,6 +99,23 @@ impl<'de> Deserialize<'de> for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_beginning_of_a_long_key_is_redacted() {
+        let key = Secret::new("sk-proj-abcdefgh");
+        for (text, expected) in [
+            (
+                "wrong key sk-proj-abc***: see",
+                "wrong key [secret]***: see",
+            ),
+            ("cut at sk-proj-abcdefg", "cut at [secret]"),
+            ("sk-proj-abcdefgh sk-proj-", "[secret] [secret]"),
+            ("keys begin with sk-", "keys begin with sk-"),
+        ] {
+            assert_eq!(key.redact(text), expected);
+        }
+        assert_eq!(Secret::new("sk-123456").redact("sk-12345"), "sk-12345");
+    }
 
     #[test]
     fn no_formatting_shows_the_secret() {

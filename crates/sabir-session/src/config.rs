@@ -81,7 +81,7 @@
 //! This module reads nothing from a workspace: a repository cannot move a base URL or approve anything.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -138,6 +138,18 @@ mod text;
 pub mod themes;
 pub mod tui;
 pub mod values;
+
+/// A configuration file with its text, for messages about its lines. The text may hold secrets.
+struct LoadedFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl std::fmt::Debug for LoadedFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("LoadedFile").field(&self.path).finish()
+    }
+}
 
 /// The user's configuration, with the environment and the notice sink that it was loaded with.
 #[derive(Debug, Default, Deserialize)]
@@ -208,6 +220,9 @@ pub struct Config {
     /// The time for which rate-limited requests of a session are retried, unless the user has set the limits of retries.
     #[serde(skip)]
     pub(crate) default_patience: Duration,
+    /// The file that it was loaded from; `None` if there is none.
+    #[serde(skip)]
+    file: Option<LoadedFile>,
     /// The user's additions to the built-in tables.
     #[serde(skip)]
     own: OwnKeys,
@@ -350,7 +365,19 @@ impl Config {
             std::mem::take(&mut config.own.dialects),
             &mut config.dialects,
         )?;
+        config.file = Some(LoadedFile { path, text });
         Ok(config)
+    }
+
+    /// Returns the error for a value that cannot be used, with its file and line. `keys` is the path to
+    /// the value, as in [`ConfigProblem`].
+    pub(crate) fn error_at(&self, keys: &[&str], why: String) -> SessionError {
+        match &self.file {
+            Some(LoadedFile { path, text }) => {
+                ConfigProblem::new(keys, why).in_file(TomlFile { path, text })
+            }
+            None => SessionError::invalid(why),
+        }
     }
 
     /// Finds values that cannot be used, except in dialects, which change the known ones when they are defined.
@@ -361,7 +388,7 @@ impl Config {
             problems.push(ConfigProblem::new(keys, why.to_string()));
         };
         if let Err(error) = own.gateway.check_keys() {
-            note(&["gateway"], &error);
+            note(&error.keys(), &error);
         }
         if let Err(error) = own.telemetry.check_keys() {
             note(&["telemetry"], &error);

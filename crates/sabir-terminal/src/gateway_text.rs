@@ -172,8 +172,16 @@ pub fn record_report_text(report: &RecordReport) -> String {
 /// Describes what records say about a model.
 fn recorded_model_text(name: &str, model: &RecordedModel) -> String {
     let share = model.mended_exchanges as f64 * 100.0 / model.exchanges.max(1) as f64;
+    let estimated = match model.estimated_tokens {
+        0 => String::new(),
+        estimated => format!(" ({estimated} of them estimated)"),
+    };
+    let left = match model.left {
+        0 => String::new(),
+        left => format!(" {left} left by their clients,"),
+    };
     let mut text = format!(
-        "{name}\n  {} exchanges, {} failed, {} calls, {} tokens, ${}\n",
+        "{name}\n  {} exchanges, {} failed,{left} {} calls, {} tokens{estimated}, ${}\n",
         model.exchanges,
         model.failed,
         model.calls,

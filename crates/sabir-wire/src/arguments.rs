@@ -4,6 +4,7 @@ use sabir_call::{ArgForm, DraftArgument, Event};
 use serde_json::{Map, Value};
 
 use crate::delta_template::escape_json;
+use crate::surrogates::parse_lossy;
 
 /// Writes the arguments of one call as fragments of one JSON text.
 #[derive(Debug, Default)]
@@ -134,7 +135,7 @@ impl ArgumentWriter {
 /// Returns a draft's arguments as an object. JSON source that does not parse becomes a string.
 pub(crate) fn arguments_object(arguments: &[DraftArgument]) -> Map<String, Value> {
     let value = |argument: &DraftArgument| match argument.form {
-        ArgForm::Json => serde_json::from_str(&argument.text)
+        ArgForm::Json => parse_lossy(argument.text.as_bytes())
             .unwrap_or_else(|_| Value::from(argument.text.as_str())),
         _ => Value::from(argument.text.as_str()),
     };
@@ -147,7 +148,7 @@ pub(crate) fn arguments_object(arguments: &[DraftArgument]) -> Map<String, Value
 /// Parses the text of arguments as an object. Any other text becomes one argument without a name,
 /// as the decoder delivers it, and the checks refuse the call.
 pub(crate) fn parse_arguments(text: &str) -> Map<String, Value> {
-    match serde_json::from_str(text) {
+    match parse_lossy(text.as_bytes()) {
         Ok(Value::Object(arguments)) => arguments,
         // Some providers write `null` or nothing for a call without arguments.
         Ok(Value::Null) => Map::new(),

@@ -41,6 +41,10 @@ pub(crate) struct PassedMembers {
 /// not passed on: the gateway's routes say which models a client may use.
 const OTHER_MODELS: [&str; 4] = ["models", "route", "fallbacks", "model_list"];
 
+/// The member that allows several calls in an answer. The common form has only the wish for one call,
+/// since several are the default of OpenAI; that of other servers (llama.cpp) is one.
+const PARALLEL_CALLS: &str = "parallel_tool_calls";
+
 /// Decodes a client's body for a provider of the same wire. The request carries the body.
 ///
 /// # Errors
@@ -154,6 +158,13 @@ pub(crate) fn encode_client_body(
                 }
             }
             restore_checked_members(encoded, members.known, &client.body);
+            let wish = sent.get(PARALLEL_CALLS).filter(|wish| wish.is_boolean());
+            if let Some(wish) = wish
+                && encoded.contains_key("tools")
+                && !encoded.contains_key(PARALLEL_CALLS)
+            {
+                encoded.insert(PARALLEL_CALLS.to_owned(), wish.clone());
+            }
         }
         return encoded;
     }

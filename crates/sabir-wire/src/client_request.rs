@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::field::{InstructionPlace, place_instructions};
 use crate::native_tools::{self, NamespacedTool};
+use crate::surrogates::locate_lone_surrogate;
 
 /// A decoded request from a client.
 ///
@@ -238,4 +239,29 @@ impl RequestError {
             message: message.into(),
         }
     }
+}
+
+/// Parses the body of a client's request.
+///
+/// # Errors
+/// The body is not JSON, or has half of a character: the error names the member.
+pub fn parse_request_body(body: &[u8]) -> Result<Value, RequestError> {
+    serde_json::from_slice(body).map_err(|error| match locate_lone_surrogate(body) {
+        Some((path, at)) => {
+            let escape = String::from_utf8_lossy(body.get(at..at + 6).unwrap_or_default());
+            let place = match &path {
+                Some(_) => String::new(),
+                None => format!(" at byte {at} of the body"),
+            };
+            RequestError::new(
+                path.unwrap_or_else(|| "body".to_owned()),
+                format!(
+                    "it has half of a character, the lone surrogate `{escape}`{place}: send both halves, or U+FFFD \
+                     instead, as `text.toWellFormed()` does in JavaScript and \
+                     `text.encode(\"utf-16\", \"surrogatepass\").decode(\"utf-16\", \"replace\")` in Python"
+                ),
+            )
+        }
+        None => RequestError::new("body", error.to_string()),
+    })
 }

@@ -64,6 +64,7 @@ mod response_decoder;
 mod role_turns;
 pub mod sse;
 mod stop_words;
+mod surrogates;
 mod thinking;
 mod timestamp;
 mod unknown_members;
@@ -72,6 +73,7 @@ mod wire;
 pub use choice_chunk::{ChoiceChunk, ChoiceMembers};
 pub use client_request::{
     DecodedRequest, LossNote, RequestError, ResponseMetadata, ResponsePreferences, UsageReporting,
+    parse_request_body,
 };
 pub use gemini::decode_request::decode_gemini_declaration;
 pub use native_tools::NamespacedTool;
@@ -79,5 +81,6 @@ pub use provider_error::{MAX_MESSAGE_CHARS, ProviderError, classify_error};
 pub use rate_limits::{is_limit_header, translate_rate_limits};
 pub use replay::{replay_draft, split_text};
 pub use response_decoder::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder, is_answer_detail};
+pub use surrogates::parse_lossy;
 pub use timestamp::format_timestamp;
 pub use wire::{ResponseEncoder, Wire, WireOptions, percent_decode};

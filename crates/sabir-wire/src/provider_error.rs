@@ -7,6 +7,7 @@ use sabir_call::{ModelError, ModelErrorKind};
 use serde_json::{Map, Value};
 
 use crate::client_request::RequestError;
+use crate::surrogates::parse_lossy;
 
 /// The maximum number of characters of a provider's message that are kept.
 pub const MAX_MESSAGE_CHARS: usize = 600;
@@ -93,7 +94,7 @@ impl ProviderError {
     /// HTML and plain text give `None`. The caller then has only the status, and the beginning of
     /// the body for a message.
     pub fn from_body(body: &[u8]) -> Option<Self> {
-        let value: Value = serde_json::from_slice(body).ok()?;
+        let value: Value = parse_lossy(body).ok()?;
         Self::from_value(&value)
     }
 

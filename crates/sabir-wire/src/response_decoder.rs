@@ -18,6 +18,7 @@ use crate::json_splitter::{JsonValue, ValueSplitter};
 use crate::native_call::{MAX_CALLS, NativeCall};
 use crate::provider_error::ProviderError;
 use crate::sse::{MAX_EVENT, SseDecoder, SseEvent};
+use crate::surrogates::{MendedEvent, SurrogateMender};
 use crate::wire::Wire;
 
 /// The most bytes of a body's beginning that a [`DecodeReport`] keeps, enough to recognize a
@@ -76,6 +77,8 @@ pub struct DecodeReport {
     pub skipped: u64,
     /// The number of events that could not be read; each was also reported as a fault.
     pub unreadable: u64,
+    /// The reason why the first of these could not be read; empty if there are none.
+    pub unreadable_cause: String,
     /// The first bytes of the body, at most 256, for messages about foreign ones.
     pub opening: String,
 }
@@ -86,8 +89,8 @@ pub struct DecodeReport {
 /// Memory is bounded by a small multiple of [`MAX_EVENT`]. The split of the
 /// bytes never changes the events once adjacent deltas are merged.
 pub struct ResponseDecoder {
-    /// The decoder of the wire's events.
-    decoder: Box<dyn WireDecoder>,
+    /// The reader of the wire's events.
+    reader: EventReader,
     /// The kind of body, known from its first byte that is not white space.
     form: BodyForm,
     /// The decoder of server-sent events; used for `BodyForm::Stream` only.
@@ -98,6 +101,16 @@ pub struct ResponseDecoder {
     values: ValueSplitter,
     /// The first bytes of the body, for the report.
     opening: Vec<u8>,
+}
+
+/// Hands events to the decoder of their wire, without lone surrogates.
+struct EventReader {
+    /// The decoder of the wire's events.
+    decoder: Box<dyn WireDecoder>,
+    /// Mends the JSON of events before it is decoded.
+    surrogates: SurrogateMender,
+    /// True once a lone surrogate was reported.
+    has_reported: bool,
 }
 
 /// The decoder that every wire implements.
@@ -127,6 +140,8 @@ pub(crate) struct DecodeStatus {
     pub(crate) skipped: u64,
     /// The events that could not be read.
     pub(crate) unreadable: u64,
+    /// The reason why the first of these could not be read.
+    pub(crate) unreadable_cause: String,
 }
 
 /// The state of a response that every wire's decoder needs.
@@ -172,7 +187,7 @@ impl std::fmt::Debug for ResponseDecoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ResponseDecoder")
             .field("form", &self.form)
-            .field("status", &self.decoder.state().status)
+            .field("status", &self.reader.decoder.state().status)
             .finish_non_exhaustive()
     }
 }
@@ -181,7 +196,11 @@ impl ResponseDecoder {
     /// Creates a decoder for one body of a wire.
     pub fn new(wire: Wire) -> Self {
         Self {
-            decoder: wire.new_decoder(),
+            reader: EventReader {
+                decoder: wire.new_decoder(),
+                surrogates: SurrogateMender::default(),
+                has_reported: false,
+            },
             form: BodyForm::Empty,
             sse: SseDecoder::new(),
             frames: FrameDecoder::new(),
@@ -194,7 +213,7 @@ impl ResponseDecoder {
     /// encoder of that wire. Such state must not be sent back to a provider.
     #[must_use]
     pub fn with_details(mut self) -> Self {
-        self.decoder.state_mut().keeps_details = true;
+        self.reader.decoder.state_mut().keeps_details = true;
         self
     }
 
@@ -203,7 +222,7 @@ impl ResponseDecoder {
     /// belong to all of them, are decoded as usual. A count below 2 changes nothing.
     #[must_use]
     pub fn with_choices(mut self, count: u32, prefill: &str, closes_last_call: bool) -> Self {
-        let state = self.decoder.state_mut();
+        let state = self.reader.decoder.state_mut();
         state.choices = count;
         prefill.clone_into(&mut state.prefill);
         state.closes_last_call = closes_last_call;
@@ -239,19 +258,19 @@ impl ResponseDecoder {
             .extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
         match self.form {
             BodyForm::Stream => {
-                let decoder = self.decoder.as_mut();
+                let reader = &mut self.reader;
                 self.sse
-                    .push(bytes, &mut |event| take_sse_event(decoder, event, out));
+                    .push(bytes, &mut |event| take_sse_event(reader, event, out));
             }
             BodyForm::Frames => {
-                let decoder = self.decoder.as_mut();
+                let reader = &mut self.reader;
                 self.frames
-                    .push(bytes, &mut |event| take_frame(decoder, event, out));
+                    .push(bytes, &mut |event| take_frame(reader, event, out));
             }
             BodyForm::Whole => {
-                let decoder = self.decoder.as_mut();
+                let reader = &mut self.reader;
                 self.values
-                    .push(bytes, &mut |value| take_value(decoder, value, out));
+                    .push(bytes, &mut |value| take_value(reader, value, out));
             }
             BodyForm::Foreign | BodyForm::Empty => {}
         }
@@ -263,12 +282,12 @@ impl ResponseDecoder {
     /// A caller may then stop reading. If it reads on, trailing usage and errors are still
     /// understood.
     pub fn is_ended(&self) -> bool {
-        self.decoder.state().status.ended
+        self.reader.decoder.state().status.ended
     }
 
     /// Returns how many events have been read so far. Comments do not count.
     pub fn event_count(&self) -> u64 {
-        self.decoder.state().status.events
+        self.reader.decoder.state().status.events
     }
 
     /// Ends the response: every open call is ended or truncated.
@@ -278,23 +297,20 @@ impl ResponseDecoder {
     pub fn finish(mut self, how: BodyEnd, out: &mut dyn EventSink) -> DecodeReport {
         match self.form {
             BodyForm::Stream if how == BodyEnd::Clean => {
-                let decoder = self.decoder.as_mut();
+                let reader = &mut self.reader;
                 self.sse
-                    .finish(&mut |event| take_sse_event(decoder, event, out));
+                    .finish(&mut |event| take_sse_event(reader, event, out));
             }
             BodyForm::Frames if how == BodyEnd::Clean => {
-                let decoder = self.decoder.as_mut();
+                let reader = &mut self.reader;
                 self.frames
-                    .finish(&mut |event| take_frame(decoder, event, out));
+                    .finish(&mut |event| take_frame(reader, event, out));
             }
             // A value that ends in the middle is expected after a broken connection, but a fault in
             // a complete body.
             BodyForm::Whole if how == BodyEnd::Clean && self.values.is_inside() => {
-                note_unreadable(
-                    self.decoder.as_mut(),
-                    "the body ends inside a JSON value",
-                    out,
-                );
+                let message = "the body ends inside a JSON value";
+                self.reader.note_unreadable(message, out);
             }
             BodyForm::Stream
             | BodyForm::Frames
@@ -302,11 +318,12 @@ impl ResponseDecoder {
             | BodyForm::Foreign
             | BodyForm::Empty => {}
         }
-        let state = self.decoder.state_mut();
+        self.reader.read_held(out);
+        let state = self.reader.decoder.state_mut();
         state.status.ended |= how == BodyEnd::Clean && state.has_finished_choices;
         state.finish_body(how, out);
         let opening = String::from_utf8_lossy(&self.opening).into_owned();
-        let status = std::mem::take(&mut self.decoder.state_mut().status);
+        let status = std::mem::take(&mut self.reader.decoder.state_mut().status);
         let error = status.error.or_else(|| {
             // Skipped deltas are counted separately from events, so one event may contribute
             // several of them.
@@ -327,6 +344,7 @@ impl ResponseDecoder {
             events: status.events,
             skipped: status.skipped,
             unreadable: status.unreadable,
+            unreadable_cause: status.unreadable_cause,
             opening,
         }
     }
@@ -334,31 +352,35 @@ impl ResponseDecoder {
 
 /// Decodes an event, or reports that it was too long. A request to reconnect is ignored: a response
 /// cannot be resumed.
-fn take_sse_event(decoder: &mut dyn WireDecoder, event: SseEvent<'_>, out: &mut dyn EventSink) {
+fn take_sse_event(reader: &mut EventReader, event: SseEvent<'_>, out: &mut dyn EventSink) {
     match event {
-        SseEvent::Message { name, data, .. } => decoder.decode_event(name, data, out),
-        SseEvent::TooLong => note_unreadable(decoder, "an event of the stream is too long", out),
+        SseEvent::Message { name, data, .. } => reader.read_event(name, data, out),
+        SseEvent::TooLong => {
+            reader.note_unreadable(&too_long_message("an event of the stream"), out)
+        }
         SseEvent::Retry(_) => {}
     }
 }
 
 /// Decodes a frame, or reports its damage.
-fn take_frame(decoder: &mut dyn WireDecoder, event: FrameEvent<'_>, out: &mut dyn EventSink) {
+fn take_frame(reader: &mut EventReader, event: FrameEvent<'_>, out: &mut dyn EventSink) {
     match event {
-        FrameEvent::Frame(frame) => read_frame(decoder, &frame, out),
-        FrameEvent::Damaged(what) => note_unreadable(decoder, what, out),
-        FrameEvent::TooLong => note_unreadable(decoder, "a frame of the stream is too long", out),
+        FrameEvent::Frame(frame) => read_frame(reader, &frame, out),
+        FrameEvent::Damaged(what) => reader.note_unreadable(what, out),
+        FrameEvent::TooLong => {
+            reader.note_unreadable(&too_long_message("a frame of the stream"), out)
+        }
     }
 }
 
 /// Decodes a frame by its `:message-type`: an event of the wire, an error that the API defines
 /// (`exception`), or another error.
-fn read_frame(decoder: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut dyn EventSink) {
+fn read_frame(reader: &mut EventReader, frame: &EventFrame<'_>, out: &mut dyn EventSink) {
     // A frame without the header is taken for an event.
     let kind = frame.text_header(":message-type").unwrap_or("event");
     let text = String::from_utf8_lossy(frame.payload);
     if kind == "event" {
-        return decoder.decode_event(
+        return reader.read_event(
             frame.text_header(":event-type").unwrap_or_default(),
             &text,
             out,
@@ -379,7 +401,8 @@ fn read_frame(decoder: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut d
         .map(str::to_owned)
         .or(known.map(|error| error.message));
     // An error ends the response, so calls that are still open may lack their rest.
-    let state = decoder.state_mut();
+    reader.read_held(out);
+    let state = reader.decoder.state_mut();
     state.status.events += 1;
     state.calls.mark_open_calls_damaged();
     state.note_provider_error(
@@ -389,15 +412,63 @@ fn read_frame(decoder: &mut dyn WireDecoder, frame: &EventFrame<'_>, out: &mut d
 }
 
 /// Decodes a JSON object, or reports that there is none.
-fn take_value(decoder: &mut dyn WireDecoder, value: JsonValue<'_>, out: &mut dyn EventSink) {
+fn take_value(reader: &mut EventReader, value: JsonValue<'_>, out: &mut dyn EventSink) {
     match value {
-        JsonValue::Object(data) => decoder.decode_event("", data, out),
-        JsonValue::TooLong => note_unreadable(decoder, "a value of the body is too long", out),
-        JsonValue::Stray => note_unreadable(
-            decoder,
-            "the body holds something that is not JSON object",
-            out,
-        ),
+        JsonValue::Object(data) => reader.read_event("", data, out),
+        JsonValue::TooLong => reader.note_unreadable(&too_long_message("a value of the body"), out),
+        JsonValue::Stray => {
+            reader.note_unreadable("the body holds something that is not JSON object", out);
+        }
+    }
+}
+
+/// Describes an event above [`MAX_EVENT`].
+fn too_long_message(what: &str) -> String {
+    format!(
+        "{what} is longer than {} MiB, the most that is read; check that the server ends its lines and events",
+        MAX_EVENT >> 20
+    )
+}
+
+impl EventReader {
+    /// Decodes an event.
+    fn read_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink) {
+        if self.surrogates.is_plain(data) {
+            return self.decoder.decode_event(name, data, out);
+        }
+        // With several choices, the events of others come between the halves of a character.
+        let is_split = self.decoder.state().choices > 1;
+        for event in self.surrogates.mend_event(name, data) {
+            self.read_mended(&event, out);
+        }
+        if is_split {
+            self.read_held(out);
+        }
+    }
+
+    /// Decodes the event that waits for the next one, if there is one.
+    fn read_held(&mut self, out: &mut dyn EventSink) {
+        if let Some(event) = self.surrogates.take_held() {
+            self.read_mended(&event, out);
+        }
+    }
+
+    /// Decodes an event that was mended, and reports the first replacement.
+    fn read_mended(&mut self, event: &MendedEvent, out: &mut dyn EventSink) {
+        if event.is_changed && !std::mem::replace(&mut self.has_reported, true) {
+            out.push_event(Event::Fault(&Fault::warning(
+                FaultKind::InvalidUtf8,
+                Span::default(),
+                "the answer has halves of characters (lone surrogates), which were replaced by U+FFFD",
+            )));
+        }
+        self.decoder.decode_event(&event.name, &event.data, out);
+    }
+
+    /// Reports an event that could not be read.
+    fn note_unreadable(&mut self, message: &str, out: &mut dyn EventSink) {
+        self.read_held(out);
+        note_unreadable(self.decoder.as_mut(), message, out);
     }
 }
 
@@ -413,12 +484,22 @@ pub(crate) fn note_unreadable(
     // The lost event may have held a piece of any open call.
     state.calls.mark_open_calls_damaged();
     state.status.events += 1;
-    state.status.unreadable += 1;
+    state.status.note_unreadable(message);
     out.push_event(Event::Fault(&Fault::error(
         FaultKind::Provider,
         Span::default(),
         message,
     )));
+}
+
+impl DecodeStatus {
+    /// Counts an event that could not be read, and keeps the reason of the first one.
+    pub(crate) fn note_unreadable(&mut self, cause: &str) {
+        if self.unreadable == 0 {
+            cause.clone_into(&mut self.unreadable_cause);
+        }
+        self.unreadable += 1;
+    }
 }
 
 impl ResponseState {
@@ -473,7 +554,7 @@ impl ResponseState {
             Span::default(),
             message,
         )));
-        self.status.unreadable += 1;
+        self.status.note_unreadable(message);
     }
 
     /// Truncates every open call of a response that the provider ended.

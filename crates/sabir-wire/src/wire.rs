@@ -9,7 +9,9 @@ use serde_json::Value;
 use crate::check_support::SupportChecker;
 use crate::choice_chunk::ChoiceMembers;
 use crate::client_body::{PassedMembers, decode_for_same_wire, encode_client_body, remove_members};
-use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponseMetadata};
+use crate::client_request::{
+    DecodedRequest, LossNote, RequestError, ResponseMetadata, parse_request_body,
+};
 use crate::overflow::{OverflowWords, overflow_for_clients};
 use crate::params::WireCapabilities;
 use crate::provider_error::ProviderError;
@@ -316,9 +318,7 @@ impl Wire {
     /// The first value that is not valid on the wire or that a [`Request`] cannot hold.
     pub fn decode_request(self, path: &str, body: &[u8]) -> Result<DecodedRequest, RequestError> {
         // The whole body is parsed first, so that every error can name a path in it.
-        let body: Value = serde_json::from_slice(body)
-            .map_err(|error| RequestError::new("body", error.to_string()))?;
-        self.decode_request_value(path, &body)
+        self.decode_request_value(path, &parse_request_body(body)?)
     }
 
     /// Decodes a client's request whose body was parsed already.

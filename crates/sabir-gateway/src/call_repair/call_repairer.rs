@@ -411,7 +411,10 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                 .rev()
                 .find(|call| call.index == index)
         });
-        let Some(call) = call else { return };
+        let Some(call) = call else {
+            self.log.log_replacement(fault);
+            return;
+        };
         let name = call.name.clone();
         match (&call.disposition, fault.severity) {
             (CallDisposition::Streaming(_), Severity::Error) if is_unreadable(fault) => {

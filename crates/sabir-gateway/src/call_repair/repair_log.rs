@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sabir_call::Fault;
+use sabir_call::{Fault, FaultKind};
 
 use crate::gateway_event::GatewayEvent;
 
@@ -37,6 +37,13 @@ impl<'n> RepairLog<'n> {
     /// Logs a fault in the model's output.
     pub(crate) fn log_fault(&self, fault: &Fault) {
         (self.tell)(GatewayEvent::FaultFound(fault));
+    }
+
+    /// Counts a fault that says that halves of characters were replaced.
+    pub(crate) fn log_replacement(&mut self, fault: &Fault) {
+        if fault.kind == FaultKind::InvalidUtf8 {
+            self.log_repair("lone_surrogate", "");
+        }
     }
 
     /// Logs a retry with its feedback.

@@ -193,6 +193,8 @@ struct ChoiceSplitter<'n, S: EventSink, F> {
     ledger: &'n ExchangeLog,
     /// Gets the events about repairs.
     tell: EventLog<'n>,
+    /// The repairs of what belongs to all choices.
+    log: RepairLog<'n>,
     /// The choices that have begun.
     open_choices: Vec<OpenChoice<'n, S>>,
     /// Makes the sink of a choice.
@@ -253,6 +255,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
             delivery,
             ledger,
             tell,
+            log: RepairLog::new(tell),
             open_choices: Vec::new(),
             new_sink,
             rest,
@@ -316,7 +319,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
 
     /// Ends all choices, after the answer has ended or failed.
     fn finish(self, result: Result<(), ModelError>) -> FinishedChoices<S> {
-        let mut log = RepairLog::new(self.tell);
+        let mut log = self.log;
         let is_whole = result.is_ok();
         let mut result = result.map_err(AnswerFailure::Model);
         let mut choices = Vec::new();
@@ -359,6 +362,10 @@ impl<S: EventSink, F: FnMut(u64) -> S> EventSink for ChoiceSplitter<'_, S, F> {
             Event::Usage(_) => {
                 self.ledger.meter_event(&event);
                 self.rest.push_event(event);
+            }
+            Event::Fault(fault) => {
+                self.log.log_fault(fault);
+                self.log.log_replacement(fault);
             }
             // The answer itself has neither text nor calls.
             _ => {}

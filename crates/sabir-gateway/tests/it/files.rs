@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use sabir_gateway::{
-    BalancePolicy, ClientKey, DailyUsage, GroupRules, KEY_PREFIX, KeyHash, KeyStore, ModelLimit,
-    ModelRoute, Reservation, ReserveError, RouteTable, Spending, StoreError, StoreFuture, Upstream,
+    BalancePolicy, GroupRules, KEY_PREFIX, ModelLimit, ModelRoute, RouteTable, Spending, Upstream,
     UpstreamGroup,
 };
 use sabir_model::{Provider, ProviderClient, Secret};
@@ -15,6 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::test_gateway::{Got, LONG, TestGateway, route};
+use crate::test_store::TestStore;
 
 /// A server that gives every request the same status, and remembers the requests.
 struct FileServer {
@@ -229,85 +229,13 @@ async fn errors_of_upstreams_do_not_show_the_key_and_address_of_the_provider() {
     assert!(got.text().contains("[address]"), "{got:?}");
 }
 
-/// A store in which every key is known and may use everything. It keeps the reservations
-/// and what they cost.
-#[derive(Default)]
-struct OpenStore {
-    reserved: Arc<Mutex<Vec<Reservation>>>,
-    settled: Arc<Mutex<Vec<Spending>>>,
-}
-
-impl KeyStore for OpenStore {
-    fn add_key<'a>(
-        &'a self,
-        _: &'a ClientKey,
-        _: &'a KeyHash,
-    ) -> StoreFuture<'a, Result<(), StoreError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn list_keys(&self) -> StoreFuture<'_, Result<Vec<ClientKey>, StoreError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn find_key<'a>(
-        &'a self,
-        _: &'a KeyHash,
-    ) -> StoreFuture<'a, Result<Option<ClientKey>, StoreError>> {
-        Box::pin(async { Ok(Some(key())) })
-    }
-
-    fn revoke_key<'a>(
-        &'a self,
-        _: &'a str,
-        _: u64,
-    ) -> StoreFuture<'a, Result<ClientKey, StoreError>> {
-        Box::pin(async { Ok(key()) })
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        reservation: &'a Reservation,
-    ) -> StoreFuture<'a, Result<(), ReserveError>> {
-        self.reserved.lock().unwrap().push(reservation.clone());
-        Box::pin(async { Ok(()) })
-    }
-
-    fn settle<'a>(
-        &'a self,
-        _: &'a str,
-        spent: Spending,
-        _: u64,
-    ) -> StoreFuture<'a, Result<(), StoreError>> {
-        self.settled.lock().unwrap().push(spent);
-        Box::pin(async { Ok(()) })
-    }
-
-    fn renew<'a>(&'a self, _: &'a [String], _: u64) -> StoreFuture<'a, Result<(), StoreError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn daily_usage<'a>(
-        &'a self,
-        _: &'a str,
-        _: u32,
-    ) -> StoreFuture<'a, Result<Vec<DailyUsage>, StoreError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-}
-
-fn key() -> ClientKey {
-    ClientKey {
-        id: "k".to_owned(),
-        name: "team".to_owned(),
-        created_ms: 0,
-        revoked_ms: None,
-        // Nobody knows the price of the models in these tests.
-        limits: vec![ModelLimit {
-            nano_usd_per_day: Some(1),
-            ..ModelLimit::default()
-        }],
-    }
+/// Makes a store whose key may use everything, as far as the price is known. Nobody knows the price of
+/// the models in these tests.
+fn budget_store() -> TestStore {
+    TestStore::with_limits(vec![ModelLimit {
+        nano_usd_per_day: Some(1),
+        ..ModelLimit::default()
+    }])
 }
 
 /// The files of a provider belong to all clients, so a key finds those whose ids its client knows.
@@ -318,9 +246,8 @@ async fn a_key_reads_the_files_that_it_knows_and_does_not_list_those_of_others()
     setup
         .gateway
         .replace_routes(RouteTable::default().with_route("m", route_to(&setup, "m", &[&server])));
-    let store = OpenStore::default();
-    let reserved = Arc::clone(&store.reserved);
-    setup.gateway.use_key_store(Arc::new(store));
+    let store = budget_store();
+    setup.gateway.use_key_store(Arc::new(store.clone()));
     let ask = async |path: &str| {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {KEY_PREFIX}abc\r\nConnection: close\r\n\r\n",
@@ -332,8 +259,7 @@ async fn a_key_reads_the_files_that_it_knows_and_does_not_list_those_of_others()
     assert_eq!(list.status, 403, "{list:?}");
     assert!(server.lines().is_empty());
     assert_eq!(ask("/v1/files/file-1").await.status, 200);
-    let reserved = reserved.lock().unwrap();
-    assert_eq!(reserved.len(), 1);
+    assert_eq!(store.state.lock().unwrap().reserved.len(), 1);
     assert_eq!(server.lines().len(), 1);
 }
 
@@ -344,10 +270,8 @@ async fn files_cost_nothing_and_no_browser_runs_them() {
     setup
         .gateway
         .replace_routes(RouteTable::default().with_route("m", route_to(&setup, "m", &[&server])));
-    let store = OpenStore::default();
-    let reserved = Arc::clone(&store.reserved);
-    let settled = Arc::clone(&store.settled);
-    setup.gateway.use_key_store(Arc::new(store));
+    let store = budget_store();
+    setup.gateway.use_key_store(Arc::new(store.clone()));
     let file = "text".repeat(1000);
     let form = format!(
         "--q\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n{file}\r\n--q--\r\n"
@@ -378,17 +302,15 @@ async fn files_cost_nothing_and_no_browser_runs_them() {
     for end in setup.ends(2).await {
         assert_eq!((end.status, end.whole), (200, true));
     }
-    let reserved = std::mem::take(&mut *reserved.lock().unwrap());
+    let reserved = std::mem::take(&mut store.state.lock().unwrap().reserved);
     assert_eq!(reserved.len(), 2);
     for one in reserved {
         assert_eq!(one.most, Spending::default());
     }
     // The spending is stored after the answer was sent.
-    while settled.lock().unwrap().len() < 2 {
+    while store.state.lock().unwrap().settled.len() < 2 {
         tokio::task::yield_now().await;
     }
-    let settled = settled.lock().unwrap();
-    for spent in settled.iter() {
-        assert_eq!(*spent, Spending::default());
-    }
+    let state = store.state.lock().unwrap();
+    assert_eq!(state.settled, [Spending::default(); 2]);
 }

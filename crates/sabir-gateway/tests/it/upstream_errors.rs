@@ -119,6 +119,21 @@ async fn limits_are_in_the_head_of_an_answer_too() {
     }
 }
 
+/// Some proxies name the key whose limits the headers state.
+#[tokio::test]
+async fn headers_about_limits_do_not_show_the_key() {
+    let whole = json!({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]});
+    let reply = ProviderReply::error_status(200)
+        .with_body(&whole.to_string())
+        .with_header("x-ratelimit-key", "sk-secret-of-the-provider")
+        .with_header("x-ratelimit-for", "sk-secret-of***");
+    let setup = start_gateway(reply).await;
+    let got = ask(&setup, Wire::OpenAiChat, "openai", false).await;
+    let expected = ["x-ratelimit-for: [secret]***", "x-ratelimit-key: [secret]"];
+    let lines = header_lines(&got, &["ratelimit"]);
+    assert_eq!(lines, expected, "{got:?}");
+}
+
 #[tokio::test]
 async fn a_failure_of_the_provider_is_not_an_overload() {
     let rows = [

@@ -1,134 +1,18 @@
 //! Tests WebSockets of clients with keys: their limits, and their end when a key is revoked.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_gateway::{
-    ClientKey, DailyUsage, KEY_PREFIX, KeyHash, KeyStore, LimitReached, Reservation, ReserveError,
-    Spending, StoreError, StoreFuture,
-};
+use sabir_gateway::KEY_PREFIX;
 use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::test_gateway::{TestGateway, settings, until};
+use crate::test_store::TestStore;
 use crate::web_sockets::{Client, hello, limited};
 
-/// A store with one key, which allows one request at a time and takes a while to settle it.
-#[derive(Clone, Default)]
-struct SingleStore {
-    state: Arc<Mutex<SingleState>>,
-}
-
-#[derive(Default)]
-struct SingleState {
-    is_revoked: bool,
-    open: HashSet<String>,
-    reserved: Vec<Spending>,
-    settled: Vec<Spending>,
-}
-
-/// The time that a settlement takes.
-const SETTLE_TIME: Duration = Duration::from_millis(100);
-
-impl SingleStore {
-    fn revoke(&self) {
-        self.state.lock().unwrap().is_revoked = true;
-    }
-
-    fn key() -> ClientKey {
-        ClientKey {
-            id: "k".to_owned(),
-            name: "team".to_owned(),
-            created_ms: 0,
-            revoked_ms: None,
-            limits: Vec::new(),
-        }
-    }
-}
-
-impl KeyStore for SingleStore {
-    fn add_key<'a>(
-        &'a self,
-        _: &'a ClientKey,
-        _: &'a KeyHash,
-    ) -> StoreFuture<'a, Result<(), StoreError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn list_keys(&self) -> StoreFuture<'_, Result<Vec<ClientKey>, StoreError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    fn find_key<'a>(
-        &'a self,
-        _: &'a KeyHash,
-    ) -> StoreFuture<'a, Result<Option<ClientKey>, StoreError>> {
-        let is_revoked = self.state.lock().unwrap().is_revoked;
-        Box::pin(async move { Ok((!is_revoked).then(Self::key)) })
-    }
-
-    fn revoke_key<'a>(
-        &'a self,
-        _: &'a str,
-        _: u64,
-    ) -> StoreFuture<'a, Result<ClientKey, StoreError>> {
-        Box::pin(async { Ok(Self::key()) })
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        reservation: &'a Reservation,
-    ) -> StoreFuture<'a, Result<(), ReserveError>> {
-        let mut state = self.state.lock().unwrap();
-        let result = if state.is_revoked {
-            Err(ReserveError::Revoked)
-        } else if state.open.is_empty() {
-            state.open.insert(reservation.lease.clone());
-            state.reserved.push(reservation.most);
-            Ok(())
-        } else {
-            Err(ReserveError::Limit(LimitReached {
-                key: "team".to_owned(),
-                limit: "1 request at a time".to_owned(),
-                model: None,
-                is_money: false,
-                retry_after: Duration::from_secs(1),
-            }))
-        };
-        Box::pin(async move { result })
-    }
-
-    fn settle<'a>(
-        &'a self,
-        lease: &'a str,
-        spent: Spending,
-        _: u64,
-    ) -> StoreFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            tokio::time::sleep(SETTLE_TIME).await;
-            let mut state = self.state.lock().unwrap();
-            state.open.remove(lease);
-            state.settled.push(spent);
-            Ok(())
-        })
-    }
-
-    fn renew<'a>(&'a self, _: &'a [String], _: u64) -> StoreFuture<'a, Result<(), StoreError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn daily_usage<'a>(
-        &'a self,
-        _: &'a str,
-        _: u32,
-    ) -> StoreFuture<'a, Result<Vec<DailyUsage>, StoreError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-}
-
-async fn open(setup: &TestGateway, store: &SingleStore) -> Client {
+async fn open(setup: &TestGateway, store: &TestStore) -> Client {
     setup.gateway.use_key_store(Arc::new(store.clone()));
     Client::open_with(setup, &format!("{KEY_PREFIX}abc")).await
 }
@@ -141,7 +25,7 @@ async fn a_request_starts_when_the_one_before_it_is_settled() {
         _ => ProviderReply::text("hello"),
     }))
     .await;
-    let store = SingleStore::default();
+    let store = TestStore::with_one_request();
     let mut client = open(&setup, &store).await;
     for _ in 0..3 {
         client.create(json!({})).await;
@@ -162,7 +46,7 @@ async fn a_request_starts_when_the_one_before_it_is_settled() {
 #[tokio::test]
 async fn requests_one_after_the_other_are_no_requests_at_the_same_time() {
     let setup = TestGateway::new(hello()).await;
-    let store = SingleStore::default();
+    let store = TestStore::with_one_request();
     setup.gateway.use_key_store(Arc::new(store));
     let body = json!({"model": "model", "input": "hi"}).to_string();
     let request = format!(
@@ -180,7 +64,7 @@ async fn requests_one_after_the_other_are_no_requests_at_the_same_time() {
 #[tokio::test]
 async fn input_that_is_kept_without_an_answer_counts_against_the_tokens_of_a_key() {
     let setup = TestGateway::new(hello()).await;
-    let store = SingleStore::default();
+    let store = TestStore::with_one_request();
     let mut client = open(&setup, &store).await;
     let input = "x".repeat(40_000);
     let event = client
@@ -197,13 +81,14 @@ async fn input_that_is_kept_without_an_answer_counts_against_the_tokens_of_a_key
     };
     assert!(settled.tokens >= 10_000, "{settled:?}");
     assert_eq!(settled.nano_usd, 0);
-    assert_eq!(state.reserved, [*settled]);
+    let reserved: Vec<_> = state.reserved.iter().map(|one| one.most).collect();
+    assert_eq!(reserved, [*settled]);
 }
 
 #[tokio::test]
 async fn a_revoked_key_ends_its_connection() {
     let setup = TestGateway::new(hello()).await;
-    let store = SingleStore::default();
+    let store = TestStore::with_one_request();
     let mut client = open(&setup, &store).await;
     let event = client.ask(json!({})).await;
     assert_eq!(event["type"], "response.completed", "{event}");

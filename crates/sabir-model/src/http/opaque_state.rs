@@ -3,21 +3,25 @@
 
 use std::borrow::Cow;
 
-use sabir_call::{ClientBody, Event, EventSink, MessagePart, OpaqueState, Request};
+use sabir_call::{
+    ClientBody, Event, EventSink, Fault, FaultKind, MessagePart, OpaqueState, Request,
+};
 
+use crate::provider_error::RequestTarget;
 use crate::retry::RetryBudget;
 
-/// Passes events on, with the origin of opaque state filled in.
+/// Passes events on, with the origin of opaque state filled in, and without the provider's secrets
+/// in faults, which may repeat its words.
 pub(super) struct OriginSink<'a> {
     sink: &'a mut (dyn EventSink + Send),
     /// The provider and the model that answer.
-    origin: String,
+    target: RequestTarget<'a>,
 }
 
 impl<'a> OriginSink<'a> {
     /// Passes the events of an answer on to `sink`.
-    pub(super) fn new(sink: &'a mut (dyn EventSink + Send), origin: String) -> Self {
-        Self { sink, origin }
+    pub(super) fn new(sink: &'a mut (dyn EventSink + Send), target: RequestTarget<'a>) -> Self {
+        Self { sink, target }
     }
 }
 
@@ -25,9 +29,16 @@ impl EventSink for OriginSink<'_> {
     fn push_event(&mut self, event: Event<'_>) {
         match event {
             Event::Opaque(opaque) => self.sink.push_event(Event::Opaque(&OpaqueState {
-                origin: Some(self.origin.clone()),
+                origin: Some(self.target.origin()),
                 ..opaque.clone()
             })),
+            Event::Fault(fault) if fault.kind == FaultKind::Provider => {
+                let message = self.target.provider.redact_secrets(&fault.message);
+                self.sink.push_event(Event::Fault(&Fault {
+                    message,
+                    ..fault.clone()
+                }));
+            }
             event => self.sink.push_event(event),
         }
     }

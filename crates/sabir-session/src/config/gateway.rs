@@ -197,6 +197,31 @@ pub enum GatewayKeysError {
     SameName(String),
 }
 
+impl GatewayKeysError {
+    /// Returns the path of keys that leads to the mistake.
+    pub(super) fn keys(&self) -> Vec<&str> {
+        let mut keys = vec!["gateway"];
+        match self {
+            Self::TwoTokens | Self::EmptyToken => keys.push("token"),
+            Self::HalfTls => keys.push("tls_cert"),
+            Self::TwoStores => keys.push("keys"),
+            Self::TwoCatchAlls => keys.push("models"),
+            Self::NoServer(name) | Self::SameName(name) => keys.extend(["models", name]),
+            Self::SameUpstream(name, _) => keys.extend(["models", name, "upstreams"]),
+            Self::Zero { table, key } => match table.strip_prefix("gateway.models.") {
+                Some(model) => match model.strip_suffix(".upstreams") {
+                    Some(name) => keys.extend(["models", name, "upstreams"]),
+                    None => keys.extend(["models", model, key]),
+                },
+                None => keys.extend(["limits", key]),
+            },
+            Self::Host(_) => keys.push("hosts"),
+            Self::Origin(_) => keys.push("origins"),
+        }
+        keys
+    }
+}
+
 /// Refuses a 0, which would stop everything or be taken for 1.
 fn check_positive(
     table: &str,

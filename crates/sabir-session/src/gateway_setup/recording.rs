@@ -241,6 +241,8 @@ pub struct RecordedModel {
     pub mended_exchanges: u64,
     /// The exchanges that ended with an error.
     pub failed: u64,
+    /// The exchanges whose clients left before the end.
+    pub left: u64,
     /// The calls in answers.
     pub calls: u64,
     /// The number of times that the model was asked again.
@@ -249,8 +251,10 @@ pub struct RecordedModel {
     pub mended: BTreeMap<String, u64>,
     /// The faults that were found.
     pub faults: u64,
-    /// Input and output tokens.
+    /// Input and output tokens, with the estimates.
     pub tokens: u64,
+    /// The part of the tokens that providers did not report.
+    pub estimated_tokens: u64,
     /// The cost in billionths of a dollar.
     pub nano_usd: u64,
     /// The cost of the repaired exchanges, which would have been lost without repairs.
@@ -301,10 +305,22 @@ impl RecordReport {
         let cost = record.nano_usd.unwrap_or(0);
         model.exchanges += 1;
         model.failed += u64::from(record.error.is_some());
+        model.left += u64::from(record.error.is_none() && !record.whole && record.status < 400);
         model.calls += record.calls.len() as u64;
         model.retries += u64::from(record.retries);
         model.faults += record.faults.len() as u64;
-        model.tokens += record.input_tokens.unwrap_or(0) + record.output_tokens.unwrap_or(0);
+        // Records of earlier versions have no counts.
+        let counts = [
+            (record.input_tokens, record.counted_input_tokens),
+            (record.output_tokens, record.counted_output_tokens),
+        ];
+        for (reported, counted) in counts {
+            let reported = reported.unwrap_or(0);
+            let counted = counted.unwrap_or(reported);
+            model.tokens = model.tokens.saturating_add(counted);
+            let estimated = counted.saturating_sub(reported);
+            model.estimated_tokens = model.estimated_tokens.saturating_add(estimated);
+        }
         model.nano_usd += cost;
         for rule in &record.mended {
             *model.mended.entry(rule.clone()).or_default() += 1;
@@ -391,6 +407,47 @@ mod tests {
         let files = record_files(folder.path()).unwrap();
         assert_eq!(files.len(), MAX_FILES);
         assert_eq!(files.last().unwrap().0, 2 + MAX_FILES as u64 + 3);
+    }
+
+    #[test]
+    fn exchanges_whose_clients_left_are_counted_with_their_estimates() {
+        let left = ExchangeRecord {
+            model: "m".to_owned(),
+            status: 200,
+            counted_input_tokens: Some(100),
+            counted_output_tokens: Some(7),
+            ..ExchangeRecord::default()
+        };
+        let mut report = RecordReport::default();
+        report.add_record(&left);
+        // Its client left after the provider had reported the input, and in the midst of the output.
+        report.add_record(&ExchangeRecord {
+            input_tokens: Some(90),
+            counted_input_tokens: Some(90),
+            output_tokens: Some(1),
+            ..left.clone()
+        });
+        report.add_record(&ExchangeRecord {
+            whole: true,
+            ..left.clone()
+        });
+        report.add_record(&ExchangeRecord {
+            error: Some("broken".to_owned()),
+            ..left.clone()
+        });
+        let earlier = ExchangeRecord {
+            whole: true,
+            input_tokens: Some(5),
+            output_tokens: Some(6),
+            counted_input_tokens: None,
+            counted_output_tokens: None,
+            ..left
+        };
+        report.add_record(&earlier);
+        let model = &report.models["m"];
+        assert_eq!([model.exchanges, model.failed, model.left], [5, 1, 2]);
+        assert_eq!(model.tokens, 107 + 97 + 107 + 107 + 11);
+        assert_eq!(model.estimated_tokens, 107 + 6 + 107 + 107);
     }
 
     #[test]

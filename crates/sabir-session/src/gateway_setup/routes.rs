@@ -89,21 +89,21 @@ pub fn build_routes(spec: &GatewaySpec, config: &Config) -> Result<RouteTable, S
     }
     if spec.models.is_empty() {
         for (name, keys) in kept {
-            let wrong = |failure: SessionError| {
-                SessionError::invalid(format!("[gateway.models.{name}]: {}", failure))
-            };
+            let wrong_members =
+                |key: &'static str| move |failure| model_error(config, name, &[key], &failure);
             let ways = RouteOptions {
                 dialects: config.dialects(),
                 protocol: keys.protocol.as_deref(),
                 repair_mode: keys.mend.0,
                 retries: keys.retries,
                 body_changes: BodyChanges {
-                    defaults: parse_members("defaults", keys.defaults.as_deref()).map_err(wrong)?,
+                    defaults: parse_members("defaults", keys.defaults.as_deref())
+                        .map_err(wrong_members("defaults"))?,
                     overrides: parse_members("overrides", keys.overrides.as_deref())
-                        .map_err(wrong)?,
+                        .map_err(wrong_members("overrides"))?,
                 },
             };
-            let route = build_group(config, name, keys, &ways).map_err(wrong)?;
+            let route = build_group(config, name, keys, &ways)?;
             let route = Arc::new(route);
             for alias in &keys.aliases {
                 let route = Arc::clone(&route);
@@ -200,13 +200,52 @@ fn build_group(
         retries: ways.retries.or((servers.len() > 1).then_some(0)),
         ..ways.clone()
     };
-    for server in servers {
-        let chosen = model_from_config(config, name, &server)?;
-        let made = BuiltServer::new(&chosen, &ways)?;
+    for (at, server) in servers.into_iter().enumerate() {
+        let at = at.to_string();
+        let wrong = |key: &str, failure: SessionError| {
+            let path = match keys.upstreams.is_empty() {
+                true => vec![key],
+                false => vec!["upstreams", &at, key],
+            };
+            model_error(config, name, &path, &failure)
+        };
+        let chosen = model_from_config(config, name, &server)
+            .map_err(|failure| wrong(failing_key(config, &server), failure))?;
+        let made = BuiltServer::new(&chosen, &ways)
+            .map_err(|failure| model_error(config, name, &["protocol"], &failure))?;
         let upstream = made.upstream(server.label(), weight_of(&server), keys.health.as_deref());
         built.push((made, upstream));
     }
     join_upstreams(name, built, group_rules(keys))
+        .map_err(|failure| model_error(config, name, &["upstreams"], &failure))
+}
+
+/// Makes the error of a model of the configuration, with the file and the line of these keys in its table.
+fn model_error(config: &Config, name: &str, keys: &[&str], failure: &SessionError) -> SessionError {
+    let path = [&["gateway", "models", name], keys].concat();
+    config.error_at(&path, format!("[gateway.models.{name}]: {failure}"))
+}
+
+/// Returns the key of a server that cannot be connected: the first of its keys that is wrong.
+fn failing_key(config: &Config, server: &GatewayUpstreamKeys) -> &'static str {
+    let is_address = server.to.contains("://");
+    let is_wire = |wire: &String| Wire::from_name(wire).is_some();
+    let has_key = |variable: &String| config.environment.variable(variable).is_some();
+    if server
+        .wire
+        .as_ref()
+        .is_some_and(|wire| !is_address || !is_wire(wire))
+    {
+        "wire"
+    } else if server
+        .key_env
+        .as_ref()
+        .is_some_and(|variable| !is_address || !has_key(variable))
+    {
+        "key_env"
+    } else {
+        "to"
+    }
 }
 
 /// A server of a model, connected.

@@ -20,6 +20,7 @@ use crate::field::{HistoryBuilder, JsonField, build_call, build_tool_set, decode
 use crate::field_disposition::{FieldDisposition, MemberDispositions, check_members};
 use crate::params;
 use crate::read_tracker::ReadTracker;
+use crate::surrogates::parse_lossy;
 
 /// The treatment of each member of a body.
 pub(crate) const MEMBERS: &MemberDispositions = &[
@@ -238,7 +239,11 @@ fn decode_assistant_parts(
 
 /// Decodes arguments given as an object, or as its JSON text like on other wires.
 fn decode_arguments(field: &JsonField<'_>) -> Result<Map<String, Value>, RequestError> {
-    match field.value.as_str().map(serde_json::from_str) {
+    match field
+        .value
+        .as_str()
+        .map(|text| parse_lossy(text.as_bytes()))
+    {
         // Clients that were written for OpenAI send a string.
         Some(Ok(Value::Object(arguments))) => Ok(arguments),
         _ => field.object_or_empty(),

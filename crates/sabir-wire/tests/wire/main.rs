@@ -33,6 +33,7 @@ mod result_files;
 mod rules;
 mod same_wire;
 mod splits;
+mod surrogates;
 mod translated;
 
 /// Says that a machine lacks what a test needs, also where the output of tests is captured.

@@ -435,6 +435,19 @@ fn errors_during_a_stream_cut_open_calls() {
 }
 
 #[test]
+fn a_line_without_an_end_is_reported_with_its_limit() {
+    let piece = vec![b'x'; 1 << 20];
+    let line = std::iter::once(&b"data: "[..]).chain(std::iter::repeat_n(&piece[..], 17));
+    let (merged, report) = decode(Wire::OpenAiChat, line, BodyEnd::Clean);
+    let fault = &merged.draft.faults[0].message;
+    assert!(
+        fault.contains("16 MiB") && fault.contains("check"),
+        "{fault}"
+    );
+    assert_eq!(report.unreadable_cause, *fault);
+}
+
+#[test]
 fn an_unreadable_event_damages_only_open_calls() {
     let open = delta(json!([call(
         json!(0),

@@ -135,6 +135,36 @@ fn members_that_other_wires_refuse_are_in_a_body_that_is_written_anew() {
     }
 }
 
+#[test]
+fn the_wish_for_several_calls_is_in_a_body_that_is_written_anew() {
+    let schema = json!({"type": "object", "properties": {}});
+    let tool = json!({"type": "function", "name": "f", "parameters": schema});
+    let function = json!({"type": "function", "function": {"name": "f", "parameters": schema}});
+    let messages = json!([{"role": "user", "content": "a"}]);
+    let chat = json!({"model": "m", "messages": messages, "tools": [function]});
+    let responses = json!({"model": "m", "input": messages, "tools": [tool]});
+    for (wire, path, mut body) in [
+        (Wire::OpenAiChat, "/v1/chat/completions", chat),
+        (Wire::OpenAiResponses, "/v1/responses", responses),
+    ] {
+        assert_eq!(
+            rewritten(wire, path, &body).get("parallel_tool_calls"),
+            None
+        );
+        for wish in [true, false] {
+            body["parallel_tool_calls"] = json!(wish);
+            let sent = rewritten(wire, path, &body);
+            assert_eq!(sent["parallel_tool_calls"], wish, "{wire} {sent}");
+        }
+        // Without tools it is refused.
+        body["tools"] = json!([]);
+        assert_eq!(
+            rewritten(wire, path, &body).get("parallel_tool_calls"),
+            None
+        );
+    }
+}
+
 /// Clients in Go match the names of members without case.
 #[test]
 fn known_members_of_an_answer_in_another_spelling_never_pass() {

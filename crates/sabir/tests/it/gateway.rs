@@ -416,11 +416,28 @@ fn invalid_configuration_is_named() {
     );
     check(
         &format!("{model}wire = \"smoke\"\n"),
-        "[gateway.models.m]: `smoke` is not a wire",
+        "gateway.toml, line 3: [gateway.models.m]: `smoke` is not a wire",
+    );
+    check(
+        "[gateway.models.m]\n[[gateway.models.m.upstreams]]\nto = \"http://127.0.0.1:1\"\n\
+         [[gateway.models.m.upstreams]]\nname = \"b\"\nto = \"nobody/x\"\n",
+        "gateway.toml, line 6: [gateway.models.m]: the model `nobody/x` is unknown",
+    );
+    check(
+        &format!("{model}defaults = \"[]\"\n"),
+        "gateway.toml, line 3: [gateway.models.m]: `defaults` is not a JSON object",
+    );
+    check(
+        &format!("{model}[gateway.limits]\nbody_mib = 0\n"),
+        "gateway.toml, line 4: [gateway.limits]: `body_mib` must be at least 1",
+    );
+    check(
+        &format!("{model}[gateway]\nhosts = [\"http://x\"]\n"),
+        "gateway.toml, line 4: [gateway]: `hosts` has `http://x`",
     );
     check(
         "[gateway.models.m]\nto = \"nobody/x\"\n",
-        "[gateway.models.m]: the model `nobody/x` is unknown",
+        "gateway.toml, line 2: [gateway.models.m]: the model `nobody/x` is unknown",
     );
     check(
         "[gateway.models.m]\nto = \"openai/x\"\nwire = \"gemini\"\n",

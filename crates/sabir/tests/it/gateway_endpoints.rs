@@ -61,8 +61,7 @@ fn post(running: &Running, path: &str, head: &str, body: &str) -> String {
 fn embeddings_go_to_an_upstream_that_has_them() {
     let world = World::new();
     let (broken, _) = fixed_server(500, "application/json", "{}");
-    let answer =
-        r#"{"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 7, "total_tokens": 7}}"#;
+    let answer = r#"{"data": [{"embedding": [0.50]}], "model": "bge-m3", "usage": {"prompt_tokens": 7, "total_tokens": 7}}"#;
     let (works, received) = fixed_server(200, "application/json", answer);
     let text = format!(
         "[gateway]\nlog = \"json\"\n[gateway.models.e]\nbalance = \"order\"\n\
@@ -77,8 +76,10 @@ fn embeddings_go_to_an_upstream_that_has_them() {
         "Content-Type: application/json\r\n",
         asked,
     );
+    // The client gets the name that it asked for, and every other byte of the upstream.
+    let renamed = answer.replace("bge-m3", "e");
     assert!(
-        got.starts_with("HTTP/1.1 200") && got.contains(answer),
+        got.starts_with("HTTP/1.1 200") && got.contains(&renamed),
         "{got}"
     );
     let (line, body) = received.lock().unwrap()[0].clone();
@@ -103,7 +104,7 @@ fn audio_and_streamed_completions_pass_through() {
     let (address, received) = fixed_server(
         200,
         "text/event-stream",
-        "data: {\"choices\": []}\n\ndata: [DONE]\n\n",
+        "data: {\"choices\": [], \"model\": \"large\"}\n\ndata: [DONE]\n\n",
     );
     let text = format!("[gateway.models.w]\nto = \"http://{address}#large\"\n");
     let running = Running::start(&world, &text, &[]);
@@ -116,6 +117,7 @@ fn audio_and_streamed_completions_pass_through() {
     assert_eq!(body, form.replace("\r\n\r\nw\r\n", "\r\n\r\nlarge\r\n"));
     let asked = r#"{"model": "w", "prompt": "fn main", "suffix": "}", "stream": true}"#;
     let got = post(&running, "/v1/completions", "", asked);
+    assert!(got.contains("\"model\": \"w\""), "{got}");
     assert!(got.contains("data: [DONE]"), "{got}");
     // A page could send such a form to an endpoint that takes JSON.
     let got = post(&running, "/v1/messages", kind, form);

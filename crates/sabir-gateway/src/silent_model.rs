@@ -1,0 +1,16 @@
+//! Provides a model for tests of everything around models.
+
+use sabir_call::{EventSink, Model, Request, ResponseFuture};
+
+/// A model that says nothing.
+pub(crate) struct SilentModel;
+
+impl Model for SilentModel {
+    fn stream_response<'a>(
+        &'a self,
+        _request: &'a Request,
+        _sink: &'a mut (dyn EventSink + Send),
+    ) -> ResponseFuture<'a> {
+        Box::pin(async { Ok(()) })
+    }
+}

@@ -413,7 +413,7 @@ pub fn connect_address(url: &str) -> Result<ProviderConnection, SessionError> {
         .unwrap_or_default();
     if place.is_empty() || place.contains('@') || plain.contains('?') {
         return Err(SessionError::invalid(
-            "an address in --model is http://HOST:PORT/v1#NAME, without a password and a query; \
+            "the address of a model is http://HOST:PORT/v1#NAME, without a password and a query; \
              what needs a key is a provider of your own in config.toml",
         ));
     }

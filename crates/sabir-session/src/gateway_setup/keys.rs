@@ -143,9 +143,10 @@ pub async fn open_key_store(config: &Config) -> Result<Option<Arc<dyn KeyStore>>
     let address = match (&keys.keys, &keys.keys_env) {
         (Some(address), _) => address.expose().to_owned(),
         (None, Some(variable)) => config.environment.variable(variable).ok_or_else(|| {
-            SessionError::invalid(format!(
+            let why = format!(
                 "{variable} holds no address of a store of keys: set it, or leave `keys_env` out"
-            ))
+            );
+            config.error_at(&["gateway", "keys_env"], why)
         })?.to_owned(),
         (None, None) => return Ok(None),
     };

@@ -19,17 +19,17 @@ pub fn load_tls(config: &Config) -> Result<Option<TlsIdentity>, SessionError> {
     let (Some(certificate), Some(key)) = (&keys.tls_cert, &keys.tls_key) else {
         return Ok(None);
     };
-    let read = |path: &Path| {
+    let read = |name: &str, path: &Path| {
         std::fs::read(path).map_err(|error| {
-            SessionError::invalid(format!("{} cannot be read: {error}", path.display()))
+            let why = format!("{} cannot be read: {error}", path.display());
+            config.error_at(&["gateway", name], why)
         })
     };
-    let identity = TlsIdentity::from_pem(&read(certificate)?, &read(key)?).map_err(|error| {
-        SessionError::invalid(format!(
-            "{} and {}: {error}",
-            certificate.display(),
-            key.display()
-        ))
+    let certificate_text = read("tls_cert", certificate)?;
+    let key_text = read("tls_key", key)?;
+    let identity = TlsIdentity::from_pem(&certificate_text, &key_text).map_err(|error| {
+        let why = format!("{} and {}: {error}", certificate.display(), key.display());
+        config.error_at(&["gateway", "tls_cert"], why)
     })?;
     Ok(Some(identity))
 }

@@ -444,6 +444,10 @@ fn invalid_configuration_is_named() {
         "belong to an address",
     );
     check(
+        &format!("{model}[gateway]\ntls_cert = \"none.pem\"\ntls_key = \"none.key\"\n"),
+        "gateway.toml, line 4: none.pem cannot be read",
+    );
+    check(
         &format!("{model}aliases = [\"x\", \"x\"]\n"),
         "`x` is the name of two models",
     );

@@ -220,7 +220,7 @@ fn res_010_an_endless_answer_is_ended() {
     let (output, most) = watched(&mut sabir, None);
     assert_eq!(code(&output), 7, "RES-010: {}", stderr(&output));
     assert!(
-        stdout(&output).contains("without ending its answer"),
+        stdout(&output).contains("sent more than 32 MiB of output"),
         "RES-010: {}",
         stdout(&output)
     );

@@ -184,7 +184,7 @@ impl SandboxReport {
         let found = found.map_err(|error| failed(&error))?;
         removed.map_err(|error| failed(&error))?;
         let level = match &found {
-            Ok(Some(confined)) => confined.tier.to_string(),
+            Ok(Some(confined)) => confined.level.to_string(),
             _ => "none".to_owned(),
         };
         Ok(Self {

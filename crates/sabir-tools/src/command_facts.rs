@@ -10,8 +10,8 @@ use sabir_policy::{
     may_end_secret_path, may_lie_in_workspace, names_secret_file, required_facts,
 };
 use sabir_workspace::{
-    FileSurvey, GitConfig, HistorySearch, NetworkAccess, PathFilter, Sandbox, SandboxTier, Trust,
-    TrustState, Unreadable, WorkPath, Workspace, default_shell, find_index_name,
+    EffectiveLevel, FileSurvey, GitConfig, HistorySearch, NetworkAccess, PathFilter, Sandbox,
+    Trust, TrustState, Unreadable, WorkPath, Workspace, default_shell, find_index_name,
     list_push_addresses, protection_reason,
 };
 
@@ -38,10 +38,10 @@ pub struct CommandSurroundings<'a> {
 impl CommandSurroundings<'_> {
     /// Returns true if the sandbox is really at level 2 here.
     fn is_at_level_2(&self) -> bool {
-        let tier = self
+        let level = self
             .sandbox
-            .effective_tier(self.workspace, self.helper, self.environment);
-        tier == Some(SandboxTier::Two)
+            .effective_level(self.workspace, self.helper, self.environment);
+        level == Some(EffectiveLevel::Two)
     }
 }
 

@@ -13,9 +13,9 @@ use sabir_policy::{
     Verdict,
 };
 use sabir_workspace::{
-    CommandExit, CommandOutcome, ConnectionOutcome, DenialKind, FinishedCommand, HostConnection,
-    JobState, NetworkAccess, OutputStream, QUIET_ENV, Sandbox, SandboxLevel, SandboxReport,
-    SandboxTier, ShellCommand, StopFlag, WithheldPath, WorkspaceError, default_shell,
+    CommandExit, CommandOutcome, ConnectionOutcome, DenialKind, EffectiveLevel, FinishedCommand,
+    HostConnection, JobState, NetworkAccess, OutputStream, QUIET_ENV, Sandbox, SandboxLevel,
+    SandboxReport, ShellCommand, StopFlag, WithheldPath, WorkspaceError, default_shell,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -366,9 +366,9 @@ impl ExecuteCommand {
             );
         }
         let environment = &self.settings.environment;
-        let tier =
-            sandbox.effective_tier(&self.settings.workspace, &self.settings.helper, environment);
-        (tier == Some(SandboxTier::One)).then(|| {
+        let level =
+            sandbox.effective_level(&self.settings.workspace, &self.settings.helper, environment);
+        (level == Some(EffectiveLevel::One)).then(|| {
             "it will not reach this machine's loopback (sandbox level 1 has no network at all)"
                 .to_owned()
         })
@@ -415,7 +415,7 @@ impl ExecuteCommand {
             // A command that was judged at level 2 does not run at a lower one.
             Beyond::Nothing => sandbox,
         }
-        .hold_found_tier();
+        .hold_found_level();
         if !sandbox.is_on() {
             return Ok((sandbox, None));
         }

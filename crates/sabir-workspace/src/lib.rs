@@ -142,8 +142,8 @@ pub use output_lines::{OutputLine, PageOptions};
 pub use path::{WorkPath, protection_reason};
 pub use public_address::{NetworkKind, never_reachable_kind, non_public_kind};
 pub use sandbox::{
-    ConnectionOutcome, DenialKind, DenialNote, HostConnection, NetworkAccess, RegistryHost,
-    Sandbox, SandboxLevel, SandboxReport, SandboxTier, SecurityReport, UnknownHost,
+    ConnectionOutcome, DenialKind, DenialNote, EffectiveLevel, HostConnection, NetworkAccess,
+    RegistryHost, Sandbox, SandboxLevel, SandboxReport, SecurityReport, UnknownHost,
     UnknownSandboxLevel, Wall, WallCheckError, WallReport, WallState, WithheldPath, check_walls,
 };
 pub use search::{SearchMatch, SearchOptions, SearchResult};

@@ -867,7 +867,7 @@ fn assess_call(
         .map(|(call, preconditions)| {
             let access = call.observed.access.clone();
             // Asked about and then failing would cost the user a decision for nothing.
-            let failure = if task.wants_trial(&access) {
+            let failure = if task.should_try_before_asking(&access) {
                 call.prepared.try_call().err()
             } else {
                 None

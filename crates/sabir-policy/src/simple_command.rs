@@ -19,7 +19,7 @@ use brush_parser::ast::{
 };
 
 use super::Verdict;
-use super::destructive::{CommandPlace, is_outside_target};
+use super::destructive::{CommandLocation, is_outside_target};
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope, tidy_redirections};
 use super::path_scope::check_readable;
 use super::pipe_input::PipeInput;
@@ -371,7 +371,7 @@ impl CommandEvaluator<'_> {
             // There are no checkpoints of what lies outside.
             _ if is_outside_target(
                 word,
-                CommandPlace {
+                CommandLocation {
                     folder: &scope.folder,
                     root: &self.facts.root,
                 },

@@ -18,7 +18,7 @@
 use super::ask_reason::AskReason;
 use super::builds::is_build_setting;
 use super::command_facts::SymlinkTraversal;
-use super::destructive::CommandPlace;
+use super::destructive::CommandLocation;
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
 use super::everyday::{EverydayCommand, find_everyday};
 use super::find;
@@ -219,18 +219,18 @@ impl CommandEvaluator<'_> {
             return finding;
         }
         // Even an approval of all commands does not allow a destructive one.
-        let place = self.place(scope);
+        let location = self.command_location(scope);
         let hidden = || {
             let takes_code = TAKES_CODE.contains(&name);
             rest.iter()
                 .filter_map(ShellWord::known_text)
                 .filter(|text| text.contains(char::is_whitespace))
                 .find_map(|text| match takes_code {
-                    true => super::destructive::destructive_code_reason(text, place),
+                    true => super::destructive::destructive_code_reason(text, location),
                     false => None,
                 })
         };
-        let reason = super::destructive::destructive_reason(words, place).or_else(hidden);
+        let reason = super::destructive::destructive_reason(words, location).or_else(hidden);
         let reason = reason.or_else(|| {
             let texts = rest.iter().filter_map(ShellWord::known_text);
             let lines: Vec<&str> = texts
@@ -277,8 +277,8 @@ impl CommandEvaluator<'_> {
     }
 
     /// Returns where a command would run.
-    fn place<'s>(&'s self, scope: &'s ShellScope) -> CommandPlace<'s> {
-        CommandPlace {
+    fn command_location<'s>(&'s self, scope: &'s ShellScope) -> CommandLocation<'s> {
+        CommandLocation {
             folder: &scope.folder,
             root: &self.facts.root,
         }

@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 
 use crate::checkpointer::{UndoTarget, UndoneCalls};
 use crate::command::{Command, Decision, Delivery, Rejected};
+use crate::completion_options::completion_conditions;
 use crate::custom_commands::CustomCommands;
-use crate::ends::completion_conditions;
 use crate::error::SessionError;
 use crate::event::{RequestId, SessionEventKind, SessionState, WaitingEvent};
 use crate::hooks::HookRunner;

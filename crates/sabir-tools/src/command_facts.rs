@@ -132,7 +132,9 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
         symlink_traversal,
         secret_files: match secret_files_of(survey.as_ref(), environment) {
             SecretFiles::Found(files)
-                if could_match_secret && !files.is_empty() && masks_hold(surroundings, &files) =>
+                if could_match_secret
+                    && !files.is_empty()
+                    && can_mask_secrets(surroundings, &files) =>
             {
                 SecretFiles::Masked(files)
             }
@@ -190,8 +192,8 @@ fn plain_facts(surroundings: &CommandSurroundings<'_>) -> CommandFacts {
     }
 }
 
-/// Reports whether commands that run unasked see an empty file in the place of each of these: only mounts can do that.
-fn masks_hold(surroundings: &CommandSurroundings<'_>, files: &[SecretFile]) -> bool {
+/// Reports whether each of these files can be replaced by an empty one for commands that run unasked, which needs mounts.
+fn can_mask_secrets(surroundings: &CommandSurroundings<'_>, files: &[SecretFile]) -> bool {
     files.len() <= MAX_MASKED && surroundings.is_at_level_2()
 }
 

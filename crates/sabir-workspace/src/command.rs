@@ -373,7 +373,7 @@ impl ShellCommand {
         let feed = feed_input(running.input.take(), std::mem::take(&mut self.input));
         let limits = WatchTimeouts {
             timeout: self.timeout,
-            patience: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME,
+            give_up_after: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME,
         };
         let cancel = self
             .cancel
@@ -566,7 +566,7 @@ enum SupervisorLifetime {
 struct WatchTimeouts {
     timeout: Option<Duration>,
     /// The time from the moment an end is due until the supervisor is considered dead.
-    patience: Duration,
+    give_up_after: Duration,
 }
 
 /// The agent's ends of all connections; each is `None` once it is closed.
@@ -742,7 +742,7 @@ impl SupervisorStreams {
                 self.lifeline = None;
             }
             if watched.is_ending() && last_call.is_none() {
-                last_call = Some(Box::pin(sleep(limits.patience)));
+                last_call = Some(Box::pin(sleep(limits.give_up_after)));
             }
         }
         watched

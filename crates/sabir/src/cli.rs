@@ -14,9 +14,9 @@ use sabir_terminal::mcp_command::McpArguments;
 use sabir_terminal::serving_command::ServingCommand;
 use sabir_terminal::shell_setup::Shell;
 
+pub(crate) use completion_options::EndFlags;
 pub(crate) use config::{ConfigArguments, ConfigCommand};
 pub(crate) use context::ContextArguments;
-pub(crate) use ends::EndFlags;
 pub(crate) use files::{
     ConsentFlags, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments,
 };
@@ -31,13 +31,13 @@ pub(crate) use limits::{
 
 use crate::exit::CommandError;
 use crate::output::print;
-use crate::surroundings;
+use crate::process_environment;
 use deferred::Deferred;
 
+mod completion_options;
 mod config;
 mod context;
 mod deferred;
-mod ends;
 mod files;
 mod journal;
 mod limits;
@@ -308,7 +308,7 @@ impl TaskOptions {
     ) -> Result<SessionSpec, CommandError> {
         Ok(SessionSpec {
             workspace: self.folder.clone(),
-            config: surroundings::named_config().map(Path::to_path_buf),
+            config: process_environment::named_config().map(Path::to_path_buf),
             model: self.model.clone(),
             protocol: self.protocol.clone(),
             recovery: self.recovery,

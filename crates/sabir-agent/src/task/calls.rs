@@ -577,7 +577,7 @@ impl Task {
 
     /// Reports whether a call of this access should be tried before the user is asked about it: only where they would be asked, and
     /// only if the model may read the files, since a failure tells about their content.
-    pub fn wants_trial(&self, access: &Access) -> bool {
+    pub fn should_try_before_asking(&self, access: &Access) -> bool {
         let rules = &self.settings.rules;
         rules.decide(access).verdict == Verdict::Ask && may_read(rules, access)
     }

@@ -104,18 +104,18 @@ pub(super) struct HookVerdict {
 }
 
 impl HookRunner {
-    /// Finds the hooks of a task; `None` if there are none that could run. With `tells`, notices
+    /// Finds the hooks of a task; `None` if there are none that could run. With `with_notices`, notices
     /// name the hooks that do not run.
     pub(crate) fn for_task(
         workspace: &Arc<Workspace>,
         config: &Config,
         sandbox: &Sandbox,
-        tells: bool,
+        with_notices: bool,
     ) -> Option<Arc<Self>> {
         // Read once: what the folder's files say later counts from the next task on, as a review of
         // the user is about what was there when they looked.
         let list = find_hooks(workspace, config);
-        if tells {
+        if with_notices {
             notify_of_list(&list, &config.notices);
         }
         // A changed hook stays, and an own one that runs a file which is not trusted: what it would

@@ -14,23 +14,23 @@ use sabir_workspace::Workspace;
 use crate::cli::{PolicyExplainArguments, RuleOptions, SimulateArguments};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::process_environment;
 use crate::report_output::print_report;
-use crate::surroundings;
 
 /// Runs `sabir policy explain`. The verdict is printed; the exit code only reports that there is one.
 pub(crate) fn run_policy_explain(
     arguments: &PolicyExplainArguments,
 ) -> Result<ExitStatus, CommandError> {
-    let config = surroundings::load_config()?;
+    let config = process_environment::load_config()?;
     let (workspace, rules) = open_folder(&config, Path::new("."), &arguments.rules, None)?;
     let command = command_line(&arguments.command);
     let sandbox = sabir_session::sandbox::configured_sandbox(None, &config)?;
-    let variables = surroundings::environment().command_variables();
+    let variables = process_environment::environment().command_variables();
     let surroundings = sabir_tools::CommandSurroundings {
         workspace: &workspace,
         environment: &variables,
         sandbox: &sandbox,
-        helper: &surroundings::environment().helper_program,
+        helper: &process_environment::environment().helper_program,
     };
     let gathered = sabir_tools::gather_facts(&surroundings, &command);
     let facts = CommandFacts {
@@ -45,8 +45,8 @@ pub(crate) fn run_policy_explain(
 pub(crate) fn run_policy_simulate(
     arguments: &SimulateArguments,
 ) -> Result<ExitStatus, CommandError> {
-    let config = surroundings::load_config()?;
-    let (records, recovery) = read_task_records(surroundings::host(), &arguments.task)?;
+    let config = process_environment::load_config()?;
+    let (records, recovery) = read_task_records(process_environment::host(), &arguments.task)?;
     if !recovery.is_clean() {
         print::write_stderr(&format!("sabir: {recovery}\n"));
     }

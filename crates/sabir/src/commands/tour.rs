@@ -11,7 +11,7 @@ use sabir_terminal::tour_pace::TourFrontEnd;
 
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
-use crate::surroundings::{environment, host, runtime};
+use crate::process_environment::{environment, host, runtime};
 
 /// The recorded responses of the model. A test makes sure that they match the requests.
 const CASSETTE: &[u8] = include_bytes!("tour.jsonl");

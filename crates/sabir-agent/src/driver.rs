@@ -809,7 +809,7 @@ impl<F: Future<Output = ToolOutput>> Future for PanicGuard<F> {
             Ok(poll) => poll,
             Err(_) => {
                 let words =
-                    "The tool broke down: a bug in Sabir. What it did is unknown; try another way.";
+                    "The tool crashed: a bug in Sabir. What it did is unknown; try another way.";
                 std::task::Poll::Ready(ToolOutput::failed(words))
             }
         }

@@ -64,7 +64,7 @@ enum SnapshotError {
     /// The store cannot keep it: it is full, too large, or cannot be written.
     #[error(transparent)]
     Store(#[from] CheckpointError),
-    /// The thread that works on the store broke down, or the runtime is shutting down.
+    /// The thread that works on the store panicked, or the runtime is shutting down.
     #[error(transparent)]
     Worker(#[from] tokio::task::JoinError),
 }

@@ -385,7 +385,7 @@ impl Session {
         };
         worker
             .await
-            .map_err(|error| SessionError::internal(format!("the session broke down: {error}")))
+            .map_err(|error| SessionError::internal(format!("the session crashed: {error}")))
     }
 }
 

@@ -104,7 +104,7 @@ pub const COUNTED_EVENTS: [(&str, &str); 102] = [
         "calls that ended before one that was begun earlier",
     ),
     ("tools failed", "calls whose tool failed"),
-    ("tools broke down", "calls whose tool panicked"),
+    ("tools crashed", "calls whose tool panicked"),
     ("tools hung", "calls whose tool never came back"),
     ("tools dropped", "calls that were dropped while they ran"),
     (

@@ -244,7 +244,7 @@ impl PreparedCall for SimulatedCall {
             match temper {
                 ToolBehavior::Hangs => std::future::pending().await,
                 // Unlike `panic!`, this prints nothing.
-                ToolBehavior::Breaks => std::panic::resume_unwind(Box::new("the tool broke down")),
+                ToolBehavior::Breaks => std::panic::resume_unwind(Box::new("the tool crashed")),
                 _ => {}
             }
             simulation.with_state(|state| finish_run(state, &work, &path, temper))
@@ -329,7 +329,7 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
     );
     match behavior {
         ToolBehavior::Fails => state.counters.count_event("tools failed"),
-        ToolBehavior::Breaks => state.counters.count_event("tools broke down"),
+        ToolBehavior::Breaks => state.counters.count_event("tools crashed"),
         ToolBehavior::Hangs => {
             state.counters.count_event("tools hung");
             // The simulation interrupts the task once nothing else happens.

@@ -324,7 +324,7 @@ impl OpenDecision {
         }
         let mut rows = Vec::new();
         if unseen > 0 {
-            let text = format!(" v reads on, {unseen} rows to the end · ");
+            let text = format!(" v shows more, {unseen} rows left · ");
             rows.push(Line::from(vec![
                 span(&text, theme.style(Role::Warning)),
                 key("n"),

@@ -83,7 +83,7 @@ fn a_panic_while_a_call_is_refreshed_fails_that_call_alone() {
             ToolResultStatus::Done
         ]
     );
-    assert!(results[1].content.contains("broke down"), "{results:?}");
+    assert!(results[1].content.contains("crashed"), "{results:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub struct ObservedCall {
     pub tool: String,
     /// The arguments that the tool got.
     pub arguments: CallArguments,
-    /// The access that the call was judged by.
+    /// The access that the call was checked by.
     pub access: Access,
 }
 

@@ -1,12 +1,12 @@
-//! Permits: allow one call to run, exactly as it was judged and shown.
+//! Permits: allow one call to run, exactly as it was checked and shown.
 //!
-//! Minutes may pass between the judgement of a call and its run, while the user reads a question. A
+//! Minutes may pass between the decision of a call and its run, while the user reads a question. A
 //! permit therefore holds for a [`CallDigest`]: a hash of the tool, its arguments, and everything
 //! outside of them whose change would make it another call ([`Preconditions`]: the version of a
 //! file that is edited, the program that a name leads to, a script, the environment). The driver
 //! compares these again right before the call runs, and runs no other call than the permitted one.
 //!
-//! Permits are made by the machine alone, and never read from a journal: a resumed task judges and
+//! Permits are made by the machine alone, and never read from a journal: a resumed task checks and
 //! asks again.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub struct CallDigest(String);
 pub struct CallPermit {
     /// The call.
     pub call: CallId,
-    /// The digest of the call that was judged and, if the user was asked, shown.
+    /// The digest of the call that was checked and, if the user was asked, shown.
     pub digest: CallDigest,
     /// The preconditions that are part of the digest.
     pub preconditions: Preconditions,
@@ -116,7 +116,7 @@ impl fmt::Display for CallDigest {
 }
 
 impl CallPermit {
-    /// Creates a permit for a caller without a task: nothing was judged, and nothing is bound.
+    /// Creates a permit for a caller without a task: nothing was checked, and nothing is bound.
     pub fn unchecked(call: CallId) -> Self {
         let preconditions = Preconditions::default();
         let digest = CallDigest::for_call("", &CallArguments::new(), &preconditions);

@@ -89,7 +89,7 @@ pub enum Record {
     Answered(AssistantTurn),
     /// The model could not be asked, or its answer broke off. No part of the answer is kept.
     Failed(FailedTurn),
-    /// A call was judged.
+    /// A call was allowed or denied.
     Judged {
         /// The call.
         call: CallId,
@@ -297,7 +297,7 @@ pub struct AssistantTurn {
     pub turn: u32,
     /// The parts of the answer. Calls have ids that are unique in the task.
     pub parts: Vec<MessagePart>,
-    /// The results of the gates, one for each call in `parts`.
+    /// The results of the checks, one for each call in `parts`.
     pub checks: Vec<CallCheck>,
     /// Faults that concern no call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -336,7 +336,7 @@ pub struct FailedTurn {
     pub cost: Cost,
 }
 
-/// The result of the gates for one call.
+/// The result of the checks for one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallCheck {
     /// The call.

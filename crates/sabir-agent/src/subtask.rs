@@ -178,7 +178,7 @@ impl Tool for NewTaskTool {
 }
 
 impl PreparedCall for SubtaskCall {
-    /// Returns no access: each call of the subtask is judged when it is made.
+    /// Returns no access: each call of the subtask is checked when it is made.
     fn access(&self) -> Access {
         Access::Nothing
     }

@@ -96,7 +96,7 @@ pub struct TaskSettings {
     pub read_only_tools: Vec<String>,
     /// The names of the tools that poll for something, so that repeating a call is not a cycle.
     pub polling_tools: Vec<String>,
-    /// The rules that judge calls, including approvals in advance.
+    /// The rules that check calls, including approvals in advance.
     pub rules: PolicyRules,
     /// The kind of user, if any, that can be asked.
     pub interactivity: Interactivity,
@@ -143,7 +143,7 @@ impl TaskSettings {
         }
     }
 
-    /// Creates the gates for calls of these tools.
+    /// Creates the checks for calls of these tools.
     pub(crate) fn call_checker(&self, tools: ToolSet) -> CallChecker {
         CallChecker::new(tools)
             .with_repairs(self.repairs)
@@ -175,7 +175,7 @@ pub enum TaskInput<'a> {
     /// Undoes the last compaction of a paused task.
     Restore,
     /// The user switches to the mode of this name. It holds at once, and calls that wait for an
-    /// approval are judged again. An unknown name changes nothing.
+    /// approval are checked again. An unknown name changes nothing.
     SetMode(String),
     /// The user has left: from now on the task is headless ([`Interactivity::Headless`]), and calls
     /// that wait for an answer are denied.
@@ -610,7 +610,7 @@ impl Task {
                     turn.mark_denied(call, *by, reason);
                 }
             }
-            // An approval changes nothing. A resumed task judges again and asks again (law 8).
+            // An approval changes nothing. A resumed task checks again and asks again (law 8).
             Record::Judged { .. } => {}
             Record::Running { call, .. } => {
                 self.note_running(call);
@@ -763,7 +763,7 @@ impl Task {
             },
             effects,
         );
-        // A resumed task judges the call again, and then asks again.
+        // A resumed task checks the call again, and then asks again.
         self.question = None;
         effects.push(TaskEffect::Finish(outcome, message.to_owned()));
     }

@@ -13,7 +13,7 @@ use crate::driver::CancelToken;
 use crate::permit::{CallPermit, Preconditions};
 use crate::record::{AddedTool, SubtaskEnd, ToolsChange};
 
-/// Typed arguments of a call, as they passed the gates.
+/// The typed arguments of a call that passed the checks.
 pub type CallArguments = Map<String, Value>;
 
 /// The output of a tool, for the model.
@@ -41,7 +41,7 @@ pub type ProgressSink<'a> = &'a mut (dyn FnMut(&str) + Send);
 /// none.
 pub type GroupFilter<'a> = &'a dyn Fn(Option<ToolGroup>) -> bool;
 
-/// The work of bringing a call up to date before it is judged or run.
+/// The future that brings a call up to date before it is checked or run.
 pub type CallRefresh = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The running work of a tool.
@@ -52,7 +52,7 @@ pub trait Tool: Send + Sync {
     /// Returns the tool's name, description and schema.
     fn spec(&self) -> ToolSpec;
 
-    /// Returns the group by which modes offer or withhold the tool; `None`: every mode offers it, and its calls are judged by their
+    /// Returns the group by which modes offer or withhold the tool; `None`: every mode offers it, and its calls are checked by their
     /// accesses alone.
     fn group(&self) -> Option<ToolGroup> {
         None
@@ -80,8 +80,8 @@ pub trait Tool: Send + Sync {
 
 /// A call whose arguments have been deserialized, before it runs.
 ///
-/// The driver keeps it from the judgement of the call to its run, so everything that a tool learns of a call has a place here and need
-/// not be remembered in the tool. A call that is judged again, or continued after a resume, is prepared again.
+/// The driver keeps it from the decision of the call to its run, so everything that a tool learns of a call has a place here and need
+/// not be remembered in the tool. A call that is checked again, or continued after a resume, is prepared again.
 pub trait PreparedCall: Send + Sync {
     /// Notes the arguments whose values the model wrote on lines of their own, between tags. Their
     /// last line end counts as part of the tags, so the value of a text file lacks it. Called once,
@@ -89,7 +89,7 @@ pub trait PreparedCall: Send + Sync {
     fn note_wrapped_values(&mut self, _names: &[String]) {}
 
     /// Returns work that has to end before the call is looked at, such as asking an editor for its unsaved text; `None`: there is none.
-    /// It is awaited before the call is judged and again before it runs. Dropping it leaves the call as it was, and everything else in
+    /// It is awaited before the call is checked and again before it runs. Dropping it leaves the call as it was, and everything else in
     /// this trait works without it.
     fn refresh(&self) -> Option<CallRefresh> {
         None
@@ -99,7 +99,7 @@ pub trait PreparedCall: Send + Sync {
     fn access(&self) -> Access;
 
     /// Returns the present state of the call's preconditions. An approval holds as long as this is
-    /// unchanged, so it is asked for before the call is judged and again right before it runs.
+    /// unchanged, so it is asked for before the call is checked and again right before it runs.
     fn preconditions(&self) -> Preconditions {
         Preconditions::default()
     }

@@ -3,7 +3,7 @@
 //! Models were trained on the tools of Cline, Roo Code, Claude Code, Codex, Gemini CLI, OpenHands,
 //! Goose, Cursor and opencode, and use their names even if the prompt has others. This module is
 //! only the data. The reader takes from it which tags may be calls; `sabir-check` converts a call
-//! of such a tool into one of a declared tool, which is then validated and judged like any other.
+//! of such a tool into one of a declared tool, which is then validated and checked like any other.
 //!
 //! A row may only be added if its reading is certain. Arguments with different meanings in
 //! different agents (an offset that counts from 0 in one and from 1 in another) are refused with a

@@ -4,8 +4,8 @@
 //! anything from a folder that is not certain asks nevertheless, and so does writing outside of the workspace, where there are
 //! no checkpoints.
 //!
-//! The rules are a table with an example for each row. A test judges the examples, so that a row which can never match (its
-//! program is judged elsewhere, or its words never occur) is found.
+//! The rules are a table with an example for each row. A test checks the examples, so that a row which can never match (its
+//! program is checked elsewhere, or its words never occur) is found.
 
 use super::path_scope::FolderScope;
 use super::word::{ShellWord, WordForm};
@@ -32,7 +32,7 @@ struct DestructiveRule {
     programs: &'static [&'static str],
     is_destructive: fn(&CommandWords<'_>) -> bool,
     /// A line that the rule is about.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only tests judge the examples"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read the examples"))]
     examples: &'static [&'static str],
 }
 
@@ -322,7 +322,7 @@ fn program_name(word: &ShellWord) -> Option<&str> {
     word.known_text()?.rsplit('/').next()
 }
 
-/// Judges the words as one command, without looking for another command in its arguments.
+/// Checks the words as one command, without looking for another command in its arguments.
 fn command_reason(words: &[ShellWord], location: CommandLocation<'_>) -> Option<String> {
     let (first, rest) = words.split_first()?;
     let name = program_name(first)?;

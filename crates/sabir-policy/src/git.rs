@@ -1,4 +1,4 @@
-//! Judges `git`: the subcommands that only read, and the allowed arguments of each.
+//! Checks `git`: the subcommands that only read, and the allowed arguments of each.
 //!
 //! A row lists what a subcommand may be given; the repository decides the rest. Plain `git status` runs the program that
 //! `core.fsmonitor` names, `git diff` runs textconv and external diff drivers, and clean filters cannot be switched off by any option.

@@ -351,7 +351,7 @@ impl DriverObserver for TaskCheckpointer {
         call: &'a ObservedCall,
     ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         Box::pin(async move {
-            // Judged by the same access as the call itself, so no call can change more than its
+            // Checked by the same access as the call itself, so no call can change more than its
             // snapshot has.
             let (Some(scope), Some(task)) = (self.checkpoint_scope(&call.access), self.task.get())
             else {

@@ -2,7 +2,7 @@
 //!
 //! A request holds the names and descriptions only, within a budget. The text of a skill, and the
 //! files beside it, are read when the model asks for them. Scripts of a skill run only through
-//! `execute_command`, so they are judged and confined like every command.
+//! `execute_command`, so they are checked and confined like every command.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -297,7 +297,7 @@ struct SkillCall {
 impl PreparedCall for SkillCall {
     fn access(&self) -> Access {
         match &self.skill.source {
-            // Judged as `read_file` is.
+            // Checked as `read_file` is.
             SkillSource::Workspace(workspace) => Access::Read {
                 path: workspace
                     .resolve_links(&self.path)

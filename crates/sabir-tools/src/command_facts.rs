@@ -1,4 +1,4 @@
-//! Gathers the facts about a command's environment that the policy needs in order to judge it.
+//! Gathers the facts about a command's environment that the policy needs in order to check it.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -143,7 +143,7 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
         file_names: survey.map_or(FileNames::Unknown, |survey| named_by(survey.odd_name)),
         index_names,
         absent_files: keep_absent(absent_files, root),
-        build_folders: judge_builds(surroundings, build_folders),
+        build_folders: decide_builds(surroundings, build_folders),
         protected_paths,
         tracked_secrets,
         history_secrets,
@@ -205,7 +205,7 @@ pub(crate) fn could_read_secrets(surroundings: &CommandSurroundings<'_>, command
 
 /// Finds out in which folders builds and tests may run unasked: where the sandbox is really at level 2 and without network, and
 /// the user trusts the repository.
-fn judge_builds(
+fn decide_builds(
     surroundings: &CommandSurroundings<'_>,
     folders: Vec<String>,
 ) -> Vec<(String, BuildTrust)> {
@@ -223,7 +223,7 @@ fn judge_builds(
     {
         return Vec::new();
     }
-    let judge = |folder: String| {
+    let decide = |folder: String| {
         let trust = match GitConfig::of(&workspace.root().join(&folder), environment) {
             GitConfig::Repository(programs) => match workspace.trust().state_of(&programs) {
                 TrustState::Trusted => BuildTrust::Trusted,
@@ -234,7 +234,7 @@ fn judge_builds(
         };
         (folder, trust)
     };
-    folders.into_iter().map(judge).collect()
+    folders.into_iter().map(decide).collect()
 }
 
 /// Returns the protected ones among the paths that a line names, with the reason.
@@ -337,7 +337,7 @@ fn named_by(odd_name: Option<String>) -> FileNames {
     odd_name.map_or(FileNames::Plain, FileNames::Odd)
 }
 
-/// Judges the configuration of a repository. Programs that the user trusts count as none.
+/// Checks the configuration of a repository. Programs that the user trusts count as none.
 fn repository_state(config: GitConfig, trust: &Trust) -> RepositoryState {
     match config {
         GitConfig::Unknown(_) => RepositoryState::Unknown,

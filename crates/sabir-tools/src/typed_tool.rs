@@ -142,7 +142,7 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
                 call: self.tool.prepare_call(arguments),
                 tool: Arc::clone(&self.tool),
             }),
-            // The gates have validated the arguments against the schema, so only a caller that
+            // The checks have validated the arguments against the schema, so only a caller that
             // bypassed them comes here.
             Err(error) => {
                 InvalidCall::boxed(format!("The arguments do not fit the tool: {error}."))

@@ -221,7 +221,7 @@ impl Workspace {
 
     /// Resolves the symbolic links of a path; the part that does not exist yet is kept.
     ///
-    /// Judge writes by the resolved path: `notes` may be a link to `.git`.
+    /// Check writes by the resolved path: `notes` may be a link to `.git`.
     ///
     /// # Errors
     /// [`WorkspaceError::LinkLeaves`], [`LinkLoop`](WorkspaceError::LinkLoop),

@@ -33,7 +33,7 @@
 //! kernel 5.3 on; it also builds on macOS, with the fallbacks that `platform.rs` lists, but was not
 //! run there yet.
 //!
-//! Not here: the policy decides which calls may run. It should judge a write by
+//! Not here: the policy decides which calls may run. It should check a write by
 //! [`Workspace::resolve_links`] and [`WorkPath::protection_reason`].
 //!
 //! ```no_run

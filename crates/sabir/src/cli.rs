@@ -21,8 +21,8 @@ pub(crate) use files::{
     ConsentFlags, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments,
 };
 pub(crate) use journal::{
-    ExportArguments, ExportFormat, ForkArguments, ImportArguments, JudgeArguments, LogArguments,
-    TasksArguments,
+    CheckTaskArguments, ExportArguments, ExportFormat, ForkArguments, ImportArguments,
+    LogArguments, TasksArguments,
 };
 pub(crate) use limits::{
     ModesArguments, PolicyCommand, PolicyExplainArguments, RuleFlags, RuleOptions,
@@ -134,7 +134,7 @@ pub(crate) enum Command {
     /// Read raw assistant text from standard input and print the calls and texts in it.
     Parse(Deferred<ParseArguments>),
     /// Like `parse`, but print only errors, as diagnostics, and the feedback that the model would get.
-    Check(Deferred<JudgeArguments>),
+    Check(Deferred<CheckTaskArguments>),
     /// Like `parse`, but print how the text was understood: every marker, its meaning, its certainty, and the reason.
     Explain(Deferred<CheckArguments>),
     /// Print the system prompt that teaches the tools in a dialect, and its size.
@@ -434,7 +434,7 @@ pub(crate) struct CheckArguments {
     pub(crate) output: ReportFormat,
 }
 
-/// Options for the calls that are recognised in a text, and those that the gates pass.
+/// Options for the calls that are recognised in a text, and those that the checks pass.
 #[derive(Debug, Args)]
 pub(crate) struct ListeningOptions {
     /// The dialect to recognize, or `auto` for all. `sabir dialects` lists them, `sabir help dialect NAME` explains one.

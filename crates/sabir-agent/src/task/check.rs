@@ -2,7 +2,7 @@
 //!
 //! It runs as the work of the completion's own call: assessed, permitted, recorded as running, and
 //! answered once, as any call. So it can be cancelled, is subject to the time limit, and a crash in
-//! it is reported like any other. It comes from the user, so no rule judges it.
+//! it is reported like any other. It comes from the user, so no rule checks it.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ use super::{Task, TaskEffect};
 pub struct CompletionConditions {
     /// The treatment of todos that are not done.
     pub open_todos: OpenTodos,
-    /// The tool and the arguments of the check. They come from the user alone, so no rule judges
+    /// The tool and the arguments of the check. They come from the user alone, so no rule checks
     /// them.
     pub check: Option<(String, CallArguments)>,
     /// The treatment of denied calls that no later call has replaced.

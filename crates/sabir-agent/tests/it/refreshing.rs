@@ -1,4 +1,4 @@
-//! A call that is brought up to date before it is judged holds up neither a cancel nor, if that work breaks down, the task.
+//! A call that is brought up to date before it is checked holds up neither a cancel nor, if that work breaks down, the task.
 
 use std::future::pending;
 use std::sync::Arc;

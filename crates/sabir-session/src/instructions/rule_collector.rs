@@ -516,7 +516,7 @@ impl<'a> RuleCollector<'a> {
             sent_bytes: 0,
             state: RuleState::Sent,
         };
-        rule.state = self.judge_header(found, &header, &mut rule);
+        rule.state = self.check_header(found, &header, &mut rule);
         if rule.state == RuleState::OnRequest {
             self.offer(&rule);
         }
@@ -574,7 +574,7 @@ impl<'a> RuleCollector<'a> {
     }
 
     /// Decides by the header of a file whether it applies.
-    fn judge_header(
+    fn check_header(
         &self,
         found: &FoundRule<'_>,
         header: &FrontMatter<'_>,

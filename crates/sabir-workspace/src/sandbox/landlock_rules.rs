@@ -188,7 +188,7 @@ fn collect_beside(top: PathBuf, hidden: &[&Path], shown: &mut Vec<PathBuf>) {
     }
     // A folder that cannot be listed cannot be allowed in part either.
     for entry in fs::read_dir(&top).into_iter().flatten().flatten() {
-        // The target of a link is judged at its own place.
+        // The target of a link is checked at its own place.
         if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
             let inside = ways
                 .get(entry.file_name().as_os_str())

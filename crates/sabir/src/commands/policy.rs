@@ -5,7 +5,7 @@ use std::path::Path;
 use sabir_policy::{CommandFacts, PolicyRules, ShellKind};
 use sabir_session::config::Config;
 use sabir_session::policy_review::{
-    find_start, judged_tools, open_judged_folder, read_task_records,
+    find_start, open_policy_folder, policy_tools, read_task_records,
 };
 use sabir_toolbox::policy::{command_line, explain_command, find_shell};
 use sabir_toolbox::policy_simulation::simulate_calls;
@@ -54,7 +54,7 @@ pub(crate) fn run_policy_simulate(
         .ok_or_else(|| CommandError::usage(format!("`{}` has no beginning", arguments.task)))?;
     let folder = Path::new(&start.workspace);
     let (workspace, rules) = open_folder(&config, folder, &arguments.rules, start.mode.as_deref())?;
-    let tools = judged_tools(&config, workspace)?;
+    let tools = policy_tools(&config, workspace)?;
     let report = simulate_calls(&records, &rules, |call| tools.find_access(call));
     print_report(&report, arguments.output)?;
     Ok(ExitStatus::Completed)
@@ -69,7 +69,7 @@ fn open_folder(
 ) -> Result<(Workspace, PolicyRules), CommandError> {
     let mode = options.mode.as_deref().or(mode);
     let rules = options.rules.rule_spec();
-    Ok(open_judged_folder(config, folder, &rules, mode)?)
+    Ok(open_policy_folder(config, folder, &rules, mode)?)
 }
 
 /// Returns the shell in the option or in `SABIR_SHELL`, by name or path, if one is given.

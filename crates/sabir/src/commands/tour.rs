@@ -23,7 +23,7 @@ pub(crate) fn run_tour(folder: Option<&Path>) -> Result<ExitStatus, CommandError
     let host = host();
     let prompt = Host::recorded_prompt(CASSETTE)?;
     print::write_stderr(&format!(
-        "A scripted model now works in {shown}. The machine, the tools and the gates are the real ones.\n\n> {prompt}\n\n"
+        "A scripted model now works in {shown}. The machine, the tools and the checks are the real ones.\n\n> {prompt}\n\n"
     ));
     let runtime = runtime()?;
     let session = runtime.block_on(tour.play(host, CASSETTE))?;

@@ -161,8 +161,8 @@ pub(crate) fn instruction_paths(workspace: &Arc<Workspace>, config: &Config) -> 
         .collect()
 }
 
-/// Returns the files of rules that there are for a folder, in the order of the prompt, as a task finds them that begins now. Rules of
-/// folders below it follow, which join when their folder is touched.
+/// Returns the rule files that a new task in this folder would find, in the order of the prompt. The rules of subfolders follow; they
+/// join the prompt when a call touches their folder.
 pub fn find_rules(workspace: &Arc<Workspace>, config: &Config) -> Vec<RuleFile> {
     let settings = rule_settings(workspace, config);
     let mut found = settings.collect_rules(false, &TouchedPaths::default());

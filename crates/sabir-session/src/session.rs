@@ -590,8 +590,8 @@ impl SessionHandle {
         state.is_idle && state.compaction.is_none() && state.unchecked == 0
     }
 
-    /// Ends the session if it waits for a message and does nothing else, and returns whether it did: a user who interrupts
-    /// nothing leaves.
+    /// Ends the session if it waits for a message and does nothing else; returns true if it did. Front ends call it for an
+    /// interrupt while nothing runs.
     pub fn end_if_waiting(&self) -> bool {
         let mut state = self.control.lock_state();
         if state.is_ended || state.compaction.is_some() || state.unchecked > 0 {

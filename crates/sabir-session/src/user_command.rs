@@ -24,7 +24,7 @@ const COMMAND_TOOL: &str = "execute_command";
 /// The bytes that are kept from the beginning, and from the end, of an output.
 const KEPT_BYTES: usize = 8 << 10;
 
-/// Runs commands of the user in the surroundings of one session.
+/// Runs commands of the user in the folder and the sandbox of a session.
 #[derive(Debug, Clone)]
 pub struct UserCommandRunner {
     host: Host,
@@ -32,7 +32,7 @@ pub struct UserCommandRunner {
     folder: PathBuf,
 }
 
-/// The end of a command of the user.
+/// The result of a command of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserCommandOutput {
     /// The output, shortened in the middle; known secret formats are redacted.

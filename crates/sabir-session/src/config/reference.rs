@@ -70,7 +70,7 @@ pub struct ConfigKey {
 pub enum KeyDefault {
     /// This value, as it would be written in the file.
     Value(String),
-    /// No single value; the words say what applies.
+    /// A description, because the default is not a single value.
     Words(&'static str),
 }
 

@@ -13,7 +13,7 @@ const MAX_ENTRIES: usize = 500;
 /// The reason why a file is not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConventionError {
-    /// The workspace does not give it.
+    /// The workspace refuses access to the file.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     /// Its name, or that of the file that it links to, is that of a secret.

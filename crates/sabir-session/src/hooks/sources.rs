@@ -251,8 +251,8 @@ impl HookList {
     }
 }
 
-/// Finds the hooks for a folder: the user's, those of the files that the configuration names, and the repository's. Nothing of a
-/// repository's hook that is not trusted is read but its entry.
+/// Finds the hooks for a folder: the user's, those of the files that the configuration names, and the repository's. Of an
+/// untrusted hook of a repository only the entry is read.
 pub fn find_hooks(workspace: &Workspace, config: &Config) -> HookList {
     list_hooks(workspace, config, false)
 }

@@ -53,11 +53,11 @@ pub trait FrontEnd: Send {
 /// The time that subtasks get to end when their task does.
 const SUBTASK_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Ends a task from outside. Clones cancel the same task.
+/// Cancels a task from outside. Clones cancel the same task.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<Notify>);
 
-/// Everything that a task is driven with.
+/// Drives a task: holds its model, tools, store, front end and observers.
 pub struct TaskDriver<'a> {
     /// The model that answers.
     pub model: &'a dyn Model,
@@ -161,7 +161,7 @@ struct RunningTools {
 enum BeforeAsking {
     /// It decided about a compaction.
     Compaction(Result<(), CompactionObjection>),
-    /// Left a text for the next turn, or nothing.
+    /// It left a text for the next turn, or nothing.
     Turn(Option<String>),
 }
 

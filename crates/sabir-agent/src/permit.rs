@@ -20,9 +20,9 @@ use crate::subtask::SharedBudget;
 use crate::task::{BudgetPeriod, TaskLimits};
 use crate::tool::CallArguments;
 
-/// The things that a call depends on besides its arguments: each has a name that a user understands
-/// and a text that identifies its state (a hash, a path, a version). Gathering them may read the
-/// file system and must not change it.
+/// The state that a call depends on besides its arguments: names that a user understands, each with
+/// a text that identifies the state (a hash, a path, a version). Gathering it may read the file
+/// system but must not change it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preconditions(BTreeMap<String, String>);
 
@@ -40,7 +40,7 @@ pub struct CallPermit {
     pub digest: CallDigest,
     /// The preconditions that are part of the digest.
     pub preconditions: Preconditions,
-    /// True if the call was allowed because it is known to only read. It may be confined to that.
+    /// True if the call was allowed because it only reads. Its sandbox may then forbid writing.
     pub read_only: bool,
     /// True if the user approved the call, by an answer or by a rule.
     pub user_approved: bool,
@@ -64,7 +64,7 @@ impl Preconditions {
         things.map(|(thing, state)| (thing.as_str(), state.as_str()))
     }
 
-    /// Reports whether there are no preconditions.
+    /// Returns true if there are no preconditions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

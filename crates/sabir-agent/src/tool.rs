@@ -25,20 +25,19 @@ pub struct ToolOutput {
     pub images: Vec<Image>,
     /// True if the tool failed.
     pub failed: bool,
-    /// True if the work failed only in that it found nothing, as `grep` reports it. A call has
-    /// succeeded then, but a check has not.
+    /// True if the tool failed only because it found nothing, as `grep` reports it. This counts as
+    /// success for a call, but not for a check.
     pub found_nothing: bool,
     /// The end of the subtask that did the work, with its total usage; `None` for other work. A
     /// cancelled subtask makes the result of the call an interrupted one.
     pub subtask: Option<SubtaskEnd>,
 }
 
-/// Receives a tool's output while it is produced, for example a command's lines. Pieces are texts
-/// of any length.
+/// Receives a tool's output while it is produced, for example a command's lines, in pieces of any
+/// length.
 pub type ProgressSink<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// Decides by its group whether a tool is offered; `None` is the group of tools that belong to
-/// none.
+/// Decides whether the tools of a group are offered; `None` is for tools without a group.
 pub type GroupFilter<'a> = &'a dyn Fn(Option<ToolGroup>) -> bool;
 
 /// The future that brings a call up to date before it is checked or run.
@@ -47,7 +46,7 @@ pub type CallRefresh = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The running work of a tool.
 pub type ToolWork<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
-/// A tool: something that a model can do to the world.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync {
     /// Returns the tool's name, description and schema.
     fn spec(&self) -> ToolSpec;
@@ -170,7 +169,7 @@ pub struct ToolRegistry {
     tools: Arc<RwLock<LiveTools>>,
     /// The tools that the model is offered at first.
     offered: ToolSet,
-    /// Describes the place where the tools work.
+    /// Describes the environment of the tools.
     context_source: Option<Arc<dyn ContextSource>>,
 }
 
@@ -381,7 +380,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Removes the tool of that name and returns true if there was one. Its running calls are left
+    /// Removes the tool of that name and returns true if there was one. Its running calls continue
     /// to their end.
     pub fn remove(&self, name: &str) -> bool {
         let mut live = self.write_tools();

@@ -40,7 +40,7 @@ const SHOWN_CHARS: usize = 80;
 /// The progress of a todo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TodoState {
-    /// Not begun.
+    /// The todo has not been begun.
     Open,
     /// Begun.
     Active,

@@ -575,8 +575,8 @@ impl Task {
         self.advance_calls(effects);
     }
 
-    /// Reports whether a call of this access should be tried before the user is asked about it: only where they would be asked, and
-    /// only if the model may read the files, since a failure tells about their content.
+    /// Returns true if a call of this access should be tried before the user is asked about it. It is tried only if the user would
+    /// be asked, and if the model may read the files, because a failure reveals their content.
     pub fn should_try_before_asking(&self, access: &Access) -> bool {
         let rules = &self.settings.rules;
         rules.decide(access).verdict == Verdict::Ask && may_read(rules, access)

@@ -50,10 +50,11 @@ impl Default for CompletionConditions {
 /// The form in which a model gives its result in a task without a conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CompletionForm {
-    /// That which the protocol suggests: an answer is enough in a native task, and a prompt that
-    /// teaches calls asks for one.
+    /// Depends on the protocol: a native task accepts an answer, and a task whose prompt teaches
+    /// calls needs a call.
     ByProtocol,
-    /// Only the call of `attempt_completion` completes a task. A reply without a call earns a reminder.
+    /// Only a call of `attempt_completion` completes a task. A reply without a call is answered
+    /// with a reminder.
     #[default]
     Call,
     /// A reply without a call is the result too, as long as nothing was changed.

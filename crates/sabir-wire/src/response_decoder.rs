@@ -190,8 +190,8 @@ impl ResponseDecoder {
         }
     }
 
-    /// Emits details that only clients of the same wire understand as opaque state too, for an
-    /// encoder of that wire. Such state must not be sent back to a provider.
+    /// Also emits details that only clients of the same wire understand. They are opaque state for
+    /// an encoder of that wire, and must not be sent back to a provider.
     #[must_use]
     pub fn with_details(mut self) -> Self {
         self.decoder.state_mut().keeps_details = true;
@@ -266,7 +266,7 @@ impl ResponseDecoder {
         self.decoder.state().status.ended
     }
 
-    /// Returns how many events have been read so far. Comments do not count.
+    /// Returns the number of events that have been read so far, without comments.
     pub fn event_count(&self) -> u64 {
         self.decoder.state().status.events
     }

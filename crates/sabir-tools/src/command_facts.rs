@@ -22,7 +22,7 @@ const MAX_PATHS: usize = 500;
 /// The number of files with secrets that are masked one by one. Each is a mount.
 pub(crate) const MAX_MASKED: usize = 200;
 
-/// The surroundings that a command would run in.
+/// The environment in which a command would run.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandSurroundings<'a> {
     /// The folder.

@@ -143,7 +143,7 @@ use crate::stop_command::StopCommand;
 use crate::typed_tool::{TypedTool, TypedToolAdapter, typed_spec};
 use crate::write_to_file::WriteToFile;
 
-/// The surroundings of a task's tools.
+/// The settings of a task's tools.
 #[derive(Clone)]
 pub struct ToolSettings {
     /// The folder in which the task works.

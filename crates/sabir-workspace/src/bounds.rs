@@ -260,8 +260,8 @@ impl Workspace {
             .or(ignore_file.then_some("a file that says what is hidden from the model"))
     }
 
-    /// Returns true if the folder is the root of the file system, where being inside the workspace
-    /// means nothing.
+    /// Returns true if the folder is the root of the file system, so that every path is inside the
+    /// workspace.
     #[must_use]
     pub fn is_whole_machine(&self) -> bool {
         self.root().parent().is_none()

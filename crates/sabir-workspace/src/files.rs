@@ -166,7 +166,7 @@ impl Workspace {
         }
     }
 
-    /// Starts to collect which paths the commands that run through this `Workspace` write.
+    /// Starts to collect the paths that commands of this `Workspace` write.
     #[must_use]
     pub fn watch_commands(&self) -> CommandWatch {
         self.writes.watch_commands()

@@ -107,7 +107,7 @@ pub(crate) use setup_stage::SetupStage;
 use shared_temp::SharedTempDir;
 pub use wall_check::{SecurityReport, Wall, WallCheckError, WallReport, WallState, check_walls};
 
-/// The requested confinement.
+/// The requested level of confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SandboxLevel {
     /// No sandbox.
@@ -121,7 +121,7 @@ pub enum SandboxLevel {
     Best,
 }
 
-/// The confinement in force.
+/// The level of confinement in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffectiveLevel {
     /// Landlock, a system call filter, limits, no privileges.
@@ -161,7 +161,7 @@ pub struct Sandbox {
     /// The folder that keeps the masks between commands.
     mask_pool: Option<PathBuf>,
     memory_mib: Option<u64>,
-    /// False: ports of the machine's loopback stay out of reach.
+    /// True if the ports of the machine's loopback may be reached.
     allows_loopback: bool,
     /// The ports of the machine's loopback that the command may reach.
     loopback_ports: Vec<u16>,

@@ -1,6 +1,6 @@
 //! Permits: allow one call to run, exactly as it was checked and shown.
 //!
-//! Minutes may pass between the decision of a call and its run, while the user reads a question. A
+//! Minutes may pass between the decision about a call and its run, while the user reads a question. A
 //! permit therefore holds for a [`CallDigest`]: a hash of the tool, its arguments, and everything
 //! outside of them whose change would make it another call ([`Preconditions`]: the version of a
 //! file that is edited, the program that a name leads to, a script, the environment). The driver

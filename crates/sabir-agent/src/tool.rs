@@ -79,7 +79,7 @@ pub trait Tool: Send + Sync {
 
 /// A call whose arguments have been deserialized, before it runs.
 ///
-/// The driver keeps it from the decision of the call to its run, so everything that a tool learns of a call has a place here and need
+/// The driver keeps it from the decision about the call to its run, so everything that a tool learns of a call has a place here and need
 /// not be remembered in the tool. A call that is checked again, or continued after a resume, is prepared again.
 pub trait PreparedCall: Send + Sync {
     /// Notes the arguments whose values the model wrote on lines of their own, between tags. Their

@@ -454,7 +454,7 @@ impl ExecuteCommand {
         Ok((sandbox.hide_paths(hidden), note))
     }
 
-    /// Returns the files with secrets that a command which runs unasked must see empty, with the facts of its decision. `None`
+    /// Returns the files with secrets that a command which runs unasked must see empty, with the facts of the decision. `None`
     /// if the decision does not depend on that.
     fn masked_secrets(&self, command: &str) -> Option<(CommandFacts, Vec<SecretFile>)> {
         if !could_read_secrets(&self.surroundings(), command) {

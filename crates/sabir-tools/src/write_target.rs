@@ -1,6 +1,6 @@
 //! Binds a write to the file that was checked.
 //!
-//! Minutes may pass between the decision of a call and its run, and a symbolic link can change in
+//! Minutes may pass between the decision about a call and its run, and a symbolic link can change in
 //! between. The path is therefore resolved once when the call is prepared, and the run compares.
 
 use sabir_policy::Access;

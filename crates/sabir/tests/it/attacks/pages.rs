@@ -72,19 +72,19 @@ const VERDICTS: &[Verdict] = &[
         "ask",
     ),
     Verdict(
-        "Redirections, assignments and `$(…)` are judged separately",
+        "Redirections, assignments and `$(…)` are checked separately",
         &["--allow", "cargo test **"],
         "cargo test > x",
         "ask",
     ),
     Verdict(
-        "Redirections, assignments and `$(…)` are judged separately",
+        "Redirections, assignments and `$(…)` are checked separately",
         &["--allow", "cargo test **"],
         "RUSTC=x cargo test",
         "ask",
     ),
     Verdict(
-        "Redirections, assignments and `$(…)` are judged separately",
+        "Redirections, assignments and `$(…)` are checked separately",
         &["--allow", "cargo test **"],
         "cargo test $(evil)",
         "ask",

@@ -21,7 +21,7 @@ fn scan(text: &str, size: usize) -> (DraftResponse, ScanOutcome) {
     (draft, whole)
 }
 
-/// The arguments as values; `None` where one of them is not JSON, which is for the gates to say.
+/// The arguments as values; `None` where one of them is not JSON, which is for the checks to say.
 fn values(draft: &DraftResponse) -> Option<Map<String, Value>> {
     let arguments = draft.call_by_index(0)?.arguments.iter();
     arguments
@@ -48,7 +48,7 @@ fuzz_target!(|input: &[u8]| {
         Ok(object) if clean => assert_eq!(values(&draft), Some(object)),
         // What the parser takes and the scanner does not: doubled keys.
         Ok(_) => assert!(draft.faults.iter().any(|fault| fault.kind == sabir_call::FaultKind::DoubledArgument)),
-        // What the scanner takes and the parser does not: a value that is not JSON, left to the gates; depth.
+        // What the scanner takes and the parser does not: a value that is not JSON, left to the checks; depth.
         Err(error) => assert!(!clean || values(&draft).is_none() || error.is_syntax() && text.len() > 100, "{error}"),
     }
 });

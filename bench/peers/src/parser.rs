@@ -133,7 +133,7 @@ fn sabir(dialect: &str, kit: &Kit, pieces: &[&str]) -> Option<Understood> {
     Some(Understood { text: draft.text(), calls: calls.collect() })
 }
 
-/// The arguments with the types that the schema asks for, as the gates would make them.
+/// The arguments with the types that the schema asks for, as the checks would make them.
 fn arguments(call: &DraftCall, tools: &ToolSet) -> Map<String, Value> {
     let typed = |argument: &sabir_call::DraftArgument| {
         let spec = tools.get(&call.name).and_then(|tool| tool.find_argument(&argument.name));

@@ -584,7 +584,7 @@ impl SdkServer {
             return;
         }
         let reason = match given.filter(|_| is_allowed) {
-            // What was approved is another call than the model's, and nobody has judged that one.
+            // What was approved is another call than the model's, and nobody has checked that one.
             Some(input) => format!(
                 "The user wants other arguments, in the names of Claude Code: {input}. Call again with them."
             ),

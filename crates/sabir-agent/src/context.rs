@@ -30,7 +30,8 @@ pub trait ContextSource: Send + Sync {
     fn poll_fragments(&self) -> Option<Vec<ContextFragment>>;
 }
 
-/// The text that every request contains besides the task's instructions, and the room there is.
+/// The text that every request contains besides the task's instructions, and the size of the
+/// context window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestContext {

@@ -29,7 +29,8 @@ pub fn control_specs() -> [ToolSpec; 3] {
     ]
 }
 
-/// Returns the specs of the control calls that only some modes offer and all understand.
+/// Returns the specs of the control calls that only some modes offer. A call of them is understood
+/// in every mode.
 pub fn mode_dependent_specs() -> [ToolSpec; 1] {
     mode_dependent_calls().map(|(spec, _)| spec)
 }

@@ -53,11 +53,11 @@ pub trait FrontEnd: Send {
 /// The time that subtasks get to end when their task does.
 const SUBTASK_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Ends a task from outside. Clones cancel the same task.
+/// Cancels a task from outside. Clones cancel the same task.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<Notify>);
 
-/// Everything that a task is driven with.
+/// Drives a task: holds its model, tools, store, front end and observers.
 pub struct TaskDriver<'a> {
     /// The model that answers.
     pub model: &'a dyn Model,
@@ -111,7 +111,7 @@ pub enum DriveError {
 enum DriverEvent {
     ToolFinished(CallId, Box<ToolOutput>),
     ToolOutput(CallId, String),
-    /// A call is up to date and can be judged.
+    /// A call is up to date and can be checked.
     CallRefreshed(CallId, Box<dyn PreparedCall>),
     UserReplied(UserReply),
     UserCommand(UserCommand),
@@ -147,7 +147,7 @@ struct OpenQuestion {
 struct RunningTools {
     /// The calls that were assessed and have neither begun nor been answered.
     prepared: HashMap<CallId, AssessedCall>,
-    /// The calls that are brought up to date before they are judged.
+    /// The calls that are brought up to date before they are checked.
     refreshing: JoinSet<(CallId, Box<dyn PreparedCall>)>,
     subtasks: JoinSet<(CallId, ToolOutput)>,
     /// The tokens that ask the running subtasks to end.
@@ -159,9 +159,9 @@ struct RunningTools {
 
 /// The reaction of an observer before the model is asked.
 enum BeforeAsking {
-    /// Judged a compaction.
+    /// It decided about a compaction.
     Compaction(Result<(), CompactionObjection>),
-    /// Left a text for the next turn, or nothing.
+    /// It left a text for the next turn, or nothing.
     Turn(Option<String>),
 }
 
@@ -171,10 +171,10 @@ struct SharedTask<'a> {
     task: &'a mut Task,
 }
 
-/// A call between its judgement and its run.
+/// A call between its decision and its run.
 struct AssessedCall {
     prepared: Box<dyn PreparedCall>,
-    /// The tool's name and the access that the call was judged by.
+    /// The tool's name and the access that the call was checked by.
     observed: ObservedCall,
 }
 
@@ -254,8 +254,8 @@ impl TaskDriver<'_> {
                         }
                     }
                     TaskEffect::AssessCall(call) => {
-                        // A call that is judged again must not keep what was read for the first
-                        // judgement.
+                        // A call that is checked again must not keep what was read for the first
+                        // decision.
                         tools.prepared.remove(&call);
                         let prepared = self.prepare_call(task, &call);
                         let is_unknown = prepared.is_none();
@@ -496,7 +496,7 @@ impl TaskDriver<'_> {
     }
 
     /// Adds a preview of what the call would write to the question about it, if its tool has one.
-    /// If a file changes after the call was judged, the preview belongs to a call that will not
+    /// If a file changes after the call was checked, the preview belongs to a call that will not
     /// run.
     fn with_preview(
         &self,
@@ -679,7 +679,7 @@ impl RunningTools {
         Some((slot.into_mut(), preconditions))
     }
 
-    /// Waits for the next result, or the next call that can be judged; `None` if nothing runs. Dropping the future loses nothing.
+    /// Waits for the next result, or the next call that can be checked; `None` if nothing runs. Dropping the future loses nothing.
     async fn next_event(&mut self) -> Option<DriverEvent> {
         loop {
             // Keeping the order of the calls makes the journal independent of which tool was
@@ -809,7 +809,7 @@ impl<F: Future<Output = ToolOutput>> Future for PanicGuard<F> {
             Ok(poll) => poll,
             Err(_) => {
                 let words =
-                    "The tool broke down: a bug in Sabir. What it did is unknown; try another way.";
+                    "The tool crashed: a bug in Sabir. What it did is unknown; try another way.";
                 std::task::Poll::Ready(ToolOutput::failed(words))
             }
         }
@@ -867,7 +867,7 @@ fn assess_call(
         .map(|(call, preconditions)| {
             let access = call.observed.access.clone();
             // Asked about and then failing would cost the user a decision for nothing.
-            let failure = if task.wants_trial(&access) {
+            let failure = if task.should_try_before_asking(&access) {
                 call.prepared.try_call().err()
             } else {
                 None

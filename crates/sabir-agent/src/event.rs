@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use crate::record::{EchoSource, Record};
 use crate::task::UserMessage;
 
-/// Something to show.
+/// An event for front ends: a record, or a transient event.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum TaskEvent<'a> {
@@ -26,7 +26,7 @@ pub enum TaskEvent<'a> {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TransientEvent<'a> {
-    /// The model is being asked.
+    /// A request was sent to the model.
     Asking {
         /// The turn, counted from 1.
         turn: u32,
@@ -35,7 +35,7 @@ pub enum TransientEvent<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         full: Option<u64>,
     },
-    /// A piece of the answer. Calls are not checked yet.
+    /// A piece of the answer, whose calls are not checked yet.
     Delta(#[serde(serialize_with = "serialize_delta")] Event<'a>),
     /// A piece of a running tool's output.
     Output {
@@ -154,13 +154,13 @@ pub struct RuleProposal {
 pub enum UserReply {
     /// Yes: run the call, or accept the completion.
     Yes,
-    /// Yes, and these of the proposed rules hold for the rest of the task. Rules that were not
-    /// proposed are ignored. They are not recorded, so a resumed task asks again.
+    /// Yes, and the task follows these proposed rules from now on. Rules that were not proposed are
+    /// ignored. The rules are not recorded, so a resumed task asks again.
     YesWithRules(Vec<String>),
     /// No, with a message for the model; empty if there is none.
     No(String),
     /// A message, which may hold images.
     Text(UserMessage),
-    /// End the task, for now.
+    /// Leave the task, which can be resumed later.
     Leave,
 }

@@ -21,12 +21,11 @@ use crate::tool::{CallArguments, ToolOutput};
 pub struct ObservedCall {
     /// The call.
     pub id: CallId,
-    /// The name of the tool that does the work. For the check of a completion it is the tool of the
-    /// check.
+    /// The name of the tool that runs: for the check of a completion, the tool of the check.
     pub tool: String,
     /// The arguments that the tool got.
     pub arguments: CallArguments,
-    /// The access that the call was judged by.
+    /// The access that the call was checked by.
     pub access: Access,
 }
 

@@ -1,12 +1,12 @@
-//! Permits: allow one call to run, exactly as it was judged and shown.
+//! Permits: allow one call to run, exactly as it was checked and shown.
 //!
-//! Minutes may pass between the judgement of a call and its run, while the user reads a question. A
+//! Minutes may pass between the decision about a call and its run, while the user reads a question. A
 //! permit therefore holds for a [`CallDigest`]: a hash of the tool, its arguments, and everything
 //! outside of them whose change would make it another call ([`Preconditions`]: the version of a
 //! file that is edited, the program that a name leads to, a script, the environment). The driver
 //! compares these again right before the call runs, and runs no other call than the permitted one.
 //!
-//! Permits are made by the machine alone, and never read from a journal: a resumed task judges and
+//! Permits are made by the machine alone, and never read from a journal: a resumed task checks and
 //! asks again.
 
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ use crate::subtask::SharedBudget;
 use crate::task::{BudgetPeriod, TaskLimits};
 use crate::tool::CallArguments;
 
-/// The things that a call depends on besides its arguments: each has a name that a user understands
-/// and a text that identifies its state (a hash, a path, a version). Gathering them may read the
-/// file system and must not change it.
+/// The state that a call depends on besides its arguments: names that a user understands, each with
+/// a text that identifies the state (a hash, a path, a version). Gathering it may read the file
+/// system but must not change it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preconditions(BTreeMap<String, String>);
 
@@ -36,11 +36,11 @@ pub struct CallDigest(String);
 pub struct CallPermit {
     /// The call.
     pub call: CallId,
-    /// The digest of the call that was judged and, if the user was asked, shown.
+    /// The digest of the call that was checked and, if the user was asked, shown.
     pub digest: CallDigest,
     /// The preconditions that are part of the digest.
     pub preconditions: Preconditions,
-    /// True if the call was allowed because it is known to only read. It may be confined to that.
+    /// True if the call was allowed because it only reads. Its sandbox may then forbid writing.
     pub read_only: bool,
     /// True if the user approved the call, by an answer or by a rule.
     pub user_approved: bool,
@@ -64,7 +64,7 @@ impl Preconditions {
         things.map(|(thing, state)| (thing.as_str(), state.as_str()))
     }
 
-    /// Reports whether there are no preconditions.
+    /// Returns true if there are no preconditions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -116,7 +116,7 @@ impl fmt::Display for CallDigest {
 }
 
 impl CallPermit {
-    /// Creates a permit for a caller without a task: nothing was judged, and nothing is bound.
+    /// Creates a permit for a caller without a task: nothing was checked, and nothing is bound.
     pub fn unchecked(call: CallId) -> Self {
         let preconditions = Preconditions::default();
         let digest = CallDigest::for_call("", &CallArguments::new(), &preconditions);

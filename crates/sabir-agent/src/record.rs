@@ -63,14 +63,14 @@ impl std::fmt::Display for TaskId {
     }
 }
 
-/// Something that happened to a task.
+/// An entry of a task's journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Record {
     /// The task began. Always the first record.
     Started(TaskStart),
-    /// The user, or Sabir, said something that the model is to read.
+    /// The user, or Sabir, sent a message to the model.
     Said {
         /// The author.
         by: MessageAuthor,
@@ -89,7 +89,7 @@ pub enum Record {
     Answered(AssistantTurn),
     /// The model could not be asked, or its answer broke off. No part of the answer is kept.
     Failed(FailedTurn),
-    /// A call was judged.
+    /// A call was allowed or denied.
     Judged {
         /// The call.
         call: CallId,
@@ -109,7 +109,8 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seal: Option<CallDigest>,
     },
-    /// A subtask is about to begin, or has ended for now. Its own records are in its own journal.
+    /// A subtask is about to begin, or its run has ended. Its records are in a journal of their
+    /// own.
     Subtask {
         /// The call that it answers.
         call: CallId,
@@ -118,13 +119,14 @@ pub enum Record {
         /// line belongs to.
         #[serde(rename = "child")]
         task: TaskId,
-        /// The end, with what the subtask used. Absent before it begins.
+        /// The end, with the usage of the subtask. Absent before it begins.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ended: Option<SubtaskEnd>,
     },
     /// A call has its result.
     Result(CallResult),
-    /// The context changed: what the model sees besides, or instead of, the history.
+    /// The context changed: the fragments that the model sees besides the history, or the summary
+    /// that replaces a part of it.
     Context(ContextChange),
     /// The journal was damaged behind the record before this one, and later records are lost: calls whose results they held may
     /// have run.
@@ -135,7 +137,7 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         saved_as: Option<String>,
     },
-    /// The task ended, for now: any end that is not `completed` can be resumed.
+    /// A run of the task ended. Unless the outcome is `completed`, the task can be resumed.
     Ended {
         /// The outcome.
         outcome: TaskOutcome,
@@ -168,8 +170,8 @@ pub struct TaskUsage {
 /// [`OTHER_TOOL`].
 pub type ToolUsageTable = BTreeMap<String, ToolUsage>;
 
-/// The name that replaces those of all unknown tools, since models may write any text as a name.
-/// OpenTelemetry has the same word for values that are not listed.
+/// The name under which calls of all unknown tools are counted, because models may write any text
+/// as a name. OpenTelemetry uses the same word for values that are not listed.
 pub const OTHER_TOOL: &str = "_OTHER";
 
 /// The use of one tool.
@@ -235,7 +237,7 @@ impl TaskStart {
     }
 }
 
-/// The origin of a task that no user began.
+/// The origin of a task that was not started by a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -247,7 +249,8 @@ pub enum TaskOrigin {
         /// The number of the last record that was taken, counted from 1.
         record: u64,
     },
-    /// Its records were made of another program's history. It can be read and forked, not resumed.
+    /// Its records were converted from another program's history. It can be read and forked, but
+    /// not resumed.
     Import {
         /// The program: `cline`, `roo` or `claude_code`.
         program: String,
@@ -271,7 +274,7 @@ pub enum TaskOrigin {
     },
 }
 
-/// The end of a subtask, for now, with what it and its own subtasks used.
+/// The end of a subtask's run, with the usage of the subtask and of its own subtasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubtaskEnd {
     /// The outcome.
@@ -297,7 +300,7 @@ pub struct AssistantTurn {
     pub turn: u32,
     /// The parts of the answer. Calls have ids that are unique in the task.
     pub parts: Vec<MessagePart>,
-    /// The results of the gates, one for each call in `parts`.
+    /// The results of the checks, one for each call in `parts`.
     pub checks: Vec<CallCheck>,
     /// Faults that concern no call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -318,7 +321,7 @@ pub struct AssistantTurn {
     pub feedback: Option<String>,
 }
 
-/// A turn without an answer, with its usage.
+/// A turn that failed before its answer was complete, with its usage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTurn {
     /// The kind of failure.
@@ -336,7 +339,7 @@ pub struct FailedTurn {
     pub cost: Cost,
 }
 
-/// The result of the gates for one call.
+/// The result of the checks for one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallCheck {
     /// The call.
@@ -387,7 +390,7 @@ pub enum EchoSource {
     },
 }
 
-/// A change of what the model sees of a task. The history itself never changes.
+/// A change of the part of a task that the model sees. The history itself never changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -487,9 +490,9 @@ pub struct CompactionRecord {
     /// The reason why the model did not write the summary, if it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// The number of messages that are left out, counted from the beginning of the history.
+    /// The number of messages at the beginning of the history that are left out.
     pub messages: usize,
-    /// The texts that the model reads instead of them; the last one is the summary.
+    /// The texts that replace them for the model; the last one is the summary.
     pub head: Vec<String>,
     /// The tokens of a request before the compaction, as far as they are known.
     pub before: u64,
@@ -578,7 +581,7 @@ pub enum Delivery {
     #[default]
     Next,
     /// After the answer that is being written, whose request did not contain the message. If that
-    /// answer never comes, with the next request.
+    /// answer fails, the message goes with the next request.
     Later,
 }
 
@@ -615,7 +618,7 @@ pub enum TaskOutcome {
     ProviderFailed,
     /// The provider cannot be asked with this configuration (no key, no such model).
     Misconfigured,
-    /// The user interrupted.
+    /// The user interrupted the task.
     Cancelled,
     /// The journal could not be written.
     StoreFailed,

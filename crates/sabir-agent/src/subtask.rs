@@ -37,7 +37,7 @@ use shared_budget::{BudgetMeter, BudgetSlot};
 /// The most bytes that are quoted of the last message of a subtask that did not complete.
 const MAX_FINAL_TEXT_BYTES: usize = 4 * 1024;
 
-/// Opens subtasks, new ones and those that were begun before.
+/// Opens new subtasks, and those that were begun before.
 pub trait SubtaskSpawner: Send + Sync {
     /// Opens the subtask of a call: a new one, or the one whose journal exists already.
     ///
@@ -69,7 +69,7 @@ pub enum SubtaskSpawnError {
     /// The journal cannot be created or opened, or another process works on it.
     #[error("{0}")]
     Journal(String),
-    /// The task cannot be set up or resumed: no such model, say.
+    /// The task cannot be set up or resumed, for example because its model is unknown.
     #[error("{0}")]
     Setup(String),
 }
@@ -82,7 +82,7 @@ pub enum SubtaskHandle {
     Completed(CompletedSubtask),
 }
 
-/// Everything that a subtask is driven with.
+/// The parts of a subtask that a driver needs: its task, store, tools, model and front end.
 pub struct SubtaskRun {
     /// The task, new or replayed.
     pub task: Task,
@@ -178,7 +178,7 @@ impl Tool for NewTaskTool {
 }
 
 impl PreparedCall for SubtaskCall {
-    /// Returns no access: each call of the subtask is judged when it is made.
+    /// Returns no access: each call of the subtask is checked when it is made.
     fn access(&self) -> Access {
         Access::Nothing
     }

@@ -80,8 +80,7 @@ const DAMAGE_MESSAGE: &str = "The stored record of this task was damaged, and wh
 const INTERRUPTED: &str =
     "This was interrupted. It may have happened in part: look before you repeat it.";
 
-/// The settings a task is run with. They are not part of its history: a resumed task may get
-/// others.
+/// The settings of a task. They are not part of its history: a resumed task may get others.
 #[derive(Debug, Clone)]
 pub struct TaskSettings {
     /// The system prompt, without any teaching of tools.
@@ -96,7 +95,7 @@ pub struct TaskSettings {
     pub read_only_tools: Vec<String>,
     /// The names of the tools that poll for something, so that repeating a call is not a cycle.
     pub polling_tools: Vec<String>,
-    /// The rules that judge calls, including approvals in advance.
+    /// The rules that check calls, including approvals in advance.
     pub rules: PolicyRules,
     /// The kind of user, if any, that can be asked.
     pub interactivity: Interactivity,
@@ -143,7 +142,7 @@ impl TaskSettings {
         }
     }
 
-    /// Creates the gates for calls of these tools.
+    /// Creates the checks for calls of these tools.
     pub(crate) fn call_checker(&self, tools: ToolSet) -> CallChecker {
         CallChecker::new(tools)
             .with_repairs(self.repairs)
@@ -175,10 +174,10 @@ pub enum TaskInput<'a> {
     /// Undoes the last compaction of a paused task.
     Restore,
     /// The user switches to the mode of this name. It holds at once, and calls that wait for an
-    /// approval are judged again. An unknown name changes nothing.
+    /// approval are checked again. An unknown name changes nothing.
     SetMode(String),
-    /// The user has left: from now on the task is headless ([`Interactivity::Headless`]), and calls
-    /// that wait for an answer are denied.
+    /// The user has left. The task becomes headless ([`Interactivity::Headless`]), and calls that
+    /// wait for an answer are denied.
     UserLeft,
     /// The context fragments as they are right before the model is asked. The request ends with
     /// the changes since the last report to the model.
@@ -193,7 +192,7 @@ pub enum TaskInput<'a> {
     ModelEvent(Event<'a>),
     /// The model's answer is complete.
     ModelFinished,
-    /// The model's answer failed to begin, or broke off.
+    /// The request failed, or the answer broke off.
     ModelFailed(ModelError),
     /// The access that a call needs, and the preconditions it depends on.
     CallAssessed(CallId, Access, Preconditions),
@@ -231,8 +230,8 @@ impl TaskInput<'_> {
     }
 }
 
-/// An effect: something that the driver must do. Effects are executed in the order in which they
-/// are returned.
+/// An action that the driver must execute. Effects are executed in the order in which they are
+/// returned.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskEffect {
     /// Persist the record, then show it. No later effect may be executed unless this succeeded.
@@ -247,8 +246,8 @@ pub enum TaskEffect {
     AskUser(UserQuestion),
     /// Withdraw the open question.
     WithdrawQuestion,
-    /// Drop everything under way: the request, the running tools, the question. Subtasks are asked
-    /// to end instead, and each reports its end with [`TaskInput::ToolFinished`].
+    /// Stop the request, the running tools and the question. Subtasks are asked to end instead, and
+    /// each reports its end with [`TaskInput::ToolFinished`].
     StopAll,
     /// Ask the subtask of this call to end. Its result arrives like any other.
     StopSubtask(CallId),
@@ -268,7 +267,8 @@ pub enum ReplayError {
     Completed,
 }
 
-/// A task: settings, history and everything that follows from its records.
+/// The state machine of a task: its settings, its history, and the state that follows from its
+/// records.
 #[derive(Debug)]
 pub struct Task {
     settings: TaskSettings,
@@ -610,7 +610,7 @@ impl Task {
                     turn.mark_denied(call, *by, reason);
                 }
             }
-            // An approval changes nothing. A resumed task judges again and asks again (law 8).
+            // An approval changes nothing. A resumed task checks again and asks again (law 8).
             Record::Judged { .. } => {}
             Record::Running { call, .. } => {
                 self.note_running(call);
@@ -763,7 +763,7 @@ impl Task {
             },
             effects,
         );
-        // A resumed task judges the call again, and then asks again.
+        // A resumed task checks the call again, and then asks again.
         self.question = None;
         effects.push(TaskEffect::Finish(outcome, message.to_owned()));
     }

@@ -13,7 +13,7 @@ use crate::driver::CancelToken;
 use crate::permit::{CallPermit, Preconditions};
 use crate::record::{AddedTool, SubtaskEnd, ToolsChange};
 
-/// Typed arguments of a call, as they passed the gates.
+/// The typed arguments of a call that passed the checks.
 pub type CallArguments = Map<String, Value>;
 
 /// The output of a tool, for the model.
@@ -25,34 +25,33 @@ pub struct ToolOutput {
     pub images: Vec<Image>,
     /// True if the tool failed.
     pub failed: bool,
-    /// True if the work failed only in that it found nothing, as `grep` reports it. A call has
-    /// succeeded then, but a check has not.
+    /// True if the tool failed only because it found nothing, as `grep` reports it. This counts as
+    /// success for a call, but not for a check.
     pub found_nothing: bool,
     /// The end of the subtask that did the work, with its total usage; `None` for other work. A
     /// cancelled subtask makes the result of the call an interrupted one.
     pub subtask: Option<SubtaskEnd>,
 }
 
-/// Receives a tool's output while it is produced, for example a command's lines. Pieces are texts
-/// of any length.
+/// Receives a tool's output while it is produced, for example a command's lines, in pieces of any
+/// length.
 pub type ProgressSink<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// Decides by its group whether a tool is offered; `None` is the group of tools that belong to
-/// none.
+/// Decides whether the tools of a group are offered; `None` is for tools without a group.
 pub type GroupFilter<'a> = &'a dyn Fn(Option<ToolGroup>) -> bool;
 
-/// The work of bringing a call up to date before it is judged or run.
+/// The future that brings a call up to date before it is checked or run.
 pub type CallRefresh = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The running work of a tool.
 pub type ToolWork<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
-/// A tool: something that a model can do to the world.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync {
     /// Returns the tool's name, description and schema.
     fn spec(&self) -> ToolSpec;
 
-    /// Returns the group by which modes offer or withhold the tool; `None`: every mode offers it, and its calls are judged by their
+    /// Returns the group by which modes offer or withhold the tool; `None`: every mode offers it, and its calls are checked by their
     /// accesses alone.
     fn group(&self) -> Option<ToolGroup> {
         None
@@ -80,8 +79,8 @@ pub trait Tool: Send + Sync {
 
 /// A call whose arguments have been deserialized, before it runs.
 ///
-/// The driver keeps it from the judgement of the call to its run, so everything that a tool learns of a call has a place here and need
-/// not be remembered in the tool. A call that is judged again, or continued after a resume, is prepared again.
+/// The driver keeps it from the decision about the call to its run, so everything that a tool learns of a call has a place here and need
+/// not be remembered in the tool. A call that is checked again, or continued after a resume, is prepared again.
 pub trait PreparedCall: Send + Sync {
     /// Notes the arguments whose values the model wrote on lines of their own, between tags. Their
     /// last line end counts as part of the tags, so the value of a text file lacks it. Called once,
@@ -89,7 +88,7 @@ pub trait PreparedCall: Send + Sync {
     fn note_wrapped_values(&mut self, _names: &[String]) {}
 
     /// Returns work that has to end before the call is looked at, such as asking an editor for its unsaved text; `None`: there is none.
-    /// It is awaited before the call is judged and again before it runs. Dropping it leaves the call as it was, and everything else in
+    /// It is awaited before the call is checked and again before it runs. Dropping it leaves the call as it was, and everything else in
     /// this trait works without it.
     fn refresh(&self) -> Option<CallRefresh> {
         None
@@ -99,7 +98,7 @@ pub trait PreparedCall: Send + Sync {
     fn access(&self) -> Access;
 
     /// Returns the present state of the call's preconditions. An approval holds as long as this is
-    /// unchanged, so it is asked for before the call is judged and again right before it runs.
+    /// unchanged, so it is asked for before the call is checked and again right before it runs.
     fn preconditions(&self) -> Preconditions {
         Preconditions::default()
     }
@@ -170,7 +169,7 @@ pub struct ToolRegistry {
     tools: Arc<RwLock<LiveTools>>,
     /// The tools that the model is offered at first.
     offered: ToolSet,
-    /// Describes the place where the tools work.
+    /// Describes the environment of the tools.
     context_source: Option<Arc<dyn ContextSource>>,
 }
 
@@ -381,7 +380,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Removes the tool of that name and returns true if there was one. Its running calls are left
+    /// Removes the tool of that name and returns true if there was one. Its running calls continue
     /// to their end.
     pub fn remove(&self, name: &str) -> bool {
         let mut live = self.write_tools();

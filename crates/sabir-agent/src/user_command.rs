@@ -11,10 +11,10 @@ use crate::event::UserReply;
 use crate::record::SummaryAuthor;
 use crate::task::{CompactionTiming, ContextUsage, MessageDelivery, Task, TaskInput, UserMessage};
 
-/// A command of the user, given unasked or in answer to a question whose call it names.
+/// A command of the user: an unrequested one, or the answer to the question about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserCommand {
-    /// Says something to the model: [`TaskInput::UserMessage`].
+    /// Sends a message to the model: [`TaskInput::UserMessage`].
     Send {
         /// The text and the images.
         message: UserMessage,
@@ -43,7 +43,8 @@ pub enum UserCommand {
     Cancel,
 }
 
-/// A queue of commands to a task. Clones are the same queue, so what a run of the task has not taken is still there for the next one.
+/// A queue of commands to a task. Clones share the queue, so commands that one run of the task did
+/// not take are there for the next run.
 #[derive(Debug, Clone, Default)]
 pub struct CommandQueue(Arc<QueueState>);
 
@@ -65,7 +66,7 @@ impl CommandQueue {
         self.lock_commands().pop_front()
     }
 
-    /// Reports whether no command waits.
+    /// Returns true if no command waits.
     pub fn is_empty(&self) -> bool {
         self.lock_commands().is_empty()
     }

@@ -213,7 +213,7 @@ impl ReaderOptions {
             .with_missing_last_close(self.closes_last_call)
     }
 
-    /// Creates the gates with these settings.
+    /// Creates the checks with these settings.
     pub(crate) fn create_checker(&self) -> CallChecker {
         CallChecker::new(self.tools.clone())
             .with_repairs(self.repairs)

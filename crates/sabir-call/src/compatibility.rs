@@ -3,7 +3,7 @@
 //! Models were trained on the tools of Cline, Roo Code, Claude Code, Codex, Gemini CLI, OpenHands,
 //! Goose, Cursor and opencode, and use their names even if the prompt has others. This module is
 //! only the data. The reader takes from it which tags may be calls; `sabir-check` converts a call
-//! of such a tool into one of a declared tool, which is then validated and judged like any other.
+//! of such a tool into one of a declared tool, which is then validated and checked like any other.
 //!
 //! A row may only be added if its reading is certain. Arguments with different meanings in
 //! different agents (an offset that counts from 0 in one and from 1 in another) are refused with a
@@ -20,7 +20,8 @@ pub struct ArgumentAliases {
     pub argument: &'static str,
     /// The names that mean exactly the same.
     pub aliases: &'static [&'static str],
-    /// The names that may mean it: they are never renamed, but answered with a question.
+    /// The names that may mean it. They are never renamed; the answer asks the model which argument
+    /// it meant.
     pub hints: &'static [&'static str],
 }
 
@@ -54,7 +55,7 @@ pub enum ForeignMeaning {
         /// Each value with its meaning.
         cases: &'static [(&'static str, ForeignTool)],
     },
-    /// Nothing that there is here; the text says what to do instead.
+    /// No tool here does the same; the text says what to do instead.
     Refused(&'static str),
 }
 
@@ -65,7 +66,7 @@ pub struct ForeignArgument {
     pub name: &'static str,
     /// The type of its value.
     pub kind: ArgumentKind,
-    /// True if a call without it means nothing.
+    /// True if a call without it is refused.
     pub required: bool,
     /// Its effect on the converted call.
     pub effect: ArgumentEffect,
@@ -91,9 +92,9 @@ pub enum ArgumentKind {
 pub enum ArgumentEffect {
     /// Its value becomes that of this argument.
     Value(&'static str),
-    /// None: it describes the call and does not change what the call does.
+    /// No effect: it only describes the call.
     Ignored,
-    /// None if it has this value or is empty; any other value is refused with the hint.
+    /// No effect if it has this value or is empty; any other value is refused with the hint.
     Only(&'static str, &'static str),
     /// Refused with this hint.
     Refused(&'static str),

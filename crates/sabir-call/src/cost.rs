@@ -160,7 +160,7 @@ impl TokenPrices {
 }
 
 impl Cost {
-    /// The cost about which nothing is known.
+    /// A cost of which nothing is known.
     pub const UNKNOWN: Self = Self {
         known: Dollars(0),
         at_least: true,

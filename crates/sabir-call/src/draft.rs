@@ -90,7 +90,7 @@ pub enum DraftState {
     Open,
     /// Properly closed.
     Closed,
-    /// Ended without being closed.
+    /// The call ended without being closed.
     Cut(Truncation),
 }
 

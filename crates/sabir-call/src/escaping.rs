@@ -100,8 +100,8 @@ impl ContentEscaping {
         broken.or(shown)
     }
 
-    /// Restores a text that a model sent; `None` if that changes nothing. `was_read` reports whether
-    /// the model was given a character to read: only then is the name of its code point restored.
+    /// Restores a text that a model sent; `None` if that changes nothing. The name of a code point
+    /// is restored only if `was_read` says that the model had received the character.
     pub fn restore_text(self, text: &str, was_read: &dyn Fn(char) -> bool) -> Option<String> {
         let whole = self.special_tokens.then(|| restore_tokens(text)).flatten();
         let exact = self

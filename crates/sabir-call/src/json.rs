@@ -444,7 +444,7 @@ impl ArgumentScanner {
                 self.state = ScannerState::Text(false);
                 at + 1
             }
-            // Any letter may start a word here (`true`, but also `None` or `NaN`): the checks judge
+            // Any letter may start a word here (`true`, but also `None` or `NaN`): the checks decide
             // the source text.
             b'{' | b'[' | b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
                 self.open_argument(ArgForm::Json, at, out);

@@ -19,7 +19,7 @@
 //!   hard: where a value ends, what is only a mention, what counts as a truncated call. One
 //!   [`CallReader`] with a few parsers reads them all. A dialect ([`dialect`]) is a row of markers
 //!   and a spec whose examples are its tests.
-//! * **Reading never fails and never judges.** Any bytes produce events, and [`Fault`]s with
+//! * **Reading never fails and never validates.** Any bytes produce events, and [`Fault`]s with
 //!   positions. Whether a call may run is decided by the checks in `sabir-check`, in the same way
 //!   for every dialect.
 //!

@@ -675,9 +675,10 @@ impl CallReader {
             return ReaderStep::To(at);
         }
         let blank = std::mem::take(&mut self.blank);
-        let is_judged = self.judge_surroundings(rest, &blank, window.last, self.offset + at, out);
+        let is_decided =
+            self.reject_mentioned_calls(rest, &blank, window.last, self.offset + at, out);
         self.blank = blank;
-        if !is_judged {
+        if !is_decided {
             return ReaderStep::Wait(at);
         }
         self.state = ReaderState::Prose;

@@ -44,7 +44,7 @@ pub(crate) struct ArgumentReader<'t> {
 }
 
 impl ArgumentReader<'_> {
-    /// Runs the gate "arguments complete" and coerces each value.
+    /// Runs the check "arguments complete" and coerces each value.
     ///
     /// Names come before values, as the schema of a value depends on the argument that is meant. An
     /// undeclared argument is coerced too, by `additionalProperties` if that is a schema.
@@ -208,7 +208,7 @@ impl ArgumentReader<'_> {
         }
     }
 
-    /// Coerces one value. A cut value stays text and is never judged, because the rest of it is unknown.
+    /// Coerces one value. A cut value stays text and is never checked, because the rest of it is unknown.
     ///
     /// Returns `None` for an argument that is dropped: a cut JSON value, or a `null` that is read as "left out".
     fn coerce_argument<'d>(

@@ -1,4 +1,4 @@
-//! Collects the faults and repairs of one call on its way through the gates, and builds messages that several gates share.
+//! Collects the faults and repairs of one call on its way through the checks, and builds messages that several checks share.
 
 use sabir_call::compatibility::hinted_argument;
 use sabir_call::{
@@ -23,7 +23,7 @@ pub(crate) struct CallDiagnostics<'d> {
     pub(crate) source: &'d str,
     /// The faults that the parser reported, which come first in the result.
     parser_faults: Vec<Fault>,
-    /// The faults that the gates found.
+    /// The faults that the checks found.
     pub(crate) faults: Vec<Fault>,
     pub(crate) repairs: Vec<Repair>,
 }
@@ -127,7 +127,7 @@ impl<'d> CallDiagnostics<'d> {
     /// Turns each mistake that the parser accepted with a warning into a repair if that rule is active, else into an error.
     ///
     /// Parsers know no repair rules. They accept these slips while streaming, because the bytes
-    /// have one reading, and leave the decision about them to the gates.
+    /// have one reading, and leave the decision about them to the checks.
     pub(crate) fn classify_slips(&mut self, repairs: RepairSet) {
         for mut fault in std::mem::take(&mut self.parser_faults) {
             if fault.severity == Severity::Warning
@@ -225,7 +225,7 @@ impl<'d> CallDiagnostics<'d> {
         self.push(fault.with_hint(hint));
     }
 
-    /// Returns true if the gates found tags in place of the arguments.
+    /// Returns true if the checks found tags in place of the arguments.
     pub(crate) fn has_xml_fault(&self) -> bool {
         self.faults
             .iter()

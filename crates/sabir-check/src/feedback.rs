@@ -13,7 +13,7 @@
 use sabir_call::dialect::DialectSet;
 use sabir_call::{Fault, FaultKind, Severity, SpanOrigin, ToolProtocol, ToolSet, ToolSpec};
 
-use crate::gate::{CallState, CheckedCall};
+use crate::call_checker::{CallState, CheckedCall};
 use crate::hints::{CallSpelling, alternative_hints, render_corrected_call, render_example_call};
 use crate::repetition::RepeatTracker;
 

@@ -2,7 +2,7 @@
 //!
 //! The table ([`sabir_call::compatibility`]) says which tool is meant and what each argument becomes.
 //! A conversion is exact or it does not happen: what cannot be expressed is refused with a hint. The
-//! converted call is then validated and judged as if the model had written it.
+//! converted call is then validated and checked as if the model had written it.
 
 use sabir_call::compatibility::{ArgumentEffect, ArgumentKind, ForeignMeaning, ForeignTool};
 use sabir_call::{ToolSet, ToolSpec};

@@ -1,14 +1,14 @@
 //! Renders example calls for feedback: a minimal one, the model's own call corrected, or an alternative.
 //!
-//! An example is always in the active protocol, and always one that the gates would accept, because models imitate it.
+//! An example is always in the active protocol, and always one that the checks would accept, because models imitate it.
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{Fault, FaultKind, ToolProtocol, ToolSet, ToolSpec, render_example};
 use serde_json::{Map, Value};
 
+use crate::call_checker::CheckedCall;
 use crate::call_diagnostics::quote_names;
 use crate::compiled_schema::CompiledSchema;
-use crate::gate::CheckedCall;
 
 /// The longest of the model's own values that a corrected call repeats, in bytes of JSON.
 /// Longer ones are file contents rather than names, and repeating them would fill the feedback.

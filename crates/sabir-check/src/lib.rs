@@ -55,12 +55,12 @@
 //! ```
 
 mod arguments;
+mod call_checker;
 mod call_diagnostics;
 mod coerce;
 mod compiled_schema;
 mod feedback;
 mod foreign;
-mod gate;
 mod hints;
 mod lenient_json;
 pub mod lint;
@@ -78,9 +78,9 @@ mod validate;
 mod xml_arguments;
 mod xml_element;
 
+pub use call_checker::{CallChecker, CallState, CheckedCall};
 pub use compiled_schema::can_validate as can_validate_schema;
 pub use feedback::{CAP as FEEDBACK_CAP, FeedbackContext, render_feedback, render_missing_call};
-pub use gate::{CallChecker, CallState, CheckedCall};
 pub use repair::{RULES, Repair, RepairRule, RepairSet};
 pub use repetition::{CheckedOutcome, RepeatTracker};
 pub use search_place::search_place_length;

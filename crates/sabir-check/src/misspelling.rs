@@ -237,7 +237,7 @@ pub(crate) fn malformed_json_fault(
 ///
 /// The parser then read the unknown tag as a part of the value, and faults should concern the intended value only.
 ///
-/// Without this, the path in `<path>a</path><pth>b</pth>` would be judged with the later tags in
+/// Without this, the path in `<path>a</path><pth>b</pth>` would be checked with the later tags in
 /// it, and the model would get two faults for one slip.
 pub(crate) fn truncate_at_unknown<'d>(
     written: Cow<'d, DraftArgument>,

@@ -648,7 +648,7 @@ fn validate_size(
     })
 }
 
-/// Reports an error for which the gates have no message of their own.
+/// Reports an error for which the checks have no message of their own.
 fn report_error(
     value: &Value,
     location: InstanceLocation<'_>,

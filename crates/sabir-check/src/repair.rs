@@ -64,7 +64,7 @@ pub struct RepairRule {
     stage: RepairStage,
 }
 
-/// The point in the gates at which a rule applies, with its function.
+/// The point in the checks at which a rule applies, with its function.
 #[derive(Debug)]
 enum RepairStage {
     /// Runs on a tool's name that is not declared; returns the declared one.
@@ -79,7 +79,7 @@ enum RepairStage {
     Value(fn(&MistypedText<'_>) -> Option<Value>),
     /// Allows one kind of mistake while JSON is parsed.
     Json(JsonSlip),
-    /// Concerns the call as a whole; the gates apply it.
+    /// Concerns the call as a whole; the checks apply it.
     Call,
     /// A mistake that the parser itself accepts, with a warning.
     /// `CallDiagnostics::classify_slips` turns that warning into the repair.

@@ -24,7 +24,7 @@ pub struct RepeatTracker(HashMap<MistakeKey, u32>);
 pub struct CheckedOutcome<'a> {
     /// The tool; empty for faults that belong to no call.
     pub tool: &'a str,
-    /// True if the call passed the gates.
+    /// True if the call passed the checks.
     pub passed: bool,
     /// The call's faults; warnings do not count.
     pub faults: &'a [Fault],

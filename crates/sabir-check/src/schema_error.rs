@@ -13,13 +13,13 @@ pub(crate) struct SchemaError<'e> {
     pub(crate) pointer: &'e str,
     /// The value at that place.
     pub(crate) instance: &'e Value,
-    /// The kind of error, with the details that the messages of the gates need.
+    /// The kind of error, with the details that the messages of the checks need.
     pub(crate) kind: SchemaErrorKind<'e>,
     /// Builds the message, with the given text in place of the value.
     build_message: &'e dyn Fn(&str) -> String,
 }
 
-/// The kinds of errors, of which the gates have messages of their own for all but the last.
+/// The kinds of errors, of which the checks have messages of their own for all but the last.
 pub(crate) enum SchemaErrorKind<'e> {
     /// The value has none of these types.
     Type(Vec<&'static str>),

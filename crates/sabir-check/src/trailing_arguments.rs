@@ -207,7 +207,7 @@ impl JsonSyntaxError {
 ///
 /// `place` maps an offset in `text` to an offset in the source; `None` if the byte is not from the source.
 ///
-/// Values keep their source text instead of becoming `Value`s: the gates coerce by declared type,
+/// Values keep their source text instead of becoming `Value`s: the checks coerce by declared type,
 /// and a number must not lose digits in the conversion.
 fn parse_entries(
     text: &str,

@@ -1,9 +1,9 @@
 //! Types the arguments of a call one by one, while the call is still being written.
 //!
-//! The gates check complete calls. The gateway forwards calls while they arrive and cannot wait for that; this module tells
+//! The checks apply to complete calls. The gateway forwards calls while they arrive and cannot wait for that; this module tells
 //! it what is certain earlier. The main decision: **what depends on the schema only is answered at once, what depends on the
-//! value waits for the value, and nothing is rejected.** The same coercion as in the gates makes the types, so that a call
-//! forwarded in pieces is the call that the gates would have produced.
+//! value waits for the value, and nothing is rejected.** The same coercion as in the checks makes the types, so that a call
+//! forwarded in pieces is the call that the checks would have produced.
 //!
 //! | known | certain |
 //! | --- | --- |
@@ -19,8 +19,8 @@ use sabir_call::{ArgForm, DraftArgument, Span, ToolSpec};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use crate::call_checker::CallChecker;
 use crate::coerce::{self, CoercedValue};
-use crate::gate::CallChecker;
 use crate::repair::{UndeclaredArgument, UndeclaredTool};
 use crate::schema::{JsonTypes, SchemaView};
 use crate::trailing_arguments;
@@ -55,7 +55,7 @@ pub enum CoercionOutcome {
 impl CallChecker {
     /// Finds the tool that a name means regardless of the arguments, and the repair rule that was needed.
     ///
-    /// `None` does not mean that the call is wrong: the gates may still resolve the name by the
+    /// `None` does not mean that the call is wrong: the checks may still resolve the name by the
     /// arguments, so the caller has to wait for the whole call.
     pub fn guess_tool(&self, name: &str) -> Option<(&ToolSpec, Option<&'static str>)> {
         if let Some(tool) = self.tools().get(name) {
@@ -77,7 +77,7 @@ impl CallChecker {
 
     /// Finds the argument that an undeclared name means, given the names of the arguments before it, and the repair rule that was needed.
     ///
-    /// Later arguments are unknown. If the declared argument itself follows, the gates would not
+    /// Later arguments are unknown. If the declared argument itself follows, the checks would not
     /// have renamed this one.
     pub fn guess_argument(
         &self,
@@ -135,7 +135,7 @@ impl CallChecker {
         }
     }
 
-    /// Coerces the complete text of an argument to the value that the gates would give it.
+    /// Coerces the complete text of an argument to the value that the checks would give it.
     pub fn coerce_argument(
         &self,
         tool: &ToolSpec,
@@ -156,7 +156,7 @@ impl CallChecker {
             return CoercionOutcome::LeftOut("null_argument");
         }
         let read = |types| coerce::coerce_value(text, form, shape, types, self.repairs());
-        // As in the gates, a union that allows strings keeps the text unless the schema rejects it.
+        // As in the checks, a union that allows strings keeps the text unless the schema rejects it.
         let others = types.filter(|types| types.has(JsonTypes::STRING) && form != ArgForm::Json);
         let others = others
             .map(|types| types.without(JsonTypes::STRING))
@@ -191,7 +191,7 @@ impl CallChecker {
                 CoercionOutcome::Unreadable
             }
             // A text of the wrong type, or JSON that only the stricter `parse_strict` refuses. The
-            // gates report it; here it stays as the model wrote it.
+            // checks report it; here it stays as the model wrote it.
             Err(_) => CoercionOutcome::AsWritten,
         }
     }

@@ -108,10 +108,10 @@ fn split_pointer(pointer: &str) -> (String, &str) {
     (name.replace("~1", "/").replace("~0", "~"), inside)
 }
 
-/// Converts a validation error to a fault; `None` if an earlier gate has reported it.
+/// Converts a validation error to a fault; `None` if an earlier check has reported it.
 ///
 /// JSON Schema's usual words are for people who know it. The four frequent kinds get messages in the form of
-/// the other gates; the rest keeps those words with values masked.
+/// the other checks; the rest keeps those words with values masked.
 fn validation_fault(
     error: &SchemaError<'_>,
     given: &[TypedArgument<'_>],
@@ -208,7 +208,7 @@ fn validation_fault(
     Some(fault)
 }
 
-/// Converts an error about the arguments as a whole; `None` if an earlier gate has reported it.
+/// Converts an error about the arguments as a whole; `None` if an earlier check has reported it.
 ///
 /// Such an error has an empty path: a missing or unexpected property at the top, or a union over
 /// all arguments.

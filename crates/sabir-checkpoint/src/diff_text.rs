@@ -188,7 +188,11 @@ impl fmt::Display for RestoreConflict {
             }
             Self::OtherTask(task) => write!(f, "the task {task} has changed it since"),
             Self::Omitted(why) => write!(f, "it is not kept: {}", why.describe()),
-            Self::Lost(why) => write!(f, "what is there now could not be kept: {}", why.describe()),
+            Self::Lost(why) => write!(
+                f,
+                "the present content could not be kept: {}",
+                why.describe()
+            ),
             Self::Special => f.write_str("it is a FIFO, socket or device"),
             Self::Under { path, .. } => {
                 write!(

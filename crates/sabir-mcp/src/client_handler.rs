@@ -65,7 +65,7 @@ pub enum ElicitationAnswer {
     Accept(Option<Value>),
     /// A refusal.
     Decline,
-    /// No answer: nobody can be asked, or the question was left.
+    /// No answer: nobody can be asked, or the user left the question open.
     Cancel,
 }
 

@@ -8,8 +8,8 @@ use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
 use serde_json::json;
 
-/// Explains how a server is written and added. Models that were trained with Cline write such calls when the user wants a new tool; it
-/// is understood, and no model is taught it, because few tasks need it.
+/// Answers a call with an explanation of how to write and add a server. Models that were trained with Cline write such calls when the
+/// user wants a new tool. The call is understood but not taught, because few tasks need it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DocumentationTool;
 

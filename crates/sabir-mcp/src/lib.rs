@@ -11,7 +11,7 @@
 //! * Everything that a server sends is untrusted and limited: lines, results, images, descriptions,
 //!   schemas, standard error, the number of tools ([`limits`]).
 //! * Models see one flat name for each tool ([`shown_tool_name`]), which is mapped back through a table and never parsed.
-//! * The policy judges each call by the names of the server and the tool; hints of the server have
+//! * The policy checks each call by the names of the server and the tool; hints of the server have
 //!   no influence. A call of a tool whose definition differs from the approved one needs a new
 //!   approval, whatever the rules allow ([`DefinitionStore`]).
 //! * If the definitions of all tools exceed a budget, models get the names, and a tool that shows

@@ -49,7 +49,7 @@ pub const MAX_SERVED_CALLS: usize = 32;
 pub const MAX_RESTARTS: u32 = 5;
 /// The time before the first restart; it doubles with each one.
 pub const FIRST_BACK_OFF: Duration = Duration::from_millis(500);
-/// The time after which a server that works has its restarts forgotten.
+/// The time of working after which a server's restarts are no longer counted.
 pub const STABLE_TIME: Duration = Duration::from_secs(60);
-/// The interval at which a server that needs a login is looked at, for a login in another process.
+/// The interval of the checks for a login in another process, while a server needs one.
 pub const LOGIN_LOOK_INTERVAL: Duration = Duration::from_secs(2);

@@ -55,12 +55,12 @@ pub struct OAuthSettings {
     /// The port of this machine that the browser is sent back to, for clients that were registered with it; otherwise any free one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect_port: Option<u16>,
-    /// The way to a token.
+    /// The way to get a token.
     #[serde(skip_serializing_if = "OAuthGrant::is_default")]
     pub grant: OAuthGrant,
 }
 
-/// The way to a token.
+/// The way to get a token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OAuthGrant {

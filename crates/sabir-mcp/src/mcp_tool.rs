@@ -146,7 +146,7 @@ impl PreparedCall for McpCall {
             let Some(pool) = self.pool.upgrade() else {
                 return ToolOutput::failed("the servers of this task are stopped");
             };
-            // It was judged, and shown if it had to be asked about: from now on this is the
+            // It was checked, and shown if it had to be asked about: from now on this is the
             // approved definition.
             if self.state != DefinitionState::Approved {
                 pool.definitions().approve_definition(

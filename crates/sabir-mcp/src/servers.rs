@@ -39,7 +39,8 @@ pub type StartCheck = Arc<dyn Fn(&McpServerSpec) -> Option<String> + Send + Sync
 /// Begins HTTP clients.
 pub type HttpClientFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;
 
-/// Everything that servers need from their surroundings.
+/// The settings of a task's servers: the folder, the environment, the stores and the functions that
+/// they use.
 #[derive(Clone)]
 pub struct McpSettings {
     /// The folder in which local servers run, and which is announced to servers as a root.
@@ -56,7 +57,8 @@ pub struct McpSettings {
     pub definitions: Arc<dyn DefinitionStore>,
     /// Receives notices for the user.
     pub notify: Arc<dyn Fn(McpNotice) + Send + Sync>,
-    /// Reports why a server must not be started, if so. Called before each start, also when a server that ended is started again. Blocks.
+    /// Returns the reason why a server must not be started, if there is one. Called before each
+    /// start and restart. Blocks.
     pub refuse_start: StartCheck,
     /// Opens the page of a login in the user's browser, if it can.
     pub open_page: Arc<dyn Fn(&str) + Send + Sync>,
@@ -321,7 +323,8 @@ impl McpServers {
         Ok(join_messages(&result))
     }
 
-    /// Notes that the model is being asked. Servers that have not been started let its first request go before them.
+    /// Notes that a request is sent to the model. Servers that have not been started wait for the
+    /// task's first request.
     pub fn note_request(&self) {
         if self.pool.has_requested.swap(true, Ordering::Relaxed) {
             return;

@@ -24,10 +24,10 @@ pub struct McpServerSpec {
     /// The seconds that a call may take without reporting progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_seconds: Option<u64>,
-    /// True: a task does not begin before the server is ready, and not at all if it fails.
+    /// True if a task waits for the server, and does not begin if the server fails.
     #[serde(default)]
     pub required: bool,
-    /// True: the server is not started.
+    /// True if the server is not started.
     #[serde(default)]
     pub disabled: bool,
     /// The tools that are used.

@@ -201,7 +201,7 @@ impl HttpModel {
         self
     }
 
-    /// Sets who uses this model; by default one task.
+    /// Sets the callers that share this model; by default one task.
     #[must_use]
     pub fn caller_scope(mut self, callers: CallerScope) -> Self {
         self.callers = callers;
@@ -215,14 +215,14 @@ impl HttpModel {
         self
     }
 
-    /// Sets which text is searched for calls; by default all of it.
+    /// Sets the part of the text that is searched for calls; by default all of it.
     #[must_use]
     pub fn text_parsing(mut self, reads: TextParsing) -> Self {
         self.reads = reads;
         self
     }
 
-    /// Calls `tell` before each wait.
+    /// Sets the function that is called before each wait.
     #[must_use]
     pub fn on_retry(mut self, tell: impl Fn(&RetryNotice<'_>) + Send + Sync + 'static) -> Self {
         self.on_retry = Some(Box::new(tell));

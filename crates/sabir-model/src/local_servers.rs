@@ -35,9 +35,9 @@ pub struct LocalServer {
     pub provider: String,
     /// Its address.
     pub base_url: String,
-    /// The software, as far as its responses tell: `ollama`, `llama.cpp`, `vllm`.
+    /// The software, if its responses identify it: `ollama`, `llama.cpp` or `vllm`.
     pub software: Option<&'static str>,
-    /// True if it refused to list its models without a key.
+    /// True if it lists its models only with a key.
     pub locked: bool,
     /// The models that it serves, in its own order.
     pub models: Vec<ServedModel>,

@@ -7,7 +7,7 @@ use sabir_wire::{Wire, WireOptions};
 use crate::secret::Secret;
 use crate::signing::SigningCredentials;
 
-/// A provider: an address, a wire, a key.
+/// A provider of models: its address, its wire and its key.
 #[derive(Debug, Clone)]
 pub struct Provider {
     /// The name used in messages.

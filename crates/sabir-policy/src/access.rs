@@ -1,6 +1,6 @@
-//! Accesses: the description of what a call would touch, which the policy judges.
+//! Accesses: the description of what a call would touch, which the policy checks.
 //!
-//! A tool describes what a call would do in these terms, once, before it runs. The description holds what the policy judges and
+//! A tool describes what a call would do in these terms, once, before it runs. The description holds what the policy checks and
 //! what the user is shown, so the two cannot differ: paths with links resolved, URLs in canonical form, the command line as the shell
 //! gets it.
 
@@ -8,7 +8,7 @@ use super::CommandFacts;
 
 /// The access that a call asks for.
 ///
-/// The enum is exhaustive on purpose: code that shows or judges accesses must not compile while it overlooks a variant.
+/// The enum is exhaustive on purpose: code that shows or checks accesses must not compile while it overlooks a variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
@@ -42,7 +42,7 @@ pub enum Access {
     },
     /// Fetches a document over the network.
     Fetch {
-        /// The URL in canonical form, so that the judged, shown and requested URLs are the same.
+        /// The URL in canonical form, so that the checked, shown and requested URLs are the same.
         url: String,
     },
     /// Calls a tool of an MCP server.
@@ -55,7 +55,7 @@ pub enum Access {
         /// example.
         caution: Option<String>,
     },
-    /// Several accesses, judged as the strictest of them.
+    /// Several accesses, checked as the strictest of them.
     // A patch touches several files; one protected among them is enough for a question.
     Several(Vec<Access>),
     /// An access that cannot be determined, for example because the path is malformed. Such a call never runs.

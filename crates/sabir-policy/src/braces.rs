@@ -6,7 +6,7 @@
 //! Expansion comes first in bash, before variables and patterns: `{a,$x}` becomes the two words `a` and `$x`. A brace in the position
 //! of an option could make one (`-{o,x}`), and `{1..99999999}` could fill the memory, so both are left as they are and ask.
 
-/// The most words that one word may expand to; a word that becomes more is not judged.
+/// The most words that one word may expand to; a word that becomes more is not analyzed.
 const MAX_WORDS: usize = 200;
 
 /// Returns the words that a word expands to, none of them empty. `None` if it holds no braces or the result is not certain.

@@ -109,7 +109,7 @@ mod tests {
         decide_access,
     };
 
-    fn judge(rules: &PolicyRules, trust: BuildTrust, line: &str) -> crate::PolicyDecision {
+    fn decide_line(rules: &PolicyRules, trust: BuildTrust, line: &str) -> crate::PolicyDecision {
         let facts = CommandFacts {
             clean_path: true,
             root: "/w".to_owned(),
@@ -155,7 +155,7 @@ mod tests {
             "command cargo test",
             "env A=1 timeout 5 env B=2 make",
         ] {
-            let trusted = judge(&rules, BuildTrust::Trusted, line);
+            let trusted = decide_line(&rules, BuildTrust::Trusted, line);
             assert_eq!(
                 trusted.verdict,
                 Verdict::Allow,
@@ -165,10 +165,10 @@ mod tests {
             assert_eq!(trusted.reason, crate::BY_TRUST, "{line}");
             // The sandbox must let it write.
             assert!(!trusted.only_reads, "{line}");
-            let untrusted = judge(&rules, BuildTrust::Untrusted, line);
+            let untrusted = decide_line(&rules, BuildTrust::Untrusted, line);
             assert_eq!(untrusted.verdict, Verdict::Ask, "{line}");
             assert!(untrusted.reason.contains("sabir trust"), "{line}");
-            let open = judge(&rules, BuildTrust::Unconfined, line);
+            let open = decide_line(&rules, BuildTrust::Unconfined, line);
             assert_eq!(open.verdict, Verdict::Ask, "{line}");
             assert!(!open.reason.contains("sabir trust"), "{line}");
         }
@@ -205,7 +205,7 @@ mod tests {
             "timeout 60 cargo publish",
             "timeout 60 ./gradlew test",
         ] {
-            let decision = judge(&rules, BuildTrust::Trusted, line);
+            let decision = decide_line(&rules, BuildTrust::Trusted, line);
             assert_eq!(
                 decision.verdict,
                 Verdict::Ask,
@@ -220,7 +220,8 @@ mod tests {
         let mut rules = PolicyRules::default();
         rules.add_rule(RuleKind::Ask, "cargo **").unwrap();
         rules.add_rule(RuleKind::Deny, "make").unwrap();
-        let trusted = |rules: &PolicyRules, line| judge(rules, BuildTrust::Trusted, line).verdict;
+        let trusted =
+            |rules: &PolicyRules, line| decide_line(rules, BuildTrust::Trusted, line).verdict;
         assert_eq!(trusted(&rules, "cargo test"), Verdict::Ask);
         assert_eq!(trusted(&rules, "make check"), Verdict::Deny);
         assert_eq!(trusted(&rules, "npm test"), Verdict::Allow);

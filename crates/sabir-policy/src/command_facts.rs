@@ -1,7 +1,7 @@
 //! Facts about the environment of a command, which the caller gathers because this crate touches nothing.
 //!
 //! The policy asks for facts in two rounds. [`required_facts`](super::required_facts) walks the line with what is known and
-//! returns what else would settle a question; the caller looks it up and judges with the complete facts. So a plain `ls` costs no look
+//! returns what else would settle a question; the caller looks it up and checks with the complete facts. So a plain `ls` costs no look
 //! at the disk, and `grep -r` one walk over the workspace.
 //!
 //! ```
@@ -101,7 +101,7 @@ pub enum SecretFiles {
     #[default]
     Unknown,
     /// These files, of which commands that run unasked and only read see an empty one in the place of each. A line that does
-    /// more, or leaves its sandbox, is judged as with [`Found`](Self::Found).
+    /// more, or leaves its sandbox, is checked as with [`Found`](Self::Found).
     Masked(Vec<SecretFile>),
     /// These files, and the links that lead to one. Empty if there are none.
     Found(Vec<SecretFile>),
@@ -151,7 +151,7 @@ pub fn is_plain_name(path: &str) -> bool {
 
 /// The targets of all symbolic links of a workspace, taken together.
 ///
-/// A link inside of the workspace that leads inside is harmless; what it leads to is judged by its own path.
+/// A link inside of the workspace that leads inside is harmless; what it leads to is checked by its own path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SymlinkTraversal {
     /// The links were not checked, or the workspace has too many files for that.
@@ -163,7 +163,7 @@ pub enum SymlinkTraversal {
     Outside(String),
 }
 
-/// The facts that are needed to judge a command line.
+/// The facts that are needed to check a command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequiredFacts {
     /// The folders whose repository state is needed, relative to the workspace (`.` for the workspace itself).
@@ -202,7 +202,7 @@ pub enum ShellKind {
     Bash,
     /// A shell with nothing beyond POSIX: `[[` is a program there, and braces are ordinary characters.
     Plain,
-    /// zsh, whose own expansions can run commands. Only syntax with the same meaning in bash is judged.
+    /// zsh, whose own expansions can run commands. Only syntax with the same meaning in bash is checked.
     Zsh,
 }
 

@@ -4,15 +4,15 @@
 //! anything from a folder that is not certain asks nevertheless, and so does writing outside of the workspace, where there are
 //! no checkpoints.
 //!
-//! The rules are a table with an example for each row. A test judges the examples, so that a row which can never match (its
-//! program is judged elsewhere, or its words never occur) is found.
+//! The rules are a table with an example for each row. A test checks the examples, so that a row which can never match (its
+//! program is checked elsewhere, or its words never occur) is found.
 
 use super::path_scope::FolderScope;
 use super::word::{ShellWord, WordForm};
 
 /// The folder that a command runs in, and the workspace around it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CommandPlace<'a> {
+pub(crate) struct CommandLocation<'a> {
     pub(crate) folder: &'a FolderScope,
     /// The absolute path of the workspace; empty if it is not known.
     pub(crate) root: &'a str,
@@ -24,7 +24,7 @@ struct CommandWords<'a> {
     rest: &'a [ShellWord],
     /// The certain ones among them.
     known: Vec<&'a str>,
-    place: CommandPlace<'a>,
+    location: CommandLocation<'a>,
 }
 
 /// A rule for some programs.
@@ -32,7 +32,7 @@ struct DestructiveRule {
     programs: &'static [&'static str],
     is_destructive: fn(&CommandWords<'_>) -> bool,
     /// A line that the rule is about.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only tests judge the examples"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read the examples"))]
     examples: &'static [&'static str],
 }
 
@@ -302,7 +302,10 @@ const RULES: &[DestructiveRule] = &[
 ///
 /// Programs such as `sudo` and `env` run a command from their arguments, so every position is tried: a false match costs only a
 /// question. A program that is known to only read prints its arguments, so only its name counts.
-pub(crate) fn destructive_reason(words: &[ShellWord], place: CommandPlace<'_>) -> Option<String> {
+pub(crate) fn destructive_reason(
+    words: &[ShellWord],
+    location: CommandLocation<'_>,
+) -> Option<String> {
     let name = words.first().and_then(program_name)?;
     let reads = super::programs::find_program(name).is_some_and(|row| !row.is_version_only());
     let starts = if reads { 1 } else { words.len() };
@@ -310,7 +313,7 @@ pub(crate) fn destructive_reason(words: &[ShellWord], place: CommandPlace<'_>) -
     (0..starts).find_map(|at| {
         words
             .get(at..)
-            .and_then(|words| command_reason(words, place))
+            .and_then(|words| command_reason(words, location))
     })
 }
 
@@ -319,14 +322,14 @@ fn program_name(word: &ShellWord) -> Option<&str> {
     word.known_text()?.rsplit('/').next()
 }
 
-/// Judges the words as one command, without looking for another command in its arguments.
-fn command_reason(words: &[ShellWord], place: CommandPlace<'_>) -> Option<String> {
+/// Checks the words as one command, without looking for another command in its arguments.
+fn command_reason(words: &[ShellWord], location: CommandLocation<'_>) -> Option<String> {
     let (first, rest) = words.split_first()?;
     let name = program_name(first)?;
     let words = CommandWords {
         rest,
         known: rest.iter().filter_map(ShellWord::known_text).collect(),
-        place,
+        location,
     };
     let destructive = name.starts_with("mkfs")
         || RULES
@@ -350,7 +353,7 @@ impl CommandWords<'_> {
 
     /// Reports whether a word may name a file outside of the workspace ([`is_outside_target`]).
     fn targets_outside(&self, word: &ShellWord) -> bool {
-        is_outside_target(word, self.place)
+        is_outside_target(word, self.location)
     }
 
     /// Reports whether the value of one of these options, attached or the next word, lies outside of the workspace.
@@ -380,7 +383,7 @@ fn removes_broadly(words: &CommandWords<'_>) -> bool {
         words.letter('r') || words.letter('R') || words.has(&["--recursive", "--no-preserve-root"]);
     words.rest.iter().any(is_broad)
         || recursive
-            && (words.place.folder.path().is_none()
+            && (words.location.folder.path().is_none()
                 || words.rest.iter().any(is_repository_path)
                 || !words.rest.iter().any(is_operand))
 }
@@ -414,7 +417,7 @@ fn is_outside(word: &ShellWord) -> bool {
 
 /// Reports whether a file that a command writes may lie outside of the workspace. Temporary folders do not count: they are
 /// private in the sandbox, and hold nothing that is missed.
-pub(crate) fn is_outside_target(word: &ShellWord, place: CommandPlace<'_>) -> bool {
+pub(crate) fn is_outside_target(word: &ShellWord, location: CommandLocation<'_>) -> bool {
     /// Folders for temporary files.
     const TEMPORARY: [&str; 3] = ["/tmp/", "/var/tmp/", "/dev/shm/"];
     /// Devices that keep nothing.
@@ -449,7 +452,7 @@ pub(crate) fn is_outside_target(word: &ShellWord, place: CommandPlace<'_>) -> bo
         && (unknown_start && !inside_field
             || text.starts_with('~')
             || matches!(word.form, WordForm::Odd(_))
-            || !text.is_empty() && place.folder.join(text, place.root).is_err())
+            || !text.is_empty() && location.folder.join(text, location.root).is_err())
 }
 
 /// Reports whether git writes outside of the workspace: the user's configuration, or a clone elsewhere.
@@ -507,11 +510,11 @@ fn is_destructive_git(words: &[&str]) -> bool {
 }
 
 /// Looks for a destructive command in program code, such as that behind `python -c`. The texts in quotes are tried as commands.
-pub(crate) fn destructive_code_reason(code: &str, place: CommandPlace<'_>) -> Option<String> {
+pub(crate) fn destructive_code_reason(code: &str, location: CommandLocation<'_>) -> Option<String> {
     code.split(['\'', '"', '`', ';', '(', ')', '\n'])
         .find_map(|piece| {
             let words: Vec<ShellWord> = piece.split_whitespace().map(ShellWord::literal).collect();
-            destructive_reason(words.get(..).filter(|words| words.len() > 1)?, place)
+            destructive_reason(words.get(..).filter(|words| words.len() > 1)?, location)
         })
 }
 

@@ -1,4 +1,4 @@
-//! Walks over a command line and judges every part of it; the strictest part decides.
+//! Walks over a command line and checks every part of it; the strictest part decides.
 //!
 //! The walk tracks what the shell changes on the way (folder and variables), because `cd x && rm y` and `rm y` differ. Where the
 //! result depends on which commands succeed, only the facts that hold in every case are kept.
@@ -42,13 +42,13 @@ use super::word::{
 };
 use super::{CommandDependencies, CommandSegment, PolicyRules, braces, line};
 
-/// The deepest nesting of lines in lines (`$(…)`, `bash -c '…'`) that is judged.
+/// The deepest nesting of lines in lines (`$(…)`, `bash -c '…'`) that is checked.
 const MAX_LINES: usize = 8;
 /// The longest line, in characters, that is allowed without a question, however harmless its parts are.
 const MAX_UNASKED: usize = 10_000;
-/// The most parts of a line that are judged; a line with more of them asks.
+/// The most parts of a line that are checked; a line with more of them asks.
 const MAX_SEGMENTS: usize = 500;
-/// The deepest nesting of loops. Each body is judged up to twice, so the cost doubles with every level.
+/// The deepest nesting of loops. Each body is checked up to twice, so the cost doubles with every level.
 const MAX_LOOPS: usize = 4;
 
 /// The verdict on one part of a line, with its reason.
@@ -72,7 +72,7 @@ pub(crate) struct ShellScope {
     loops: usize,
 }
 
-/// A judged part of a line.
+/// A checked part of a line.
 #[derive(Debug)]
 pub(crate) struct EvaluatedPart {
     pub(crate) segment: CommandSegment,
@@ -95,7 +95,7 @@ pub(crate) struct CommandEvaluator<'a> {
     pub(crate) dependencies: Vec<CommandDependencies>,
     /// The nesting depth of the current line in other lines.
     pub(crate) line_depth: usize,
-    /// The innermost line that is being judged.
+    /// The innermost line that is being checked.
     pub(crate) text: String,
     /// True if one of the user's rules asks about a part.
     pub(crate) asked_by_rule: bool,
@@ -207,7 +207,7 @@ impl ShellScope {
 }
 
 impl CommandEvaluator<'_> {
-    /// Judges a line: the whole command line, or one that is nested in it.
+    /// Checks a line: the whole command line, or one that is nested in it.
     pub(crate) fn evaluate_line(&mut self, text: &str, scope: &mut ShellScope) {
         self.line_depth += 1;
         let parsed = if self.line_depth > MAX_LINES {
@@ -280,14 +280,14 @@ impl CommandEvaluator<'_> {
         });
     }
 
-    /// Judges the lists of a parsed line, one after the other in the same shell.
+    /// Checks the lists of a parsed line, one after the other in the same shell.
     fn evaluate_program(&mut self, program: &Program, scope: &mut ShellScope) {
         for list in &program.complete_commands {
             self.evaluate_list(list, scope);
         }
     }
 
-    /// Judges commands that are separated by `;`, `&` or line feeds.
+    /// Checks commands that are separated by `;`, `&` or line feeds.
     pub(crate) fn evaluate_list(&mut self, list: &CompoundList, scope: &mut ShellScope) {
         for item in &list.0 {
             let before = scope.clone();
@@ -299,7 +299,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges commands joined by `&&` and `||`. Each of them may or may not run, so afterwards only the facts that hold in both
+    /// Checks commands joined by `&&` and `||`. Each of them may or may not run, so afterwards only the facts that hold in both
     /// cases are certain.
     fn evaluate_and_or(&mut self, list: &AndOrList, scope: &mut ShellScope) {
         // Each command of the list may be the last one that runs, so every state on the way counts.
@@ -343,7 +343,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges the commands of a pipeline, and tracks what each hands to the next.
+    /// Checks the commands of a pipeline, and tracks what each hands to the next.
     ///
     /// A pipeline of one command runs in the current shell, so `cd src` changes the folder; in a longer one each command has a shell of
     /// its own.
@@ -377,7 +377,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges one command of a pipeline. `fed` is what the command before it prints.
+    /// Checks one command of a pipeline. `fed` is what the command before it prints.
     ///
     /// A redirection of standard input replaces the pipe, so nothing is known of the input any more.
     fn evaluate_command(&mut self, command: &Command, scope: &mut ShellScope, fed: PipeInput) {
@@ -449,7 +449,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges groups, subshells, loops, conditions and arithmetic by the commands in them.
+    /// Checks groups, subshells, loops, conditions and arithmetic by the commands in them.
     ///
     /// Arithmetic is accepted only without names: the shell evaluates the value of a name as arithmetic again, and an array subscript in
     /// it (`a[$(cmd)]`) runs a command.
@@ -521,7 +521,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges a `for` loop. The variable gets the traits that all values share, so the body is judged for any of them.
+    /// Checks a `for` loop. The variable gets the traits that all values share, so the body is checked for any of them.
     ///
     /// A value that may be a file with secrets is not counted as inside, so that reading the variable asks, and printing it does not.
     fn evaluate_for(&mut self, clause: &ForClauseCommand, scope: &mut ShellScope) {
@@ -577,10 +577,10 @@ impl CommandEvaluator<'_> {
         scope.forget_variable(name);
     }
 
-    /// Judges the body of a loop. Facts that the body changes are not certain in the next round, nor after the loop.
+    /// Checks the body of a loop. Facts that the body changes are not certain in the next round, nor after the loop.
     ///
-    /// The body is judged once with the facts from before the loop. If that changes any facts, its findings are dropped, the
-    /// changed facts are forgotten, and the body is judged again.
+    /// The body is checked once with the facts from before the loop. If that changes any facts, its findings are dropped, the
+    /// changed facts are forgotten, and the body is checked again.
     fn evaluate_loop_body(
         &mut self,
         scope: &mut ShellScope,
@@ -621,7 +621,7 @@ impl CommandEvaluator<'_> {
         scope.loops -= 1;
     }
 
-    /// Judges words that are not a command themselves but may expand to something that runs commands.
+    /// Checks words that are not a command themselves but may expand to something that runs commands.
     fn evaluate_quiet_words<'a>(
         &mut self,
         words: impl Iterator<Item = &'a str>,
@@ -678,14 +678,14 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges the command substitutions of a word as lines of their own.
+    /// Checks the command substitutions of a word as lines of their own.
     pub(crate) fn evaluate_substitutions(&mut self, scanned: &ScannedWord, scope: &ShellScope) {
         for line in &scanned.commands {
             self.evaluate_line(line, &mut scope.clone());
         }
     }
 
-    /// Judges an assignment. `alone` is true if no command follows it, so that it lasts for the rest of the line.
+    /// Checks an assignment. `alone` is true if no command follows it, so that it lasts for the rest of the line.
     pub(crate) fn evaluate_assignment(
         &mut self,
         assignment: &Assignment,

@@ -1,7 +1,7 @@
-//! Judges `find`, whose expression is a language of its own.
+//! Checks `find`, whose expression is a language of its own.
 //!
 //! The words behind the paths are an expression: tests (`-name`), operators (`-o`, `!`) and actions (`-print`, `-delete`). Only tests
-//! and actions of two lists are accepted. `-exec` is judged by its command, with an unknown word for `{}`: find runs the command once
+//! and actions of two lists are accepted. `-exec` is checked by its command, with an unknown word for `{}`: find runs the command once
 //! for each file, so a `{}` in the place of the program or in a script (`sh -c 'cat {}'`) is not certain. Not accepted are
 //! `-delete`, `-ok` (it asks on a terminal without a user), `-fprint` and `-fls` (they write files), `-execdir` (it finds
 //! programs relative to the file's folder) and `-files0-from` (the paths come from a file).
@@ -83,7 +83,7 @@ const PLAIN: [&str; 28] = [
     "-follow",
 ];
 
-/// Returns the commands of all `-exec` actions; the caller judges them. Everything else of the expression only reads.
+/// Returns the commands of all `-exec` actions; the caller checks them. Everything else of the expression only reads.
 ///
 /// # Errors
 /// Returns the reason if a path, test or action is not known to only read.

@@ -1,4 +1,4 @@
-//! Judges `git`: the subcommands that only read, and the allowed arguments of each.
+//! Checks `git`: the subcommands that only read, and the allowed arguments of each.
 //!
 //! A row lists what a subcommand may be given; the repository decides the rest. Plain `git status` runs the program that
 //! `core.fsmonitor` names, `git diff` runs textconv and external diff drivers, and clean filters cannot be switched off by any option.
@@ -490,7 +490,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["submodule status"], "--cached --recursive -q --quiet", Nothing),
     ProgramGrammar::new(&["notes list", "notes show", "bisect log"], "", Text),
     // Without one of these options `git apply` changes files.
-    ProgramGrammar::new(&["apply"], "--stat --numstat --summary --check -p= -R --reverse -v --verbose", Paths).with_check(only_tells),
+    ProgramGrammar::new(&["apply"], "--stat --numstat --summary --check -p= -R --reverse -v --verbose", Paths).with_check(only_prints),
     ProgramGrammar::new(&["bundle verify", "bundle list-heads"], "-q", Paths),
     ProgramGrammar::new(&["check-ref-format"], "--branch --normalize --allow-onelevel", Text),
     ProgramGrammar::new(&["check-mailmap", "patch-id", "stripspace", "get-tar-commit-id"], "--stable -s", Text),
@@ -600,7 +600,7 @@ fn no_programs(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let mut formats = ["--format=", "--pretty=?"]
         .into_iter()
         .flat_map(|option| seen.option_values(option));
-    match formats.find(|format| format.known_text().is_none_or(asks_gpg)) {
+    match formats.find(|format| format.known_text().is_none_or(verifies_signatures)) {
         Some(_) => Err("the format may run gpg".into()),
         None if seen
             .option_values("--submodule=?")
@@ -614,7 +614,7 @@ fn no_programs(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Reports whether a format verifies signatures: `%G?` for commits and `%(signature)` for references, also with a sign such as
 /// `%+G?`.
-fn asks_gpg(format: &str) -> bool {
+fn verifies_signatures(format: &str) -> bool {
     let signed = |rest: &str| {
         rest.trim_start_matches(['+', '-', ' ']).starts_with('G') || rest.contains("signature")
     };
@@ -622,7 +622,7 @@ fn asks_gpg(format: &str) -> bool {
 }
 
 /// Accepts `git apply` only with an option that makes it report instead of changing files.
-fn only_tells(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_prints(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.has_option(&["--stat", "--numstat", "--summary", "--check"]) {
         true => Ok(()),
         false => Err("it changes files".into()),

@@ -206,7 +206,7 @@ impl ProgramGrammar {
             match word.known_text() {
                 // xxd takes `--` for its input file and would write to the operand that follows.
                 Some("--") if matches!(self.operands, OperandKind::AtMost(_)) => {
-                    return Err(not_judged("--"));
+                    return Err(unknown_option("--"));
                 }
                 Some("--") => {
                     for word in words.by_ref() {
@@ -268,9 +268,9 @@ impl ProgramGrammar {
         let (name, attached) = text
             .split_once('=')
             .map_or((text, None), |(name, value)| (name, Some(value)));
-        let (option, takes) = self.find_option(name).ok_or_else(|| not_judged(name))?;
+        let (option, takes) = self.find_option(name).ok_or_else(|| unknown_option(name))?;
         let value = match (takes, attached) {
-            (ValueStyle::Nothing, Some(_)) => return Err(not_judged(text)),
+            (ValueStyle::Nothing, Some(_)) => return Err(unknown_option(text)),
             (ValueStyle::Nothing | ValueStyle::Attached, None) => None,
             // Only the second of two values is kept; no check needs the first.
             (ValueStyle::Two, _) => {
@@ -307,18 +307,20 @@ impl ProgramGrammar {
         // A program that ignores what follows the first letter would take the rest for something
         // else.
         if self.no_clusters && !behind.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(not_judged(text));
+            return Err(unknown_option(text));
         }
         let mut rest = digits;
         while let Some(letter) = rest.chars().next() {
             let mut name = String::from("-");
             name.push(letter);
             rest = rest.get(letter.len_utf8()..).unwrap_or_default();
-            let (option, takes) = self.find_option(&name).ok_or_else(|| not_judged(&name))?;
+            let (option, takes) = self
+                .find_option(&name)
+                .ok_or_else(|| unknown_option(&name))?;
             let value = match takes {
                 ValueStyle::Nothing => None,
                 ValueStyle::Attached => (!rest.is_empty()).then_some(OptionValue::Attached(rest)),
-                ValueStyle::Two => return Err(not_judged(&name)),
+                ValueStyle::Two => return Err(unknown_option(&name)),
                 _ if rest.is_empty() => Some(self.next_value(&name, words)?),
                 _ => Some(OptionValue::Attached(rest)),
             };
@@ -512,6 +514,6 @@ impl OptionValue<'_> {
 }
 
 /// The reason for an option that the grammar does not list.
-fn not_judged(option: &str) -> AskReason {
+fn unknown_option(option: &str) -> AskReason {
     format!("the option {option} may do more than read").into()
 }

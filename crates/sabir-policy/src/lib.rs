@@ -1,6 +1,6 @@
-//! Judges tool calls before they run: a pure function from an [`Access`] to a [`PolicyDecision`] with its reason.
+//! Checks tool calls before they run: a pure function from an [`Access`] to a [`PolicyDecision`] with its reason.
 //!
-//! Anything that cannot be judged is asked about or denied, never allowed. By default, reading inside the workspace is allowed,
+//! Anything that cannot be checked is asked about or denied, never allowed. By default, reading inside the workspace is allowed,
 //! reading outside of it is denied (the tools cannot reach there), and everything else asks. The user's rules widen or narrow
 //! this. Without anybody to ask, `Ask` means `Deny`; the caller enforces that.
 //!
@@ -48,17 +48,17 @@
 //!
 //! // Every folder of the search path is absolute and outside of the workspace.
 //! let facts = CommandFacts { clean_path: true, ..CommandFacts::default() };
-//! let judge = |line: &str| {
+//! let check = |line: &str| {
 //!     let command = line.to_owned();
 //!     rules.decide(&Access::Command { command, facts: facts.clone(), beyond: Beyond::Nothing })
 //! };
 //!
 //! // Known to only read, so no rule is needed.
-//! assert_eq!(judge("ls -l src | head").verdict, Verdict::Allow);
+//! assert_eq!(check("ls -l src | head").verdict, Verdict::Allow);
 //! // Approved by the rule above.
-//! assert_eq!(judge("cargo test").verdict, Verdict::Allow);
-//! // Every part of a line is judged, however it is hidden.
-//! let hidden = judge("ls $(rm -rf build)");
+//! assert_eq!(check("cargo test").verdict, Verdict::Allow);
+//! // Every part of a line is checked, however it is hidden.
+//! let hidden = check("ls $(rm -rf build)");
 //! assert_eq!(hidden.verdict, Verdict::Ask);
 //! assert!(hidden.reason.contains("rm -rf build"), "{}", hidden.reason);
 //! # Ok::<(), sabir_policy::RuleError>(())
@@ -176,7 +176,7 @@ pub struct PolicyDecision {
     pub reason: String,
     /// True if it is allowed because it is known to only read, without the help of any rule or approval.
     pub only_reads: bool,
-    /// The parts of a command, in the order in which they were judged. Empty for any other access.
+    /// The parts of a command, in the order in which they were checked. Empty for any other access.
     pub segments: Vec<CommandSegment>,
     /// Narrow approval rules that would answer this question in the future: one for each part that asks. Empty if any of the
     /// parts has no such rule.
@@ -232,14 +232,14 @@ pub fn describe_proposal(rule: &str) -> Option<String> {
     command_kinds::find_kind(rule.strip_prefix("kind=")?).map(command_kinds::CommandKind::describe)
 }
 
-/// Judges an access by rules; the function form of [`PolicyRules::decide`].
+/// Checks an access by rules; the function form of [`PolicyRules::decide`].
 pub fn decide_access(rules: &PolicyRules, access: &Access) -> PolicyDecision {
     rules.decide(access)
 }
 
 /// Returns the facts that a command line depends on and that `facts` does not hold yet.
 ///
-/// The caller looks them up and judges the line with the complete facts.
+/// The caller looks them up and checks the line with the complete facts.
 ///
 /// Facts that are given are not asked for again, so a second call with complete facts returns nothing that matters.
 pub fn required_facts(command: &str, facts: &CommandFacts) -> RequiredFacts {
@@ -414,7 +414,7 @@ impl PolicyRules {
             .any(|rule| matches!(rule, RulePattern::Path(_)))
     }
 
-    /// Judges an access.
+    /// Checks an access.
     ///
     /// The order of precedence: the mode, deny rules, ask rules, allow rules and approvals, and then what is known of programs. A
     /// command is as strict as its strictest part. The result is the same for the same access: nothing is remembered.
@@ -479,7 +479,7 @@ impl PolicyRules {
         }
     }
 
-    /// Judges a call of a tool of an MCP server. The server's own description of the tool has no influence.
+    /// Checks a call of a tool of an MCP server. The server's own description of the tool has no influence.
     fn decide_server(&self, server: &str, tool: &str, caution: Option<&str>) -> PolicyDecision {
         let any = |rules: &[RulePattern]| rules.iter().any(|rule| rule.matches_tool(server, tool));
         match (any(&self.deny), any(&self.ask), any(&self.allow)) {
@@ -501,7 +501,7 @@ impl PolicyRules {
         }
     }
 
-    /// Judges reading a file or folder with the file tools.
+    /// Checks reading a file or folder with the file tools.
     fn decide_read(&self, path: &str, outside: bool) -> PolicyDecision {
         if outside {
             // The path is in the reason because one call may read many paths.
@@ -523,7 +523,7 @@ impl PolicyRules {
         }
     }
 
-    /// Judges writing a file with the file tools.
+    /// Checks writing a file with the file tools.
     fn decide_write(&self, path: &str, protected: Option<&str>) -> PolicyDecision {
         // A protected path asks even if all edits are approved; only a deny or ask rule comes
         // before that.
@@ -555,10 +555,10 @@ impl PolicyRules {
         }
     }
 
-    /// Judges a command line: each part, then the approvals of the whole line, then the mode.
+    /// Checks a command line: each part, then the approvals of the whole line, then the mode.
     ///
-    /// The parts are judged by rules and programs. An exact approval (`command=LINE`) answers for the whole line, but never a question
-    /// that a rule of the user asks. `only_reads` is found by a second judgement without any rules, because it decides whether the
+    /// The parts are checked by rules and programs. An exact approval (`command=LINE`) answers for the whole line, but never a question
+    /// that a rule of the user asks. `only_reads` is found by a second decision without any rules, because it decides whether the
     /// sandbox lets the command write.
     fn decide_command(
         &self,
@@ -585,7 +585,7 @@ impl PolicyRules {
         self.decide_known_command(command, facts, beyond)
     }
 
-    /// Judges a command line whose files with secrets are masked, or looked for.
+    /// Checks a command line whose files with secrets are masked, or looked for.
     fn decide_known_command(
         &self,
         command: &str,
@@ -682,10 +682,10 @@ impl PolicyRules {
         let limiting_mode = self.mode.as_ref().filter(|mode| !mode.can_edit_any_file());
         let mut only_reads = false;
         if verdict == Verdict::Allow || limiting_mode.is_some() {
-            // `only_reads` must not depend on the user's rules and trust, so the line is judged
+            // `only_reads` must not depend on the user's rules and trust, so the line is checked
             // again without any.
             let plain = || Self::decide_unruled(command, facts).verdict;
-            // Without any rules the second judgement would be the same as the first.
+            // Without any rules the second decision would be the same as the first.
             let silent = verdict == Verdict::Allow && !self.has_command_rules() && !allowed_build;
             only_reads = (beyond == Beyond::Nothing || limiting_mode.is_some())
                 && (silent || plain() == Verdict::Allow);
@@ -720,7 +720,7 @@ impl PolicyRules {
         }
     }
 
-    /// Judges a command line without the user's rules and trust, inside its sandbox.
+    /// Checks a command line without the user's rules and trust, inside its sandbox.
     fn decide_unruled(command: &str, facts: &CommandFacts) -> PolicyDecision {
         let facts = CommandFacts {
             build_folders: Vec::new(),
@@ -786,30 +786,30 @@ impl PolicyRules {
     /// Combines several accesses: the strictest verdict wins (the first one among equals), and the parts of all are kept. Rules
     /// are proposed only if every access that asks has one, since approving some of them would not answer the question.
     fn strictest_decision(&self, all: &[Access]) -> PolicyDecision {
-        let mut judged: Vec<_> = all.iter().map(|access| self.decide(access)).collect();
-        let verdict = judged
+        let mut decisions: Vec<_> = all.iter().map(|access| self.decide(access)).collect();
+        let verdict = decisions
             .iter()
             .map(|one| one.verdict)
             .max_by_key(|verdict| strictness_rank(*verdict));
         let Some(verdict) = verdict else {
             return self.decide(&Access::Nothing);
         };
-        let only_reads = judged.iter().all(|one| one.only_reads);
-        let segments = judged
+        let only_reads = decisions.iter().all(|one| one.only_reads);
+        let segments = decisions
             .iter_mut()
             .flat_map(|one| std::mem::take(&mut one.segments))
             .collect();
         // Proposals only make sense for the accesses that decide the verdict.
-        judged.retain(|one| one.verdict == verdict);
+        decisions.retain(|one| one.verdict == verdict);
         let mut proposals: Vec<String> = Vec::new();
-        if !judged.iter().any(|one| one.proposals.is_empty()) {
-            judged
+        if !decisions.iter().any(|one| one.proposals.is_empty()) {
+            decisions
                 .iter()
                 .for_each(|one| proposals.extend(one.proposals.iter().cloned()));
             let mut seen = std::collections::HashSet::new();
             proposals.retain(|rule| seen.insert(rule.clone()));
         }
-        let reason = judged
+        let reason = decisions
             .into_iter()
             .next()
             .map(|one| one.reason)

@@ -1,9 +1,9 @@
 //! Modes: named sets of tools and instructions that limit a task, also against rules that approve.
 //!
-//! A mode only restricts; the rules judge everything that it permits. A command can write anywhere, so in a mode that may not
+//! A mode only restricts; the rules check everything that it permits. A command can write anywhere, so in a mode that may not
 //! change every file, only commands that are known to only read may run.
 //!
-//! A mode is judged before any rule, so a rule can never widen it: in the mode `plan`, `--approve all` still changes nothing. Modes of
+//! A mode is checked before any rule, so a rule can never widen it: in the mode `plan`, `--approve all` still changes nothing. Modes of
 //! a repository are data like those of the user, because a mode can only take away; switching to one with more abilities is asked
 //! about (`mode_switch.rs`).
 

@@ -1,17 +1,17 @@
-//! Judges mode switches that the model asks for.
+//! Checks mode switches that the model asks for.
 //!
 //! A switch to a mode that permits no more than the current one is allowed. A switch to a mode that permits more asks, and the
 //! question lists the new abilities. An approval in advance (`mode=NAME`) answers it, except for a mode that a repository defines.
 //! Rules for tools or commands have no influence.
 //!
-//! Only switches by the model are judged here. The user switches by a command of the front end, which needs no approval.
+//! Only switches by the model are checked here. The user switches by a command of the front end, which needs no approval.
 
 use super::Verdict;
 use super::mode::{Mode, ToolGroup};
 use super::{PolicyDecision, PolicyRules, plain_decision};
 
 impl PolicyRules {
-    /// Judges a switch to a mode by a call of the model. `foreign` is true if a repository defines the mode.
+    /// Checks a switch to a mode by a call of the model. `foreign` is true if a repository defines the mode.
     ///
     /// The question names the abilities that are new, since they are what a yes gives away.
     pub fn decide_mode_switch(&self, to: &Mode, foreign: bool) -> PolicyDecision {
@@ -67,11 +67,11 @@ mod tests {
                      reason: &str| {
             let mut rules = PolicyRules::default();
             rules.add_approval(approved).unwrap();
-            let judgement = rules
+            let decision = rules
                 .with_mode(mode(from))
                 .decide_mode_switch(&mode(to), foreign);
-            assert_eq!(judgement.verdict, verdict, "{approved} {from} {to}");
-            assert!(judgement.reason.contains(reason), "{}", judgement.reason);
+            assert_eq!(decision.verdict, verdict, "{approved} {from} {to}");
+            assert!(decision.reason.contains(reason), "{}", decision.reason);
         };
         check(
             "none",

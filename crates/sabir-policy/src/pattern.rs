@@ -8,7 +8,7 @@
 //! | rule | matches | does not match |
 //! | --- | --- | --- |
 //! | allow `cargo test *` | `cargo test a`, `cargo 'test' a` | `cargo test`, `cargo test a b`, `cargo test $x` |
-//! | allow `cargo test **` | the same with any number of words | `cargo test a > out`: redirections are judged apart |
+//! | allow `cargo test **` | the same with any number of words | `cargo test a > out`: redirections are checked apart |
 //! | deny `git push` | `git push`, `git push origin main`, `sudo git push`, `git -C . push` | `git pull`, `echo git push` |
 //! | deny `touch *.rs` | `touch a.rs`, `touch $x` (it may be) | `touch a.md` |
 //!

@@ -13,7 +13,7 @@
 //! | `find`, `fd`, `rg -l`, `grep -l`, `ls` | if no file of the workspace has an odd name | `-print0`, `-0`, `-Z` |
 //! | `git ls-files`, `git diff --name-only` | if no entry of the index has one, either | `-z` |
 //! | `git diff --name-only REVISION`, `git grep -l` | never: history may hold any name | `-z` |
-//! | `echo a.txt` | the words were judged one by one | – |
+//! | `echo a.txt` | the words were checked one by one | – |
 //! | `sort`, `uniq`, `head`, `grep PATTERN` | as their input | with `-z`, as their input |
 //! | anything else, a redirection, `find -printf` | never | never |
 

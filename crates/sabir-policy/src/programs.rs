@@ -722,7 +722,7 @@ mod tests {
     use super::super::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
     use super::{BUILTINS, ROWS, find_program};
 
-    /// Each row is the one that judges its names: a name in two rows, or one that is judged elsewhere, would be dead.
+    /// Each row is the one that checks its names: a name in two rows, or one that is checked elsewhere, would be dead.
     #[test]
     fn no_row_is_dead() {
         let facts = CommandFacts {

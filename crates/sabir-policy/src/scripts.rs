@@ -1,4 +1,4 @@
-//! Judges scripts of sed, awk and yq: accepts only those that can do nothing but print.
+//! Checks scripts of sed, awk and yq: accepts only those that can do nothing but print.
 //!
 //! The parsers accept a subset on which all common implementations agree. They reject any script that could be read in two ways.
 //!
@@ -9,7 +9,7 @@
 //! | yq | paths, comparisons, a list of functions | `load`, `env`, `strenv`, `@sh`, `eval`, `input_filename` |
 //!
 //! GNU, BSD and busybox differ in where the text of a command ends and whether a blank ends a label. What one of them would read as a
-//! command is judged as a command.
+//! command is checked as a command.
 
 use super::ask_reason::AskReason;
 use super::grammar::{OptionValue, ParsedArguments};

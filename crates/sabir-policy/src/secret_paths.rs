@@ -136,7 +136,7 @@ const SAMPLE_FILES: [&str; 5] = [
 /// Names of files with public certificates, which end like those with private keys. Many packages bring one.
 const PUBLIC_CERTIFICATES: [&str; 4] = ["cacert.pem", "roots.pem", "chain.pem", "fullchain.pem"];
 
-/// The rows, ordered for the search. Every name in a folder is judged by them for each command.
+/// The rows, ordered for the search. Every name in a folder is checked by them for each command.
 struct RowIndex {
     /// The paths of files and folders, by their last components.
     paths: HashMap<&'static str, Vec<NamedPath>>,

@@ -1,4 +1,4 @@
-//! Judges simple commands: their assignments, redirections and words.
+//! Checks simple commands: their assignments, redirections and words.
 //!
 //! A simple command is what is left when lists, pipes and loops are taken apart: `A=1 B=2 name word… >file 2>&1`. Its finding is
 //! the strictest of its pieces:
@@ -6,10 +6,10 @@
 //! * an assignment in front of a name sets the environment of that program, so only harmless variables are allowed; alone it sets a
 //!   variable of the line, which later words may use,
 //! * a redirection to a file is a write, whatever the program does; one from a file is a read,
-//! * the words are expanded as far as that is certain (`word.rs`), compared with path rules (`paths.rs`), and judged by their
+//! * the words are expanded as far as that is certain (`word.rs`), compared with path rules (`paths.rs`), and checked by their
 //!   program (`wrappers.rs`).
 //!
-//! `[[ … ]]` is a part of the shell's grammar and is judged here as well: its numeric operators evaluate arithmetic, and
+//! `[[ … ]]` is a part of the shell's grammar and is checked here as well: its numeric operators evaluate arithmetic, and
 //! `[[ a[$(cmd)] -eq 0 ]]` runs `cmd`.
 
 use brush_parser::ast::{
@@ -19,16 +19,16 @@ use brush_parser::ast::{
 };
 
 use super::Verdict;
-use super::destructive::{CommandPlace, is_outside_target};
+use super::destructive::{CommandLocation, is_outside_target};
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope, tidy_redirections};
 use super::path_scope::check_readable;
 use super::pipe_input::PipeInput;
 use super::word::{ScannedWord, ShellWord, WordForm};
 
 impl CommandEvaluator<'_> {
-    /// Judges a simple command with all its parts. `fed` is the output of the command before it in a pipeline.
+    /// Checks a simple command with all its parts. `fed` is the output of the command before it in a pipeline.
     ///
-    /// The pieces are judged in the order in which the shell handles them: assignments and redirections first, then the words. The
+    /// The pieces are checked in the order in which the shell handles them: assignments and redirections first, then the words. The
     /// strictest finding is recorded for the command as a whole, with the kind that would allow it if only the words ask.
     pub(crate) fn evaluate_simple(
         &mut self,
@@ -123,7 +123,7 @@ impl CommandEvaluator<'_> {
         );
     }
 
-    /// Scans a word and judges its command substitutions.
+    /// Scans a word and checks its command substitutions.
     fn evaluate_word(&mut self, raw: &str, scope: &ShellScope) -> ShellWord {
         let scanned = self.scan_in_scope(raw, scope);
         self.evaluate_substitutions(&scanned, scope);
@@ -178,7 +178,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges the commands in `<(…)` or `>(…)`, which expand to the name of a pipe.
+    /// Checks the commands in `<(…)` or `>(…)`, which expand to the name of a pipe.
     fn evaluate_process_substitution(
         &mut self,
         _kind: &ProcessSubstitutionKind,
@@ -189,7 +189,7 @@ impl CommandEvaluator<'_> {
         ShellWord::field("<(…)", "", true, true)
     }
 
-    /// Judges the redirections of a compound command as parts of their own.
+    /// Checks the redirections of a compound command as parts of their own.
     pub(crate) fn evaluate_redirections(&mut self, list: &[IoRedirect], scope: &ShellScope) {
         for redirection in list {
             let finding = self.evaluate_redirection(redirection, scope);
@@ -197,7 +197,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges one redirection of any form.
+    /// Checks one redirection of any form.
     ///
     /// `2>&1` only duplicates a descriptor. `>&word` writes a file unless the word is a number. A here document is text, as long as it is
     /// certain where it ends.
@@ -249,7 +249,7 @@ impl CommandEvaluator<'_> {
                     // A here document expands like text in double quotes.
                     // The rules of double quotes apply, except that a quotation mark means itself.
                     let quoted = format!("\"{}\"", document.doc.value.replace('"', "\\\""));
-                    let _judged = self.evaluate_word(&quoted, scope);
+                    _ = self.evaluate_word(&quoted, scope);
                 }
                 if self.has_certain_end(document) {
                     return PolicyFinding::allow("reads a text");
@@ -304,7 +304,7 @@ impl CommandEvaluator<'_> {
             && body.len() < behind.len()
     }
 
-    /// Judges a redirection from or to a file.
+    /// Checks a redirection from or to a file.
     fn evaluate_file_redirect(
         &mut self,
         kind: &IoFileRedirectKind,
@@ -332,7 +332,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges the file of a redirection, without the user's path rules.
+    /// Checks the file of a redirection, without the user's path rules.
     ///
     /// Writing inside of the workspace asks and can be approved. Writing where no checkpoint is kept, and to devices and the
     /// configuration of the system, asks despite any approval.
@@ -371,7 +371,7 @@ impl CommandEvaluator<'_> {
             // There are no checkpoints of what lies outside.
             _ if is_outside_target(
                 word,
-                CommandPlace {
+                CommandLocation {
                     folder: &scope.folder,
                     root: &self.facts.root,
                 },
@@ -394,7 +394,7 @@ impl CommandEvaluator<'_> {
                 .starts_with(|c: char| c.is_ascii_digit() || c == '-')
     }
 
-    /// Judges `[[ … ]]`. Its numeric operators evaluate arithmetic and some unary ones look up variables; both can run commands.
+    /// Checks `[[ … ]]`. Its numeric operators evaluate arithmetic and some unary ones look up variables; both can run commands.
     pub(crate) fn evaluate_extended_test(&mut self, test: &ExtendedTestExpr, scope: &ShellScope) {
         match test {
             ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {

@@ -9,7 +9,7 @@
 //! | `*.rs`, `src/?.c`, `[ab]` | pattern |
 //! | `"$x"`, `"$HOME/x"`, `~/x` | field: one word with a certain beginning |
 //! | `$x`, `$(cmd)`, `"$@"` | fields: any number of words |
-//! | `${x@P}`, `$[1+1]`, `{a,$x}`, `$'\x41'`, `a(b)` | odd: not judged |
+//! | `${x@P}`, `$[1+1]`, `{a,$x}`, `$'\x41'`, `a(b)` | odd: not analyzed |
 //!
 //! The distinction matters most for options. `sort "$x"` may get `-o file`, which writes; `sort "./$x"` cannot. So a field knows its
 //! certain beginning, and [`TextTraits`] what is known of the rest: that it cannot begin with `-`, that it stays inside of the
@@ -41,7 +41,7 @@ pub(crate) enum WordForm {
     Field(TextTraits),
     /// Any number of words.
     Fields,
-    /// Syntax that is not judged; holds its description.
+    /// Syntax that is not analyzed; holds its description.
     Odd(&'static str),
 }
 
@@ -201,7 +201,7 @@ struct WordScanner<'a> {
     commands: Vec<String>,
 }
 
-/// The description of syntax that is not judged, as a phrase that follows "holds".
+/// The description of syntax that is not analyzed, as a phrase that follows "holds".
 type OddReason = &'static str;
 
 impl WordScanner<'_> {

@@ -1,6 +1,6 @@
-//! Judges the words of a command, including wrappers such as `timeout` and `xargs`, which are judged by the command that they run.
+//! Checks the words of a command, including wrappers such as `timeout` and `xargs`, which are checked by the command that they run.
 //!
-//! | command | judged by |
+//! | command | checked by |
 //! | --- | --- |
 //! | `timeout 5 C`, `nice C`, `env A=1 C`, `command C`, `xargs C` | the words behind its own options (`WRAPPERS`) |
 //! | `bash -c T`, `sh -lc T`, `bash <<EOF` | the text as a line of its own (`ShellInvocation`) |
@@ -9,7 +9,7 @@
 //! | `find … -exec C`, `git …`, `cd`, `read`, `test` | handlers of their own |
 //! | `cargo tree`, `docker ps` | the table of everyday commands |
 //! | a program that only reads | its grammar, and the files in its reach |
-//! | anything else | not known, so it asks; commands in its arguments are judged, too |
+//! | anything else | not known, so it asks; commands in its arguments are checked, too |
 //!
 //! A verdict other than allow goes through the table of destructive commands at last. The same holds for commands that hide in the
 //! arguments of a program that takes lines (`ssh h 'rm -rf /'`) or code (`python -c`); there the search is a heuristic, and it can
@@ -18,7 +18,7 @@
 use super::ask_reason::AskReason;
 use super::builds::is_build_setting;
 use super::command_facts::SymlinkTraversal;
-use super::destructive::CommandPlace;
+use super::destructive::CommandLocation;
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
 use super::everyday::{EverydayCommand, find_everyday};
 use super::find;
@@ -117,9 +117,9 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
 }
 
 impl CommandEvaluator<'_> {
-    /// Judges the words of a command: by the user's rules, and then by the grammar of the program.
+    /// Checks the words of a command: by the user's rules, and then by the grammar of the program.
     ///
-    /// A deny or ask rule is compared first, but the command is still judged, because commands that
+    /// A deny or ask rule is compared first, but the command is still checked, because commands that
     /// it runs may be denied as well. An allow rule with `*` does not reach what cannot be undone;
     /// one that names exactly these words does.
     pub(crate) fn evaluate_words(
@@ -150,9 +150,9 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges the words of a command by its program.
+    /// Checks the words of a command by its program.
     ///
-    /// The name decides who judges. A path is not a name: `./ls` is a file of the workspace, which can be anything, and only `/bin`,
+    /// The name decides which check applies. A path is not a name: `./ls` is a file of the workspace, which can be anything, and only `/bin`,
     /// `/usr/bin` and `/usr/local/bin` hold programs of the system. Builtins are known by their bare name only, since `/bin/cd` is another
     /// program.
     fn evaluate_command_words(
@@ -219,18 +219,18 @@ impl CommandEvaluator<'_> {
             return finding;
         }
         // Even an approval of all commands does not allow a destructive one.
-        let place = self.place(scope);
+        let location = self.command_location(scope);
         let hidden = || {
             let takes_code = TAKES_CODE.contains(&name);
             rest.iter()
                 .filter_map(ShellWord::known_text)
                 .filter(|text| text.contains(char::is_whitespace))
                 .find_map(|text| match takes_code {
-                    true => super::destructive::destructive_code_reason(text, place),
+                    true => super::destructive::destructive_code_reason(text, location),
                     false => None,
                 })
         };
-        let reason = super::destructive::destructive_reason(words, place).or_else(hidden);
+        let reason = super::destructive::destructive_reason(words, location).or_else(hidden);
         let reason = reason.or_else(|| {
             let texts = rest.iter().filter_map(ShellWord::known_text);
             let lines: Vec<&str> = texts
@@ -277,8 +277,8 @@ impl CommandEvaluator<'_> {
     }
 
     /// Returns where a command would run.
-    fn place<'s>(&'s self, scope: &'s ShellScope) -> CommandPlace<'s> {
-        CommandPlace {
+    fn command_location<'s>(&'s self, scope: &'s ShellScope) -> CommandLocation<'s> {
+        CommandLocation {
             folder: &scope.folder,
             root: &self.facts.root,
         }
@@ -286,7 +286,7 @@ impl CommandEvaluator<'_> {
 
     /// Returns the reason why a line asks even if all commands are approved, or `None` if it does not.
     ///
-    /// The line is judged apart, so its parts are not shown. A text that is not a line at all has no such reason.
+    /// The line is checked apart, so its parts are not shown. A text that is not a line at all has no such reason.
     fn destructive_line_reason(&self, line: &str, scope: &ShellScope) -> Option<String> {
         if self.line_depth >= MAX_NESTED_LINES || super::line::parse_line(line).is_err() {
             return None;
@@ -308,7 +308,7 @@ impl CommandEvaluator<'_> {
             .map(|segment| segment.reason)
     }
 
-    /// Judges a program by its grammar.
+    /// Checks a program by its grammar.
     fn evaluate_known_program(
         &self,
         name: &str,
@@ -326,7 +326,7 @@ impl CommandEvaluator<'_> {
         {
             return PolicyFinding::ask("printf evaluates numbers in zsh");
         }
-        let judged = match programs::find_program(name) {
+        let finding = match programs::find_program(name) {
             Some(_) if matches!(rest, [only] if matches!(only.known_text(), Some("--version" | "--help"))) => {
                 Ok(format!("{name} only tells of itself"))
             }
@@ -340,10 +340,10 @@ impl CommandEvaluator<'_> {
                 .map(|()| format!("{name} only reads")),
             None => Err(format!("{name} is not known to only read").into()),
         };
-        PolicyFinding::from(judged)
+        PolicyFinding::from(finding)
     }
 
-    /// Judges a command that only looks, as long as the repository cannot choose the program that
+    /// Checks a command that only looks, as long as the repository cannot choose the program that
     /// runs.
     ///
     /// A row that needs facts which are not known asks, and the facts are noted for the caller.
@@ -443,9 +443,9 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges `cd` and changes the folder of the scope.
+    /// Checks `cd` and changes the folder of the scope.
     ///
-    /// A `cd` that may leave the workspace asks; if the user allows it, everything relative behind it is judged as outside.
+    /// A `cd` that may leave the workspace asks; if the user allows it, everything relative behind it is checked as outside.
     fn evaluate_cd(&self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
         let [folder] = rest else {
             // Without an operand it goes to the home folder.
@@ -461,7 +461,7 @@ impl CommandEvaluator<'_> {
                 scope.folder = folder;
                 PolicyFinding::allow("changes the folder inside the workspace")
             }
-            // The question may be answered with yes, and the rest of the line must be judged for
+            // The question may be answered with yes, and the rest of the line must be checked for
             // that case.
             Err(reason) => {
                 scope.folder = super::path_scope::FolderScope::outside();
@@ -470,7 +470,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges `read -r name`. Only plain names are accepted, because the shell evaluates a subscript (`a[$(cmd)]`).
+    /// Checks `read -r name`. Only plain names are accepted, because the shell evaluates a subscript (`a[$(cmd)]`).
     fn evaluate_read(&mut self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
         const ROW: ProgramGrammar = ProgramGrammar::new(&["read"], "-r -s -d= -n= -t= -p=", Text);
         let context = PathContext {
@@ -486,7 +486,7 @@ impl CommandEvaluator<'_> {
                 .operands
                 .iter()
                 .all(|word| word.known_text().is_some_and(may_name));
-        let judged = if plain {
+        let finding = if plain {
             Ok("reads a line".to_owned())
         } else {
             Err("what read sets is not certain".into())
@@ -526,10 +526,10 @@ impl CommandEvaluator<'_> {
                 },
             );
         }
-        PolicyFinding::from(judged)
+        PolicyFinding::from(finding)
     }
 
-    /// Judges `find` and the commands that it runs.
+    /// Checks `find` and the commands that it runs.
     ///
     /// The words that find puts in the place of `{}` are names below the paths where it starts, so they stay inside and begin with no
     /// `-`. Files with secrets may be among them, which matters only to commands that open what they are given.
@@ -572,7 +572,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges `git`.
+    /// Checks `git`.
     fn evaluate_git(&mut self, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
         let context = PathContext {
             folder: &scope.folder,
@@ -592,7 +592,7 @@ impl CommandEvaluator<'_> {
         self.check_tracked_secrets(&git, finding)
     }
 
-    /// Judges a shell by the line that it runs: `bash -c 'TEXT'`, `bash -lc 'TEXT'`, a here document. A script file is not
+    /// Checks a shell by the line that it runs: `bash -c 'TEXT'`, `bash -lc 'TEXT'`, a here document. A script file is not
     /// read; what comes from a pipe cannot be known, so it asks even if all commands are approved.
     fn evaluate_shell(
         &mut self,
@@ -631,7 +631,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges `eval` by the line that its words make.
+    /// Checks `eval` by the line that its words make.
     fn evaluate_eval(&mut self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
         let texts: Option<Vec<&str>> = rest.iter().map(ShellWord::known_text).collect();
         match texts {
@@ -643,7 +643,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges `exec COMMAND` by the command. Without one, `exec` redirects the rest of the line.
+    /// Checks `exec COMMAND` by the command. Without one, `exec` redirects the rest of the line.
     fn evaluate_exec(
         &mut self,
         rest: &[ShellWord],
@@ -657,7 +657,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges the line of `env -S 'LINE'`, which env splits into words itself. `None` without that option.
+    /// Checks the line of `env -S 'LINE'`, which env splits into words itself. `None` without that option.
     fn evaluate_split_string(
         &mut self,
         rest: &[ShellWord],
@@ -694,7 +694,7 @@ impl CommandEvaluator<'_> {
         ))
     }
 
-    /// Judges a wrapper by its options and by the command that it runs.
+    /// Checks a wrapper by its options and by the command that it runs.
     fn evaluate_wrapper(
         &mut self,
         row: &ProgramGrammar,
@@ -780,7 +780,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges the command of xargs, with an unknown word appended or put in the place of the `-I` mark.
+    /// Checks the command of xargs, with an unknown word appended or put in the place of the `-I` mark.
     ///
     /// xargs splits its input at blanks, quotes and line feeds, and appends what it gets. The appended words are known only if the pipe
     /// carries names that cannot be split, or NUL bytes and `-0` on both sides.
@@ -910,7 +910,7 @@ impl CommandEvaluator<'_> {
         }
     }
 
-    /// Judges `test` and `[`. Operators must be certain, because some of them look up variables, which can run commands.
+    /// Checks `test` and `[`. Operators must be certain, because some of them look up variables, which can run commands.
     fn evaluate_test(&self, name: &str, rest: &[ShellWord]) -> PolicyFinding {
         let words = match (name, rest.split_last()) {
             ("[", Some((last, words))) if last.known_text() == Some("]") => words,
@@ -1019,7 +1019,7 @@ impl ShellInvocation {
     }
 }
 
-/// Judges `source FILE`: a file is not read, and a pipe in its place cannot be.
+/// Checks `source FILE`: a file is not read, and a pipe in its place cannot be.
 fn evaluate_source(rest: &[ShellWord]) -> PolicyFinding {
     match rest.first().and_then(ShellWord::known_text) {
         Some(path) if !path.starts_with("/dev/") && !path.starts_with("/proc/") => {
@@ -1157,7 +1157,7 @@ fn own_operands<'a>(
     ))
 }
 
-/// Judges `set`, `exit`, `return`, `break` and `continue` with plain arguments.
+/// Checks `set`, `exit`, `return`, `break` and `continue` with plain arguments.
 fn plain_control(name: &str, rest: &[ShellWord]) -> PolicyFinding {
     const OPTIONS: [&str; 12] = [
         "-e", "-u", "-x", "-eu", "-ex", "-eux", "+e", "+x", "+u", "-f", "+f", "-o",
@@ -1188,7 +1188,7 @@ fn system_name(written: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// Reports whether a name is a builtin of the shell that is judged here and not by a grammar.
+/// Reports whether a name is a builtin of the shell that is checked here and not by a grammar.
 fn is_shell_word(name: &str) -> bool {
     matches!(
         name,

@@ -81,8 +81,8 @@ async fn run_renderer(
     }
 }
 
-/// Renders the template of a text, and returns the JSON for [`render_isolated`]: the work of a program that was started with
-/// [`RENDER_ARGUMENT`].
+/// Renders the template of a text and returns the JSON for [`render_isolated`]. A process that was started with
+/// [`RENDER_ARGUMENT`] calls it.
 pub fn render_to_json(template: &str) -> String {
     let rendered = render_conversations(template);
     serde_json::to_string(&rendered).unwrap_or_default()

@@ -80,7 +80,7 @@ pub struct TaskDiff {
     pub by_others: Vec<PathBuf>,
 }
 
-/// The reason why a changed path matters to the user, or does not.
+/// The class of a changed path: a file of the project, an ignored file, or one of git's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
     /// A file of the project, neither ignored nor git's.

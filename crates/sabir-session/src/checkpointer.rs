@@ -64,7 +64,7 @@ enum SnapshotError {
     /// The store cannot keep it: it is full, too large, or cannot be written.
     #[error(transparent)]
     Store(#[from] CheckpointError),
-    /// The thread that works on the store broke down, or the runtime is shutting down.
+    /// The thread that works on the store panicked, or the runtime is shutting down.
     #[error(transparent)]
     Worker(#[from] tokio::task::JoinError),
 }
@@ -351,7 +351,7 @@ impl DriverObserver for TaskCheckpointer {
         call: &'a ObservedCall,
     ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         Box::pin(async move {
-            // Judged by the same access as the call itself, so no call can change more than its
+            // Checked by the same access as the call itself, so no call can change more than its
             // snapshot has.
             let (Some(scope), Some(task)) = (self.checkpoint_scope(&call.access), self.task.get())
             else {

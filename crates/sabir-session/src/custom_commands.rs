@@ -3,7 +3,7 @@
 //! A command is a text that becomes a message of the user when they type its name. It grants no
 //! rights. The files that it names (`@path`) are read under the same rules as imports, so files
 //! outside of the folder and secrets are refused. The shell commands in it (`` !`git status` ``)
-//! are not run here: the model is asked to run them, so each is judged like any other command of
+//! are not run here: the model is asked to run them, so each is checked like any other command of
 //! the model.
 
 use std::path::{Path, PathBuf};
@@ -305,7 +305,7 @@ impl CustomCommands {
             if files.iter().take(at).any(|known| known == name) {
                 continue;
             }
-            // Judged again, although the template was: the name may come from the arguments.
+            // Checked again, although the template was: the name may come from the arguments.
             let Ok(path) = workspace.parse_path(name) else {
                 text.push_str(&format!(
                     "\n\n{name} is outside of the folder and was not read.\n"

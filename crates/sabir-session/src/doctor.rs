@@ -184,7 +184,7 @@ impl SandboxReport {
         let found = found.map_err(|error| failed(&error))?;
         removed.map_err(|error| failed(&error))?;
         let level = match &found {
-            Ok(Some(confined)) => confined.tier.to_string(),
+            Ok(Some(confined)) => confined.level.to_string(),
             _ => "none".to_owned(),
         };
         Ok(Self {
@@ -200,7 +200,8 @@ pub async fn probe_local_servers(config: &Config) -> Vec<LocalServer> {
     probe_servers(&config.local_places(), LOCAL_TIMEOUT).await
 }
 
-/// A model that is known and has not been asked anything yet, so that a front end can announce it first.
+/// Examines a model. The model is resolved before it is asked anything, so that a front end can
+/// announce it first.
 #[derive(Debug)]
 pub struct ModelExaminer {
     model: ResolvedModel,

@@ -58,7 +58,8 @@ impl DraftStore {
         left.unwrap_or_default()
     }
 
-    /// Keeps a draft in place of the one before; an empty one removes it. A draft that cannot be kept is no reason to fail.
+    /// Stores a draft in place of the previous one; an empty draft removes it. Failures are
+    /// ignored.
     pub fn keep(&self, draft: &str) {
         let Some(path) = &self.path else {
             return;

@@ -2,14 +2,14 @@
 
 use sabir_agent::TaskId;
 
-/// An error that prevents a session from being started, loaded or carried out.
+/// An error of starting, loading or running a session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// The request or the configuration cannot be used; the message says what to change.
     #[error("{0}")]
     Invalid(String),
-    /// No id of a task is this name or begins with it.
+    /// No task has an id that begins with this name.
     #[error("there is no task `{0}`; `sabir tasks` lists them")]
     UnknownTask(String),
     /// The ids of several tasks begin with this name.

@@ -47,7 +47,7 @@ pub struct SubtaskLabel {
 pub enum SessionEventKind {
     /// A record that the journal keeps.
     Record(Arc<Record>),
-    /// The model is being asked.
+    /// A request was sent to the model.
     Asking {
         /// The turn, counted from 1.
         turn: u32,
@@ -91,7 +91,7 @@ pub enum SessionEventKind {
     ContextUsage(ContextUsage),
     /// The time at which a requested compaction happens, if at all.
     CompactionStatus(CompactionTiming),
-    /// Something the user should know.
+    /// A message for the user.
     Notice(Notice),
     /// The session works, waits for the user, or is over.
     State(SessionState),

@@ -82,7 +82,7 @@ impl FirstScreen {
         Ok(spec.model.is_none() && config.model.is_none() && !of_mode())
     }
 
-    /// Looks for everything at once. Needs a runtime.
+    /// Gathers the findings concurrently. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// When the configuration cannot be used.
@@ -183,7 +183,8 @@ pub async fn models_at(url: &str) -> Result<Vec<String>, SessionError> {
     Ok(names.iter().map(|name| format!("{url}#{name}")).collect())
 }
 
-/// Checks that there is no configuration file yet. One that cannot be used is refused with the mistake in it too.
+/// Checks that there is no configuration file yet. The error for an unusable file includes the
+/// mistake in it.
 ///
 /// # Errors
 /// When there is a file.
@@ -263,7 +264,8 @@ impl std::fmt::Debug for ProviderKey<'_> {
     }
 }
 
-/// Writes a model, and the key of its provider if one is given, into the configuration. What is there stays, with its comments.
+/// Writes a model, and the key of its provider if one is given, into the configuration. The rest of
+/// the file keeps its content and comments.
 ///
 /// # Errors
 /// When the file cannot be parsed or written.

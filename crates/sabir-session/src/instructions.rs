@@ -161,8 +161,8 @@ pub(crate) fn instruction_paths(workspace: &Arc<Workspace>, config: &Config) -> 
         .collect()
 }
 
-/// Returns the files of rules that there are for a folder, in the order of the prompt, as a task finds them that begins now. Rules of
-/// folders below it follow, which join when their folder is touched.
+/// Returns the rule files that a new task in this folder would find, in the order of the prompt. The rules of subfolders follow; they
+/// join the prompt when a call touches their folder.
 pub fn find_rules(workspace: &Arc<Workspace>, config: &Config) -> Vec<RuleFile> {
     let settings = rule_settings(workspace, config);
     let mut found = settings.collect_rules(false, &TouchedPaths::default());
@@ -204,8 +204,8 @@ pub(crate) fn told_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> V
 
 impl ContextSettings {
     /// Reads the fragments. Each file is looked at before it is read, so a change in between is noticed at the next check.
-    fn read_context(&self, date: &str, tells: bool, touched: &TouchedPaths) -> ReadContext {
-        let mut found = self.collect_rules(tells, touched);
+    fn read_context(&self, date: &str, with_notices: bool, touched: &TouchedPaths) -> ReadContext {
+        let mut found = self.collect_rules(with_notices, touched);
         let mut files = std::mem::take(&mut found.watched);
         let mut waiting = found.rules.iter();
         let has_waiting_rules = waiting.any(|rule| rule.state == RuleState::Waiting);
@@ -237,8 +237,8 @@ impl ContextSettings {
     }
 
     /// Collects the rules, in the order of the prompt.
-    fn collect_rules(&self, tells: bool, touched: &TouchedPaths) -> RuleCollector<'_> {
-        let notices = tells.then_some(&self.notices);
+    fn collect_rules(&self, with_notices: bool, touched: &TouchedPaths) -> RuleCollector<'_> {
+        let notices = with_notices.then_some(&self.notices);
         let mut found = RuleCollector::new(touched.clone(), notices);
         if self.instructions {
             found.add_user_files(&self.environment);

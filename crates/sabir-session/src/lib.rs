@@ -86,9 +86,9 @@ pub mod trust;
 
 mod amazon;
 mod command;
+mod completion_options;
 mod context;
 pub mod conventions;
-mod ends;
 mod environment;
 mod error;
 mod event;

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 /// The file of instructions that every model gets.
 const FILE: &str = "AGENTS.md";
 
-/// Returns the file that a note would be added to.
+/// Returns the file to which notes are added.
 pub fn note_file(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
-/// Returns the line that a note becomes.
+/// Formats a note as the line that is added.
 pub fn note_line(note: &str) -> String {
     let words: Vec<_> = note.split_whitespace().collect();
     format!("- {}", words.join(" "))

@@ -24,7 +24,7 @@ use crate::trust::load_trust;
 ///
 /// # Errors
 /// When the folder cannot be opened, a rule cannot be parsed, or there is no such mode.
-pub fn open_judged_folder(
+pub fn open_policy_folder(
     config: &Config,
     folder: &Path,
     rules: &RuleSpec,
@@ -48,15 +48,15 @@ pub fn open_judged_folder(
 }
 
 /// The tools of a folder, to learn which access a call would request. None of them runs.
-pub struct JudgedTools(Vec<Arc<dyn Tool>>);
+pub struct PolicyTools(Vec<Arc<dyn Tool>>);
 
 /// Creates the tools of a folder.
 ///
 /// # Errors
 /// When the configured sandbox is not a level.
-pub fn judged_tools(config: &Config, workspace: Workspace) -> Result<JudgedTools, SessionError> {
+pub fn policy_tools(config: &Config, workspace: Workspace) -> Result<PolicyTools, SessionError> {
     let environment = &config.environment;
-    Ok(JudgedTools(sabir_tools::builtin_tools(ToolSettings {
+    Ok(PolicyTools(sabir_tools::builtin_tools(ToolSettings {
         workspace: Arc::new(workspace),
         helper: environment.helper_program.clone(),
         environment: environment.command_variables(),
@@ -69,7 +69,7 @@ pub fn judged_tools(config: &Config, workspace: Workspace) -> Result<JudgedTools
     })))
 }
 
-impl JudgedTools {
+impl PolicyTools {
     /// Returns the access that a call would request; `None` if there is no such tool.
     pub fn find_access(&self, call: &Call) -> Option<Access> {
         let tool = self.0.iter().find(|tool| tool.spec().name == call.name)?;

@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 
 use crate::checkpointer::{UndoTarget, UndoneCalls};
 use crate::command::{Command, Decision, Delivery, Rejected};
+use crate::completion_options::completion_conditions;
 use crate::custom_commands::CustomCommands;
-use crate::ends::completion_conditions;
 use crate::error::SessionError;
 use crate::event::{RequestId, SessionEventKind, SessionState, WaitingEvent};
 use crate::hooks::HookRunner;
@@ -84,7 +84,7 @@ struct SessionControl {
     /// Commands for a session that is idle.
     idle: UnboundedSender<IdleCommand>,
     /// Messages that hooks look at first, or that name a prompt of a server.
-    gate: UnboundedSender<GatedPrompt>,
+    unchecked: UnboundedSender<UncheckedPrompt>,
     /// True if hooks look at each message.
     has_prompt_hooks: bool,
     /// Locked before the hub, never after it: a command looks at the state and reaches an inbox in
@@ -106,8 +106,8 @@ struct ControlState {
     ends_after_answer: bool,
     /// Counts the runs of the task, from 0.
     run: u64,
-    /// The number of messages on their way through the gate.
-    gated: usize,
+    /// The number of messages that are being checked.
+    unchecked: usize,
     /// Stops the compaction that an idle session was asked for, until it is finished.
     compaction: Option<Arc<Notify>>,
 }
@@ -134,12 +134,12 @@ enum IdleCommand {
 
 /// A message on its way to the task, which is not there before servers and hooks have answered.
 #[derive(Debug)]
-struct GatedPrompt {
+struct UncheckedPrompt {
     message: UserMessage,
     target: PromptTarget,
 }
 
-/// The place that a message goes to behind the gate.
+/// The place that a message goes to after its check.
 #[derive(Debug)]
 enum PromptTarget {
     /// The task.
@@ -149,20 +149,20 @@ enum PromptTarget {
 }
 
 /// Puts in the texts of servers' prompts, passes messages of the user to the hooks, one after the other, and on to the task.
-struct PromptGate {
+struct PromptChecker {
     hooks: Option<Arc<HookRunner>>,
-    prompts: UnboundedReceiver<GatedPrompt>,
+    prompts: UnboundedReceiver<UncheckedPrompt>,
     task: TaskId,
     hub: EventHub,
     notices: NoticeSink,
-    /// Weak: the gate must not keep the session alive, which holds the other end of its queue.
+    /// Weak: the checker must not keep the session alive, which holds the other end of its queue.
     control: Weak<SessionControl>,
 }
 
-impl PromptGate {
+impl PromptChecker {
     /// Works until the session is over.
     async fn run(mut self) {
-        while let Some(GatedPrompt { message, target }) = self.prompts.recv().await {
+        while let Some(UncheckedPrompt { message, target }) = self.prompts.recv().await {
             // One after the other: two messages must not overtake each other because a hook was
             // faster for one of them.
             let checked = self.check_message(message).await;
@@ -176,7 +176,7 @@ impl PromptGate {
             };
             let is_idle = {
                 let mut state = handle.control.lock_state();
-                state.gated = state.gated.saturating_sub(1);
+                state.unchecked = state.unchecked.saturating_sub(1);
                 state.is_idle
             };
             match (checked, target) {
@@ -202,13 +202,13 @@ impl PromptGate {
     }
 }
 
-/// A message that does not pass the gate, with the notice about it.
+/// A message that does not pass the check, with the notice about it.
 struct HeldBack {
     topic: NoticeTopic,
     text: String,
 }
 
-impl PromptGate {
+impl PromptChecker {
     /// Returns a message with the text of the prompt that it names, and with what hooks add to it.
     async fn check_message(&self, message: UserMessage) -> Result<UserMessage, HeldBack> {
         let prompts = PromptCommands::new(&self.hub);
@@ -270,15 +270,15 @@ impl Session {
         let task = loaded.opened.task.start_record().task.clone();
         let hooks = loaded.setup.hooks.clone();
         let hooks = hooks.filter(|hooks| hooks.takes_prompts());
-        let (gate, prompts) = unbounded_channel();
+        let (unchecked, prompts) = unbounded_channel();
         let control = Arc::new(SessionControl {
             cancel: loaded.setup.cancel.clone(),
             idle,
-            gate,
+            unchecked,
             has_prompt_hooks: hooks.is_some(),
             state: std::sync::Mutex::default(),
         });
-        let gate = PromptGate {
+        let checker = PromptChecker {
             hooks,
             prompts,
             task: task.clone(),
@@ -286,7 +286,7 @@ impl Session {
             notices: loaded.config.notices.clone(),
             control: Arc::downgrade(&control),
         };
-        tokio::spawn(gate.run());
+        tokio::spawn(checker.run());
         // Opened before the task begins, so that no message from now on gets lost.
         hub.open_inbox(&task, None);
         let modes = loaded.setup.modes.mode_names();
@@ -385,7 +385,7 @@ impl Session {
         };
         worker
             .await
-            .map_err(|error| SessionError::internal(format!("the session broke down: {error}")))
+            .map_err(|error| SessionError::internal(format!("the session crashed: {error}")))
     }
 }
 
@@ -433,22 +433,22 @@ impl SessionHandle {
             } => text,
             _ => return self.submit_checked(command),
         };
-        let is_gated =
+        let needs_check =
             self.control.has_prompt_hooks || PromptCommands::new(&self.hub.0).is_prompt_line(text);
-        // A message waits behind those that are in the gate. Without any it is delivered under one
+        // A message waits behind those that are being checked. Without any it is delivered under one
         // lock.
-        if !is_gated && self.control.lock_state().gated == 0 {
+        if !needs_check && self.control.lock_state().unchecked == 0 {
             return self.submit_checked(command);
         }
         let prompt = match command {
-            Command::Send { message, delivery } => GatedPrompt {
+            Command::Send { message, delivery } => UncheckedPrompt {
                 message,
                 target: PromptTarget::Task(delivery),
             },
             Command::Answer {
                 request,
                 decision: Decision::Text { text, images },
-            } if request.task == self.task && request.call.is_none() => GatedPrompt {
+            } if request.task == self.task && request.call.is_none() => UncheckedPrompt {
                 message: UserMessage { text, images },
                 target: PromptTarget::Question(request),
             },
@@ -463,8 +463,8 @@ impl SessionHandle {
         if message.text.trim().is_empty() && message.images.is_empty() {
             return Err(Rejected::Invalid("the message is empty".to_owned()));
         }
-        state.gated += 1;
-        let sent = self.control.gate.send(prompt);
+        state.unchecked += 1;
+        let sent = self.control.unchecked.send(prompt);
         sent.map_err(|_| Rejected::Ended)
     }
 
@@ -587,14 +587,14 @@ impl SessionHandle {
     /// Reports whether the session waits for a message and does nothing else.
     pub fn is_idle(&self) -> bool {
         let state = self.control.lock_state();
-        state.is_idle && state.compaction.is_none() && state.gated == 0
+        state.is_idle && state.compaction.is_none() && state.unchecked == 0
     }
 
-    /// Ends the session if it waits for a message and does nothing else, and returns whether it did: a user who interrupts
-    /// nothing leaves.
+    /// Ends the session if it waits for a message and does nothing else; returns true if it did. Front ends call it for an
+    /// interrupt while nothing runs.
     pub fn end_if_waiting(&self) -> bool {
         let mut state = self.control.lock_state();
-        if state.is_ended || state.compaction.is_some() || state.gated > 0 {
+        if state.is_ended || state.compaction.is_some() || state.unchecked > 0 {
             return false;
         }
         let ended = match state.is_idle {

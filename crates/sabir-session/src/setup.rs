@@ -33,7 +33,7 @@ use crate::relocated_tool::RelocatedTool;
 use crate::run_summary::RunSummary;
 use crate::skills::{Skills, UseSkill};
 use crate::spec::{RecordMode, ResultForm, SessionSpec};
-use crate::{ends, instructions, modes, repairs, sandbox, trust};
+use crate::{completion_options, instructions, modes, repairs, sandbox, trust};
 
 /// Everything that a task needs besides its records.
 pub struct TaskSetup {
@@ -74,12 +74,12 @@ pub struct TaskSetup {
     /// The modes that the task may switch to.
     pub(crate) modes: modes::SessionModes,
     /// The description of the folder in the system prompt.
-    place: PromptPlace,
+    described: PromptEnvironment,
 }
 
-/// The place that the system prompt describes. In a replay it is the recorded place, not the present one.
+/// The folder and system that the prompt describes: in a replay the recorded ones, not the present ones.
 #[derive(Debug, Clone)]
-pub(crate) struct PromptPlace {
+pub(crate) struct PromptEnvironment {
     /// The folder.
     pub(crate) folder: String,
     /// The operating system.
@@ -248,7 +248,7 @@ impl TaskSetup {
         config: &Config,
         folder: Option<&Path>,
         resources: ToolResources,
-        tells: bool,
+        with_notices: bool,
     ) -> Result<Self, SessionError> {
         let folder = spec
             .workspace
@@ -256,7 +256,7 @@ impl TaskSetup {
             .or(folder)
             .unwrap_or(Path::new("."));
         let (workspace, rules) = open_folder(folder, spec, config)?;
-        let limits = ends::task_limits(&spec.limits, &config.limits);
+        let limits = completion_options::task_limits(&spec.limits, &config.limits);
         let workspace = Arc::new(workspace);
         let checkpointer = TaskCheckpointer::from_options(spec, config, &workspace)?;
         let sandbox = sandbox::task_sandbox(&spec.sandbox, config)?;
@@ -271,13 +271,13 @@ impl TaskSetup {
         };
         // A replay could not repeat what a hook did.
         let hooks = if is_recorded {
-            if tells && !find_hooks(&workspace, config).hooks.is_empty() {
+            if with_notices && !find_hooks(&workspace, config).hooks.is_empty() {
                 let text = "hooks do not run while a task is recorded";
                 config.notices.send(NoticeTopic::Hooks, text);
             }
             None
         } else {
-            HookRunner::for_task(&workspace, config, &sandbox, tells)
+            HookRunner::for_task(&workspace, config, &sandbox, with_notices)
         };
         let (context, watch) = instructions::task_context(
             &workspace,
@@ -312,7 +312,7 @@ impl TaskSetup {
             max_time: spec.limits.max_seconds.map(Duration::from_secs),
             recovery: RecoveryChoice::new(spec, config),
             parallel_calls: config.parallel_calls(spec),
-            completion: ends::completion_conditions(&spec.completion, &config.limits),
+            completion: completion_options::completion_conditions(&spec.completion, &config.limits),
             context,
             registry,
             instruction_watcher: Some(watch),
@@ -380,8 +380,8 @@ impl TaskSetup {
             },
             ..LimitKeys::default()
         };
-        let limits = ends::task_limits(&spec.limits, &recorded);
-        let place = PromptPlace {
+        let limits = completion_options::task_limits(&spec.limits, &recorded);
+        let described = PromptEnvironment {
             folder: told.start.workspace.clone(),
             system: told.system.clone(),
             results,
@@ -404,7 +404,7 @@ impl TaskSetup {
             resources,
             rules,
             limits,
-            Some(place),
+            Some(described),
         )?;
         setup.notify_of_folder(config);
         Ok(Self {
@@ -415,20 +415,20 @@ impl TaskSetup {
             parallel_calls: told.parallel_calls,
             prices: told.prices,
             renders_template: told.renders_template,
-            completion: ends::completion_conditions(&spec.completion, &recorded),
+            completion: completion_options::completion_conditions(&spec.completion, &recorded),
             context: told.context.clone(),
             ..setup
         })
     }
 
-    /// Sets up the tools in a workspace. `place` is how the prompt describes the place, where that is not the real one.
+    /// Sets up the tools in a workspace. `described` replaces the real folder and system in the prompt.
     pub(crate) fn with_resources(
         environment: &Environment,
         workspace: Arc<Workspace>,
         resources: ToolResources,
         rules: PolicyRules,
         limits: TaskLimits,
-        place: Option<PromptPlace>,
+        described: Option<PromptEnvironment>,
     ) -> Result<Self, SessionError> {
         let settings = sabir_tools::ToolSettings {
             workspace: Arc::clone(&workspace),
@@ -442,10 +442,11 @@ impl TaskSetup {
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::resumed_tools(settings, &resources.seen_files);
-        if let Some(place) = &place {
+        if let Some(described) = &described {
             // The recorded requests name files of the recorded folder, and must be met byte for
             // byte.
-            tools = RelocatedTool::wrap_all(tools, &place.folder, &here, place.results.clone());
+            tools =
+                RelocatedTool::wrap_all(tools, &described.folder, &here, described.results.clone());
         }
         tools.push(Arc::new(DocumentationTool));
         tools.extend(resources.skill_tool.clone());
@@ -453,7 +454,7 @@ impl TaskSetup {
         // Added after the wrapping: a replay has no subtasks, and their tool has no paths.
         tools.extend(spawner.map(|spawner| Arc::new(NewTaskTool::new(spawner)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
-        let place = place.unwrap_or(PromptPlace {
+        let described = described.unwrap_or(PromptEnvironment {
             folder: here,
             system,
             results: Vec::new(),
@@ -482,7 +483,7 @@ impl TaskSetup {
             hooks: None,
             resources,
             modes: modes::SessionModes::default(),
-            place,
+            described,
         })
     }
 
@@ -541,7 +542,7 @@ impl TaskSetup {
 
     /// Returns the settings for the task machine.
     pub(crate) fn task_settings(&self, model: &str, attended: Interactivity) -> TaskSettings {
-        let PromptPlace { folder, system, .. } = &self.place;
+        let PromptEnvironment { folder, system, .. } = &self.described;
         let present = || self.rules.mode().map(Mode::prompt_text).unwrap_or_default();
         let mode = self.modes.mode_prompt().map_or_else(present, str::to_owned);
         TaskSettings {
@@ -580,7 +581,7 @@ impl TaskSetup {
         CassetteHeader {
             start: start.clone(),
             model: model.to_owned(),
-            system: self.place.system.clone(),
+            system: self.described.system.clone(),
             max_turns: self.limits.turns,
             max_tokens: self.limits.tokens,
             require_todos: self.completion.open_todos == OpenTodos::Refused,

@@ -2,7 +2,7 @@
 //!
 //! A request holds the names and descriptions only, within a budget. The text of a skill, and the
 //! files beside it, are read when the model asks for them. Scripts of a skill run only through
-//! `execute_command`, so they are judged and confined like every command.
+//! `execute_command`, so they are checked and confined like every command.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,16 +61,16 @@ pub struct Skill {
     pub from_repository: bool,
     /// The size of its text in bytes.
     pub bytes: u64,
-    /// The place that it is read through, and its folder there.
+    /// The source of the skill, and its folder there.
     #[serde(skip)]
-    place: SkillPlace,
+    source: SkillSource,
     #[serde(skip)]
     folder: PathBuf,
 }
 
-/// The place that a skill is read through.
+/// The source of a skill.
 #[derive(Debug, Clone)]
-enum SkillPlace {
+enum SkillSource {
     /// The workspace of the task, with its bounds.
     Workspace(Arc<Workspace>),
     /// A folder of the user.
@@ -91,13 +91,13 @@ impl Skills {
             .flat_map(|home| HOME_FOLDERS.map(|path| home.join(path)));
         for root in own.into_iter().chain(others) {
             if let Ok(folder) = Workspace::open(&root) {
-                found.add_folder(&folder, &WorkPath::root(), &SkillPlace::User(root));
+                found.add_folder(&folder, &WorkPath::root(), &SkillSource::User(root));
             }
         }
         for folder in PROJECT_FOLDERS {
             if let Ok(folder) = workspace.parse_path(folder) {
-                let place = SkillPlace::Workspace(Arc::clone(workspace));
-                found.add_folder(workspace, &folder, &place);
+                let source = SkillSource::Workspace(Arc::clone(workspace));
+                found.add_folder(workspace, &folder, &source);
             }
         }
         found
@@ -108,7 +108,7 @@ impl Skills {
         &self.skills
     }
 
-    fn add_folder(&mut self, workspace: &Workspace, folder: &WorkPath, place: &SkillPlace) {
+    fn add_folder(&mut self, workspace: &Workspace, folder: &WorkPath, source: &SkillSource) {
         // Most folders of skills do not exist, which one system call shows.
         if is_absent(&workspace.root().join(folder.as_path())) {
             return;
@@ -124,7 +124,7 @@ impl Skills {
         let folders = listing.entries.into_iter();
         // A link to a folder is not a folder here, so no skill comes from outside.
         for entry in folders.filter(|entry| entry.kind == EntryKind::Folder) {
-            let Some(skill) = read_skill(workspace, &entry.path, place) else {
+            let Some(skill) = read_skill(workspace, &entry.path, source) else {
                 continue;
             };
             // The user's own skill is not replaced by a skill of a repository.
@@ -168,7 +168,7 @@ impl Skills {
     }
 }
 
-fn read_skill(workspace: &Workspace, folder: &WorkPath, place: &SkillPlace) -> Option<Skill> {
+fn read_skill(workspace: &Workspace, folder: &WorkPath, source: &SkillSource) -> Option<Skill> {
     let file = WorkPath::from_inside(&folder.as_path().join(SKILL_FILE))?;
     let read = read_text_start(workspace, &file, MAX_HEADER_BYTES).ok()?;
     let header = FrontMatter::parse(&read.text);
@@ -190,7 +190,7 @@ fn read_skill(workspace: &Workspace, folder: &WorkPath, place: &SkillPlace) -> O
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     let end = description.floor_char_boundary(MAX_DESCRIPTION_BYTES);
-    let from_repository = matches!(place, SkillPlace::Workspace(_));
+    let from_repository = matches!(source, SkillSource::Workspace(_));
     let path = if from_repository {
         folder.to_string()
     } else {
@@ -206,7 +206,7 @@ fn read_skill(workspace: &Workspace, folder: &WorkPath, place: &SkillPlace) -> O
         path,
         from_repository,
         bytes: read.size,
-        place: place.clone(),
+        source: source.clone(),
         folder: folder.as_path().to_path_buf(),
     })
 }
@@ -296,9 +296,9 @@ struct SkillCall {
 
 impl PreparedCall for SkillCall {
     fn access(&self) -> Access {
-        match &self.skill.place {
-            // Judged as `read_file` is.
-            SkillPlace::Workspace(workspace) => Access::Read {
+        match &self.skill.source {
+            // Checked as `read_file` is.
+            SkillSource::Workspace(workspace) => Access::Read {
                 path: workspace
                     .resolve_links(&self.path)
                     .unwrap_or_else(|_| self.path.clone())
@@ -306,7 +306,7 @@ impl PreparedCall for SkillCall {
                 outside: false,
             },
             // The user put it there for agents.
-            SkillPlace::User(_) => Access::Nothing,
+            SkillSource::User(_) => Access::Nothing,
         }
     }
 
@@ -330,9 +330,9 @@ impl PreparedCall for SkillCall {
 impl SkillCall {
     fn read(&self) -> Result<String, ConventionError> {
         let own;
-        let workspace = match &self.skill.place {
-            SkillPlace::Workspace(workspace) => workspace.as_ref(),
-            SkillPlace::User(root) => {
+        let workspace = match &self.skill.source {
+            SkillSource::Workspace(workspace) => workspace.as_ref(),
+            SkillSource::User(root) => {
                 own = Workspace::open(root)?;
                 &own
             }

@@ -50,7 +50,7 @@ pub struct SessionSpec {
     pub sandbox: SandboxSpec,
     /// The use of subtasks.
     pub subtasks: SubtaskSpec,
-    /// MCP servers besides those of the configuration, which they go before.
+    /// MCP servers that are added before those of the configuration.
     pub mcp_servers: Vec<McpServerSpec>,
     /// Takes no checkpoints: changes of the task cannot be undone.
     pub no_checkpoints: bool,
@@ -138,8 +138,8 @@ pub struct CompletionSpec {
     pub allow_denied: bool,
     /// The form of a result in a task without a conversation. By default native tasks accept an answer.
     pub form: Option<ResultForm>,
-    /// False: a completion is accepted without asking the user or the program that controls the
-    /// task. Without it the configuration decides, which asks by default.
+    /// Asks the user, or the program that controls the task, to confirm a completion. Without a
+    /// value the configuration decides; by default it asks.
     pub review: Option<bool>,
 }
 
@@ -272,7 +272,7 @@ pub struct SubtaskSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordMode {
-    /// Neither of both.
+    /// No recording and no replay.
     #[default]
     Off,
     /// Records into a new file.

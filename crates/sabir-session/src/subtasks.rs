@@ -480,7 +480,7 @@ pub(crate) fn requests_subtask(record: &Record) -> bool {
     let Record::Answered(answered) = record else {
         return false;
     };
-    // A call that a gate stopped has started nothing.
+    // A call that a check stopped has started nothing.
     let passed = |id: &CallId| {
         answered
             .checks

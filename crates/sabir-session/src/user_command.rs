@@ -1,6 +1,6 @@
 //! Runs the commands that users type themselves, in the folder and the sandbox of their session.
 //!
-//! The rules judge such a command like a call of the model, but a command that would need a
+//! The rules check such a command like a call of the model, but a command that would need a
 //! question runs, since the user has typed it. A denied command does not run.
 
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::error::SessionError;
 use crate::host::Host;
-use crate::policy_review::{judged_tools, open_judged_folder};
+use crate::policy_review::{open_policy_folder, policy_tools};
 use crate::sandbox::task_sandbox;
 use crate::spec::SessionSpec;
 
@@ -24,7 +24,7 @@ const COMMAND_TOOL: &str = "execute_command";
 /// The bytes that are kept from the beginning, and from the end, of an output.
 const KEPT_BYTES: usize = 8 << 10;
 
-/// Runs commands of the user in the surroundings of one session.
+/// Runs commands of the user in the folder and the sandbox of a session.
 #[derive(Debug, Clone)]
 pub struct UserCommandRunner {
     host: Host,
@@ -32,7 +32,7 @@ pub struct UserCommandRunner {
     folder: PathBuf,
 }
 
-/// The end of a command of the user.
+/// The result of a command of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserCommandOutput {
     /// The output, shortened in the middle; known secret formats are redacted.
@@ -79,9 +79,9 @@ impl UserCommandRunner {
     ) -> Result<UserCommandOutput, UserCommandError> {
         let config = self.host.load_config(self.spec.config.as_deref())?;
         // Without the mode: it limits the model, not the user.
-        let open = || open_judged_folder(&config, &self.folder, &self.spec.rules, Some("code"));
-        let (judged, rules) = open()?;
-        let tools = judged_tools(&config, judged)?;
+        let open = || open_policy_folder(&config, &self.folder, &self.spec.rules, Some("code"));
+        let (workspace, rules) = open()?;
+        let tools = policy_tools(&config, workspace)?;
         let call = Call {
             id: CallId::new("user-command"),
             name: COMMAND_TOOL.to_owned(),

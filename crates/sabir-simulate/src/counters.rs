@@ -104,7 +104,7 @@ pub const COUNTED_EVENTS: [(&str, &str); 102] = [
         "calls that ended before one that was begun earlier",
     ),
     ("tools failed", "calls whose tool failed"),
-    ("tools broke down", "calls whose tool panicked"),
+    ("tools crashed", "calls whose tool panicked"),
     ("tools hung", "calls whose tool never came back"),
     ("tools dropped", "calls that were dropped while they ran"),
     (
@@ -113,10 +113,10 @@ pub const COUNTED_EVENTS: [(&str, &str); 102] = [
     ),
     (
         "things moved",
-        "calls that had become others between judgement and run",
+        "calls that had become others between decision and run",
     ),
     ("accesses invalid", "calls whose access could not be known"),
-    ("results rejected", "results of calls that a gate stopped"),
+    ("results rejected", "results of calls that a check stopped"),
     ("results denied", "results of calls that were denied"),
     (
         "results interrupted",

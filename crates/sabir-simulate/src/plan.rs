@@ -321,7 +321,7 @@ impl TaskTerms {
             review: true,
             open_todos: if lax { OpenTodos::Allowed } else { self.todos },
             check: check.then(|| ("touch".to_owned(), arguments)),
-            // The witness judges a completion by the other conditions alone.
+            // The witness checks a completion by the other conditions alone.
             denials: UnresolvedDenials::Accepted,
             form: CompletionForm::Call,
         }

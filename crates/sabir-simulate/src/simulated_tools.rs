@@ -2,7 +2,7 @@
 //!
 //! A tool run is where most laws about calls are checked, because that is where breaking one does
 //! harm: the tool asks the witness whether exactly this call was completely written, passed the
-//! gates, is on record, and was allowed. Its only effect is a counter, which shows a call that ran
+//! checks, is on record, and was allowed. Its only effect is a counter, which shows a call that ran
 //! twice. Runs take simulated time, so that they overlap, are interrupted and survive each other in
 //! every order. A run may also fail, hang or panic, each as often as the plan says.
 
@@ -196,7 +196,7 @@ impl PreparedCall for SimulatedCall {
     fn preconditions(&self) -> Preconditions {
         let mut bound = Preconditions::default();
         self.tool.simulation.with_state(|state| {
-            // Asked twice, before the judgement and before the run; a difference must keep the call
+            // Asked twice, before the decision and before the run; a difference must keep the call
             // from running.
             let moved = state.rng.hits_permille(state.plan.tool_trouble / 20);
             if moved {
@@ -244,7 +244,7 @@ impl PreparedCall for SimulatedCall {
             match temper {
                 ToolBehavior::Hangs => std::future::pending().await,
                 // Unlike `panic!`, this prints nothing.
-                ToolBehavior::Breaks => std::panic::resume_unwind(Box::new("the tool broke down")),
+                ToolBehavior::Breaks => std::panic::resume_unwind(Box::new("the tool crashed")),
                 _ => {}
             }
             simulation.with_state(|state| finish_run(state, &work, &path, temper))
@@ -329,7 +329,7 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
     );
     match behavior {
         ToolBehavior::Fails => state.counters.count_event("tools failed"),
-        ToolBehavior::Breaks => state.counters.count_event("tools broke down"),
+        ToolBehavior::Breaks => state.counters.count_event("tools crashed"),
         ToolBehavior::Hangs => {
             state.counters.count_event("tools hung");
             // The simulation interrupts the task once nothing else happens.

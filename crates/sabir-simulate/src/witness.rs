@@ -72,7 +72,7 @@ pub(crate) struct RecordedCall {
     pub(crate) token: String,
     /// The arguments after any repair.
     pub(crate) arguments: CallArguments,
-    /// True if the gates let it through.
+    /// True if the checks let it through.
     pub(crate) passed: bool,
     /// True if a record says that it began to run.
     pub(crate) begun: bool,
@@ -286,7 +286,7 @@ impl Witness {
             let MessagePart::Call(call) = part else {
                 continue;
             };
-            // A call without a check on record did not pass: the gates fail closed.
+            // A call without a check on record did not pass: the checks fail closed.
             let passed = answered
                 .checks
                 .iter()
@@ -353,7 +353,7 @@ impl Witness {
             } => new_violation(Law::OneEffect, format!("{id} runs after its result")),
             RecordedCall { passed: false, .. } => new_violation(
                 Law::NeverRuns,
-                format!("{id} runs and did not pass the gates"),
+                format!("{id} runs and did not pass the checks"),
             ),
             RecordedCall { denied: true, .. } => {
                 new_violation(Law::Allowed, format!("{id} runs and was denied"))

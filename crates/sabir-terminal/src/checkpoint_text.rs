@@ -123,7 +123,7 @@ pub fn preview_text(preview: &RestorePreview) -> String {
     };
     for item in own().take(MAX_SHOWN_PATHS) {
         let lost = if matches!(item.now, Some(TreeNode::Omitted { .. })) {
-            " (what is there now is not kept)"
+            " (the present content is not kept)"
         } else {
             ""
         };

@@ -189,7 +189,7 @@ fn recorded_model_text(name: &str, model: &RecordedModel) -> String {
         format_dollars(model.nano_usd)
     );
     text.push_str(&format!(
-        "  {} exchanges mended ({share:.1} %), which cost ${}; asked again {} times, {} faults\n",
+        "  {} exchanges repaired ({share:.1} %), which cost ${}; asked again {} times, {} faults\n",
         model.mended_exchanges,
         format_dollars(model.mended_nano_usd),
         model.retries,

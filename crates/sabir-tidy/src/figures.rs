@@ -536,7 +536,7 @@ mod tests {
                 "lines of the binary: 4000.0, should be at most 3999",
             ]
         );
-        // A figure is judged as the table shows it: 35.04 % is 35.0 there, and 35.06 % is not.
+        // A figure is checked as the table shows it: 35.04 % is 35.0 there, and 35.06 % is not.
         let share = |one_word_functions| {
             let figures = TreeFigures {
                 functions: 10_000,

@@ -66,7 +66,7 @@ fn check_names(file: &SourceFile, found: &mut Vec<Violation>) {
             .strip_prefix("mod ")
             .map(leading_word)
             .filter(|name| BANNED_NAMES.contains(name));
-        // Only inline modules: a module in a file of its own was judged by the path of that file.
+        // Only inline modules: a module in a file of its own was checked by the path of that file.
         if let Some(name) = name.filter(|_| line.ends_with('{')) {
             found.push(file.violation_at(
                 index + 1,

@@ -366,14 +366,14 @@ impl ExplainedText {
             .filter(|fault| fault.severity == Severity::Error)
             .count();
         text.push_str(&match checked.state {
-            CallState::Complete => "  the gates: passed, it would run\n".to_owned(),
+            CallState::Complete => "  the checks: passed, it would run\n".to_owned(),
             CallState::Rejected if errors == 1 => {
-                "  the gates: stopped by a fault, it would not run\n".to_owned()
+                "  the checks: stopped by a fault, it would not run\n".to_owned()
             }
             CallState::Rejected => {
-                format!("  the gates: stopped by {errors} faults, it would not run\n")
+                format!("  the checks: stopped by {errors} faults, it would not run\n")
             }
-            CallState::Cut => "  the gates: cut, it would never run\n".to_owned(),
+            CallState::Cut => "  the checks: cut, it would never run\n".to_owned(),
         });
         for fault in &checked.faults {
             text.push_str(&fault.render_diagnostic(&self.parsed.source));
@@ -454,7 +454,7 @@ impl<'a> MarkReport<'a> {
     }
 }
 
-/// A call with the verdict of the gates.
+/// A call with the verdict of the checks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExplainedCall<'a> {
     /// The index of the call.
@@ -463,7 +463,7 @@ pub struct ExplainedCall<'a> {
     pub name: &'a str,
     /// The dialect in which it was written.
     pub dialect: Option<&'a str>,
-    /// The verdict of the gates.
+    /// The verdict of the checks.
     pub state: CallState,
     /// The typed arguments.
     pub arguments: &'a Map<String, Value>,

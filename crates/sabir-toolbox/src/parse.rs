@@ -403,7 +403,7 @@ pub enum PartReport<'a> {
         id: Option<&'a str>,
         /// The dialect in which it was written; `None` for a native call.
         dialect: Option<&'a str>,
-        /// The verdict of the gates.
+        /// The verdict of the checks.
         state: CallState,
         /// The typed arguments.
         arguments: &'a Map<String, Value>,

@@ -72,7 +72,7 @@ pub struct PolicyReport {
     pub verdict: &'static str,
     /// The reason, as a phrase.
     pub reason: String,
-    /// The parts of a command, in the order in which they were judged.
+    /// The parts of a command, in the order in which they were checked.
     pub segments: Vec<SegmentReport>,
     /// Narrow approval rules that would answer this question in the future.
     pub proposals: Vec<String>,

@@ -14,25 +14,25 @@ use crate::error::ToolboxError;
 pub(crate) struct ToolList {
     /// The converted tools. An element that has no known shape is kept as it is, so that an error can name it.
     pub(crate) tools: Value,
-    /// The place of each tool in the source.
-    places: Vec<ToolPlace>,
+    /// The position of each tool in the source.
+    positions: Vec<ToolPosition>,
     /// True if the source already had Sabir's own shape.
     is_own: bool,
 }
 
-/// The place of a tool in the source.
+/// The position of a tool in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ToolPlace {
+struct ToolPosition {
     /// The JSON pointer of the object with the tool's name.
     tool: String,
     /// The pointer of the schema below it.
     parameters: &'static str,
 }
 
-/// A tool and its place.
+/// A tool and its position.
 struct FoundTool {
     tool: Value,
-    place: ToolPlace,
+    position: ToolPosition,
     is_own: bool,
 }
 
@@ -42,8 +42,8 @@ struct FoundTool {
 /// The text is no such list, or two tools share a name.
 pub fn parse_tools(text: &str, source_name: &str) -> Result<ToolSet, ToolboxError> {
     let list = ToolList::parse(text, source_name)?;
-    let named = |error: ToolError, place: &str| ToolboxError::Tools {
-        source_name: format!("{source_name}{place}"),
+    let named = |error: ToolError, position: &str| ToolboxError::Tools {
+        source_name: format!("{source_name}{position}"),
         error,
     };
     // From the text where that is possible, so that an error has its line and column.
@@ -53,10 +53,10 @@ pub fn parse_tools(text: &str, source_name: &str) -> Result<ToolSet, ToolboxErro
     let items = list.tools.as_array().map_or(&[][..], Vec::as_slice);
     let specs = items
         .iter()
-        .zip(&list.places)
-        .map(|(item, place)| {
+        .zip(&list.positions)
+        .map(|(item, position)| {
             ToolSpec::deserialize(item)
-                .map_err(|error| named(error.into(), &format!(" at {}", place.tool)))
+                .map_err(|error| named(error.into(), &format!(" at {}", position.tool)))
         })
         .collect::<Result<Vec<_>, _>>()?;
     ToolSet::new(specs).map_err(|error| named(error, ""))
@@ -86,13 +86,13 @@ impl ToolList {
             .collect();
         let is_own =
             is_array && found.iter().all(|found| found.is_own) && !items.iter().any(is_native_tool);
-        let (tools, places) = found
+        let (tools, positions) = found
             .into_iter()
-            .map(|found| (found.tool, found.place))
+            .map(|found| (found.tool, found.position))
             .unzip::<_, _, Vec<_>, Vec<_>>();
         Ok(Self {
             tools: Value::Array(tools),
-            places,
+            positions,
             is_own,
         })
     }
@@ -105,14 +105,14 @@ impl ToolList {
         }) else {
             return pointer.to_owned();
         };
-        let Some(place) = index.and_then(|index| self.places.get(index)) else {
+        let Some(position) = index.and_then(|index| self.positions.get(index)) else {
             return pointer.to_owned();
         };
         match rest.strip_prefix("/parameters") {
             Some(below) if below.is_empty() || below.starts_with('/') => {
-                format!("{}/{}{below}", place.tool, place.parameters)
+                format!("{}/{}{below}", position.tool, position.parameters)
             }
-            _ => format!("{}{rest}", place.tool),
+            _ => format!("{}{rest}", position.tool),
         }
     }
 }
@@ -176,7 +176,7 @@ fn convert_item(item: &Value, pointer: &str) -> Vec<FoundTool> {
             })
             .collect();
     }
-    let (tool, place, schema) = if let Some(inner) = function {
+    let (tool, position, schema) = if let Some(inner) = function {
         (inner, format!("{pointer}/function"), "parameters")
     } else if let Some(inner) = spec {
         (inner, format!("{pointer}/toolSpec"), "inputSchema/json")
@@ -197,8 +197,8 @@ fn convert_item(item: &Value, pointer: &str) -> Vec<FoundTool> {
     };
     vec![FoundTool {
         tool,
-        place: ToolPlace {
-            tool: place,
+        position: ToolPosition {
+            tool: position,
             parameters: schema,
         },
         is_own,
@@ -223,7 +223,7 @@ fn convert_tool(tool: &Value, schema: &str) -> Value {
 }
 
 /// Converts a declaration of Gemini, whose schemas have a dialect of their own.
-fn convert_declaration(declaration: &Value, place: String) -> FoundTool {
+fn convert_declaration(declaration: &Value, position: String) -> FoundTool {
     let spec = sabir_wire::decode_gemini_declaration(declaration).ok();
     let key = if declaration.get("parametersJsonSchema").is_some() {
         "parametersJsonSchema"
@@ -234,8 +234,8 @@ fn convert_declaration(declaration: &Value, place: String) -> FoundTool {
         tool: spec
             .and_then(|spec| serde_json::to_value(spec).ok())
             .unwrap_or_else(|| declaration.clone()),
-        place: ToolPlace {
-            tool: place,
+        position: ToolPosition {
+            tool: position,
             parameters: key,
         },
         is_own: false,

@@ -11,9 +11,7 @@ use sabir_workspace::StopFlag;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WorkerError {
     /// The work panicked.
-    #[error(
-        "The tool broke down, which is a defect of Sabir and not of the call. Try another way."
-    )]
+    #[error("The tool crashed, which is a defect of Sabir and not of the call. Try another way.")]
     Panicked,
     /// The system refused another thread, so the work never began.
     #[error(

@@ -1,4 +1,4 @@
-//! Gathers the facts about a command's environment that the policy needs in order to judge it.
+//! Gathers the facts about a command's environment that the policy needs in order to check it.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -10,8 +10,8 @@ use sabir_policy::{
     may_end_secret_path, may_lie_in_workspace, names_secret_file, required_facts,
 };
 use sabir_workspace::{
-    FileSurvey, GitConfig, HistorySearch, NetworkAccess, PathFilter, Sandbox, SandboxTier, Trust,
-    TrustState, Unreadable, WorkPath, Workspace, default_shell, find_index_name,
+    EffectiveLevel, FileSurvey, GitConfig, HistorySearch, NetworkAccess, PathFilter, Sandbox,
+    Trust, TrustState, Unreadable, WorkPath, Workspace, default_shell, find_index_name,
     list_push_addresses, protection_reason,
 };
 
@@ -22,7 +22,7 @@ const MAX_PATHS: usize = 500;
 /// The number of files with secrets that are masked one by one. Each is a mount.
 pub(crate) const MAX_MASKED: usize = 200;
 
-/// The surroundings that a command would run in.
+/// The environment in which a command would run.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandSurroundings<'a> {
     /// The folder.
@@ -38,10 +38,10 @@ pub struct CommandSurroundings<'a> {
 impl CommandSurroundings<'_> {
     /// Returns true if the sandbox is really at level 2 here.
     fn is_at_level_2(&self) -> bool {
-        let tier = self
+        let level = self
             .sandbox
-            .effective_tier(self.workspace, self.helper, self.environment);
-        tier == Some(SandboxTier::Two)
+            .effective_level(self.workspace, self.helper, self.environment);
+        level == Some(EffectiveLevel::Two)
     }
 }
 
@@ -132,7 +132,9 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
         symlink_traversal,
         secret_files: match secret_files_of(survey.as_ref(), environment) {
             SecretFiles::Found(files)
-                if could_match_secret && !files.is_empty() && masks_hold(surroundings, &files) =>
+                if could_match_secret
+                    && !files.is_empty()
+                    && can_mask_secrets(surroundings, &files) =>
             {
                 SecretFiles::Masked(files)
             }
@@ -141,7 +143,7 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
         file_names: survey.map_or(FileNames::Unknown, |survey| named_by(survey.odd_name)),
         index_names,
         absent_files: keep_absent(absent_files, root),
-        build_folders: judge_builds(surroundings, build_folders),
+        build_folders: decide_builds(surroundings, build_folders),
         protected_paths,
         tracked_secrets,
         history_secrets,
@@ -190,8 +192,8 @@ fn plain_facts(surroundings: &CommandSurroundings<'_>) -> CommandFacts {
     }
 }
 
-/// Reports whether commands that run unasked see an empty file in the place of each of these: only mounts can do that.
-fn masks_hold(surroundings: &CommandSurroundings<'_>, files: &[SecretFile]) -> bool {
+/// Reports whether each of these files can be replaced by an empty one for commands that run unasked, which needs mounts.
+fn can_mask_secrets(surroundings: &CommandSurroundings<'_>, files: &[SecretFile]) -> bool {
     files.len() <= MAX_MASKED && surroundings.is_at_level_2()
 }
 
@@ -203,7 +205,7 @@ pub(crate) fn could_read_secrets(surroundings: &CommandSurroundings<'_>, command
 
 /// Finds out in which folders builds and tests may run unasked: where the sandbox is really at level 2 and without network, and
 /// the user trusts the repository.
-fn judge_builds(
+fn decide_builds(
     surroundings: &CommandSurroundings<'_>,
     folders: Vec<String>,
 ) -> Vec<(String, BuildTrust)> {
@@ -221,7 +223,7 @@ fn judge_builds(
     {
         return Vec::new();
     }
-    let judge = |folder: String| {
+    let decide = |folder: String| {
         let trust = match GitConfig::of(&workspace.root().join(&folder), environment) {
             GitConfig::Repository(programs) => match workspace.trust().state_of(&programs) {
                 TrustState::Trusted => BuildTrust::Trusted,
@@ -232,7 +234,7 @@ fn judge_builds(
         };
         (folder, trust)
     };
-    folders.into_iter().map(judge).collect()
+    folders.into_iter().map(decide).collect()
 }
 
 /// Returns the protected ones among the paths that a line names, with the reason.
@@ -335,7 +337,7 @@ fn named_by(odd_name: Option<String>) -> FileNames {
     odd_name.map_or(FileNames::Plain, FileNames::Odd)
 }
 
-/// Judges the configuration of a repository. Programs that the user trusts count as none.
+/// Checks the configuration of a repository. Programs that the user trusts count as none.
 fn repository_state(config: GitConfig, trust: &Trust) -> RepositoryState {
     match config {
         GitConfig::Unknown(_) => RepositoryState::Unknown,

@@ -24,7 +24,7 @@ use crate::text::MAX_FILE_BYTES;
 /// The number of buffers above which all are forgotten, until they are asked for again.
 const MAX_BUFFERS: usize = 10_000;
 
-/// The answer of an editor, some time later. The editor ends it with an error if it takes too long.
+/// A future of the answer of an editor. The editor ends it with an error if it takes too long.
 pub type EditorAnswer<T> = Pin<Box<dyn Future<Output = Result<T, EditorFailure>> + Send>>;
 
 /// An editor with buffers of files in the workspace.
@@ -65,18 +65,18 @@ pub struct TerminalCommand {
     pub arguments: Vec<String>,
     /// The folder in which it runs: absolute, without links.
     pub folder: PathBuf,
-    /// All its variables. Those of the editor may hold keys and do not count.
+    /// All its variables. It gets none of the editor's own, which may hold keys.
     pub environment: Vec<(String, String)>,
     /// The time after which it is killed.
     pub time_limit: Duration,
-    /// The most bytes of output that are wanted: the newest.
+    /// The limit of kept output in bytes. The newest output is kept.
     pub output_bytes: u64,
 }
 
 /// The end of a command in a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalOutcome {
-    /// The way it ended.
+    /// The way in which it ended.
     pub end: TerminalEnd,
     /// Its output, as the terminal keeps it.
     pub output: String,
@@ -101,7 +101,7 @@ pub enum EditorFailure {
     /// It refused, with this message.
     #[error("{0}")]
     Refused(String),
-    /// It did not answer in time, or is gone.
+    /// It did not answer in time, or its connection is closed.
     #[error("it does not answer")]
     Silent,
 }

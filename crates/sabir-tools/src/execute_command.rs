@@ -13,9 +13,9 @@ use sabir_policy::{
     Verdict,
 };
 use sabir_workspace::{
-    CommandExit, CommandOutcome, ConnectionOutcome, DenialKind, FinishedCommand, HostConnection,
-    JobState, NetworkAccess, OutputStream, QUIET_ENV, Sandbox, SandboxLevel, SandboxReport,
-    SandboxTier, ShellCommand, StopFlag, WithheldPath, WorkspaceError, default_shell,
+    CommandExit, CommandOutcome, ConnectionOutcome, DenialKind, EffectiveLevel, FinishedCommand,
+    HostConnection, JobState, NetworkAccess, OutputStream, QUIET_ENV, Sandbox, SandboxLevel,
+    SandboxReport, ShellCommand, StopFlag, WithheldPath, WorkspaceError, default_shell,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -343,7 +343,7 @@ impl ExecuteCommand {
         let mut facts = gather_facts(&self.surroundings(), command);
         facts.loopback_wall = self.loopback_wall(command);
         for (_, trust) in &mut facts.build_folders {
-            // The same line is judged more than once, always alike.
+            // The same line is checked more than once, always alike.
             if *trust == BuildTrust::Untrusted
                 && self.explained.get_or_init(|| command.to_owned()) != command
             {
@@ -366,9 +366,9 @@ impl ExecuteCommand {
             );
         }
         let environment = &self.settings.environment;
-        let tier =
-            sandbox.effective_tier(&self.settings.workspace, &self.settings.helper, environment);
-        (tier == Some(SandboxTier::One)).then(|| {
+        let level =
+            sandbox.effective_level(&self.settings.workspace, &self.settings.helper, environment);
+        (level == Some(EffectiveLevel::One)).then(|| {
             "it will not reach this machine's loopback (sandbox level 1 has no network at all)"
                 .to_owned()
         })
@@ -402,8 +402,8 @@ impl ExecuteCommand {
             Beyond::Network => sandbox.with_network(NetworkAccess::Allowed),
             Beyond::Registries => sandbox.with_network(NetworkAccess::Registries),
             // A command that runs without a question because it only reads is kept from writing, so
-            // that a wrong judgement does no harm.
-            // It was judged as one without a network of package registries.
+            // that a wrong decision does no harm.
+            // It was checked as one without a network of package registries.
             Beyond::Nothing if permit.read_only && !sandbox.has_network() => {
                 sandbox.with_network(NetworkAccess::Denied).read_only()
             }
@@ -412,10 +412,10 @@ impl ExecuteCommand {
             Beyond::Nothing if permit.user_approved => {
                 sandbox.reach_loopback(named_loopback_ports(&call.command))
             }
-            // A command that was judged at level 2 does not run at a lower one.
+            // A command that was checked at level 2 does not run at a lower one.
             Beyond::Nothing => sandbox,
         }
-        .hold_found_tier();
+        .hold_found_level();
         if !sandbox.is_on() {
             return Ok((sandbox, None));
         }
@@ -423,7 +423,7 @@ impl ExecuteCommand {
         // A command that runs unasked may come across files with secrets that its line does not
         // name.
         let is_unasked = permit.read_only && sandbox.is_read_only();
-        // The judgement may have relied on their being empty; then all of them have to be.
+        // The decision may have relied on their being empty; then all of them have to be.
         let masked = self.masked_secrets(&call.command).filter(|_| is_unasked);
         let note = masked
             .as_ref()
@@ -454,8 +454,8 @@ impl ExecuteCommand {
         Ok((sandbox.hide_paths(hidden), note))
     }
 
-    /// Returns the files with secrets that a command which runs unasked must see empty, with the facts of its judgement. `None`
-    /// if the judgement does not depend on that.
+    /// Returns the files with secrets that a command which runs unasked must see empty, with the facts of the decision. `None`
+    /// if the decision does not depend on that.
     fn masked_secrets(&self, command: &str) -> Option<(CommandFacts, Vec<SecretFile>)> {
         if !could_read_secrets(&self.surroundings(), command) {
             return None;
@@ -722,7 +722,7 @@ fn started_output(page: &OutputPage, is_isolated: bool) -> ToolOutput {
         message.push_str(&format!("\n[{note}]"));
     }
     ToolOutput {
-        // A job that ended within the first moments is judged as a command is.
+        // A job that ended within the first moments is checked as a command is.
         failed: ending.end != CommandExit::Exited(0),
         ..ToolOutput::done(message)
     }

@@ -180,7 +180,7 @@ impl TypedTool for FetchUrl {
         _: ProgressSink<'_>,
     ) -> Result<ToolOutput, FetchUrlError> {
         let url = call.url?;
-        // A call with an offset was judged as touching nothing, so it must never send a request.
+        // A call with an offset was checked as touching nothing, so it must never send a request.
         if call.offset > 0 {
             let page = self.find_page(&url).ok_or_else(|| FetchUrlError::NotKept {
                 url: url.to_string(),

@@ -75,9 +75,9 @@ pub(crate) enum FileError {
         #[source]
         error: EditorFailure,
     },
-    /// The path of a write leads elsewhere than when the call was judged.
+    /// The path of a write leads elsewhere than when the call was checked.
     #[error(
-        "`{path}` now leads to `{now}`, and to `{judged}` when the call was approved. Nothing was written. Name the \
+        "`{path}` now leads to `{now}`, and to `{approved}` when the call was approved. Nothing was written. Name the \
          file by its real path."
     )]
     Redirected {
@@ -85,8 +85,8 @@ pub(crate) enum FileError {
         path: String,
         /// The file that it leads to now.
         now: WorkPath,
-        /// The file that it led to when the call was judged.
-        judged: WorkPath,
+        /// The file that it led to when the call was checked.
+        approved: WorkPath,
     },
     /// The file is larger than the tools edit.
     #[error(

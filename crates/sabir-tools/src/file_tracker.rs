@@ -127,7 +127,7 @@ impl FileTracker {
     ///
     /// # Errors
     /// When the path is malformed, leaves the workspace or is hidden. Hidden paths are refused here,
-    /// before the call is judged, so that the user is not asked about a call that cannot succeed.
+    /// before the call is checked, so that the user is not asked about a call that cannot succeed.
     pub(crate) fn resolve_path(&self, path: &str) -> Result<WorkPath, WorkspaceError> {
         let named = self.parse_shown_path(path)?;
         self.workspace.check_readable(&named)?;

@@ -37,7 +37,7 @@ pub(crate) enum JobError {
         lines: String,
     },
     /// No job has this number.
-    #[error("There is no job {number}. read_command_output without arguments lists what there is.")]
+    #[error("There is no job {number}. read_command_output without arguments lists all jobs.")]
     NoSuchJob {
         /// The number as the model gave it.
         number: u32,

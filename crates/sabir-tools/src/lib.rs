@@ -7,7 +7,7 @@
 //! (lines, omitted bytes, the nearest names), and contains nothing that differs between machines or
 //! runs, so that the same task has the same history.
 //!
-//! | tool | touches | judged as |
+//! | tool | touches | checked as |
 //! | --- | --- | --- |
 //! | `read_file` | files, up to 64 KiB of them at a time; pictures | reading |
 //! | `list_files` | the names in a folder | reading |
@@ -26,7 +26,7 @@
 //!
 //! The tools of a task remember which version of each file the model has seen, and do not overwrite
 //! another one: if a formatter or the user changed the file in between, the model is first shown the
-//! change. A prepared call remembers where its path led when it was judged, and does not write
+//! change. A prepared call remembers where its path led when it was checked, and does not write
 //! elsewhere.
 //!
 //! A failure is an enum for each tool. Its `Display` text is the result that the model reads: what is
@@ -143,7 +143,7 @@ use crate::stop_command::StopCommand;
 use crate::typed_tool::{TypedTool, TypedToolAdapter, typed_spec};
 use crate::write_to_file::WriteToFile;
 
-/// The surroundings of a task's tools.
+/// The settings of a task's tools.
 #[derive(Clone)]
 pub struct ToolSettings {
     /// The folder in which the task works.

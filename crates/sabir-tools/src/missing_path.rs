@@ -78,7 +78,7 @@ impl fmt::Display for MissingPath {
             let elsewhere = quote_names(&self.elsewhere);
             write!(f, " That name is found at {elsewhere}.")?;
         }
-        f.write_str(" Use list_files to see what there is.")
+        f.write_str(" Use list_files to list the names.")
     }
 }
 

@@ -10,7 +10,8 @@ use sabir_call::Image;
 
 use crate::text;
 
-/// The size of a picture file. Providers accept 5 MiB, measured in base64, which is a third longer.
+/// The largest picture file in bytes. Providers accept 5 MiB, measured in base64, which is a third
+/// longer.
 pub const MAX_PICTURE_BYTES: usize = (5 << 20) / 4 * 3;
 /// The width and height that providers accept.
 const MAX_SIDE_PIXELS: usize = 8000;
@@ -36,7 +37,7 @@ pub(crate) struct PictureFormat {
     media_type: &'static str,
 }
 
-/// The reason that a picture cannot be shown to a model. The text continues a sentence.
+/// The reason why a picture cannot be shown to a model. The text continues a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PictureError {

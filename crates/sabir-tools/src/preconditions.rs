@@ -184,9 +184,9 @@ pub(crate) fn command_preconditions(settings: &ToolSettings, command: &str) -> P
     preconditions
 }
 
-/// Returns the programs and scripts of a workspace that run when a program is started in it, as far as its words and the values of its
-/// variables tell: those that a word or a part of one names, and the files that a program is known to read unnamed. Each has a text
-/// that identifies its place and content. What they load in turn is not included, and neither are files of data, which change.
+/// Returns the programs and scripts of a workspace that run when a program is started in it: those that a word of the command, a part
+/// of a word or the value of a variable names, and the files that a program is known to read unnamed. Each has a text that identifies
+/// its place and content. What they load in turn is not included, and neither are files of data, which change.
 #[must_use]
 pub fn launch_files(
     workspace: &Workspace,

@@ -98,7 +98,7 @@ impl TypedTool for ReadCommandOutput {
     }
 
     fn call_access(&self, _: &ReadOutputArguments) -> Access {
-        // The commands were judged before they ran.
+        // The commands were checked before they ran.
         Access::Nothing
     }
 

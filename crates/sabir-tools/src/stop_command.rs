@@ -63,7 +63,7 @@ impl TypedTool for StopCommand {
     }
 
     fn call_access(&self, _: &StopCommandArguments) -> Access {
-        // Only jobs of this task can be named, and they were judged before they ran.
+        // Only jobs of this task can be named, and they were checked before they ran.
         Access::Nothing
     }
 

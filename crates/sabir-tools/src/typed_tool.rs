@@ -142,7 +142,7 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
                 call: self.tool.prepare_call(arguments),
                 tool: Arc::clone(&self.tool),
             }),
-            // The gates have validated the arguments against the schema, so only a caller that
+            // The checks have validated the arguments against the schema, so only a caller that
             // bypassed them comes here.
             Err(error) => {
                 InvalidCall::boxed(format!("The arguments do not fit the tool: {error}."))
@@ -288,9 +288,9 @@ mod tests {
         deep: bool,
     }
 
-    struct Look;
+    struct LookTool;
 
-    impl TypedTool for Look {
+    impl TypedTool for LookTool {
         type Arguments = LookArguments;
         type Call = LookArguments;
         type Output = ToolOutput;
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn types_make_the_spec() {
-        let spec = typed_spec::<Look>();
+        let spec = typed_spec::<LookTool>();
         assert_eq!(
             (spec.name.as_str(), spec.description.as_str()),
             ("look", "Looks at things.")
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn arguments_that_do_not_fit_are_invalid() {
-        let tool = TypedToolAdapter::adapt_tool(Look);
+        let tool = TypedToolAdapter::adapt_tool(LookTool);
         let arguments = json!({"path": 1}).as_object().unwrap().clone();
         assert!(matches!(
             tool.prepare(&arguments).access(),

@@ -5,7 +5,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`web_url`] | parses a URL into the one spelling that is judged, requested and shown |
+//! | [`web_url`] | parses a URL into the one spelling that is checked, requested and shown |
 //! | [`network_scope`] | decides which hosts can be reached, and resolves their addresses |
 //! | [`request`] | sends one GET, with its redirects and limits |
 //! | [`document`] | decodes a response into text or a picture |

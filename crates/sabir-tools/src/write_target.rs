@@ -1,6 +1,6 @@
-//! Binds a write to the file that was judged.
+//! Binds a write to the file that was checked.
 //!
-//! Minutes may pass between the judgement of a call and its run, and a symbolic link can change in
+//! Minutes may pass between the decision about a call and its run, and a symbolic link can change in
 //! between. The path is therefore resolved once when the call is prepared, and the run compares.
 
 use sabir_policy::Access;
@@ -23,12 +23,12 @@ pub(crate) struct WriteTarget {
     /// The path as the model wrote it.
     path: String,
     /// The file that the path led to, or the reason that it may not be written.
-    judged: Result<JudgedFile, WorkspaceError>,
+    checked: Result<CheckedFile, WorkspaceError>,
 }
 
 /// A file that may be written, if the policy or the user agrees.
 #[derive(Debug)]
-struct JudgedFile {
+struct CheckedFile {
     real: WorkPath,
     /// The reason that the write needs a person's approval even where edits are approved.
     protected: Option<&'static str>,
@@ -37,15 +37,15 @@ struct JudgedFile {
 impl WriteTarget {
     /// Resolves the path of a write, as it leads now.
     pub(crate) fn resolve(tracker: &FileTracker, path: String) -> Self {
-        let judged = tracker.resolve_path(&path).and_then(|real| {
+        let checked = tracker.resolve_path(&path).and_then(|real| {
             let workspace = tracker.workspace();
             workspace.check_writable(&real)?;
             let protected = workspace
                 .protection_reason(&real)
                 .or_else(|| has_other_name(workspace, &real));
-            Ok(JudgedFile { real, protected })
+            Ok(CheckedFile { real, protected })
         });
-        Self { path, judged }
+        Self { path, checked }
     }
 
     /// Resolves the path again, for a trial that leaves this target to the run.
@@ -60,7 +60,7 @@ impl WriteTarget {
 
     /// Returns the access of the write.
     pub(crate) fn write_access(&self) -> Access {
-        match &self.judged {
+        match &self.checked {
             Ok(file) => Access::Write {
                 path: file.real.to_string(),
                 protected: file.protected.map(str::to_owned),
@@ -74,16 +74,16 @@ impl WriteTarget {
     /// Returns the file to write, right before the write.
     ///
     /// # Errors
-    /// When the path leads elsewhere than when it was judged, or may not be written.
+    /// When the path leads elsewhere than when it was checked, or may not be written.
     pub(crate) fn confirm_file(self, tracker: &FileTracker) -> Result<WorkPath, FileError> {
         // A target that was refused stays refused, even if its path could be written by now.
-        let judged = self.judged.map_err(|error| tracker.explain_error(error))?;
+        let checked = self.checked.map_err(|error| tracker.explain_error(error))?;
         let now = tracker.find_path(&self.path)?;
-        if now != judged.real {
+        if now != checked.real {
             return Err(FileError::Redirected {
                 path: self.path,
                 now,
-                judged: judged.real,
+                approved: checked.real,
             });
         }
         Ok(now)

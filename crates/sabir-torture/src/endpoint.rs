@@ -1,4 +1,4 @@
-//! Tests a gateway: plays its client and its provider, and judges what arrives at the client.
+//! Tests a gateway: plays its client and its provider, and checks what arrives at the client.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -182,7 +182,7 @@ impl EndpointTest {
         })
     }
 
-    /// Sends the client's request of a case, and judges the answer.
+    /// Sends the client's request of a case, and checks the answer.
     pub async fn run_case(&self, case: &TortureCase, client: ClientApi) -> CellResult {
         let number = self.begin_case(*case);
         let asked = tokio::time::timeout(self.options.limit, self.ask(client, number)).await;
@@ -199,7 +199,7 @@ impl EndpointTest {
                 String::new(),
             ),
             Ok(Ok(answer)) => (
-                judge_answer(case.expectation(), &answer),
+                check_answer(case.expectation(), &answer),
                 describe_end(&answer),
                 describe_content(&answer),
             ),
@@ -334,8 +334,8 @@ fn is_right_call(call: &DraftCall) -> bool {
         && !argument.partial
 }
 
-/// Judges what arrived at the client.
-fn judge_answer(expectation: Expectation, answer: &ClientAnswer) -> Verdict {
+/// Checks what arrived at the client.
+fn check_answer(expectation: Expectation, answer: &ClientAnswer) -> Verdict {
     let calls = answer.closed_calls();
     if expectation == Expectation::NoCall {
         let shows_example = answer.draft.text().contains(&sentinel_command());

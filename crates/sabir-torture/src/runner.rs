@@ -96,7 +96,7 @@ pub async fn run_agent(
         .folder
         .join(folder_name(&preset.name))
         .join(case.name);
-    // Files of an earlier run would be judged as if this one had written them.
+    // Files of an earlier run would be checked as if this one had written them.
     remove_folder(&cell)?;
     let home = cell.join("home");
     let work = cell.join("work");
@@ -151,7 +151,7 @@ pub async fn run_agent(
         .standard_input(Vec::new())
         .timeout(options.limit);
     // The supervisor also ends the processes that the agent left behind, so nothing writes into the
-    // folder while it is judged.
+    // folder while it is checked.
     let outcome = command.run(&workspace, |_, _| {}).await?;
     let output = outcome.output.text();
     write_file(&cell.join("output.txt"), &output)?;
@@ -177,7 +177,7 @@ pub async fn run_agent(
     Ok(CellResult {
         agent: preset.name.clone(),
         case: case.name.to_owned(),
-        verdict: match judge_files(&case, &files, outcome.end, &state) {
+        verdict: match check_files(&case, &files, outcome.end, &state) {
             // Also if it was ended at its limit, or wrote the right file by itself.
             verdict if requests.is_empty() && verdict != Verdict::Wrong => Verdict::NeverAsked,
             verdict => verdict,
@@ -294,8 +294,8 @@ fn is_result_of_call(case: &TortureCase, attempts: usize, id: &str) -> bool {
     !is_first_wrong || attempts > 1 && !id.ends_with("call_0")
 }
 
-/// Judges a cell by the files in its folder.
-fn judge_files(
+/// Checks a cell by the files in its folder.
+fn check_files(
     case: &TortureCase,
     files: &BTreeMap<String, String>,
     end: CommandExit,

@@ -42,7 +42,7 @@ const LEAVE_TIME: Duration = Duration::from_secs(2);
 /// The time for which a message about a key is shown.
 const HINT_TIME: Duration = Duration::from_secs(4);
 
-/// Everything that an interface needs before it starts.
+/// The settings and data that an interface gets at its start.
 #[derive(Debug, Clone)]
 pub struct AppSettings {
     /// The themes.
@@ -69,7 +69,7 @@ pub struct AppSettings {
     pub can_switch: bool,
 }
 
-/// Something that the driver must do.
+/// An action that the driver must execute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Submit a command to the session.
@@ -98,7 +98,8 @@ pub enum Effect {
     ListCheckpoints,
     /// Compare the folder with its state before this call, and pass the result to [`App::set_checkpoint_preview`].
     CompareCheckpoint(CheckpointedCall),
-    /// Find out what restoring the state before this call would change, and pass it to [`App::open_restore_choice`].
+    /// Preview a restore of the state before this call, and pass it to
+    /// [`App::open_restore_choice`].
     PreviewRestore(CheckpointedCall),
     /// Keep this theme in the configuration.
     KeepTheme(String),
@@ -114,7 +115,7 @@ pub enum Effect {
     ListServers,
     /// Print the last exchange of a task.
     ShowTask(TaskId),
-    /// Find out what rewinding to these records would change, and pass it to [`App::open_rewind_choice`].
+    /// Preview a rewind to these records, and pass it to [`App::open_rewind_choice`].
     PreviewRewind {
         /// The number of the message.
         message: usize,
@@ -780,7 +781,7 @@ impl App {
         }
     }
 
-    /// Asks how far to go back. The preview names the files that would change.
+    /// Asks which parts to rewind. The preview names the files that would change.
     pub fn open_rewind_choice(&mut self, message: usize, preview: &str) {
         let item = |label: &str, note: &str, scope, preview: &str| PickerItem {
             label: label.to_owned(),

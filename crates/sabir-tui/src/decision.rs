@@ -98,13 +98,15 @@ impl OpenDecision {
         self.drawn.get_or_insert(now);
     }
 
-    /// Returns true if the question was on the screen for so long without a key that a key may answer it.
+    /// Returns true if the question was on the screen long enough without a key, so that a key may
+    /// answer it.
     pub fn is_armed(&self, last_key: Duration, now: Duration) -> bool {
         self.drawn
             .is_some_and(|drawn| now.saturating_sub(drawn.max(last_key)) >= QUIET_TIME)
     }
 
-    /// Returns true if the question was on the screen for so long that a text may answer it. The next message may come at once.
+    /// Returns true if the question was on the screen long enough, so that a text may answer it.
+    /// The next message may come at once.
     pub fn was_seen(&self, now: Duration) -> bool {
         matches!(self.question, UserQuestion::Next { .. }) || self.is_armed(Duration::ZERO, now)
     }
@@ -324,7 +326,7 @@ impl OpenDecision {
         }
         let mut rows = Vec::new();
         if unseen > 0 {
-            let text = format!(" v reads on, {unseen} rows to the end · ");
+            let text = format!(" v shows more, {unseen} rows left · ");
             rows.push(Line::from(vec![
                 span(&text, theme.style(Role::Warning)),
                 key("n"),

@@ -193,7 +193,7 @@ impl InterfaceSettings {
         name.clone_into(&mut kept);
     }
 
-    /// Lets no other task be chosen: the message is for a task that is known.
+    /// Prevents the choice of another task, because the task of the message is known.
     #[must_use]
     pub fn for_known_task(self) -> Self {
         Self {
@@ -204,7 +204,7 @@ impl InterfaceSettings {
 }
 
 impl InterfaceSettings {
-    /// Names the folder of the task that a first message is asked for.
+    /// Sets the folder of the task whose first message is asked for.
     #[must_use]
     pub fn for_folder(self, folder: PathBuf) -> Self {
         Self { folder, ..self }
@@ -224,7 +224,7 @@ pub async fn compose_first_message(
     Ok(driver.next.take())
 }
 
-/// The way in which a user left a session.
+/// The result of showing a session: the next one, if the user chose one.
 #[derive(Debug)]
 pub struct AttendedSession {
     /// The session that they left it for.

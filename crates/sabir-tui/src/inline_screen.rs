@@ -28,14 +28,14 @@ const BEGIN_UPDATE: &str = "\x1b[?2026h\x1b[?25l";
 /// Ends such an update.
 const END_UPDATE: &str = "\x1b[?25h\x1b[?2026l";
 
-/// The effect of another width on the rows that a terminal shows.
+/// The effect of a new width on the rows that a terminal shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowReflow {
     /// Rows that are too long continue in the next row.
     Rewraps,
     /// Rows stay where they are, and are cut off.
     Cuts,
-    /// It is not known which.
+    /// The effect is unknown.
     Unknown,
 }
 

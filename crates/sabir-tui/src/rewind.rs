@@ -30,7 +30,7 @@ pub struct SaidMessages {
 }
 
 impl SaidMessages {
-    /// Notes the next record of the task, before which there were so many answers.
+    /// Notes the next record of the task. `answers` is the number of answers before it.
     pub fn note_record(&mut self, record: &Record, answers: usize) {
         if let Record::Answered(turn) = record {
             let calls = turn.parts.iter().filter_map(|part| match part {

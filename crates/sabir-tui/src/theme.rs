@@ -19,7 +19,7 @@ const ROLES: usize = Role::ALL.len();
 /// The colours that a terminal shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColorDepth {
-    /// None: the user wants none.
+    /// No colours.
     None,
     /// The sixteen of the palette.
     Palette,
@@ -30,7 +30,7 @@ pub enum ColorDepth {
 }
 
 impl ColorDepth {
-    /// Finds out by the environment which colours the terminal shows.
+    /// Detects the colours that the terminal shows, from the environment.
     pub fn find(environment: &Environment) -> Self {
         let value = |name| environment.variable(name).unwrap_or_default();
         if !value("NO_COLOR").is_empty() {

@@ -45,7 +45,7 @@ pub struct AnswerHistory {
 }
 
 impl AnswerHistory {
-    /// Begins a new answer. One that broke off is kept, since its text may say why.
+    /// Begins a new answer. An answer that broke off is kept, because its text may tell the reason.
     pub fn begin_answer(&mut self) {
         if !self.open.is_empty() {
             let mut broken = std::mem::take(&mut self.open);
@@ -116,7 +116,7 @@ impl AnswerHistory {
         items.collect()
     }
 
-    /// Says which answers are kept.
+    /// Describes the answers that are kept.
     pub fn kept_text(&self) -> String {
         let mut numbers = self.numbered().map(|(number, _)| number);
         match (numbers.next(), numbers.next_back()) {

@@ -11,7 +11,7 @@
 //! | yes | one whole object, or `null` | `CallEnd` |
 //! | yes | none at all | `CallEnd`, but only after the provider moved on or stopped for another reason than its limit |
 //! | yes | unfinished | `CallCut` once the stop reason is known, which tells the cause |
-//! | yes | can never be an object | a fault of severity `error`, then `CallEnd`: the gates reject it |
+//! | yes | can never be an object | a fault of severity `error`, then `CallEnd`: the checks reject it |
 //! | no | any | `CallCut` |
 //! | any, after an unreadable event | any | `CallCut(Broken)`: a piece may be missing |
 

@@ -209,8 +209,8 @@ impl ResponseDecoder {
         }
     }
 
-    /// Emits details that only clients of the same wire understand as opaque state too, for an
-    /// encoder of that wire. Such state must not be sent back to a provider.
+    /// Also emits details that only clients of the same wire understand. They are opaque state for
+    /// an encoder of that wire, and must not be sent back to a provider.
     #[must_use]
     pub fn with_details(mut self) -> Self {
         self.reader.decoder.state_mut().keeps_details = true;
@@ -285,7 +285,7 @@ impl ResponseDecoder {
         self.reader.decoder.state().status.ended
     }
 
-    /// Returns how many events have been read so far. Comments do not count.
+    /// Returns the number of events that have been read so far, without comments.
     pub fn event_count(&self) -> u64 {
         self.reader.decoder.state().status.events
     }

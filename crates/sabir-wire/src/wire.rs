@@ -354,13 +354,14 @@ impl Wire {
         Ok(self.with_path(path, incoming))
     }
 
-    /// Returns the members by which this wire has several choices; `None` for a wire that has one.
+    /// Returns the names of the members for several choices; `None` if a response of this wire has
+    /// only one.
     pub fn choice_members(self) -> Option<ChoiceMembers> {
         self.spec().passed_members.as_ref()?.choices
     }
 
-    /// Returns the number of choices that a request asks a provider of this wire for. Only a client's
-    /// own body can ask for several. What is no whole number counts as `u32::MAX`.
+    /// Returns the number of choices that a request asks for. Only a client's own body can ask for
+    /// several. Anything but a whole number counts as `u32::MAX`.
     pub fn choice_count(self, request: &Request) -> u32 {
         let body = request.client_body.as_ref();
         let body = body.filter(|client| client.wire == self.name());
@@ -497,8 +498,8 @@ impl ResponseEncoder {
         self.encoder.keep_alive(out);
     }
 
-    /// Sets how long the response took, and how long it took from its first piece on. Some wires
-    /// report it at the end.
+    /// Sets the duration of the response, and that from its first piece on. Some wires report both
+    /// at the end.
     pub fn set_durations(&mut self, total: Duration, generation: Duration) {
         self.encoder.set_durations(total, generation);
     }

@@ -1,7 +1,7 @@
-//! Measures the cost of a sandbox: a command that does nothing, in each tier and without a sandbox.
+//! Measures the cost of a sandbox: a command that does nothing, in each level and without a sandbox.
 //!
-//! The median of a row minus that of `off` is what the tier adds; it should stay below 3 ms for
-//! tier 1 and 15 ms for tier 2.
+//! The median of a row minus that of `off` is what the level adds; it should stay below 3 ms for
+//! level 1 and 15 ms for level 2.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -31,8 +31,8 @@ fn command(bencher: divan::Bencher<'_, '_>, level: &str) {
         .unwrap();
     let helper = std::env::current_exe().unwrap();
     bencher.bench_local(|| {
-        let (tier, rest) = level.split_at(level.find(' ').unwrap_or(level.len()));
-        let sandbox = Sandbox::new(tier.parse().unwrap())
+        let (level, rest) = level.split_at(level.find(' ').unwrap_or(level.len()));
+        let sandbox = Sandbox::new(level.parse().unwrap())
             .hide_paths(["/root/.ssh".into(), "/root/.aws".into()]);
         let sandbox = if rest.is_empty() {
             sandbox

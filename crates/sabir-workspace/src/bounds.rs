@@ -1,9 +1,9 @@
 //! Restricts which paths of a workspace can be seen and changed, even with an approval.
 //!
 //! A policy decides before a call runs, by the name that the call gives. Bounds hold where the file
-//! is opened, by the name under which the kernel found it: a path is resolved, judged, and then
-//! opened without following any link, so exactly what was judged is opened. Bounds judge names: a
-//! hidden file that gets another name, or a second hard link, is judged by that name.
+//! is opened, by the name under which the kernel found it: a path is resolved, checked, and then
+//! opened without following any link, so exactly what was checked is opened. Bounds check names: a
+//! hidden file that gets another name, or a second hard link, is checked by that name.
 //!
 //! Names are compared byte by byte: a rule for `.env` does not match `.ENV`, which is another file
 //! on Linux.
@@ -93,7 +93,7 @@ impl Bounds {
     }
 
     /// Hides the paths that files of these names list, in the syntax of `.gitignore`. The files are
-    /// read in every folder of the workspace at each access. Each file name is judged on its own: a
+    /// read in every folder of the workspace at each access. Each file name is checked on its own: a
     /// `!` in one does not show what another hides. The files themselves stay readable, and
     /// [`protection_reason`](Workspace::protection_reason) protects them from writes.
     #[must_use]
@@ -260,8 +260,8 @@ impl Workspace {
             .or(ignore_file.then_some("a file that says what is hidden from the model"))
     }
 
-    /// Returns true if the folder is the root of the file system, where being inside the workspace
-    /// means nothing.
+    /// Returns true if the folder is the root of the file system, so that every path is inside the
+    /// workspace.
     #[must_use]
     pub fn is_whole_machine(&self) -> bool {
         self.root().parent().is_none()

@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The time between two looks at a program.
 const STEP: Duration = Duration::from_millis(5);
 
-/// The reason why there is no picture.
+/// The reason why no picture can be read from the clipboard.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClipboardError {

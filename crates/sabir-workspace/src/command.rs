@@ -56,8 +56,8 @@ const TYPE_END_AFTER: Duration = Duration::from_secs(1);
 const MARK_ENV: &str = "SABIR_COMMAND";
 static NEXT_MARK: AtomicU64 = AtomicU64::new(0);
 
-/// Set for every command unless the caller sets them: nobody can answer a password prompt, a pager
-/// or an editor.
+/// The variables that are set for every command unless the caller sets them. They switch off
+/// password prompts, pagers and editors, which nobody could answer.
 pub const QUIET_ENV: &[(&str, &str)] = &[
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("GCM_INTERACTIVE", "never"),
@@ -262,8 +262,8 @@ impl ShellCommand {
         self
     }
 
-    /// Sets how many bytes of plain output are kept from the beginning and the end; 32 KiB each by
-    /// default.
+    /// Sets the number of bytes of plain output that are kept from the beginning and from the end;
+    /// 32 KiB each by default.
     pub fn captured_bytes(mut self, head: usize, tail: usize) -> Self {
         self.captured_bytes = (head, tail);
         self
@@ -373,7 +373,7 @@ impl ShellCommand {
         let feed = feed_input(running.input.take(), std::mem::take(&mut self.input));
         let limits = WatchTimeouts {
             timeout: self.timeout,
-            patience: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME,
+            give_up_after: SETTLE_TIME + self.grace + GIVE_UP + DRAIN_TIME,
         };
         let cancel = self
             .cancel
@@ -566,7 +566,7 @@ enum SupervisorLifetime {
 struct WatchTimeouts {
     timeout: Option<Duration>,
     /// The time from the moment an end is due until the supervisor is considered dead.
-    patience: Duration,
+    give_up_after: Duration,
 }
 
 /// The agent's ends of all connections; each is `None` once it is closed.
@@ -742,7 +742,7 @@ impl SupervisorStreams {
                 self.lifeline = None;
             }
             if watched.is_ending() && last_call.is_none() {
-                last_call = Some(Box::pin(sleep(limits.patience)));
+                last_call = Some(Box::pin(sleep(limits.give_up_after)));
             }
         }
         watched

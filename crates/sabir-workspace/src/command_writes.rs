@@ -131,7 +131,7 @@ impl ObservedWrites {
 }
 
 impl CommandWatch {
-    /// Returns what the commands have written since the watch began.
+    /// Returns the paths that the commands have written since the watch began.
     #[must_use]
     pub fn observed_writes(&self) -> ObservedWrites {
         let state = self.log.lock_state();

@@ -59,7 +59,7 @@ pub enum WorkspaceError {
         path: String,
     },
     /// A write to a path that contains a symbolic link inside the workspace. Writes take real paths
-    /// only, so that the judged file is the written one.
+    /// only, so that the checked file is the written one.
     #[error(
         "`{path}` passes a symbolic link; nothing was written, its real path is `{real}`, use that"
     )]

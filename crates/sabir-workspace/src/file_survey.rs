@@ -55,7 +55,7 @@ impl Workspace {
                 }
                 let path = entry.path();
                 let name = relative_name(root, &path);
-                // A name that is not UTF-8 can be split in ways that cannot be judged.
+                // A name that is not UTF-8 can be split in ways that cannot be checked.
                 let plain = path.to_str().is_some() && is_plain(&name);
                 if !plain && found.odd_name.is_none() {
                     found.odd_name = Some(name.clone());

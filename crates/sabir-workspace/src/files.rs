@@ -166,7 +166,7 @@ impl Workspace {
         }
     }
 
-    /// Starts to collect which paths the commands that run through this `Workspace` write.
+    /// Starts to collect the paths that commands of this `Workspace` write.
     #[must_use]
     pub fn watch_commands(&self) -> CommandWatch {
         self.writes.watch_commands()
@@ -221,7 +221,7 @@ impl Workspace {
 
     /// Resolves the symbolic links of a path; the part that does not exist yet is kept.
     ///
-    /// Judge writes by the resolved path: `notes` may be a link to `.git`.
+    /// Check writes by the resolved path: `notes` may be a link to `.git`.
     ///
     /// # Errors
     /// [`WorkspaceError::LinkLeaves`], [`LinkLoop`](WorkspaceError::LinkLoop),

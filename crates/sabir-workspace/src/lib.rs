@@ -33,7 +33,7 @@
 //! kernel 5.3 on; it also builds on macOS, with the fallbacks that `platform.rs` lists, but was not
 //! run there yet.
 //!
-//! Not here: the policy decides which calls may run. It should judge a write by
+//! Not here: the policy decides which calls may run. It should check a write by
 //! [`Workspace::resolve_links`] and [`WorkPath::protection_reason`].
 //!
 //! ```no_run
@@ -142,8 +142,8 @@ pub use output_lines::{OutputLine, PageOptions};
 pub use path::{WorkPath, protection_reason};
 pub use public_address::{NetworkKind, never_reachable_kind, non_public_kind};
 pub use sandbox::{
-    ConnectionOutcome, DenialKind, DenialNote, HostConnection, NetworkAccess, RegistryHost,
-    Sandbox, SandboxLevel, SandboxReport, SandboxTier, SecurityReport, UnknownHost,
+    ConnectionOutcome, DenialKind, DenialNote, EffectiveLevel, HostConnection, NetworkAccess,
+    RegistryHost, Sandbox, SandboxLevel, SandboxReport, SecurityReport, UnknownHost,
     UnknownSandboxLevel, Wall, WallCheckError, WallReport, WallState, WithheldPath, check_walls,
 };
 pub use search::{SearchMatch, SearchOptions, SearchResult};

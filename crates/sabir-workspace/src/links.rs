@@ -1,7 +1,7 @@
 //! Resolves the links that a command's paths may pass, before the command runs.
 //!
 //! The file tools cannot be led out of the workspace, because the kernel enforces that. A command
-//! opens what it wants, so links are resolved when the command is judged. They may change before
+//! opens what it wants, so links are resolved when the command is checked. They may change before
 //! the command runs; the sandbox covers that.
 
 use std::path::{Component, Path, PathBuf};

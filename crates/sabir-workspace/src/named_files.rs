@@ -23,7 +23,7 @@ const MAX_FOUND: usize = 500;
 impl Workspace {
     /// Returns the absolute paths of files whose path, relative to the workspace, is a match; a link
     /// is replaced by the file that it leads to. Folders of packages, builds and git are skipped, and
-    /// the number of files is limited, so this adds to a judgement and cannot replace it. Blocks.
+    /// the number of files is limited, so this adds to a decision and cannot replace it. Blocks.
     #[must_use]
     pub fn list_files_named(&self, is_match: &dyn Fn(&str) -> bool) -> Vec<PathBuf> {
         let root = self.root();

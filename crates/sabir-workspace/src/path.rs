@@ -45,7 +45,7 @@ impl WorkPath {
             return Err(WorkspaceError::PathEmpty);
         }
         // A C string ends at a NUL, so the kernel would use another path than the one that was
-        // judged.
+        // checked.
         if text.contains('\0') {
             return Err(WorkspaceError::PathNul {
                 input: shorten_text(text),
@@ -70,7 +70,7 @@ impl WorkPath {
             input: shorten_text(text),
             resolved,
         };
-        // Judged after normalizing: `src/../../x` has an inner beginning and an outer end.
+        // Checked after normalizing: `src/../../x` has an inner beginning and an outer end.
         let normal = normalize_path(path).map_err(outside)?;
         if normal.is_absolute() {
             return match normal.strip_prefix(root) {

@@ -93,7 +93,7 @@ fn non_public_kind_v4(address: Ipv4Addr) -> Option<NetworkKind> {
         .map(|(.., kind)| *kind)
 }
 
-/// Returns the kind of an IPv6 address that is not public. One that embeds an IPv4 address is judged
+/// Returns the kind of an IPv6 address that is not public. One that embeds an IPv4 address is checked
 /// by that.
 fn non_public_kind_v6(address: Ipv6Addr) -> Option<NetworkKind> {
     let within = |network: Ipv6Addr, bits: u32| {

@@ -1,9 +1,9 @@
 //! Confines commands: restricts what they can write, read and reach.
 //!
 //! Policy decides what runs; the sandbox limits what a running command can do, so that a wrong
-//! decision costs little. There are two tiers, and the second contains the first:
+//! decision costs little. There are two levels, and the second contains the first:
 //!
-//! | | [`SandboxTier::One`] | [`SandboxTier::Two`] |
+//! | | [`EffectiveLevel::One`] | [`EffectiveLevel::Two`] |
 //! | --- | --- | --- |
 //! | needs | Landlock from Linux 6.2 on, seccomp | user namespaces, Linux 5.12; Landlock if available |
 //! | writing | the workspace, a private `TMPDIR`, [`Sandbox::allow_write`] | the same, and `/tmp`, `/var/tmp`, `/dev/shm` are private |
@@ -19,14 +19,14 @@
 //!
 //! The bold cells are the limits of Landlock: it can only allow folders with everything below, and
 //! does not control mode changes. Denying those system calls outright would break `chmod +x`, `cp
-//! -p`, `tar`, `git` and `cargo`, so tier 1 allows them; set-user-ID programs that are made with
+//! -p`, `tar`, `git` and `cargo`, so level 1 allows them; set-user-ID programs that are made with
 //! them gain nothing inside, and outside only if the workspace's user starts them.
 //!
-//! On macOS there is only tier 1, and Seatbelt does its work (`seatbelt.rs`): secrets cannot be read,
+//! On macOS there is only level 1, and Seatbelt does its work (`seatbelt.rs`): secrets cannot be read,
 //! protected paths cannot be written and are restored afterwards too, there are no sockets, and
 //! privileges and the number of threads are not limited.
 //!
-//! In both tiers: no core dumps, at most 64 GiB per file, and limits of memory and processes that
+//! In both levels: no core dumps, at most 64 GiB per file, and limits of memory and processes that
 //! the supervisor checks (`supervise.rs`); no system calls that only administrators, debuggers or
 //! exploits need (listed in `syscall_filter.rs`); no environment variables that lead to an agent, a
 //! bus or a display.
@@ -34,14 +34,14 @@
 //! A fork of the supervisor builds the sandbox, confines itself and becomes the shell. If any part
 //! of the requested level is unavailable, nothing runs, and the error names the missing part.
 //!
-//! While a command of tier 2 with write access runs, empty placeholders (masks) occupy the missing
+//! While a command of level 2 with write access runs, empty placeholders (masks) occupy the missing
 //! protected names in the workspace, and file watchers see them; the supervisor removes them
 //! (`masks.rs`). Masks left by a killed supervisor are removed by the next command.
 //!
 //! Caches of package managers and compilers are in the home folder and thus not writable, so
 //! environment variables move them to the private temporary folder.
 //!
-//! Not covered in either tier: reading (a command may read what the user may read, except secrets),
+//! Not covered in either level: reading (a command may read what the user may read, except secrets),
 //! protected names below the top of the workspace (`sub/AGENTS.md`), hard links to files outside that
 //! were there before, locks on readable files, and processor time.
 
@@ -107,26 +107,26 @@ pub(crate) use setup_stage::SetupStage;
 use shared_temp::SharedTempDir;
 pub use wall_check::{SecurityReport, Wall, WallCheckError, WallReport, WallState, check_walls};
 
-/// The requested confinement.
+/// The requested level of confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SandboxLevel {
     /// No sandbox.
     #[default]
     Off,
-    /// Tier 1; without it, the command does not run.
+    /// Level 1; without it, the command does not run.
     One,
-    /// Tier 2; without it, the command does not run.
+    /// Level 2; without it, the command does not run.
     Two,
-    /// Tier 2 if available, otherwise tier 1; without either, the command does not run.
+    /// Level 2 if available, otherwise level 1; without either, the command does not run.
     Best,
 }
 
-/// The confinement in force.
+/// The level of confinement in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SandboxTier {
+pub enum EffectiveLevel {
     /// Landlock, a system call filter, limits, no privileges.
     One,
-    /// All of tier 1, inside separate namespaces.
+    /// All of level 1, inside separate namespaces.
     Two,
 }
 
@@ -137,7 +137,7 @@ pub enum NetworkAccess {
     #[default]
     Denied,
     /// Connections to the hosts of package registries, through a proxy that records them
-    /// (`supervise/registry_proxy.rs`). Needs tier 2.
+    /// (`supervise/registry_proxy.rs`). Needs level 2.
     Registries,
     /// The network of the machine by TCP and UDP; still no unix sockets of other programs.
     Allowed,
@@ -161,12 +161,12 @@ pub struct Sandbox {
     /// The folder that keeps the masks between commands.
     mask_pool: Option<PathBuf>,
     memory_mib: Option<u64>,
-    /// False: ports of the machine's loopback stay out of reach.
+    /// True if the ports of the machine's loopback may be reached.
     allows_loopback: bool,
     /// The ports of the machine's loopback that the command may reach.
     loopback_ports: Vec<u16>,
-    /// The tier that was found in force, shared by all clones.
-    found_tier: Arc<OnceLock<Option<SandboxTier>>>,
+    /// The level that was found in force, shared by all clones.
+    found_level: Arc<OnceLock<Option<EffectiveLevel>>>,
 }
 
 /// The access to the workspace and the other writable folders.
@@ -179,9 +179,9 @@ enum WorkspaceAccess {
 /// The confinement that a command ran in, as reported in its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxReport {
-    /// The tier in force.
-    pub tier: SandboxTier,
-    /// The kernel's Landlock version; 0 for none, which only tier 2 can do without.
+    /// The level in force.
+    pub level: EffectiveLevel,
+    /// The kernel's Landlock version; 0 for none, which only level 2 can do without.
     pub landlock: u32,
     /// The explanation for the model if the output looks like a denial: the line, the rule, and
     /// what is allowed.
@@ -236,20 +236,20 @@ impl Sandbox {
             memory_mib: None,
             allows_loopback: true,
             loopback_ports: Vec::new(),
-            found_tier: Arc::default(),
+            found_level: Arc::default(),
         }
     }
 
-    /// Returns the tier that commands really get on this machine; `None` without a sandbox, and where none can be provided.
+    /// Returns the level that commands really get on this machine; `None` without a sandbox, and where none can be provided.
     ///
     /// The first call runs a command that does nothing, on a thread of its own; later ones, and those of clones, return the same.
     #[must_use]
-    pub fn effective_tier(
+    pub fn effective_level(
         &self,
         workspace: &Workspace,
         helper: &Path,
         environment: &[(String, String)],
-    ) -> Option<SandboxTier> {
+    ) -> Option<EffectiveLevel> {
         if !self.is_on() {
             return None;
         }
@@ -262,18 +262,18 @@ impl Sandbox {
                 .build()
                 .ok()?;
             let outcome = runtime.block_on(command.run(workspace, |_, _| {})).ok()?;
-            outcome.sandbox.map(|report| report.tier)
+            outcome.sandbox.map(|report| report.level)
         };
         // The caller may be on a thread of a runtime, which cannot run another one.
         let run = || std::thread::scope(|scope| scope.spawn(probe).join().ok().flatten());
-        *self.found_tier.get_or_init(run)
+        *self.found_level.get_or_init(run)
     }
 
-    /// Returns the same sandbox, which no longer falls back to tier 1 if tier 2 was found in force.
+    /// Returns the same sandbox, which no longer falls back to level 1 if level 2 was found in force.
     #[must_use]
-    pub fn hold_found_tier(mut self) -> Self {
+    pub fn hold_found_level(mut self) -> Self {
         if self.level == SandboxLevel::Best
-            && self.found_tier.get() == Some(&Some(SandboxTier::Two))
+            && self.found_level.get() == Some(&Some(EffectiveLevel::Two))
         {
             self.level = SandboxLevel::Two;
         }
@@ -301,7 +301,7 @@ impl Sandbox {
         self.allows_loopback
     }
 
-    /// Lets commands reach these ports of the machine's loopback, in tier 2 and without the network.
+    /// Lets commands reach these ports of the machine's loopback, in level 2 and without the network.
     /// At most 16 of them, and only those that a program listens on when a command starts.
     #[must_use]
     pub fn reach_loopback(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
@@ -385,7 +385,7 @@ impl Sandbox {
         self
     }
 
-    /// Adds files that look empty, in tier 2; in tier 1, those outside of writable folders cannot be
+    /// Adds files that look empty, in level 2; in level 1, those outside of writable folders cannot be
     /// read. Missing ones are ignored. For files that may hold secrets and that a command could come
     /// across without naming them: an error would make `grep -r` fail.
     #[must_use]
@@ -411,7 +411,7 @@ impl Sandbox {
         self
     }
 
-    /// Sets the folder that keeps empty folders between commands, which occupy missing protected names in tier 2. Making and removing
+    /// Sets the folder that keeps empty folders between commands, which occupy missing protected names in level 2. Making and removing
     /// them costs milliseconds on some file systems. It is created if it is missing, and used only on the file system of the workspace
     /// and outside of what commands can write.
     #[must_use]
@@ -579,23 +579,23 @@ impl ActiveSandbox {
     /// Describes the sandbox for the outcome of a command, with a note if the command failed in a
     /// way that looks like a denial.
     pub(crate) fn to_report(&self, end: CommandExit, output: &str) -> SandboxReport {
-        let tier = if self.number >= TIER {
-            SandboxTier::Two
+        let level = if self.number >= LEVEL_FACTOR {
+            EffectiveLevel::Two
         } else {
-            SandboxTier::One
+            EffectiveLevel::One
         };
         let note = match end {
             CommandExit::Exited(0) => None,
-            CommandExit::Exited(code) => denial_note::find_denial(&self.plan, tier, output)
+            CommandExit::Exited(code) => denial_note::find_denial(&self.plan, level, output)
                 .or_else(|| {
                     let line = denial_note::describe_silent_exit(&self.plan, &self.command, code)?;
-                    denial_note::find_denial(&self.plan, tier, line)
+                    denial_note::find_denial(&self.plan, level, line)
                 }),
-            _ => denial_note::find_denial(&self.plan, tier, output),
+            _ => denial_note::find_denial(&self.plan, level, output),
         };
         SandboxReport {
-            tier,
-            landlock: self.number.rem_euclid(TIER).unsigned_abs(),
+            level,
+            landlock: self.number.rem_euclid(LEVEL_FACTOR).unsigned_abs(),
             note,
             withheld: self.withheld.clone(),
             connections: self.connections.clone(),
@@ -603,18 +603,18 @@ impl ActiveSandbox {
     }
 }
 
-/// The factor that separates the tier from the Landlock version in the supervisor's report.
-const TIER: i32 = 1000;
+/// The factor that separates the level from the Landlock version in the supervisor's report.
+const LEVEL_FACTOR: i32 = 1000;
 
-impl SandboxTier {
-    /// Returns the number that reports this tier with a Landlock version.
+impl EffectiveLevel {
+    /// Returns the number that reports this level with a Landlock version.
     fn report_number(self, landlock: i32) -> i32 {
-        landlock + if self == Self::Two { TIER } else { 0 }
+        landlock + if self == Self::Two { LEVEL_FACTOR } else { 0 }
     }
 }
 
-impl SandboxTier {
-    /// Returns the missing parts of this tier, as the end of a line that describes it.
+impl EffectiveLevel {
+    /// Returns the missing parts of this level, as the end of a line that describes it.
     fn missing_walls(self) -> &'static str {
         match self {
             Self::One => {
@@ -626,15 +626,15 @@ impl SandboxTier {
 }
 
 impl SandboxLevel {
-    /// Returns the tiers to try, best first.
-    fn candidate_tiers(self) -> &'static [SandboxTier] {
+    /// Returns the levels to try, best first.
+    fn candidate_levels(self) -> &'static [EffectiveLevel] {
         match self {
             Self::Off => &[],
-            Self::One => &[SandboxTier::One],
-            Self::Two => &[SandboxTier::Two],
-            // macOS has no namespaces, so tier 2 is not tried.
-            Self::Best if cfg!(target_os = "macos") => &[SandboxTier::One],
-            Self::Best => &[SandboxTier::Two, SandboxTier::One],
+            Self::One => &[EffectiveLevel::One],
+            Self::Two => &[EffectiveLevel::Two],
+            // macOS has no namespaces, so level 2 is not tried.
+            Self::Best if cfg!(target_os = "macos") => &[EffectiveLevel::One],
+            Self::Best => &[EffectiveLevel::Two, EffectiveLevel::One],
         }
     }
 }
@@ -684,7 +684,7 @@ impl FromStr for SandboxLevel {
     }
 }
 
-impl fmt::Display for SandboxTier {
+impl fmt::Display for EffectiveLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if *self == Self::One { "1" } else { "2" })
     }
@@ -692,21 +692,21 @@ impl fmt::Display for SandboxTier {
 
 impl fmt::Display for SandboxReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespaces = if self.tier == SandboxTier::Two {
+        let namespaces = if self.level == EffectiveLevel::Two {
             "namespaces, "
         } else {
             ""
         };
         match self.landlock {
             0 if cfg!(target_os = "macos") => {
-                write!(f, "level {}: Seatbelt, not yet tried by us", self.tier)
+                write!(f, "level {}: Seatbelt, not yet tried by us", self.level)
             }
-            0 => write!(f, "level {}: {namespaces}system call filter", self.tier),
+            0 => write!(f, "level {}: {namespaces}system call filter", self.level),
             version => write!(
                 f,
                 "level {}: {namespaces}Landlock {version}, system call filter{}",
-                self.tier,
-                self.tier.missing_walls()
+                self.level,
+                self.level.missing_walls()
             ),
         }
     }
@@ -714,7 +714,7 @@ impl fmt::Display for SandboxReport {
 
 /// Returns the number of helper processes that stay with a command after its shell has ended.
 pub(crate) fn helper_count(report: Option<i32>) -> usize {
-    usize::from(report.is_some_and(|number| number >= TIER))
+    usize::from(report.is_some_and(|number| number >= LEVEL_FACTOR))
 }
 
 /// Returns a path in a folder whose name cannot be guessed, so nobody else can create it first.

@@ -41,8 +41,8 @@ pub struct SearchOptions {
     pub max_matches: usize,
     /// The size to which longer lines are cut, in bytes, at a character boundary.
     pub max_line_bytes: usize,
-    /// The number of bytes to read at most: the search ends before the file that would exceed it,
-    /// so that it ends soon in any folder. Only a little of a binary file is read, however large it is.
+    /// The maximum number of bytes to read: the search ends before the file that would exceed it, so
+    /// that it ends soon in any folder. Only a little of a binary file is read, however large it is.
     pub max_file_bytes: u64,
     /// Reports whether a file is left out, by its path relative to the workspace folder. A file that is itself the path of
     /// the search is never left out.

@@ -272,7 +272,7 @@ pub(crate) enum SupervisorReport {
     /// The shell could not be started: the system's error number, or a code of the sandbox stage
     /// that failed.
     Failed(i32),
-    /// The shell starts in a sandbox: the tier, combined with the Landlock version.
+    /// The shell starts in a sandbox: the level, combined with the Landlock version.
     Confined(i32),
     /// The shell ended with this code.
     Exited(i32),

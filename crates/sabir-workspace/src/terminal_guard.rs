@@ -53,8 +53,8 @@ pub struct TerminalGuard {
     pipe: Option<ChildStdin>,
 }
 
-/// A lock of the terminal, held by each user that has changed it. A guard restores nothing while
-/// somebody does: the next interface may have begun already.
+/// A lock of the terminal, held by each interface that has changed it. A guard restores nothing
+/// while the lock is held, because the next interface may have begun already.
 #[derive(Debug)]
 pub struct TerminalLock(#[expect(dead_code, reason = "it is held, not used")] OwnedFd);
 
@@ -112,7 +112,7 @@ impl TerminalGuard {
         Ok(Self { process, pipe })
     }
 
-    /// Says whether the terminal is changed at present.
+    /// Tells the copy whether the terminal is changed at present.
     ///
     /// # Errors
     /// The copy has ended.

@@ -4,7 +4,7 @@
 //! `cargo bench -p sabir --bench tasks -- [--turns N] [--binary BINARY] [--beside BINARY]`
 //!
 //! The cost of a turn is the time from the last byte of an answer to the first byte of the next request: reading the answer, the
-//! gates, the journal, the tool, the next request. The provider measures it from outside. `--beside` alternates with another build
+//! checks, the journal, the tool, the next request. The provider measures it from outside. `--beside` alternates with another build
 //! of `sabir` and prints ratios, since only figures of one run compare. `--binary` measures a build that exists already. `--test` is a short run that fails if a task does.
 
 #![expect(

@@ -14,15 +14,15 @@ use sabir_terminal::mcp_command::McpArguments;
 use sabir_terminal::serving_command::ServingCommand;
 use sabir_terminal::shell_setup::Shell;
 
+pub(crate) use completion_options::EndFlags;
 pub(crate) use config::{ConfigArguments, ConfigCommand};
 pub(crate) use context::ContextArguments;
-pub(crate) use ends::EndFlags;
 pub(crate) use files::{
     ConsentFlags, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments,
 };
 pub(crate) use journal::{
-    ExportArguments, ExportFormat, ForkArguments, ImportArguments, JudgeArguments, LogArguments,
-    TasksArguments,
+    CheckTaskArguments, ExportArguments, ExportFormat, ForkArguments, ImportArguments,
+    LogArguments, TasksArguments,
 };
 pub(crate) use limits::{
     ModesArguments, PolicyCommand, PolicyExplainArguments, RuleFlags, RuleOptions,
@@ -31,13 +31,13 @@ pub(crate) use limits::{
 
 use crate::exit::CommandError;
 use crate::output::print;
-use crate::surroundings;
+use crate::process_environment;
 use deferred::Deferred;
 
+mod completion_options;
 mod config;
 mod context;
 mod deferred;
-mod ends;
 mod files;
 mod journal;
 mod limits;
@@ -134,7 +134,7 @@ pub(crate) enum Command {
     /// Read raw assistant text from standard input and print the calls and texts in it.
     Parse(Deferred<ParseArguments>),
     /// Like `parse`, but print only errors, as diagnostics, and the feedback that the model would get.
-    Check(Deferred<JudgeArguments>),
+    Check(Deferred<CheckTaskArguments>),
     /// Like `parse`, but print how the text was understood: every marker, its meaning, its certainty, and the reason.
     Explain(Deferred<CheckArguments>),
     /// Print the system prompt that teaches the tools in a dialect, and its size.
@@ -308,7 +308,7 @@ impl TaskOptions {
     ) -> Result<SessionSpec, CommandError> {
         Ok(SessionSpec {
             workspace: self.folder.clone(),
-            config: surroundings::named_config().map(Path::to_path_buf),
+            config: process_environment::named_config().map(Path::to_path_buf),
             model: self.model.clone(),
             protocol: self.protocol.clone(),
             recovery: self.recovery,
@@ -434,7 +434,7 @@ pub(crate) struct CheckArguments {
     pub(crate) output: ReportFormat,
 }
 
-/// Options for the calls that are recognised in a text, and those that the gates pass.
+/// Options for the calls that are recognised in a text, and those that the checks pass.
 #[derive(Debug, Args)]
 pub(crate) struct ListeningOptions {
     /// The dialect to recognize, or `auto` for all. `sabir dialects` lists them, `sabir help dialect NAME` explains one.

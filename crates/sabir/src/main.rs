@@ -4,8 +4,8 @@ mod cli;
 mod commands;
 mod exit;
 mod output;
+mod process_environment;
 mod report_output;
-mod surroundings;
 
 use std::process::ExitCode;
 
@@ -76,8 +76,8 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
                 | Command::Man { .. }
         )
     );
-    surroundings::choose_interface(cli.interface);
-    surroundings::start_host(cli.config.as_deref(), configured, &cli.dialects)?;
+    process_environment::choose_interface(cli.interface);
+    process_environment::start_host(cli.config.as_deref(), configured, &cli.dialects)?;
     match &cli.command {
         None => run::run_interactive(&cli),
         Some(Command::Run(arguments)) => run::run_headless(arguments),
@@ -99,7 +99,7 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
         Some(Command::Explain(arguments)) => explain::run_explain(arguments),
         Some(Command::Prompt(arguments)) => prompt::run_prompt(arguments),
         Some(Command::Serving(command)) => {
-            match run_serving_command(command, surroundings::environment())? {
+            match run_serving_command(command, process_environment::environment())? {
                 true => Ok(ExitStatus::Completed),
                 false => Ok(ExitStatus::NotUnderstood),
             }

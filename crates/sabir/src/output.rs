@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::cli::{OutputFormat, ReportFormat};
 use crate::exit::CommandError;
-use crate::surroundings;
+use crate::process_environment;
 
 /// The output of a session and the source of answers.
 pub(crate) struct Attendance {
@@ -38,13 +38,13 @@ impl Attendance {
         let known = LineContext {
             modes: session.modes().to_vec(),
             image_support: session.image_support(),
-            editing: surroundings::line_editing(),
+            editing: process_environment::line_editing(),
             custom_commands: session.custom_commands().clone(),
         };
         match self.output {
             None => {
                 // A terminal that fails here has the line mode.
-                if let Some(settings) = surroundings::full_interface()
+                if let Some(settings) = process_environment::full_interface()
                     && let Ok(left) = sabir_tui::attend_session(session, &settings).await
                 {
                     *next = left.next;
@@ -100,8 +100,11 @@ pub(crate) fn ask_first_message(
     is_new: bool,
     folder: &Path,
 ) -> Result<Option<NextSession>, CommandError> {
-    let custom = CustomCommands::find(folder, &surroundings::load_config().unwrap_or_default());
-    if let Some(settings) = surroundings::full_interface() {
+    let custom = CustomCommands::find(
+        folder,
+        &process_environment::load_config().unwrap_or_default(),
+    );
+    if let Some(settings) = process_environment::full_interface() {
         let settings = settings.for_folder(folder.to_owned());
         let settings = if is_new {
             settings
@@ -109,12 +112,12 @@ pub(crate) fn ask_first_message(
             settings.for_known_task()
         };
         let message = sabir_tui::compose_first_message(&settings, custom);
-        return surroundings::runtime()?
+        return process_environment::runtime()?
             .block_on(message)
             .map_err(input_error);
     }
     print::write_stderr("What should Sabir do? (then Enter; ? lists commands)\n");
-    let editing = surroundings::line_editing();
+    let editing = process_environment::line_editing();
     let line = stdin_reader::read_first_message(&io::stdin(), editing.as_ref(), &custom);
     let text = line.map_err(input_error)?;
     // A user who leaves has failed nothing; a program that says nothing has forgotten the task.

@@ -2,7 +2,7 @@
 
 use super::fragment::{ContextFragment, FragmentKind};
 
-/// Facts for the model, besides its folder and the operating system.
+/// Facts for the model about its environment, besides the folder and the operating system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EnvironmentFacts<'a> {
     /// The date, as `2026-11-22`.

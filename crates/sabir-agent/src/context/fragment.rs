@@ -7,8 +7,8 @@
 use sabir_call::escaping::show_controls;
 use serde::{Deserialize, Serialize};
 
-/// A text with its name. It is kept in the journal as it is, so that a resumed task has the same
-/// beginning.
+/// A named text in the context. The journal keeps it unchanged, so that the requests of a resumed
+/// task begin in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextFragment {
     /// Its kind.
@@ -29,9 +29,9 @@ pub struct ContextFragment {
 pub enum FragmentKind {
     /// A file with the user's instructions.
     Instructions,
-    /// Facts about the place and the day.
+    /// Facts about the environment and the date.
     Place,
-    /// The names at the top of the workspace.
+    /// The names in the top folder of the workspace.
     Listing,
 }
 

@@ -4,7 +4,7 @@ use sabir_call::escaping::show_controls;
 
 use super::fragment::{ContextFragment, FragmentKind};
 
-/// The names at the top of a workspace, in their order.
+/// The names in the top folder of a workspace, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkspaceListing<'a> {
     /// The names of files, and those of folders followed by `/`.

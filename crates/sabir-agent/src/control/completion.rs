@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::json_object;
 
-/// The name of the call that ends the task, if there is no objection.
+/// The name of the call that completes the task.
 pub const COMPLETION_TOOL: &str = "attempt_completion";
 
 /// The manual of `attempt_completion`.

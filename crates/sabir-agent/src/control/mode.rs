@@ -19,9 +19,9 @@ pub(super) const MANUAL: &str = include_str!("specs/switch_mode.md");
 pub(super) fn switch_mode_spec() -> ToolSpec {
     let mut spec = ToolSpec::new(
         SWITCH_MODE_TOOL,
-        "Go on in another mode, where this one lacks what the task needs. A mode that permits more is asked about for you.",
+        "Switches to another mode if this one lacks something that the task needs. The user is asked before a mode that permits more.",
         json!({"type": "object", "required": ["mode", "reason"], "additionalProperties": false, "properties": {
-            "mode": {"type": "string", "description": "Its name. A name that is none is answered with all of them."},
+            "mode": {"type": "string", "description": "The name of the mode. An unknown name is answered with the list of modes."},
             "reason": {"type": "string", "description": "What to do there, in a sentence. The user reads it."},
         }}),
     );

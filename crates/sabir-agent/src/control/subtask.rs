@@ -22,9 +22,9 @@ pub(super) const MANUAL: &str = include_str!("new_task.md");
 /// The work that a call hands to a subtask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubtaskRequest {
-    /// The message, which is all that the subtask knows.
+    /// The message to the subtask, which sees nothing else of its parent.
     pub message: String,
-    /// The name of its mode; `None`: the mode of its parent.
+    /// The name of its mode; `None` means the mode of its parent.
     pub mode: Option<String>,
     /// Its first todo list.
     pub todos: Option<TodoList>,

@@ -40,7 +40,7 @@ const SHOWN_CHARS: usize = 80;
 /// The progress of a todo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TodoState {
-    /// Not begun.
+    /// The todo has not been begun.
     Open,
     /// Begun.
     Active,
@@ -73,7 +73,7 @@ pub enum TodoError {
     /// A line is not an item.
     #[error(
         "Line {line} of the todos is not an item: `{text}`. Write each todo on a line of its own behind a box: `[ ] not begun`, \
-         `[-] in progress`, `[x] done`. The list is as it was before"
+         `[-] in progress`, `[x] done`. The list is unchanged"
     )]
     Line {
         /// The line number, counted from 1.
@@ -83,7 +83,7 @@ pub enum TodoError {
     },
     /// A box has no text.
     #[error(
-        "Line {line} of the todos has a box and no words behind it. Say what to do. The list is as it was before"
+        "Line {line} of the todos has a box and no text after it. Say what to do. The list is unchanged"
     )]
     Empty {
         /// The line number, counted from 1.
@@ -91,7 +91,7 @@ pub enum TodoError {
     },
     /// The list is too long.
     #[error(
-        "The todos are {bytes} bytes long; at most {MOST_BYTES} are kept. Shorten them. The list is as it was before"
+        "The todos are {bytes} bytes long; at most {MOST_BYTES} are kept. Shorten them. The list is unchanged"
     )]
     TooLong {
         /// Its length in bytes.
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn invalid_lines_are_refused_with_their_number() {
         let advice = "Write each todo on a line of its own behind a box: `[ ] not begun`, `[-] in progress`, `[x] done`. The list \
-                      is as it was before";
+                      is unchanged";
         for (text, line, shown) in [
             ("# Plan\n[ ] a", 1, "# Plan"),
             ("[ ] a\n\n  and more", 3, "and more"),
@@ -311,12 +311,12 @@ mod tests {
         }
         check(
             "[ ] a\n[x]  ",
-            "Line 2 of the todos has a box and no words behind it. Say what to do. The list is as it was before",
+            "Line 2 of the todos has a box and no text after it. Say what to do. The list is unchanged",
         );
         let long = format!("[ ] {}", "a".repeat(MOST_BYTES));
         check(
             &long,
-            "The todos are 8196 bytes long; at most 8192 are kept. Shorten them. The list is as it was before",
+            "The todos are 8196 bytes long; at most 8192 are kept. Shorten them. The list is unchanged",
         );
     }
 

@@ -13,8 +13,7 @@ use crate::permit::CallPermit;
 use crate::record::Record;
 use crate::task::{BudgetPeriod, TaskLimits, UsageTotals};
 
-/// The budget that a family of subtasks shares. The default one belongs to no family and has no
-/// limits.
+/// The budget that a task shares with its subtasks. The default one has no limits.
 #[derive(Debug, Clone, Default)]
 pub struct SharedBudget(Option<Arc<BudgetState>>);
 

@@ -136,7 +136,7 @@ fn rule_proposals(access: &Access, rules: Vec<String>, held: &PolicyRules) -> Ve
     }
 }
 
-/// Reports whether an access can be judged at a glance.
+/// Reports whether an access can be checked at a glance.
 fn is_plain(access: &Access) -> bool {
     let shows = |text: &str| {
         !text

@@ -25,8 +25,8 @@ pub(super) struct TaskBudget {
     run: RunUsage,
 }
 
-/// The time between two requests of a task's model, in which its subtasks work. None of them works in two periods, and at the
-/// beginning of a period everything that they used is recorded.
+/// The time between two requests to a task's model, in which its subtasks work. No subtask works in two periods, and all
+/// earlier usage is recorded when a period begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BudgetPeriod {
     /// The answers in the whole life of the task.

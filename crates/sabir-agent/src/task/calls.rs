@@ -49,7 +49,7 @@ struct PendingCall {
 
 #[derive(Debug, Clone, PartialEq)]
 enum PendingState {
-    /// A gate stopped the call, or it was denied; the text is for the model. It can never run.
+    /// A check stopped the call, or it was denied; the text is for the model. It can never run.
     Refused(ToolResultStatus, String),
     /// Not assessed yet, or to be assessed again.
     Waiting,
@@ -169,7 +169,7 @@ impl OpenTurn {
         asked.map(|pending| pending.call.clone()).collect()
     }
 
-    /// Reports whether this result refuses a completion that the gates had let pass.
+    /// Reports whether this result refuses a completion that the checks had let pass.
     pub(super) fn rejects_completion(&self, result: &CallResult) -> bool {
         let passed = |pending: &PendingCall| {
             !matches!(
@@ -177,7 +177,7 @@ impl OpenTurn {
                 PendingState::Refused(..) | PendingState::Done(_)
             )
         };
-        // A completion that a gate stopped, or that has its result, counts as a mistake and not as
+        // A completion that a check stopped, or that has its result, counts as a mistake and not as
         // a refusal.
         let completion =
             result.name == control::COMPLETION_TOOL && result.ending == ToolResultStatus::Rejected;
@@ -206,7 +206,7 @@ impl OpenTurn {
         }
     }
 
-    /// Returns the calls that wait for the user to their beginning, so that they are judged again.
+    /// Returns the calls that wait for the user to their beginning, so that they are checked again.
     pub(super) fn reassess_questions(&mut self) {
         for pending in self
             .calls
@@ -518,7 +518,7 @@ impl Task {
         effects: &mut Vec<TaskEffect>,
     ) {
         // Only requested assessments are accepted: a call that was refused or answered meanwhile is
-        // not judged again.
+        // not checked again.
         let assessing = self
             .turn
             .as_mut()
@@ -538,7 +538,7 @@ impl Task {
             self.answer_call(&call, ToolResultStatus::Failed, words, effects);
             return self.advance_calls(effects);
         }
-        // Judged by the rules of this moment: a mode that was switched by an earlier call of the
+        // Checked by the rules of this moment: a mode that was switched by an earlier call of the
         // turn holds already.
         let decision = self.settings.rules.decide(access);
         let caution = self.text_call_caution(&call);
@@ -575,9 +575,9 @@ impl Task {
         self.advance_calls(effects);
     }
 
-    /// Reports whether a call of this access should be tried before the user is asked about it: only where they would be asked, and
-    /// only if the model may read the files, since a failure tells about their content.
-    pub fn wants_trial(&self, access: &Access) -> bool {
+    /// Returns true if a call of this access should be tried before the user is asked about it. It is tried only if the user would
+    /// be asked, and if the model may read the files, because a failure reveals their content.
+    pub fn should_try_before_asking(&self, access: &Access) -> bool {
         let rules = &self.settings.rules;
         rules.decide(access).verdict == Verdict::Ask && may_read(rules, access)
     }
@@ -598,7 +598,7 @@ impl Task {
             .and_then(|pending| pending.permit.take());
         // A call that was not weighed has none, and does not run.
         let Some(permit) = permit else { return };
-        // Filled in only now: calls that ran since the judgement may have used up a part of the
+        // Filled in only now: calls that ran since the decision may have used up a part of the
         // limits.
         let permit = CallPermit {
             remaining_limits: self.budget.remaining_limits(&self.settings.limits),
@@ -630,13 +630,13 @@ impl Task {
     ) {
         // The verdict is recorded before the result. If the process ends in between, the resumed
         // task still denies the call.
-        let judged = Record::Judged {
+        let record = Record::Judged {
             call: call.id.clone(),
             verdict: Verdict::Deny,
             by,
             reason: reason.to_owned(),
         };
-        self.commit_record(judged, effects);
+        self.commit_record(record, effects);
         self.answer_call(
             call,
             ToolResultStatus::Denied,

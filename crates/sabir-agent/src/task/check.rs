@@ -2,7 +2,7 @@
 //!
 //! It runs as the work of the completion's own call: assessed, permitted, recorded as running, and
 //! answered once, as any call. So it can be cancelled, is subject to the time limit, and a crash in
-//! it is reported like any other. It comes from the user, so no rule judges it.
+//! it is reported like any other. It comes from the user, so no rule checks it.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ use super::{Task, TaskEffect};
 pub struct CompletionConditions {
     /// The treatment of todos that are not done.
     pub open_todos: OpenTodos,
-    /// The tool and the arguments of the check. They come from the user alone, so no rule judges
+    /// The tool and the arguments of the check. They come from the user alone, so no rule checks
     /// them.
     pub check: Option<(String, CallArguments)>,
     /// The treatment of denied calls that no later call has replaced.
@@ -50,10 +50,11 @@ impl Default for CompletionConditions {
 /// The form in which a model gives its result in a task without a conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CompletionForm {
-    /// That which the protocol suggests: an answer is enough in a native task, and a prompt that
-    /// teaches calls asks for one.
+    /// Depends on the protocol: a native task accepts an answer, and a task whose prompt teaches
+    /// calls needs a call.
     ByProtocol,
-    /// Only the call of `attempt_completion` completes a task. A reply without a call earns a reminder.
+    /// Only a call of `attempt_completion` completes a task. A reply without a call is answered
+    /// with a reminder.
     #[default]
     Call,
     /// A reply without a call is the result too, as long as nothing was changed.

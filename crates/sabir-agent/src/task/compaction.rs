@@ -83,8 +83,8 @@ impl ContextUsage {
 }
 
 impl Task {
-    /// Sets the context. Without it, the model gets no facts about its place, and the window's size
-    /// is not known.
+    /// Sets the context. Without it, the model gets no facts about its environment, and the size of
+    /// the window is unknown.
     #[must_use]
     pub fn with_context(mut self, context: RequestContext) -> Self {
         self.transcript.view.context = context;

@@ -163,7 +163,7 @@ impl Task {
             "The task was completed before this call; it was not run.",
             effects,
         );
-        let (outcome, message) = self.judge_result(text_argument(call, "result"));
+        let (outcome, message) = self.decide_outcome(text_argument(call, "result"));
         self.end_task(outcome, &message, effects);
     }
 
@@ -286,7 +286,7 @@ impl Task {
         if feedback.is_none()
             && let Some(answer) = self.answer_without_call()
         {
-            let (outcome, message) = self.judge_result(answer);
+            let (outcome, message) = self.decide_outcome(answer);
             return self.end_task(outcome, &message, effects);
         }
         let limit = self.settings.limits.reminders;

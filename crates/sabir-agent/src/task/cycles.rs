@@ -152,7 +152,7 @@ impl Task {
     }
 }
 
-/// Hashes a call with its result. The texts of gates and rules are left out, because they may vary
+/// Hashes a call with its result. The texts of checks and rules are left out, because they may vary
 /// from one time to the next.
 fn call_fingerprint(call: &Call, result: &CallResult) -> u64 {
     // Fixed keys, and never stored: a replay computes the same comparisons even if another version

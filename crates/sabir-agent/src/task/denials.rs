@@ -132,7 +132,7 @@ impl Task {
 
     /// Returns the outcome and the message of a result without a reviewer. Law 10: a task whose calls
     /// were denied did not do its work, even if the model says so.
-    pub(super) fn judge_result(&self, result: String) -> (TaskOutcome, String) {
+    pub(super) fn decide_outcome(&self, result: String) -> (TaskOutcome, String) {
         let is_reviewed = self.settings.interactivity.is_interactive();
         let accepts = self.settings.completion.denials == UnresolvedDenials::Accepted;
         match self.denials.describe().filter(|_| !is_reviewed && !accepts) {

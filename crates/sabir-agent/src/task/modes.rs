@@ -2,7 +2,7 @@
 //!
 //! The current mode follows from the records ([`ModeHistory`]). What the task uses in a mode comes
 //! from the caller ([`ModeConfig`]) and is applied before the next decision
-//! ([`Task::apply_current_mode`]): a call behind a switch is judged in the new mode, and an answer
+//! ([`Task::apply_current_mode`]): a call behind a switch is checked in the new mode, and an answer
 //! that was requested in the old one costs what it cost there. The instructions at the beginning of
 //! the requests stay those of the mode that the task began in; the text of another mode is placed
 //! where the switch was made, after everything that was sent.
@@ -166,7 +166,7 @@ impl Task {
         else {
             return;
         };
-        // Switching to the current mode records nothing, but what is asked about is judged again
+        // Switching to the current mode records nothing, but what is asked about is checked again
         // all the same.
         if self.modes.history.current_mode() != name {
             let when = if self.phase == TaskPhase::AwaitingModel {
@@ -188,7 +188,7 @@ impl Task {
         };
         // A call that asked in the other mode may be allowed or denied now.
         turn.reassess_questions();
-        // Withdrawn even if the new judgement is the same: a yes to the old question must not count
+        // Withdrawn even if the new decision is the same: a yes to the old question must not count
         // for the new one (law 8).
         if matches!(self.question, Some(UserQuestion::Approval { .. })) {
             self.withdraw_question(effects);

@@ -37,7 +37,7 @@ pub enum OpenTodos {
 }
 
 impl Task {
-    /// Returns the todos, as the model last gave them.
+    /// Returns the todos in the model's last list.
     pub fn todos(&self) -> &TodoList {
         &self.todo_tracker.todos
     }

@@ -1,4 +1,4 @@
-//! Turns: makes an answer out of a draft, with call ids, gate results and feedback.
+//! Turns: makes an answer out of a draft, with call ids, results of checks and feedback.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use super::calls::OpenTurn;
 use super::usage::UsageDelta;
 
 impl Task {
-    /// Checks the calls of a draft with the gates and gives every call a unique id.
+    /// Runs the checks on the calls of a draft, and gives every call a unique id.
     pub(super) fn check_answer(&self, mut draft: DraftResponse) -> AssistantTurn {
         draft.drop_blank_text();
         let UsageDelta {
@@ -80,7 +80,7 @@ impl Task {
                     let checked = checked.swap_remove(at);
                     let id = unique_call_id(call.id.as_deref(), turn, call.index, &mut taken);
                     let native = self.start.protocol == ToolProtocol::Native;
-                    // Law 3: only a call that was closed and passed every gate may run.
+                    // Law 3: only a call that was closed and passed every check may run.
                     let passed = checked.state == CallState::Complete;
                     let feedback = if passed {
                         None

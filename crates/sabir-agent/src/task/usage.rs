@@ -10,7 +10,7 @@ use crate::record::{
     AssistantTurn, CompactionRecord, ContextChange, FailedTurn, Record, SubtaskEnd,
 };
 
-/// The usage of all answers together.
+/// The total usage of all answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageTotals {
     /// Tokens as the provider reported them.

@@ -54,12 +54,11 @@ impl UserMessage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageDelivery {
-    /// After what the model is doing: behind the answer that is being written and the results of
-    /// the open calls.
+    /// After the answer that is being written and the results of the open calls.
     #[default]
     Queue,
-    /// At once: the answer that is being written, the calls that have not begun and the open
-    /// question are given up. Running tools continue, and the model is asked when they are done.
+    /// At once. The answer that is being written, the calls that have not begun and the open
+    /// question are cancelled. Running tools continue, and the model is asked when they are done.
     Interrupt,
 }
 
@@ -81,10 +80,10 @@ pub(super) struct PendingInput {
 /// The kind of user, if any, that can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interactivity {
-    /// A user is there.
+    /// A user answers and converses.
     Interactive,
-    /// A program decides about calls, answers the model's questions and reviews completions. It holds
-    /// no conversation: in this respect the task is headless.
+    /// A program decides about calls, answers the model's questions and reviews completions, but does
+    /// not converse: a reply without a call is treated as in a headless task.
     Controlled,
     /// There is no user to ask, so calls that need an approval are denied.
     Headless,

@@ -117,21 +117,21 @@ fn approvals_do_not_cover_denied_or_dangerous_commands() {
         ("UNI-005", &[], "ls\u{85}-la", Verdict::Ask),
     ];
     for (id, all, line, expected) in cases {
-        let judgement = decide_access(&rules(all), &command(line));
+        let decision = decide_access(&rules(all), &command(line));
         assert_eq!(
-            judgement.verdict, *expected,
+            decision.verdict, *expected,
             "{id} {line}: {}",
-            judgement.reason
+            decision.reason
         );
     }
     // APR-028: leaving the sandbox is a separate question, even for an approved command.
     for rule in ["all", "command=ls -l", "kind=cargo"] {
         for line in ["ls -l", "cargo test"] {
-            let judgement = decide_access(
+            let decision = decide_access(
                 &rules(&[("approve", rule)]),
                 &command_beyond(line, Beyond::Unconfined),
             );
-            assert_eq!(judgement.verdict, Verdict::Ask, "{rule} {line}");
+            assert_eq!(decision.verdict, Verdict::Ask, "{rule} {line}");
         }
     }
 }
@@ -287,14 +287,14 @@ fn approval_questions_propose_the_expected_rules() {
 #[test]
 fn a_combined_access_keeps_its_segments() {
     let both = Access::Several(vec![command("ls"), command("cargo build")]);
-    let judgement = decide_access(&PolicyRules::default(), &both);
-    let parts: Vec<_> = judgement
+    let decision = decide_access(&PolicyRules::default(), &both);
+    let parts: Vec<_> = decision
         .segments
         .iter()
         .map(|segment| segment.command.as_str())
         .collect();
     assert_eq!(
-        (judgement.verdict, parts),
+        (decision.verdict, parts),
         (Verdict::Ask, vec!["ls", "cargo build"])
     );
 }

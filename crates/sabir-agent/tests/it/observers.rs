@@ -244,7 +244,7 @@ fn a_call_whose_preconditions_change_meanwhile_does_not_run() {
 fn observers_hear_of_a_call_that_panics() {
     let (log, result) = observed("panics", "");
     assert_eq!(log[7..], ["preconditions", "run", "after, failed: true"]);
-    assert!(result.starts_with("The tool broke down"), "{result}");
+    assert!(result.starts_with("The tool crashed"), "{result}");
 }
 
 /// Adds a note to each result, and objects to the first end.

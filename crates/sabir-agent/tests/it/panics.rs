@@ -52,7 +52,7 @@ fn a_panicking_tool_fails_and_the_task_continues() {
     let results = look_at(Fragile, ["now", "fine", "later"]);
     let ends = results
         .iter()
-        .map(|result| (result.ending, result.content.contains("broke down")));
+        .map(|result| (result.ending, result.content.contains("crashed")));
     let failed = (ToolResultStatus::Failed, true);
     assert_eq!(
         ends.collect::<Vec<_>>(),

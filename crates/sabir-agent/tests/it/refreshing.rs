@@ -1,4 +1,4 @@
-//! A call that is brought up to date before it is judged holds up neither a cancel nor, if that work breaks down, the task.
+//! A call that is brought up to date before it is checked holds up neither a cancel nor, if that work breaks down, the task.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn a_panic_while_a_call_is_refreshed_fails_that_call_alone() {
             ToolResultStatus::Done
         ]
     );
-    assert!(results[1].content.contains("broke down"), "{results:?}");
+    assert!(results[1].content.contains("crashed"), "{results:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests that OpenAI deltas add up to the calls that the gates read.
+//! Tests that OpenAI deltas add up to the calls that the checks accept.
 
 use proptest::prelude::*;
 use sabir_bindings::{OpenAiDeltas, ReaderOptions, parse_message, render_calls};

@@ -56,25 +56,26 @@ pub struct DialectSelection<'d> {
     only: Option<&'d Dialect>,
     /// True if the text is expected to hold calls, as that of a model which was taught to write them.
     text_calls: bool,
-    /// The end of the prompt that the text continues.
+    /// The end of the prompt, which the text continues.
     prefill: &'d str,
 }
 
 impl DialectSet {
-    /// The set of the dialects that are built in, and no others.
+    /// Returns the set of the built-in dialects.
     pub fn built_in() -> &'static Self {
         &BUILT_IN
     }
 
-    /// A set to derive the sets of many sessions from: equal tables that its clones define share one row, which bounds
-    /// the memory of a process that loads the same tables for every session.
+    /// Returns a set from which the sets of many sessions are cloned. Equal tables that its clones define share one
+    /// row, which bounds the memory of a process that loads the same tables for every session.
     pub fn with_shared_rows() -> Self {
         Self {
             defined: Some(Arc::default()),
         }
     }
 
-    /// The dialects: those that are built in, then those that were [defined](Self::define), in that order.
+    /// Iterates over the dialects: the built-in ones, then those that were [defined](Self::define),
+    /// in that order.
     pub fn iter(&self) -> impl Iterator<Item = &Dialect> + Clone {
         let built_in = [tagged::ROWS, json::ROWS, untagged::ROWS]
             .into_iter()
@@ -86,7 +87,7 @@ impl DialectSet {
         self.defined.as_ref().map_or(&[], |defined| &defined.rows)
     }
 
-    /// The dialect of that name or alias.
+    /// Returns the dialect with that name or alias.
     pub fn find(&self, name: &str) -> Option<&Dialect> {
         self.iter()
             .find(|dialect| dialect.name == name || dialect.aliases.contains(&name))
@@ -123,7 +124,7 @@ impl DialectSet {
         Ok(())
     }
 
-    /// All dialects at once; what follows a marker decides between those that share it.
+    /// Selects all dialects. The text after a marker decides between dialects that share it.
     pub fn all(&self) -> DialectSelection<'_> {
         DialectSelection {
             dialects: self,
@@ -133,7 +134,7 @@ impl DialectSet {
         }
     }
 
-    /// The selection of that name: `auto` for all dialects, or the name or alias of one.
+    /// Returns the selection with that name: `auto` for all dialects, or the name or alias of one.
     pub fn select(&self, name: &str) -> Option<DialectSelection<'_>> {
         match name {
             "auto" => Some(self.all()),
@@ -141,7 +142,8 @@ impl DialectSet {
         }
     }
 
-    /// One dialect alone. The others of the set are still recognised, so that a fault can name them.
+    /// Selects one dialect. The others of the set are still recognised, so that a fault can name
+    /// them.
     pub fn only<'d>(&'d self, dialect: &'d Dialect) -> DialectSelection<'d> {
         DialectSelection {
             dialects: self,
@@ -183,13 +185,13 @@ impl RowPool {
 }
 
 impl<'d> DialectSelection<'d> {
-    /// Reports whether calls in that dialect are read.
+    /// Returns true if calls in that dialect are read.
     pub fn includes(self, name: &str) -> bool {
         self.only.is_none_or(|only| only.name == name)
     }
 
     /// Returns the selection for a model that calls natively. Its text is an answer, so an element that
-    /// belongs to no tool is part of the answer, and no call of an unknown tool.
+    /// names no tool is part of the answer, not a call of an unknown tool.
     #[must_use]
     pub fn for_native_calls(self) -> Self {
         Self {

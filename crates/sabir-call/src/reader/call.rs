@@ -710,7 +710,7 @@ impl OpenTagCall {
         }
     }
 
-    /// Returns true if a tag at the start of `tail` could be relevant, judged by the first letter
+    /// Returns true if a tag at the start of `tail` could be relevant, by the first letter
     /// of its name. Most `<` in code are ruled out here without lexing.
     #[inline]
     fn may_matter(&self, tail: &[u8], vocabulary: &Vocabulary) -> bool {

@@ -106,7 +106,7 @@ impl CallHeader {
         let found = ended
             .filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace))
             .or(brace);
-        // Judged the same way once the end is there: in small chunks the words would have been
+        // Decided the same way once the end is there: in small chunks the words would have been
         // prose before it came.
         // With the end marker: a token that breaks off before it is not one that is still coming.
         let words = found.map_or(head, |(_, next)| head.get(..next).unwrap_or_default());

@@ -345,7 +345,7 @@ impl CallReader {
             span.filter(|_| self.diagnostics.calls == 0 && !self.diagnostics.has_failed_open())
         {
             let message =
-                "an argument stands outside of any call: the call's opening markup is missing";
+                "an argument is outside of any call: the call's opening markup is missing";
             let fault = Fault::error(FaultKind::NoCall, span, message);
             self.diagnostics
                 .note_fault(fault.with_hint("write the whole call again"));

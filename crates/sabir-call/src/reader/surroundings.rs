@@ -85,7 +85,7 @@ impl CallReader {
 
     /// Rejects the calls before this place if the text at it shows that they were only mentioned.
     /// `blank` is the white space behind them. Returns false if more text is needed.
-    pub(super) fn judge_surroundings(
+    pub(super) fn reject_mentioned_calls(
         &mut self,
         rest: &str,
         blank: &str,

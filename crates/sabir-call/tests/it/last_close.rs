@@ -85,7 +85,7 @@ fn every_beginning_of_a_call_runs_as_it_was_meant_or_not_at_all() {
                     read_end(dialect, &cut, 1, Truncation::Ended),
                     "{cut}"
                 );
-                // The gates stop a call without its required arguments.
+                // The checks stop a call without its required arguments.
                 let Some(arguments) = runs(&draft).filter(|it| it.len() > 1) else {
                     continue;
                 };
@@ -199,7 +199,7 @@ proptest! {
         let text = render(dialect, &path, &content);
         let cut = &text[..text.floor_char_boundary(end % (text.len() + 1))];
         let draft = read_end(dialect, cut, size, Truncation::Ended);
-        // The gates stop a call without its required arguments.
+        // The checks stop a call without its required arguments.
         if has_warning(&draft) && let Some(arguments) = runs(&draft).filter(|it| it.len() > 1) {
             prop_assert_eq!(arguments, json!({"path": path, "content": content}).as_object().cloned().unwrap(), "{}", cut);
         }

@@ -112,7 +112,7 @@ fn wrong_calls(dialect: &str, missing: usize, values: [&str; 2]) -> Option<Strin
         &text,
     );
     let wrong = draft.calls().find(|call| {
-        // The gates stop a call of an unknown tool, or without its required arguments.
+        // The checks stop a call of an unknown tool, or without its required arguments.
         let runs = call.state == DraftState::Closed
             && draft.errors_of(call.index).count() == 0
             && (call.name == "get_time" || call.arguments.len() >= ARGUMENTS.len());

@@ -94,7 +94,7 @@ fn round_trips(tools: &LintInput<'_>, dialect: &Dialect, calls: &[Call]) -> bool
 }
 
 /// Returns true if the call was closed without errors and has the same name and argument names.
-/// Values are not compared: they are the linter's own, and the gates would still coerce them.
+/// Values are not compared: they are the linter's own, and the checks would still coerce them.
 fn is_same_call(draft: &DraftResponse, read: &DraftCall, call: &Call) -> bool {
     let whole = read.state == DraftState::Closed && draft.errors_of(read.index).next().is_none();
     let names = read.arguments.iter().map(|argument| argument.name.as_str());

@@ -2,8 +2,8 @@
 
 #[path = "../../../sabir-testkit/src/case_count.rs"]
 mod case_count;
+mod checks;
 mod feedback;
-mod gates;
 mod lint;
 mod missing_marks;
 mod odd;

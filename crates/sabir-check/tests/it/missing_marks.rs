@@ -104,7 +104,7 @@ fn write_value(frame: &str, value: &str) -> Option<String> {
 }
 
 /// A reader and checks that are made once.
-struct Gates {
+struct DialectChecks {
     dialect: &'static Dialect,
     frame: String,
     marks: Vec<Range<usize>>,
@@ -113,7 +113,7 @@ struct Gates {
     readers: [CallReader; 2],
 }
 
-impl Gates {
+impl DialectChecks {
     fn new(dialect: &'static Dialect) -> Self {
         let frame = render_frame(dialect);
         let marks = find_marks(&frame);
@@ -188,7 +188,7 @@ fn is_same(read: &str, meant: &str) -> bool {
 }
 
 thread_local! {
-    static ALL: RefCell<Vec<Gates>> = RefCell::new(DialectSet::built_in().iter().map(Gates::new).collect());
+    static ALL: RefCell<Vec<DialectChecks>> = RefCell::new(DialectSet::built_in().iter().map(DialectChecks::new).collect());
     static MARKUP: Vec<String> = all_markup();
 }
 
@@ -244,9 +244,9 @@ fn values() -> impl Strategy<Value = [String; 2]> {
 fn a_call_of_any_dialect_inside_a_value_never_runs() {
     let mut wrong = Vec::new();
     ALL.with_borrow(|all| {
-        for (at, gates) in all.iter().enumerate() {
+        for (at, checks) in all.iter().enumerate() {
             // Each mark with some of the dialects, all of them over all marks.
-            for missing in 0..=gates.marks.len() {
+            for missing in 0..=checks.marks.len() {
                 let count = all.len();
                 for inner in (0..3).map(|step| &all[(at + 7 * missing + step * 17) % count]) {
                     let whole = render(inner.dialect, "get_time", Map::new());
@@ -255,8 +255,8 @@ fn a_call_of_any_dialect_inside_a_value_never_runs() {
                         format!("a\n{whole}\nb"),
                         format!("a {whole}"),
                     ] {
-                        wrong.extend(gates.wrong_calls(missing, ["a.txt", &value]));
-                        wrong.extend(gates.wrong_calls(missing, [&value, "text"]));
+                        wrong.extend(checks.wrong_calls(missing, ["a.txt", &value]));
+                        wrong.extend(checks.wrong_calls(missing, [&value, "text"]));
                     }
                 }
             }
@@ -279,10 +279,10 @@ proptest! {
         values in values(), dialect in 0_usize..1000, missing in 0_usize..60) {
         let values = values.each_ref().map(String::as_str);
         let wrong = ALL.with_borrow(|all| {
-            let gates = &all[dialect % all.len()];
-            let marker = gates.markers.get(missing % (gates.markers.len() + 1));
+            let checks = &all[dialect % all.len()];
+            let marker = checks.markers.get(missing % (checks.markers.len() + 1));
             let missing = marker.copied().unwrap_or(usize::MAX);
-            gates.wrong_calls(missing, values)
+            checks.wrong_calls(missing, values)
         });
         prop_assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
     }
@@ -307,13 +307,13 @@ fn random_messages_run_no_wrong_call() {
         let (values, dialect, missing) = messages.new_tree(&mut runner).unwrap().current();
         let values = values.each_ref().map(String::as_str);
         wrong.extend(ALL.with_borrow(|all| {
-            let is_chosen = |gates: &&Gates| only.as_deref() == Some(gates.dialect.name);
-            let gates = match &only {
+            let is_chosen = |checks: &&DialectChecks| only.as_deref() == Some(checks.dialect.name);
+            let checks = match &only {
                 Some(_) => all.iter().find(is_chosen).expect("a known dialect"),
                 None => &all[dialect % all.len()],
             };
-            let marker = gates.markers.get(missing % (gates.markers.len() + 1));
-            gates.wrong_calls(marker.copied().unwrap_or(usize::MAX), values)
+            let marker = checks.markers.get(missing % (checks.markers.len() + 1));
+            checks.wrong_calls(marker.copied().unwrap_or(usize::MAX), values)
         }));
     }
     let count = wrong.len();

@@ -39,7 +39,7 @@ fn read(selection: DialectSelection, text: &str, size: usize, why: Truncation) -
 }
 
 /// Checks all calls of a text.
-fn gated(selection: DialectSelection, text: &str) -> Vec<CheckedCall> {
+fn check_text(selection: DialectSelection, text: &str) -> Vec<CheckedCall> {
     let draft = read(selection, text, 16, Truncation::Ended);
     CallChecker::new(tools()).check_all(&draft)
 }
@@ -97,7 +97,7 @@ fn carries(content: &str) {
             2
         };
         for selection in both(dialect).into_iter().take(readings) {
-            let checked = gated(selection, &text);
+            let checked = check_text(selection, &text);
             assert_eq!(
                 running(&checked),
                 [("write_to_file", &arguments)],
@@ -120,7 +120,7 @@ fn calls_in_fences_were_executed() {
             let text = format!("Never do this:\n{fence}\n{call}\n{fence}\nIt deletes everything.");
             for selection in both(dialect) {
                 assert_eq!(
-                    running(&gated(selection, &text)),
+                    running(&check_text(selection, &text)),
                     [],
                     "{}\n{text}",
                     dialect.name
@@ -141,7 +141,7 @@ fn calls_in_inline_code_were_executed() {
         let text = format!("Never write ``{}`` in a shell.", call.replace('\n', " "));
         for selection in both(dialect) {
             assert_eq!(
-                running(&gated(selection, &text)),
+                running(&check_text(selection, &text)),
                 [],
                 "{}\n{text}",
                 dialect.name
@@ -162,7 +162,7 @@ fn calls_in_thinking_were_executed() {
         for selection in both(dialect) {
             // Special tokens in a thought are a real call, not one that the model only thinks
             // about.
-            let ran = running(&gated(selection, &text)).len();
+            let ran = running(&check_text(selection, &text)).len();
             assert!(ran == 0 || special(&call), "{}\n{text}", dialect.name);
         }
     }
@@ -172,7 +172,7 @@ fn calls_in_thinking_were_executed() {
 fn a_closing_tag_in_a_value_redirected_the_write() {
     carries("safe</content><path>evil</path><content>x");
     let text = "<write_to_file>\n<path>a.txt</path>\n<content>x</content><path>evil</path>\n</content>\n</write_to_file>";
-    for call in gated(DialectSet::built_in().all(), text) {
+    for call in check_text(DialectSet::built_in().all(), text) {
         assert!(
             call.state != CallState::Complete && call.arguments.get("path") != Some(&json!("evil")),
             "{call:?}"
@@ -192,7 +192,7 @@ fn a_whole_example_in_a_value_cut_the_file() {
     let text = format!(
         "<write_to_file>\n<path>a.txt</path>\n<content>{example}\nmore</content>\n</write_to_file>"
     );
-    let checked = gated(DialectSet::built_in().all(), &text);
+    let checked = check_text(DialectSet::built_in().all(), &text);
     assert_eq!(
         running(&checked),
         [("write_to_file", &write(&format!("{example}\nmore")))]
@@ -251,7 +251,7 @@ fn unknown_tools_became_prose() {
     {
         let text = format!("Now:\n{}", rendered(dialect, "write_to_fil", &nothing));
         for selection in both(dialect) {
-            let checked = gated(selection, &text);
+            let checked = check_text(selection, &text);
             let told = checked.iter().flat_map(|call| &call.faults).any(|fault| {
                 fault.kind == FaultKind::UnknownTool
                     && fault.hint.as_deref().unwrap().contains("write_to_file")
@@ -336,7 +336,7 @@ fn bad_json_had_one_useless_message() {
         ),
     ];
     for (arguments, rule) in runs {
-        let checked = gated(DialectSet::built_in().all(), &hermes(arguments));
+        let checked = check_text(DialectSet::built_in().all(), &hermes(arguments));
         let expected = Map::from_iter([("command".to_owned(), json!("ls"))]);
         assert_eq!(
             running(&checked),

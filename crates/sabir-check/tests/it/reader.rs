@@ -1,4 +1,4 @@
-//! Tests parser and gates together: from the model's text to the calls that would run.
+//! Tests parser and checks together: from the model's text to the calls that would run.
 
 #![expect(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ const TOOLS: &str = r#"[
 ]"#;
 
 /// Returns the calls that would run, one per line; otherwise the feedback's first two lines.
-fn gated(dialect: &str, text: &str) -> String {
+fn check_text(dialect: &str, text: &str) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(DialectSet::built_in().select(dialect).unwrap(), &tools);
@@ -54,7 +54,7 @@ fn gated(dialect: &str, text: &str) -> String {
 }
 
 #[test]
-fn calls_through_reader_and_gates() {
+fn calls_through_reader_and_checks() {
     let rows = [
         (
             "cline",
@@ -88,7 +88,7 @@ fn calls_through_reader_and_gates() {
         ),
     ];
     for (dialect, text, expected) in rows {
-        assert_eq!(gated(dialect, text), expected, "{text}");
+        assert_eq!(check_text(dialect, text), expected, "{text}");
     }
 }
 
@@ -195,7 +195,7 @@ fn all_mistakes_are_reported_together_with_hints() {
 }
 
 /// Describes the verdict on the first call with these repairs: its state, its repairs and its errors.
-fn judged(dialect: &str, text: &str, repairs: RepairSet) -> String {
+fn check_with_repairs(dialect: &str, text: &str, repairs: RepairSet) -> String {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(DialectSet::built_in().select(dialect).unwrap(), &tools);
@@ -263,13 +263,21 @@ fn parser_repairs_are_recorded_and_can_be_switched_off() {
         ),
     ];
     for (dialect, text, with, rule, without) in rows {
-        assert_eq!(judged(dialect, text, RepairSet::all()), with, "{text}");
         assert_eq!(
-            judged(dialect, text, RepairSet::all().without_rule(rule).unwrap()),
+            check_with_repairs(dialect, text, RepairSet::all()),
+            with,
+            "{text}"
+        );
+        assert_eq!(
+            check_with_repairs(dialect, text, RepairSet::all().without_rule(rule).unwrap()),
             without,
             "{text}"
         );
-        assert_eq!(judged(dialect, text, RepairSet::none()), without, "{text}");
+        assert_eq!(
+            check_with_repairs(dialect, text, RepairSet::none()),
+            without,
+            "{text}"
+        );
     }
 }
 

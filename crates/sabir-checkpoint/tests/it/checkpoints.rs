@@ -581,7 +581,7 @@ fn an_unstorable_file_of_the_user_is_not_overwritten() {
     // The user's file is too large to be restored; the other one is the task's own.
     ground.put("f", vec![b'u'; 2000]);
     let restored = ground.back(&checkpoints, &RestorePoint::Last(1), true);
-    let why = "what is there now could not be kept: larger than a file that is kept";
+    let why = "the present content could not be kept: larger than a file that is kept";
     assert_eq!(restored.skipped, [(PathBuf::from("f"), why.to_owned())]);
     assert_eq!(fs::read(ground.at("f")).unwrap(), vec![b'u'; 2000]);
     assert_eq!(fs::read_to_string(ground.at("g")).unwrap(), "old\n");

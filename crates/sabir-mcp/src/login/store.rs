@@ -8,7 +8,8 @@ use rmcp::transport::auth::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Names the server that a login belongs to. Both parts count, so that another entry of a configuration never uses it by accident.
+/// Identifies the server of a login. Both parts count, so that another entry of a configuration
+/// never uses the login by accident.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LoginKey {
     /// The server's name.

@@ -30,7 +30,7 @@ pub(super) enum RequestLimits {
     Recorded {
         /// The output limit.
         limit: Option<u64>,
-        /// True if the model was known to read no images.
+        /// True if the model was known not to read images.
         blind: bool,
         /// The end of the prompt that the answers continued.
         prefill: String,

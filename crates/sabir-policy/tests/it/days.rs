@@ -2,7 +2,7 @@
 
 use sabir_policy::{Access, Beyond, CommandFacts, PolicyRules, ShellKind, Verdict, decide_access};
 
-use super::{facts, judge};
+use super::{decide_line, facts};
 
 #[test]
 fn at_most_a_tenth_of_daily_commands_ask() {
@@ -14,12 +14,12 @@ fn at_most_a_tenth_of_daily_commands_ask() {
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
         {
             all += 1;
-            let judgement = judge(&rules, line);
-            if judgement.verdict == Verdict::Allow {
+            let decision = decide_line(&rules, line);
+            if decision.verdict == Verdict::Allow {
                 continue;
             }
             prompts.push(line);
-            judgement
+            decision
                 .proposals
                 .iter()
                 .for_each(|rule| rules.add_approval(rule).unwrap());
@@ -50,7 +50,7 @@ fn everyday_commands_seldom_ask() {
     {
         all += 1;
         let (mark, command) = line.split_at(2);
-        let decision = judge(&PolicyRules::default(), command);
+        let decision = decide_line(&PolicyRules::default(), command);
         asked += usize::from(decision.verdict != Verdict::Allow);
         if (decision.verdict == Verdict::Allow) != (mark == "+ ") {
             wrong.push(format!("{line}: {}", decision.reason));
@@ -176,7 +176,7 @@ fn variants_of_everyday_commands_ask() {
         "cat \"$(git ls-files)\"",
     ] {
         assert_ne!(
-            judge(&PolicyRules::default(), line).verdict,
+            decide_line(&PolicyRules::default(), line).verdict,
             Verdict::Allow,
             "{line}"
         );

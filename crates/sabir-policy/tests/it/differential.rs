@@ -1,4 +1,4 @@
-//! Compares verdicts with real shells: generated lines that are judged harmless for bash, zsh or dash are run by that shell, and must
+//! Compares verdicts with real shells: generated lines that are found harmless for bash, zsh or dash are run by that shell, and must
 //! change nothing.
 //!
 //! Bash's lines are also run under `strace`, where no system call may change or reach anything.
@@ -476,7 +476,7 @@ fn compare(program: &str, shell: ShellKind) {
             let guilty = batch
                 .iter()
                 .find(|line| changes(program, &base, std::slice::from_ref(line), &before));
-            panic!("judged harmless for {program}, and changes files: {guilty:?}");
+            panic!("found harmless for {program}, and changes files: {guilty:?}");
         }
     }
     tell(&format!(
@@ -746,7 +746,7 @@ fn trace_lines(count: usize) {
             }
             for line in *batch {
                 let found = trace_effects(&base, worker, std::slice::from_ref(line));
-                assert!(found.is_empty(), "judged harmless: {line:?}: {found:#?}");
+                assert!(found.is_empty(), "found harmless: {line:?}: {found:#?}");
             }
         }
     };

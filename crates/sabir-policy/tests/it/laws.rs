@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use sabir_policy::{PolicyRules, RuleKind, Verdict};
 
-use super::judge;
+use super::decide_line;
 
 const COMMANDS: [&str; 30] = [
     "ls -la",
@@ -62,7 +62,7 @@ fn rank(verdict: Verdict) -> u8 {
 }
 
 fn strictness(rules: &PolicyRules, line: &str) -> u8 {
-    rank(judge(rules, line).verdict)
+    rank(decide_line(rules, line).verdict)
 }
 
 fn rules() -> impl Strategy<Value = PolicyRules> {
@@ -206,7 +206,7 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in "(\\PC|[ \t\n'\"\\\\$`(){}<>|&;*?\\[\\]=~#!-]|ls|cat |git |find |\\$\\(|<<|do|done|if|fi){0,60}") {
-        _ = judge(&PolicyRules::default(), &text);
+        _ = decide_line(&PolicyRules::default(), &text);
     }
 
     #[test]
@@ -216,7 +216,7 @@ proptest! {
         let mut rules = PolicyRules::default();
         rules.add_approval("all").unwrap();
         rules.add_rule(RuleKind::Allow, "ls **").unwrap();
-        prop_assert_eq!(judge(&rules, &line).verdict, Verdict::Ask);
+        prop_assert_eq!(decide_line(&rules, &line).verdict, Verdict::Ask);
     }
 }
 
@@ -224,7 +224,7 @@ proptest! {
 fn depth_and_length_ask() {
     let ask = |line: &str| {
         assert_ne!(
-            judge(&PolicyRules::default(), line).verdict,
+            decide_line(&PolicyRules::default(), line).verdict,
             Verdict::Allow,
             "{}",
             &line[..40]

@@ -76,8 +76,8 @@ fn absent_files() -> Vec<String> {
         .collect()
 }
 
-/// Judges a command line by rules in a harmless folder.
-pub(crate) fn judge(rules: &PolicyRules, line: &str) -> PolicyDecision {
+/// Checks a command line by rules in a harmless folder.
+pub(crate) fn decide_line(rules: &PolicyRules, line: &str) -> PolicyDecision {
     let facts = facts("plain", ShellKind::Bash);
     decide_access(
         rules,

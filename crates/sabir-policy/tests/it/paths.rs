@@ -39,11 +39,11 @@ fn command(line: &str, beyond: Beyond) -> Access {
 
 #[track_caller]
 fn check(all: &[&str], line: &str, expected: Verdict) {
-    let judgement = decide_access(&rules(all), &command(line, Beyond::Nothing));
+    let decision = decide_access(&rules(all), &command(line, Beyond::Nothing));
     assert_eq!(
-        judgement.verdict, expected,
+        decision.verdict, expected,
         "{all:?} {line}: {}",
-        judgement.reason
+        decision.reason
     );
 }
 
@@ -192,7 +192,7 @@ fn links_that_lead_elsewhere_are_asked_about() {
         ("*.md".to_owned(), None),
         ("plain".to_owned(), Some("src/a".to_owned())),
     ];
-    let judge = |all: &[&str], line: &str| {
+    let decide_line = |all: &[&str], line: &str| {
         let facts = CommandFacts {
             links: links.clone(),
             ..facts("plain", ShellKind::Bash)
@@ -216,13 +216,16 @@ fn links_that_lead_elsewhere_are_asked_about() {
         "wc -l /w/proj/link",
         "cd src && cat in",
     ] {
-        assert_eq!(judge(&[], line), Ask, "{line}");
+        assert_eq!(decide_line(&[], line), Ask, "{line}");
     }
-    assert_eq!(judge(&["approve all"], "cat link"), Ask);
-    assert_eq!(judge(&["approve command=cat link"], "cat link"), Allow);
-    assert_eq!(judge(&["deny path=**/.env"], "cat src/in"), Deny);
-    assert_eq!(judge(&[], "cat plain"), Allow);
-    assert_eq!(judge(&[], "cat other"), Allow);
+    assert_eq!(decide_line(&["approve all"], "cat link"), Ask);
+    assert_eq!(
+        decide_line(&["approve command=cat link"], "cat link"),
+        Allow
+    );
+    assert_eq!(decide_line(&["deny path=**/.env"], "cat src/in"), Deny);
+    assert_eq!(decide_line(&[], "cat plain"), Allow);
+    assert_eq!(decide_line(&[], "cat other"), Allow);
     let wanted = required_facts(
         "cd src && cat a ../b *.c -n --x=y <d",
         &facts("plain", ShellKind::Bash),
@@ -239,7 +242,7 @@ fn links_that_lead_elsewhere_are_asked_about() {
 /// A program that follows links by itself asks if one leads out of the workspace, or if the links were not checked.
 #[test]
 fn links_on_the_way() {
-    let judge = |roaming: &SymlinkTraversal, line: &str| {
+    let decide_line = |roaming: &SymlinkTraversal, line: &str| {
         let facts = CommandFacts {
             symlink_traversal: roaming.clone(),
             ..facts("plain", ShellKind::Bash)
@@ -275,9 +278,13 @@ fn links_on_the_way() {
         "diff -r src docs",
         "bash -c 'grep -R x .'",
     ] {
-        assert_eq!(judge(&outside, line), Ask, "{line}");
-        assert_eq!(judge(&SymlinkTraversal::Unknown, line), Ask, "{line}");
-        assert_eq!(judge(&SymlinkTraversal::Inside, line), Allow, "{line}");
+        assert_eq!(decide_line(&outside, line), Ask, "{line}");
+        assert_eq!(decide_line(&SymlinkTraversal::Unknown, line), Ask, "{line}");
+        assert_eq!(
+            decide_line(&SymlinkTraversal::Inside, line),
+            Allow,
+            "{line}"
+        );
         assert!(
             required_facts(
                 line,
@@ -300,14 +307,14 @@ fn links_on_the_way() {
         "tree -L 2",
         "cat a.txt",
     ] {
-        assert_eq!(judge(&outside, line), Allow, "{line}");
+        assert_eq!(decide_line(&outside, line), Allow, "{line}");
     }
 }
 
 /// Without bash a plain shell runs the line, for which `[[` is a program and a brace an ordinary character.
 #[test]
 fn a_plain_shell_parses_lines_differently() {
-    let judge = |line: &str| {
+    let decide_line = |line: &str| {
         let access = Access::Command {
             command: line.to_owned(),
             facts: facts("plain", ShellKind::Plain),
@@ -323,7 +330,7 @@ fn a_plain_shell_parses_lines_differently() {
         "cat {a,b}.txt",
         "sh -c '[[ a > x ]]'",
     ] {
-        assert_eq!(judge(line), Ask, "{line}");
+        assert_eq!(decide_line(line), Ask, "{line}");
     }
     for line in [
         "ls -la",
@@ -332,13 +339,13 @@ fn a_plain_shell_parses_lines_differently() {
         "bash -c '[[ -f a ]]'",
         "for f in a b; do echo $f; done",
     ] {
-        assert_eq!(judge(line), Allow, "{line}");
+        assert_eq!(decide_line(line), Allow, "{line}");
     }
 }
 
 #[test]
 fn tools_of_servers() {
-    let judge = |all: &[&str], tool: &str| {
+    let decide_line = |all: &[&str], tool: &str| {
         let access = Access::Server {
             server: "github".to_owned(),
             tool: tool.to_owned(),
@@ -346,19 +353,22 @@ fn tools_of_servers() {
         };
         decide_access(&rules(all), &access).verdict
     };
-    assert_eq!(judge(&[], "get_issue"), Ask);
-    assert_eq!(judge(&["approve all"], "get_issue"), Ask);
-    assert_eq!(judge(&["allow mcp=github/get_*"], "get_issue"), Allow);
-    assert_eq!(judge(&["allow mcp=github/get_*"], "put_issue"), Ask);
-    assert_eq!(judge(&["allow mcp=github"], "a/b"), Allow);
-    assert_eq!(judge(&["allow mcp=gitlab/*"], "get_issue"), Ask);
-    assert_eq!(judge(&["approve mcp=github/get_issue"], "get_issue"), Allow);
+    assert_eq!(decide_line(&[], "get_issue"), Ask);
+    assert_eq!(decide_line(&["approve all"], "get_issue"), Ask);
+    assert_eq!(decide_line(&["allow mcp=github/get_*"], "get_issue"), Allow);
+    assert_eq!(decide_line(&["allow mcp=github/get_*"], "put_issue"), Ask);
+    assert_eq!(decide_line(&["allow mcp=github"], "a/b"), Allow);
+    assert_eq!(decide_line(&["allow mcp=gitlab/*"], "get_issue"), Ask);
     assert_eq!(
-        judge(&["allow mcp=github/*", "ask mcp=github/get_*"], "get_issue"),
+        decide_line(&["approve mcp=github/get_issue"], "get_issue"),
+        Allow
+    );
+    assert_eq!(
+        decide_line(&["allow mcp=github/*", "ask mcp=github/get_*"], "get_issue"),
         Ask
     );
     assert_eq!(
-        judge(&["allow mcp=github/*", "deny mcp=*/get_*"], "get_issue"),
+        decide_line(&["allow mcp=github/*", "deny mcp=*/get_*"], "get_issue"),
         Deny
     );
     let mut rules = PolicyRules::default();
@@ -375,15 +385,21 @@ fn tools_of_servers() {
 
 #[test]
 fn leaving_the_sandbox_needs_its_own_approval() {
-    let judge = |all: &[&str], line: &str, beyond| {
+    let decide_line = |all: &[&str], line: &str, beyond| {
         decide_access(&rules(all), &command(line, beyond)).verdict
     };
-    assert_eq!(judge(&[], "ls", Beyond::Network), Ask);
-    assert_eq!(judge(&["approve network"], "ls", Beyond::Network), Allow);
-    assert_eq!(judge(&["approve all"], "ls", Beyond::Network), Ask);
-    assert_eq!(judge(&["approve network"], "touch x", Beyond::Network), Ask);
+    assert_eq!(decide_line(&[], "ls", Beyond::Network), Ask);
     assert_eq!(
-        judge(
+        decide_line(&["approve network"], "ls", Beyond::Network),
+        Allow
+    );
+    assert_eq!(decide_line(&["approve all"], "ls", Beyond::Network), Ask);
+    assert_eq!(
+        decide_line(&["approve network"], "touch x", Beyond::Network),
+        Ask
+    );
+    assert_eq!(
+        decide_line(
             &["approve network", "approve commands"],
             "touch x",
             Beyond::Network
@@ -391,7 +407,7 @@ fn leaving_the_sandbox_needs_its_own_approval() {
         Allow
     );
     assert_eq!(
-        judge(
+        decide_line(
             &["approve network", "deny touch **"],
             "touch x",
             Beyond::Network
@@ -405,7 +421,7 @@ fn leaving_the_sandbox_needs_its_own_approval() {
         "approve command=ls",
     ] {
         assert_eq!(
-            judge(
+            decide_line(
                 &[rule, "approve network", "approve all"],
                 "ls",
                 Beyond::Unconfined
@@ -414,7 +430,7 @@ fn leaving_the_sandbox_needs_its_own_approval() {
             "{rule}"
         );
     }
-    assert_eq!(judge(&["deny ls **"], "ls", Beyond::Unconfined), Deny);
+    assert_eq!(decide_line(&["deny ls **"], "ls", Beyond::Unconfined), Deny);
 }
 
 /// APR-011, and the same for every mode: nothing loosens it.
@@ -431,7 +447,7 @@ fn a_mode_only_takes_away() {
     let fetch = Access::Fetch {
         url: "https://h/x".to_owned(),
     };
-    let judge = |name: &str, access: &Access| {
+    let decide_line = |name: &str, access: &Access| {
         let rules = rules(&[
             "approve all",
             "approve command=touch x",
@@ -443,52 +459,52 @@ fn a_mode_only_takes_away() {
     };
     let run = |line: &str| command(line, Beyond::Nothing);
     for name in ["plan", "docs", "ask"] {
-        let judgement = judge(name, &run("touch x"));
-        assert_eq!(judgement.verdict, Deny, "{name}");
+        let decision = decide_line(name, &run("touch x"));
+        assert_eq!(decision.verdict, Deny, "{name}");
         assert!(
-            judgement.reason.contains(&format!("`{name}`")),
+            decision.reason.contains(&format!("`{name}`")),
             "{}",
-            judgement.reason
+            decision.reason
         );
-        assert_eq!(judge(name, &write("a.rs")).verdict, Deny, "{name}");
-        assert_eq!(judge(name, &run("ls > x")).verdict, Deny, "{name}");
-        assert_eq!(judge(name, &read).verdict, Allow, "{name}");
-        assert_eq!(judge(name, &fetch).verdict, Allow, "{name}");
+        assert_eq!(decide_line(name, &write("a.rs")).verdict, Deny, "{name}");
+        assert_eq!(decide_line(name, &run("ls > x")).verdict, Deny, "{name}");
+        assert_eq!(decide_line(name, &read).verdict, Allow, "{name}");
+        assert_eq!(decide_line(name, &fetch).verdict, Allow, "{name}");
         assert_eq!(
-            judge(name, &command("ls", Beyond::Unconfined)).verdict,
+            decide_line(name, &command("ls", Beyond::Unconfined)).verdict,
             Deny,
             "{name}"
         );
     }
     for name in ["plan", "docs"] {
-        let judgement = judge(name, &run("git status | wc -l"));
+        let decision = decide_line(name, &run("git status | wc -l"));
         assert_eq!(
-            (judgement.verdict, judgement.only_reads),
+            (decision.verdict, decision.only_reads),
             (Allow, true),
             "{name}"
         );
     }
-    assert_eq!(judge("ask", &run("ls")).verdict, Deny);
-    assert_eq!(judge("plan", &write("a.md")).verdict, Deny);
-    assert_eq!(judge("docs", &write("a.md")).verdict, Allow);
-    assert_eq!(judge("docs", &write("x/y/a.rst")).verdict, Allow);
+    assert_eq!(decide_line("ask", &run("ls")).verdict, Deny);
+    assert_eq!(decide_line("plan", &write("a.md")).verdict, Deny);
+    assert_eq!(decide_line("docs", &write("a.md")).verdict, Allow);
+    assert_eq!(decide_line("docs", &write("x/y/a.rst")).verdict, Allow);
     assert_eq!(
-        judge("docs", &Access::Several(vec![write("a.md"), write("b.rs")])).verdict,
+        decide_line("docs", &Access::Several(vec![write("a.md"), write("b.rs")])).verdict,
         Deny
     );
     let protected = Access::Write {
         path: "AGENTS.md".to_owned(),
         protected: Some("instructions".to_owned()),
     };
-    assert_eq!(judge("docs", &protected).verdict, Ask);
+    assert_eq!(decide_line("docs", &protected).verdict, Ask);
     for name in ["code", "debug"] {
-        assert_eq!(judge(name, &run("touch x")).verdict, Allow);
-        assert_eq!(judge(name, &write("a.rs")).verdict, Allow);
+        assert_eq!(decide_line(name, &run("touch x")).verdict, Allow);
+        assert_eq!(decide_line(name, &write("a.rs")).verdict, Allow);
     }
     // A question that is answered with yes still lets it only read.
     let rules = rules(&["ask ls **"]).with_mode(mode("plan"));
-    let judgement = decide_access(&rules, &run("ls"));
-    assert_eq!((judgement.verdict, judgement.only_reads), (Ask, true));
+    let decision = decide_access(&rules, &run("ls"));
+    assert_eq!((decision.verdict, decision.only_reads), (Ask, true));
 }
 
 #[test]
@@ -499,12 +515,12 @@ fn ask_before_writes_overrides_approvals() {
         path: "a".to_owned(),
         protected: None,
     };
-    let judgement = decide_access(&rules, &write);
-    assert_eq!(judgement.verdict, Ask);
+    let decision = decide_access(&rules, &write);
+    assert_eq!(decision.verdict, Ask);
     assert!(
-        judgement.reason.contains("whole machine"),
+        decision.reason.contains("whole machine"),
         "{}",
-        judgement.reason
+        decision.reason
     );
 }
 
@@ -525,7 +541,7 @@ fn names_of_object_members_have_no_special_meaning() {
 /// No approval of a kind or of all commands covers a protected path; only the exact line does.
 #[test]
 fn protected_targets_ask_despite_approved_kinds() {
-    let judge = |approval: &str, line: &str| {
+    let decide_line = |approval: &str, line: &str| {
         let mut rules = PolicyRules::default();
         rules.add_approval(approval).unwrap();
         let facts = CommandFacts {
@@ -565,7 +581,7 @@ fn protected_targets_ask_despite_approved_kinds() {
         "git mv x AGENTS.md",
     ] {
         for approval in ["kind=copies", "kind=new files", "all"] {
-            let decision = judge(approval, line);
+            let decision = decide_line(approval, line);
             assert_eq!(decision.verdict, Verdict::Ask, "{approval} {line}");
             assert!(
                 !decision
@@ -575,9 +591,9 @@ fn protected_targets_ask_despite_approved_kinds() {
                 "{line}"
             );
         }
-        let exact = judge(&format!("command={line}"), line);
+        let exact = decide_line(&format!("command={line}"), line);
         assert_eq!(exact.verdict, Verdict::Allow, "{line}: {}", exact.reason);
     }
-    assert_eq!(judge("kind=copies", "cp x y").verdict, Verdict::Allow);
-    assert_eq!(judge("none", "cat AGENTS.md").verdict, Verdict::Allow);
+    assert_eq!(decide_line("kind=copies", "cp x y").verdict, Verdict::Allow);
+    assert_eq!(decide_line("none", "cat AGENTS.md").verdict, Verdict::Allow);
 }

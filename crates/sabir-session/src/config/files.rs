@@ -44,7 +44,7 @@ pub enum FilePurpose {
 }
 
 impl FilePurpose {
-    /// Returns a word for people.
+    /// Returns the purpose in words, for display.
     pub fn name(self) -> &'static str {
         match self {
             Self::Configuration => "configuration",

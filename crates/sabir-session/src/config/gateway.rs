@@ -165,7 +165,7 @@ pub enum GatewayKeysError {
     /// The token is empty, which would let every client in.
     #[error("[gateway]: `token` is empty; leave it out, and one is generated at each start")]
     EmptyToken,
-    /// More than one model is to serve every name that no other model has.
+    /// More than one model would serve the names that no other model has.
     #[error("[gateway.models]: only one model can have the alias `*`")]
     TwoCatchAlls,
     /// A model has no server, or two descriptions of it.
@@ -174,7 +174,7 @@ pub enum GatewayKeysError {
     /// Two upstreams of a model would be the same in metrics and logs.
     #[error("[gateway.models.{0}]: two upstreams are named `{1}`; give them different `name`s")]
     SameUpstream(String, String),
-    /// A number that only 1 and more make sense of.
+    /// A number is 0 and must be at least 1.
     #[error("[{table}]: `{key}` must be at least 1")]
     Zero {
         /// The table.
@@ -192,7 +192,7 @@ pub enum GatewayKeysError {
         "[gateway]: `origins` has `{0}`; write it as browsers do, as in `https://app.example`, with a scheme and without a path"
     )]
     Origin(String),
-    /// A client's request for this name could mean either model.
+    /// Two models have the same name or alias.
     #[error("[gateway.models]: `{0}` is the name of two models")]
     SameName(String),
 }

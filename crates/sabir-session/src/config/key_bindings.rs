@@ -186,7 +186,7 @@ pub enum BindingError {
         "`{0}` is not a key: write modifiers and a key with hyphens, such as `ctrl-s`, `alt-enter`, `shift-tab`, `f2` or `ctrl-pageup`"
     )]
     UnknownKey(String),
-    /// The key always means the same.
+    /// The key has a fixed meaning and cannot be bound.
     #[error("`{key}` cannot be bound: {reason}")]
     ReservedKey {
         /// The key as it was written.

@@ -70,7 +70,7 @@ pub struct ConfigKey {
 pub enum KeyDefault {
     /// This value, as it would be written in the file.
     Value(String),
-    /// No single value; the words say what applies.
+    /// A description, because the default is not a single value.
     Words(&'static str),
 }
 
@@ -1306,7 +1306,7 @@ mod tests {
     use crate::providers::DEFAULT_WIRE;
     use crate::setup::RecoveryChoice;
     use crate::spec::{CompletionSpec, LimitSpec, RuleSpec, SessionSpec};
-    use crate::{checkpointer, ends, modes, sandbox};
+    use crate::{checkpointer, completion_options, modes, sandbox};
 
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
 
@@ -1427,11 +1427,14 @@ mod tests {
         let parts = [
             format!(
                 "{:?}",
-                ends::task_limits(&LimitSpec::default(), &config.limits)
+                completion_options::task_limits(&LimitSpec::default(), &config.limits)
             ),
             format!(
                 "{:?}",
-                ends::completion_conditions(&CompletionSpec::default(), &config.limits)
+                completion_options::completion_conditions(
+                    &CompletionSpec::default(),
+                    &config.limits
+                )
             ),
             format!(
                 "{:?} {:?}",

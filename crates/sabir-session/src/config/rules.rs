@@ -195,7 +195,7 @@ fn add_approval(rules: &mut PolicyRules, rule: &str) -> Result<(), RulePatternEr
 }
 
 /// Returns the equivalent spellings of a path rule: as written, with `~` replaced by the home folder, and relative to the
-/// workspace if the path is inside it. Paths are judged in any of these forms, so each needs its rule.
+/// workspace if the path is inside it. Paths are checked in any of these forms, so each needs its rule.
 fn path_forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
     let Some(path) = pattern.trim().strip_prefix("path=").map(str::trim) else {
         return vec![pattern.to_owned()];

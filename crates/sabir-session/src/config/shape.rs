@@ -133,9 +133,9 @@ impl KeyShape {
     }
 }
 
-/// Stands for a name that the user chooses.
+/// The placeholder for a name that the user chooses.
 pub const NAME: &str = "NAME";
-/// Stands for an item of an array of tables.
+/// The placeholder for an item of an array of tables.
 pub const ITEM: &str = "[]";
 
 /// Returns the shape of a type, as its `Deserialize` requests it.

@@ -85,7 +85,7 @@ pub enum ThemeColor {
     Palette(u8),
     /// A colour of the fixed 256 colours.
     Indexed(u8),
-    /// A colour by its parts.
+    /// A colour by its red, green and blue parts.
     Rgb {
         /// Red.
         red: u8,

@@ -32,7 +32,7 @@ pub enum StatusItem {
     Protocol,
     /// The mode.
     Mode,
-    /// How full the context is.
+    /// The fill level of the context.
     Context,
     /// The cost of the task.
     Cost,
@@ -66,7 +66,7 @@ pub enum EditingKeys {
     Vi,
 }
 
-/// The call for a user who is elsewhere.
+/// The signal to a user who looks elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttentionCall {
@@ -114,7 +114,7 @@ impl TuiKeys {
         self.keys
     }
 
-    /// Returns the call for a user who is elsewhere.
+    /// Returns the signal to a user who looks elsewhere.
     pub fn attention_call(&self) -> AttentionCall {
         self.notify
     }
@@ -144,7 +144,7 @@ impl TuiKeys {
         self.clipboard
     }
 
-    /// Returns how much moves on the screen.
+    /// Returns the amount of motion on the screen.
     pub fn motion(&self) -> Motion {
         self.motion
     }

@@ -13,7 +13,7 @@ const MAX_ENTRIES: usize = 500;
 /// The reason why a file is not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConventionError {
-    /// The workspace does not give it.
+    /// The workspace refuses access to the file.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     /// Its name, or that of the file that it links to, is that of a secret.
@@ -46,7 +46,7 @@ pub(crate) struct TextStart {
     pub(crate) size: u64,
 }
 
-/// Returns true if there is nothing at a path, not even a link. Does not judge whether the path may be read.
+/// Returns true if there is nothing at a path, not even a link. Does not check whether the path may be read.
 pub(crate) fn is_absent(path: &Path) -> bool {
     let found = path.symlink_metadata().map_err(|error| error.kind());
     matches!(found, Err(ErrorKind::NotFound | ErrorKind::NotADirectory))
@@ -62,7 +62,7 @@ pub(crate) fn read_text_start(
     limit_bytes: usize,
 ) -> Result<TextStart, ConventionError> {
     let target = workspace.resolve_links(path)?;
-    // Judged by both names: the file that is opened is the target.
+    // Checked by both names: the file that is opened is the target.
     for name in [path, &target] {
         check_name(name)?;
     }

@@ -55,7 +55,7 @@ pub enum KeyReport {
     Added {
         /// The key.
         key: ClientKey,
-        /// The text that the client sends, which is known nowhere else.
+        /// The secret that the client sends. It is not stored.
         secret: Secret,
         /// The models of its limits that could not be checked, because the configuration names none.
         unchecked_models: Vec<String>,

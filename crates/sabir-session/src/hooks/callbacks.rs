@@ -14,7 +14,8 @@ use super::sources::{FoundHook, HookState};
 /// The place of a callback, where a message names that of a hook.
 const PLACE: &str = "the program that drives this task";
 
-/// Hooks of the program that drives a session. A host with them asks them in every task, after the hooks of files.
+/// Answers hooks in the program that drives a session. A host calls them in every task, after the
+/// hooks of files.
 pub trait HookCallbacks: Debug + Send + Sync {
     /// Lists the callbacks.
     fn list_hooks(&self) -> Vec<CallbackHook>;
@@ -49,7 +50,7 @@ pub struct CallbackHook {
     pub event: HookEvent,
     /// The names of tools, or the reasons of the event, that it is for; empty for all.
     pub matcher: String,
-    /// The seconds after which nothing waits for it any more; without it those of a command.
+    /// The time limit in seconds; by default that of a command.
     pub timeout_seconds: Option<u64>,
     /// True if a callback that fails blocks, as one that refuses.
     pub blocks_on_failure: bool,

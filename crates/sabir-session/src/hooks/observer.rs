@@ -22,8 +22,8 @@ pub(crate) struct HookObserver(pub(crate) Arc<HookRunner>);
 
 impl HookRunner {
     /// Runs the hooks before a call.
-    async fn judge_call(&self, call: &ObservedCall) -> Result<(), ToolRefusal> {
-        // A patch of several files is judged file by file; one refusal refuses all of it.
+    async fn check_call(&self, call: &ObservedCall) -> Result<(), ToolRefusal> {
+        // A patch of several files is checked file by file; one refusal refuses all of it.
         for described in HookCall::of_call(call, self.workspace().root()) {
             let verdict = self
                 .run_call_event(HookEvent::PreToolUse, call, &described, Value::Null)
@@ -41,7 +41,7 @@ impl HookRunner {
             let mut other = verdict.wanted_inputs.into_iter();
             if let Some((hook, wanted)) = other.find(|(_, wanted)| *wanted != asked) {
                 // Run as it is, the call would be what the hook wanted to prevent; changed, it
-                // would be one that nobody has judged.
+                // would be one that nobody has checked.
                 return Err(ToolRefusal(format!(
                     "Not run: the hook {hook} wants other arguments, in the names of Claude Code: {wanted}. If they serve you, call again with them."
                 )));
@@ -157,7 +157,7 @@ impl DriverObserver for HookObserver {
         if !self.0.has_event(HookEvent::PreToolUse) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.0.judge_call(call))
+        Box::pin(self.0.check_call(call))
     }
 
     fn after_tool<'a>(

@@ -85,14 +85,14 @@ const MAX_DEPTH: usize = 20;
 
 /// A word of a command.
 #[derive(Default)]
-struct Word {
+struct CommandWord {
     /// Its text without quotes.
     raw: String,
     /// The same, without the wildcards and dollars that quotes keep from the shell.
     open: String,
 }
 
-impl Word {
+impl CommandWord {
     fn push(&mut self, letter: char, is_quoted: bool) {
         self.raw.push(letter);
         if !(is_quoted && "$*?[{`".contains(letter)) {
@@ -111,8 +111,8 @@ struct Scanner {
 impl Scanner {
     /// Reads commands up to this letter, or up to the end.
     fn scan_commands(&mut self, end: Option<char>, depth: usize) {
-        let mut command: Vec<Word> = Vec::new();
-        let mut word = Word::default();
+        let mut command: Vec<CommandWord> = Vec::new();
+        let mut word = CommandWord::default();
         let mut is_double = false;
         while let Some(&letter) = self.letters.get(self.at) {
             self.at += 1;
@@ -142,7 +142,7 @@ impl Scanner {
                 // not run.
                 ')' => {
                     command.clear();
-                    word = Word::default();
+                    word = CommandWord::default();
                 }
                 ';' | '&' | '|' | '\n' | '(' => {
                     command.push(std::mem::take(&mut word));
@@ -159,9 +159,9 @@ impl Scanner {
         self.add_command(&command, depth);
     }
 
-    fn add_command(&mut self, command: &[Word], depth: usize) {
-        let words: Vec<&Word> = command.iter().filter(|word| !word.raw.is_empty()).collect();
-        let open = |word: &&Word| word.open.clone();
+    fn add_command(&mut self, command: &[CommandWord], depth: usize) {
+        let words: Vec<&CommandWord> = command.iter().filter(|word| !word.raw.is_empty()).collect();
+        let open = |word: &&CommandWord| word.open.clone();
         if words.first().is_some_and(|word| word.raw == "for") {
             self.found.extend(words.iter().skip(3).map(open));
             return;

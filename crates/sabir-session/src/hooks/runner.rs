@@ -104,22 +104,22 @@ pub(super) struct HookVerdict {
 }
 
 impl HookRunner {
-    /// Finds the hooks of a task; `None` if there are none that could run. With `tells`, notices
+    /// Finds the hooks of a task; `None` if there are none that could run. With `with_notices`, notices
     /// name the hooks that do not run.
     pub(crate) fn for_task(
         workspace: &Arc<Workspace>,
         config: &Config,
         sandbox: &Sandbox,
-        tells: bool,
+        with_notices: bool,
     ) -> Option<Arc<Self>> {
         // Read once: what the folder's files say later counts from the next task on, as a review of
         // the user is about what was there when they looked.
         let list = find_hooks(workspace, config);
-        if tells {
+        if with_notices {
             notify_of_list(&list, &config.notices);
         }
         // A changed hook stays, and an own one that runs a file which is not trusted: what it would
-        // have judged must not pass.
+        // have checked must not pass.
         let mut hooks: Vec<_> = list
             .hooks
             .into_iter()
@@ -482,23 +482,23 @@ fn not_trusted(spec: &HookSpec, reason: &str) -> HookReply {
     );
     if objects {
         return HookReply {
-            block: Some(format!("a hook that judges this did not run: {reason}")),
+            block: Some(format!("a hook that checks this did not run: {reason}")),
             ..HookReply::default()
         };
     }
     fail_closed(spec, reason)
 }
 
-/// Returns the reply of a hook that has judged nothing: a call or a message that it would have judged does not pass, and nothing else where
+/// Returns the reply of a hook that has checked nothing: a call or a message that it would have checked does not pass, and nothing else where
 /// the hook says so.
 pub(super) fn fail_closed(spec: &HookSpec, reason: &str) -> HookReply {
-    let judges = matches!(
+    let decides = matches!(
         spec.event,
         HookEvent::PreToolUse | HookEvent::UserPromptSubmit
     );
-    if judges || spec.blocks_on_failure {
+    if decides || spec.blocks_on_failure {
         return HookReply {
-            block: Some(format!("a hook that judges this did not run: {reason}")),
+            block: Some(format!("a hook that checks this did not run: {reason}")),
             ..HookReply::default()
         };
     }

@@ -138,7 +138,7 @@ impl FoundHook {
     }
 
     /// Sets the state from the stored trust, and for a review the files that would be trusted.
-    fn judge(
+    fn compare_trust(
         &mut self,
         trusted: Option<TrustedHook>,
         workspace: &Workspace,
@@ -251,8 +251,8 @@ impl HookList {
     }
 }
 
-/// Finds the hooks for a folder: the user's, those of the files that the configuration names, and the repository's. Nothing of a
-/// repository's hook that is not trusted is read but its entry.
+/// Finds the hooks for a folder: the user's, those of the files that the configuration names, and the repository's. Of an
+/// untrusted hook of a repository only the entry is read.
 pub fn find_hooks(workspace: &Workspace, config: &Config) -> HookList {
     list_hooks(workspace, config, false)
 }
@@ -282,7 +282,7 @@ fn list_hooks(workspace: &Workspace, config: &Config, reviews: bool) -> HookList
             list.add_project_file(workspace, file);
         }
     }
-    let gone = list.judge_hooks(workspace, environment, reviews);
+    let gone = list.compare_all_trust(workspace, environment, reviews);
     // A review is about what is there, and who does not read these files does not miss them.
     if !reviews && keys.reads_project_files() {
         list.hooks.extend(gone);
@@ -308,7 +308,7 @@ impl HookList {
     }
 
     /// Sets the states of the hooks. Returns those of the repository that were trusted and are not there any more.
-    fn judge_hooks(
+    fn compare_all_trust(
         &mut self,
         workspace: &Workspace,
         environment: &Environment,
@@ -329,7 +329,12 @@ impl HookList {
         let mut problems = Vec::new();
         let variables = HookVariables::of_environment(environment);
         for (key, hook) in self.keyed_hooks() {
-            problems.extend(hook.judge(trusted.remove(&key), workspace, &variables, reviews));
+            problems.extend(hook.compare_trust(
+                trusted.remove(&key),
+                workspace,
+                &variables,
+                reviews,
+            ));
         }
         self.problems.extend(problems);
         if !trusted.is_empty() {

@@ -56,18 +56,18 @@ pub(super) struct RuleCollector<'a> {
 
 /// A folder with rules, and how its files are named in the prompt.
 #[derive(Clone, Copy)]
-struct RulePlace<'a> {
+struct RuleFolder<'a> {
     workspace: &'a Workspace,
     origin: RuleOrigin,
     naming: Naming<'a>,
 }
 
-/// The way in which files of a place are named.
+/// The way in which files of a rule folder are named.
 #[derive(Clone, Copy)]
 enum Naming<'a> {
-    /// Relative to the place itself.
+    /// Relative to the folder itself.
     Relative,
-    /// Relative to this folder of the place.
+    /// Relative to this folder below it.
     RelativeTo(&'a Path),
     /// By the whole path.
     Absolute,
@@ -81,7 +81,7 @@ struct FoundRule<'a> {
     style: RuleStyle,
 }
 
-impl RulePlace<'_> {
+impl RuleFolder<'_> {
     fn display_name(&self, path: &WorkPath) -> String {
         match self.naming {
             Naming::Relative => path.to_string(),
@@ -177,7 +177,7 @@ impl<'a> RuleCollector<'a> {
         let Ok(workspace) = Workspace::open(folder) else {
             return;
         };
-        let place = RulePlace {
+        let rule_folder = RuleFolder {
             workspace: &workspace,
             origin: RuleOrigin::User,
             naming: Naming::Absolute,
@@ -188,7 +188,7 @@ impl<'a> RuleCollector<'a> {
                 .map(Path::new)
                 .and_then(WorkPath::from_inside);
             let own_path = own_path.unwrap_or_else(WorkPath::root);
-            self.add_imports(place, &own_path, &name, &read.text, 1);
+            self.add_imports(rule_folder, &own_path, &name, &read.text, 1);
         }
     }
 
@@ -196,12 +196,12 @@ impl<'a> RuleCollector<'a> {
         let Ok(workspace) = Workspace::open(path) else {
             return;
         };
-        let place = RulePlace {
+        let rule_folder = RuleFolder {
             workspace: &workspace,
             origin: RuleOrigin::User,
             naming: Naming::Absolute,
         };
-        self.add_folder(place, &WorkPath::root(), style);
+        self.add_folder(rule_folder, &WorkPath::root(), style);
     }
 
     /// Adds the files of the folders above the workspace, from the top of its repository down, so that the nearest comes last.
@@ -225,23 +225,23 @@ impl<'a> RuleCollector<'a> {
                 return;
             }
         };
-        let place = RulePlace {
+        let rule_folder = RuleFolder {
             workspace: &repository,
             origin: RuleOrigin::Above,
             naming: Naming::RelativeTo(below),
         };
         let mut folder = PathBuf::new();
         for next in below.components() {
-            self.add_folder_sources(place, &folder);
+            self.add_folder_sources(rule_folder, &folder);
             folder.push(next);
         }
     }
 
     /// Adds the rules of the workspace, and those for the mode.
     pub(super) fn add_workspace_files(&mut self, workspace: &Workspace, mode: Option<&str>) {
-        let place = workspace_place(workspace, RuleOrigin::Workspace);
+        let rule_folder = workspace_rules(workspace, RuleOrigin::Workspace);
         for source in WORKSPACE_SOURCES {
-            self.add_source(place, source);
+            self.add_source(rule_folder, source);
         }
         // A mode of the repository may have any name; in a path only a plain one counts.
         let is_plain = |mode: &&str| {
@@ -254,16 +254,16 @@ impl<'a> RuleCollector<'a> {
             .into_iter()
             .flatten()
         {
-            self.add_entry(place, &path, RuleStyle::Plain);
+            self.add_entry(rule_folder, &path, RuleStyle::Plain);
         }
     }
 
     /// Adds the rules of the folders below the workspace that were touched.
     pub(super) fn add_touched_folders(&mut self, workspace: &Workspace) {
-        let place = workspace_place(workspace, RuleOrigin::Nested);
+        let rule_folder = workspace_rules(workspace, RuleOrigin::Nested);
         let folders: Vec<PathBuf> = self.touched.folders().map(PathBuf::from).collect();
         for folder in folders {
-            self.add_folder_sources(place, &folder);
+            self.add_folder_sources(rule_folder, &folder);
         }
     }
 
@@ -306,8 +306,8 @@ impl<'a> RuleCollector<'a> {
     }
 
     /// Adds the files that count in every folder.
-    fn add_folder_sources(&mut self, place: RulePlace<'_>, folder: &Path) {
-        let is_replaced = self.has_override(place, folder);
+    fn add_folder_sources(&mut self, rule_folder: RuleFolder<'_>, folder: &Path) {
+        let is_replaced = self.has_override(rule_folder, folder);
         for name in FOLDER_SOURCES {
             let name = if name == "AGENTS.md" && is_replaced {
                 OVERRIDE
@@ -315,25 +315,25 @@ impl<'a> RuleCollector<'a> {
                 name
             };
             let path = folder.join(name);
-            self.add_entry(place, &path.to_string_lossy(), RuleStyle::Importing);
+            self.add_entry(rule_folder, &path.to_string_lossy(), RuleStyle::Importing);
         }
     }
 
     /// Returns true if a folder has a file that replaces its `AGENTS.md`.
-    fn has_override(&mut self, place: RulePlace<'_>, folder: &Path) -> bool {
+    fn has_override(&mut self, rule_folder: RuleFolder<'_>, folder: &Path) -> bool {
         let path = folder.join(OVERRIDE);
-        if !self.watch_path(place.workspace.root().join(&path)) {
+        if !self.watch_path(rule_folder.workspace.root().join(&path)) {
             return false;
         }
         // A replacement that cannot be read still replaces: otherwise a broken link would bring
         // back what it was to replace.
-        let path = place.workspace.parse_path(&path.to_string_lossy());
-        path.is_ok_and(|path| place.workspace.exists(&path).unwrap_or(true))
+        let path = rule_folder.workspace.parse_path(&path.to_string_lossy());
+        path.is_ok_and(|path| rule_folder.workspace.exists(&path).unwrap_or(true))
     }
 
     /// Watches a path, and returns true if there is anything, be it a link that leads nowhere.
     ///
-    /// Most places of rules are empty, and looking for them through the workspace costs twenty system calls each.
+    /// Most folders of rules are empty, and looking for them through the workspace costs twenty system calls each.
     fn watch_path(&mut self, path: PathBuf) -> bool {
         let watched = WatchedPath::new(path);
         let exists = watched.is_present() || !is_absent(&watched.path);
@@ -341,36 +341,36 @@ impl<'a> RuleCollector<'a> {
         exists
     }
 
-    fn add_source(&mut self, place: RulePlace<'_>, source: RuleSource) {
+    fn add_source(&mut self, rule_folder: RuleFolder<'_>, source: RuleSource) {
         let mut path = source.path;
-        if path == "AGENTS.md" && self.has_override(place, Path::new("")) {
+        if path == "AGENTS.md" && self.has_override(rule_folder, Path::new("")) {
             path = OVERRIDE;
         }
-        self.add_entry(place, path, source.style);
+        self.add_entry(rule_folder, path, source.style);
     }
 
     /// Adds a file, or the files of a folder.
-    fn add_entry(&mut self, place: RulePlace<'_>, name: &str, style: RuleStyle) {
+    fn add_entry(&mut self, rule_folder: RuleFolder<'_>, name: &str, style: RuleStyle) {
         // Watched also if it is missing, so that the file is read when it appears.
-        if !self.watch_path(place.workspace.root().join(name)) {
+        if !self.watch_path(rule_folder.workspace.root().join(name)) {
             return;
         }
-        let found = place
+        let found = rule_folder
             .workspace
             .parse_path(name)
-            .and_then(|path| Ok((place.workspace.metadata(&path)?.kind, path)));
+            .and_then(|path| Ok((rule_folder.workspace.metadata(&path)?.kind, path)));
         match found {
-            Ok((EntryKind::Folder, path)) => self.add_folder(place, &path, style),
-            Ok((_, path)) => self.add_file(place, &path, style),
+            Ok((EntryKind::Folder, path)) => self.add_folder(rule_folder, &path, style),
+            Ok((_, path)) => self.add_file(rule_folder, &path, style),
             // It went away meanwhile.
             Err(WorkspaceError::Missing { .. } | WorkspaceError::NotAFolder { .. }) => {}
             Err(error) => self.refuse(
                 &FoundRule {
-                    name: place
+                    name: rule_folder
                         .workspace
                         .parse_path(name)
-                        .map_or_else(|_| name.to_owned(), |path| place.display_name(&path)),
-                    origin: place.origin,
+                        .map_or_else(|_| name.to_owned(), |path| rule_folder.display_name(&path)),
+                    origin: rule_folder.origin,
                     imported_by: None,
                     style,
                 },
@@ -380,33 +380,40 @@ impl<'a> RuleCollector<'a> {
         }
     }
 
-    fn add_folder(&mut self, place: RulePlace<'_>, folder: &WorkPath, style: RuleStyle) {
-        let files = list_text_files(place.workspace, folder, &RULE_EXTENSIONS, MAX_FOLDER_FILES);
+    fn add_folder(&mut self, rule_folder: RuleFolder<'_>, folder: &WorkPath, style: RuleStyle) {
+        let files = list_text_files(
+            rule_folder.workspace,
+            folder,
+            &RULE_EXTENSIONS,
+            MAX_FOLDER_FILES,
+        );
         match files {
             Ok(files) => {
                 for path in &files {
-                    self.watch_path(place.workspace.root().join(path.as_path()));
-                    self.add_file(place, path, style);
+                    self.watch_path(rule_folder.workspace.root().join(path.as_path()));
+                    self.add_file(rule_folder, path, style);
                 }
             }
-            Err(error) => self.report_problem(&place.display_name(folder), &error.to_string()),
+            Err(error) => {
+                self.report_problem(&rule_folder.display_name(folder), &error.to_string())
+            }
         }
     }
 
-    fn add_file(&mut self, place: RulePlace<'_>, path: &WorkPath, style: RuleStyle) {
+    fn add_file(&mut self, rule_folder: RuleFolder<'_>, path: &WorkPath, style: RuleStyle) {
         let found = FoundRule {
-            name: place.display_name(path),
-            origin: place.origin,
+            name: rule_folder.display_name(path),
+            origin: rule_folder.origin,
             imported_by: None,
             style,
         };
-        match read_text_start(place.workspace, path, InstructionFile::MAX_BYTES) {
+        match read_text_start(rule_folder.workspace, path, InstructionFile::MAX_BYTES) {
             Ok(read) => {
                 self.seen
-                    .insert(place.workspace.root().join(path.as_path()));
+                    .insert(rule_folder.workspace.root().join(path.as_path()));
                 let is_sent = self.add_text(&found, &read);
                 if is_sent && style == RuleStyle::Importing {
-                    self.add_imports(place, path, &found.name, &read.text, 1);
+                    self.add_imports(rule_folder, path, &found.name, &read.text, 1);
                 }
             }
             Err(error) => self.refuse(&found, 0, &error.to_string()),
@@ -416,7 +423,7 @@ impl<'a> RuleCollector<'a> {
     /// Adds the files that a file imports, and those that they import. Each file is read once, so a cycle ends.
     fn add_imports(
         &mut self,
-        place: RulePlace<'_>,
+        rule_folder: RuleFolder<'_>,
         path: &WorkPath,
         importer: &str,
         text: &str,
@@ -426,7 +433,7 @@ impl<'a> RuleCollector<'a> {
         for mention in find_imports(text) {
             let found = FoundRule {
                 name: mention.path.clone(),
-                origin: place.origin,
+                origin: rule_folder.origin,
                 imported_by: Some(importer),
                 style: RuleStyle::Importing,
             };
@@ -438,7 +445,7 @@ impl<'a> RuleCollector<'a> {
             } else {
                 folder.join(&mention.path).to_string_lossy().into_owned()
             };
-            let target = match place.workspace.parse_path(&target) {
+            let target = match rule_folder.workspace.parse_path(&target) {
                 Ok(target) if !mention.path.starts_with('~') => target,
                 // `@alice` is a name, and so may be `@/x`; only a line of its own is an import for
                 // sure.
@@ -449,18 +456,18 @@ impl<'a> RuleCollector<'a> {
                     continue;
                 }
             };
-            let real = place.workspace.root().join(target.as_path());
+            let real = rule_folder.workspace.root().join(target.as_path());
             // Also the importer itself, which is how a cycle ends.
             if self.seen.contains(&real) {
                 continue;
             }
             let found = FoundRule {
-                name: place.display_name(&target),
+                name: rule_folder.display_name(&target),
                 ..found
             };
             // Before the file is read, as everywhere.
             let watched = WatchedPath::new(real.clone());
-            let read = read_named_text(place.workspace, &target, InstructionFile::MAX_BYTES);
+            let read = read_named_text(rule_folder.workspace, &target, InstructionFile::MAX_BYTES);
             let read = match read {
                 Ok(read) => read,
                 Err(error) => {
@@ -485,7 +492,7 @@ impl<'a> RuleCollector<'a> {
             self.watched.push(watched);
             self.seen.insert(real);
             if self.add_text(&found, &read) {
-                self.add_imports(place, &target, &found.name, &read.text, depth + 1);
+                self.add_imports(rule_folder, &target, &found.name, &read.text, depth + 1);
             }
         }
     }
@@ -509,7 +516,7 @@ impl<'a> RuleCollector<'a> {
             sent_bytes: 0,
             state: RuleState::Sent,
         };
-        rule.state = self.judge_header(found, &header, &mut rule);
+        rule.state = self.check_header(found, &header, &mut rule);
         if rule.state == RuleState::OnRequest {
             self.offer(&rule);
         }
@@ -567,7 +574,7 @@ impl<'a> RuleCollector<'a> {
     }
 
     /// Decides by the header of a file whether it applies.
-    fn judge_header(
+    fn check_header(
         &self,
         found: &FoundRule<'_>,
         header: &FrontMatter<'_>,
@@ -650,15 +657,15 @@ impl<'a> RuleCollector<'a> {
     }
 }
 
-fn workspace_place(workspace: &Workspace, origin: RuleOrigin) -> RulePlace<'_> {
-    RulePlace {
+fn workspace_rules(workspace: &Workspace, origin: RuleOrigin) -> RuleFolder<'_> {
+    RuleFolder {
         workspace,
         origin,
         naming: Naming::Relative,
     }
 }
 
-/// Returns the path of a file as seen from a folder; both are relative to the same place.
+/// Returns the path of a file as seen from a folder; both are relative to the same root.
 fn relative_name(path: &Path, folder: &Path) -> String {
     let shared = path
         .components()

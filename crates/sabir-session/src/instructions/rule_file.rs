@@ -55,7 +55,7 @@ pub enum RuleState {
     Manual,
     /// It has the same text as an earlier file.
     Repeated,
-    /// It says nothing.
+    /// It is empty.
     Blank,
     /// The size limit of all rules is reached.
     NoRoom,

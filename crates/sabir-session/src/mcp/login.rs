@@ -17,7 +17,7 @@ use crate::error::SessionError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginState {
-    /// There are tokens, which are renewed by themselves as long as the server allows it.
+    /// Tokens are stored, and are renewed automatically as long as the server allows it.
     LoggedIn,
     /// The server has asked for a login.
     Needed,
@@ -25,7 +25,7 @@ pub enum LoginState {
     MoreNeeded,
 }
 
-/// The end of an attempt to open a page in the user's browser.
+/// The result of an attempt to open a page in the user's browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageOpening {
     /// The browser was started.

@@ -33,7 +33,8 @@ pub struct ServerTest {
     pub definitions: Vec<ToolSpec>,
 }
 
-/// Returns the settings of servers that no session has: nothing is remembered, and nobody is asked.
+/// Returns the settings for servers outside of a session: nothing is stored, and no question is
+/// asked.
 pub fn server_settings(config: &Config, workspace: Arc<Workspace>) -> McpSettings {
     McpSettings {
         workspace,

@@ -290,7 +290,8 @@ fn started_files(
 }
 
 impl LaunchState {
-    /// Describes what has changed about a server, which is started by `now`, since it was trusted; `None` if nothing has.
+    /// Describes the changes of a server since it was trusted; `now` is what starts it today.
+    /// `None` if nothing changed.
     pub fn describe_change(&self, now: &str) -> Option<String> {
         let Self::Changed { before, files } = self else {
             return None;

@@ -82,12 +82,12 @@ impl UserAgents {
             if let Ok(folder) = Workspace::open(&folder) {
                 let shown = folder.root().display().to_string();
                 let top = WorkPath::root();
-                let place = AgentPlace {
+                let agents = AgentFolder {
                     workspace: &folder,
                     folder: &top,
                     shown: Some(&shown),
                 };
-                place.add_agents(&taken, &mut found.modes, &mut found.faults);
+                agents.add_agents(&taken, &mut found.modes, &mut found.faults);
             }
         }
         found
@@ -103,25 +103,25 @@ pub(super) fn add_agents(
 ) {
     for folder in FOLDERS {
         if let Ok(folder) = workspace.parse_path(folder) {
-            let place = AgentPlace {
+            let agents = AgentFolder {
                 workspace,
                 folder: &folder,
                 shown: None,
             };
-            place.add_agents(&taken, modes, faults);
+            agents.add_agents(&taken, modes, faults);
         }
     }
 }
 
 /// A folder with agents.
-struct AgentPlace<'a> {
+struct AgentFolder<'a> {
     workspace: &'a Workspace,
     folder: &'a WorkPath,
     /// The path of the workspace in messages; `None` where paths are shown as the workspace names them.
     shown: Option<&'a str>,
 }
 
-impl AgentPlace<'_> {
+impl AgentFolder<'_> {
     fn add_agents(
         &self,
         taken: &impl Fn(&str) -> Option<&'static str>,

@@ -20,7 +20,7 @@ struct PatchTarget {
 }
 
 /// The files that a section is about.
-struct SectionPlace {
+struct SectionFiles {
     path: WorkPath,
     /// The path that the file is moved to.
     moved: Option<WorkPath>,
@@ -82,12 +82,12 @@ pub(super) fn plan_patch(file: &Path, patch: &Patch) -> Result<EditPlan, EditErr
             }) => Some(resolve(to)?),
             _ => None,
         };
-        let place = SectionPlace {
+        let files = SectionFiles {
             path,
             moved,
             is_target,
         };
-        match plan_section(&mut plan, section, place) {
+        match plan_section(&mut plan, section, files) {
             Ok(()) => {}
             // Problems of all sections are collected, because a model should learn of them at once.
             Err(EditError::Problems(more)) => found.extend(more),
@@ -106,13 +106,13 @@ pub(super) fn plan_patch(file: &Path, patch: &Patch) -> Result<EditPlan, EditErr
 fn plan_section(
     plan: &mut EditPlan,
     section: &FilePatch,
-    place: SectionPlace,
+    files: SectionFiles,
 ) -> Result<(), EditError> {
-    let SectionPlace {
+    let SectionFiles {
         path,
         moved,
         is_target,
-    } = place;
+    } = files;
     let free = |path: &WorkPath| match plan.target.workspace.exists(path) {
         Ok(false) => Ok(()),
         Ok(true) => {

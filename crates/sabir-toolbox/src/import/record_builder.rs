@@ -384,7 +384,7 @@ impl<'d> RecordBuilder<'d> {
                     // The order does not matter here: each call is looked up by its index.
                     let checked = checked.swap_remove(at);
                     let id = self.add_call("", checked.name.clone(), Some(call.index));
-                    // The other program may have run a call that these gates refuse; its result is
+                    // The other program may have run a call that these checks refuse; its result is
                     // kept either way.
                     let passed = checked.state == CallState::Complete;
                     self.note_completion(&checked.name, &checked.arguments);

@@ -1,4 +1,4 @@
-//! Parses URLs into one spelling, which is judged, requested and shown.
+//! Parses URLs into one spelling, which is checked, requested and shown.
 //!
 //! # Supported
 //! `http` and `https`, names and numbers of hosts, ports. Spellings that mean the same become equal:

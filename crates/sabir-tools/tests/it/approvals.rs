@@ -333,7 +333,7 @@ fn files_that_a_program_reads_are_preconditions() {
         |place| place.put("package.json", "{ }"),
         "`package.json`",
     );
-    // TOC-005: configuration that was looked at when the call was judged.
+    // TOC-005: configuration that was looked at when the call was checked.
     check(
         &[(".git/config", "[core]\n")],
         command("git commit -m x"),

@@ -100,6 +100,6 @@ fn files_without_readable_definitions_are_refused() {
     place.fails(
         TOOL,
         json!({"path": "none.rs"}),
-        "`none.rs` does not exist. Use list_files to see what there is.",
+        "`none.rs` does not exist. Use list_files to list the names.",
     );
 }

@@ -107,20 +107,20 @@ fn unreadable_paths_are_explained() {
     for (path, expected) in [
         (
             "src/mian.rs",
-            "`src/mian.rs` does not exist. Nearest names in `src`: `main.rs`. Use list_files to see what there is.",
+            "`src/mian.rs` does not exist. Nearest names in `src`: `main.rs`. Use list_files to list the names.",
         ),
         (
             "Main.rs",
-            "`Main.rs` does not exist. Use list_files to see what there is.",
+            "`Main.rs` does not exist. Use list_files to list the names.",
         ),
         (
             "lib.rs",
-            "`lib.rs` does not exist. That name is found at `src/lib.rs`. Use list_files to see what there is.",
+            "`lib.rs` does not exist. That name is found at `src/lib.rs`. Use list_files to list the names.",
         ),
         (
             "src/a/b/main.rs",
             "`src/a/b/main.rs` does not exist. Neither does its folder; `src` is the nearest one that does. That name is found at \
-             `src/main.rs`. Use list_files to see what there is.",
+             `src/main.rs`. Use list_files to list the names.",
         ),
         ("src", "`src` is a folder. Use list_files for it."),
         (
@@ -192,7 +192,7 @@ fn listing() {
     place.fails(
         "list_files",
         json!({"path": "nona"}),
-        "`nona` does not exist. Nearest names in `.`: `none`. Use list_files to see what there is.",
+        "`nona` does not exist. Nearest names in `.`: `none`. Use list_files to list the names.",
     );
     for number in 0..1100 {
         place.put(&format!("many/{number:04}"), "");
@@ -245,7 +245,7 @@ fn searching() {
     place.fails(
         "search_files",
         json!({"regex": "a", "path": "srcs"}),
-        "`srcs` does not exist. Nearest names in `.`: `src`. Use list_files to see what there is.",
+        "`srcs` does not exist. Nearest names in `.`: `src`. Use list_files to list the names.",
     );
     place.put("many", "hit\n".repeat(300));
     let words = place.run("search_files", json!({"regex": "hit"})).0.content;
@@ -431,7 +431,7 @@ fn editing() {
         (
             "b.rs",
             "x",
-            "`b.rs` does not exist. Nearest names in `.`: `a.rs`. Use list_files to see what there is. To make a new file use \
+            "`b.rs` does not exist. Nearest names in `.`: `a.rs`. Use list_files to list the names. To make a new file use \
              write_to_file.",
         ),
         (

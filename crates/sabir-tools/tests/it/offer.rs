@@ -1,4 +1,4 @@
-//! Tests the specs that a model is offered, and the accesses that the policy judges.
+//! Tests the specs that a model is offered, and the accesses that the policy checks.
 
 use std::os::unix::fs::symlink;
 

@@ -1,4 +1,4 @@
-//! Tests hostile paths and links, each with the number of its case: the access that the policy judges,
+//! Tests hostile paths and links, each with the number of its case: the access that the policy checks,
 //! and the effect of the call.
 
 use std::fs::{self, File};
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::Place;
 
-/// The kind of access that the policy judges.
+/// The kind of access that the policy checks.
 #[derive(Debug, PartialEq, Clone, Copy)]
-enum Judged {
+enum FoundAccess {
     /// Inside the workspace, with no further facts.
     Inside,
     /// Outside, where it is never read.
@@ -25,18 +25,24 @@ enum Judged {
 }
 
 #[track_caller]
-fn check(place: &Place, case: &str, (tool, arguments): (&str, Value), judged: Judged, words: &str) {
+fn check(
+    place: &Place,
+    case: &str,
+    (tool, arguments): (&str, Value),
+    expected: FoundAccess,
+    words: &str,
+) {
     let found = match place.access(tool, arguments.clone()) {
-        Access::Read { outside: true, .. } => Judged::Outside,
+        Access::Read { outside: true, .. } => FoundAccess::Outside,
         Access::Write {
             protected: Some(_), ..
-        } => Judged::Protected,
-        Access::Read { .. } | Access::Write { .. } => Judged::Inside,
-        Access::Invalid { .. } => Judged::Refused,
+        } => FoundAccess::Protected,
+        Access::Read { .. } | Access::Write { .. } => FoundAccess::Inside,
+        Access::Invalid { .. } => FoundAccess::Refused,
         other => panic!("{case}: {other:?}"),
     };
-    assert_eq!(found, judged, "{case}");
-    if judged == Judged::Protected {
+    assert_eq!(found, expected, "{case}");
+    if expected == FoundAccess::Protected {
         return;
     }
     let (output, _) = place.run(tool, arguments);
@@ -72,52 +78,58 @@ fn paths_that_lead_out() {
         &place,
         "PTH-001",
         read("../../etc/passwd"),
-        Judged::Outside,
+        FoundAccess::Outside,
         "(it means \"../../etc/passwd\")",
     );
     check(
         &place,
         "PTH-002",
         read("/etc/passwd"),
-        Judged::Outside,
+        FoundAccess::Outside,
         outside,
     );
     check(
         &place,
         "PTH-004",
         write("src/../../w-evil/x"),
-        Judged::Refused,
+        FoundAccess::Refused,
         "(it means \"../w-evil/x\")",
     );
     check(
         &place,
         "PTH-014",
         read("/proc/self/environ"),
-        Judged::Outside,
+        FoundAccess::Outside,
         outside,
     );
     check(
         &place,
         "PTH-016",
         read("/proc/self/cwd/../etc/passwd"),
-        Judged::Outside,
+        FoundAccess::Outside,
         outside,
     );
     check(
         &place,
         "PTH-017",
         read("/dev/zero"),
-        Judged::Outside,
+        FoundAccess::Outside,
         outside,
     );
     let root = place.root.path().canonicalize().unwrap();
     let beside = format!("{}-evil/x", root.display());
-    check(&place, "beside", write(&beside), Judged::Refused, outside);
+    check(
+        &place,
+        "beside",
+        write(&beside),
+        FoundAccess::Refused,
+        outside,
+    );
     check(
         &place,
         "PTH-034",
         read(root.join("a.txt").to_str().unwrap()),
-        Judged::Inside,
+        FoundAccess::Inside,
         "1 | one",
     );
 }
@@ -130,56 +142,56 @@ fn special_looking_names_are_not_expanded() {
         &place,
         "PTH-005",
         read("~/.ssh/id_rsa"),
-        Judged::Inside,
+        FoundAccess::Inside,
         missing,
     );
     check(
         &place,
         "PTH-007",
         read("file:///etc/passwd"),
-        Judged::Refused,
+        FoundAccess::Refused,
         "is a URL, not a path",
     );
     check(
         &place,
         "PTH-008",
         read("%2e%2e/%2e%2e/etc/passwd"),
-        Judged::Inside,
+        FoundAccess::Inside,
         missing,
     );
     check(
         &place,
         "PTH-010",
         read("a\0../../etc/passwd"),
-        Judged::Refused,
+        FoundAccess::Refused,
         "holds a NUL byte",
     );
     check(
         &place,
         "PTH-011",
         write(""),
-        Judged::Refused,
+        FoundAccess::Refused,
         "the path is empty",
     );
     check(
         &place,
         "PTH-013",
         write(&format!("x/{}", "y".repeat(5000))),
-        Judged::Refused,
+        FoundAccess::Refused,
         "is too long",
     );
     check(
         &place,
         "PTH-026",
         read("\\\\attacker\\share\\x"),
-        Judged::Inside,
+        FoundAccess::Inside,
         missing,
     );
     check(
         &place,
         "PTH-028",
         read("C:evil.txt"),
-        Judged::Inside,
+        FoundAccess::Inside,
         missing,
     );
     // The two spellings of one letter are two names; neither overwrites the other.
@@ -188,7 +200,7 @@ fn special_looking_names_are_not_expanded() {
         &place,
         "UNI-007",
         write("cafe\u{301}"),
-        Judged::Inside,
+        FoundAccess::Inside,
         "Wrote 1 line to the new file",
     );
     assert_eq!(
@@ -199,7 +211,7 @@ fn special_looking_names_are_not_expanded() {
         &place,
         "PTH-026",
         write("\\\\attacker\\share\\x"),
-        Judged::Inside,
+        FoundAccess::Inside,
         "Wrote 1 line to the new file",
     );
     assert!(place.inner("\\\\attacker\\share\\x").is_file());
@@ -212,36 +224,42 @@ fn protected_names() {
         &place,
         "PTH-022",
         write(".Sabir/Config.toml"),
-        Judged::Protected,
+        FoundAccess::Protected,
         "",
     );
     check(
         &place,
         "PTH-023",
         write(".git\u{200c}/config"),
-        Judged::Protected,
+        FoundAccess::Protected,
         "",
     );
     check(
         &place,
         "PTH-025",
         write(".git./config"),
-        Judged::Protected,
+        FoundAccess::Protected,
         "",
     );
     check(
         &place,
         "PTH-025",
         write(".git::$INDEX_ALLOCATION/config"),
-        Judged::Protected,
+        FoundAccess::Protected,
         "",
     );
-    check(&place, "LNK-016", write("real/.git"), Judged::Protected, "");
+    check(
+        &place,
+        "LNK-016",
+        write("real/.git"),
+        FoundAccess::Protected,
+        "",
+    );
     check(
         &place,
         "LNK-017",
         write(".git/modules/sm/hooks/post-checkout"),
-        Judged::Protected,
+        FoundAccess::Protected,
         "",
     );
     symlink(".git", place.inner("notes")).unwrap();
@@ -250,7 +268,7 @@ fn protected_names() {
         &place,
         "by a link",
         write("notes/hooks/pre-commit"),
-        Judged::Protected,
+        FoundAccess::Protected,
         "",
     );
 }
@@ -267,15 +285,21 @@ fn things_that_are_no_files() {
             .success()
     );
     let other = "not a regular file";
-    check(&place, "PTH-019", read("socket"), Judged::Inside, other);
-    check(&place, "a FIFO", read("fifo"), Judged::Inside, other);
-    check(&place, "a FIFO", write("fifo"), Judged::Inside, other);
+    check(
+        &place,
+        "PTH-019",
+        read("socket"),
+        FoundAccess::Inside,
+        other,
+    );
+    check(&place, "a FIFO", read("fifo"), FoundAccess::Inside, other);
+    check(&place, "a FIFO", write("fifo"), FoundAccess::Inside, other);
     symlink("/dev/zero", place.inner("zero")).unwrap();
     check(
         &place,
         "PTH-017",
         read("zero"),
-        Judged::Outside,
+        FoundAccess::Outside,
         "leaves the workspace",
     );
     // A device needs the right to make one, which root has.
@@ -285,8 +309,20 @@ fn things_that_are_no_files() {
         .output()
         .unwrap();
     if made.status.success() {
-        check(&place, "PTH-017", read("device"), Judged::Inside, other);
-        check(&place, "PTH-017", write("device"), Judged::Inside, other);
+        check(
+            &place,
+            "PTH-017",
+            read("device"),
+            FoundAccess::Inside,
+            other,
+        );
+        check(
+            &place,
+            "PTH-017",
+            write("device"),
+            FoundAccess::Inside,
+            other,
+        );
     }
     place.put("big", "head\n".repeat(10_000));
     File::options()
@@ -315,33 +351,45 @@ fn links() {
     link("x", "x".as_ref());
     link(".sabir", &outside);
     let leaves = "leaves the workspace";
-    check(&place, "LNK-001", read("l"), Judged::Outside, leaves);
+    check(&place, "LNK-001", read("l"), FoundAccess::Outside, leaves);
     check(
         &place,
         "LNK-002",
         write("d/new.txt"),
-        Judged::Refused,
+        FoundAccess::Refused,
         leaves,
     );
-    check(&place, "LNK-004", write("dang"), Judged::Refused, leaves);
-    check(&place, "LNK-005", read("x"), Judged::Refused, "in a circle");
+    check(
+        &place,
+        "LNK-004",
+        write("dang"),
+        FoundAccess::Refused,
+        leaves,
+    );
+    check(
+        &place,
+        "LNK-005",
+        read("x"),
+        FoundAccess::Refused,
+        "in a circle",
+    );
     check(
         &place,
         "LNK-007",
         write(".sabir/config.toml"),
-        Judged::Refused,
+        FoundAccess::Refused,
         leaves,
     );
     check(
         &place,
         "LNK-008",
         write(".sabir/worktrees/w"),
-        Judged::Refused,
+        FoundAccess::Refused,
         leaves,
     );
     let before = fs::metadata(outside.join("secret")).unwrap();
     fs::hard_link(outside.join("secret"), place.inner("h")).unwrap();
-    check(&place, "LNK-010", write("h"), Judged::Protected, "");
+    check(&place, "LNK-010", write("h"), FoundAccess::Protected, "");
     // Allowed, it replaces the name and leaves the other file alone.
     let (tool, arguments) = write("h");
     let (output, _) = place.run(tool, arguments);
@@ -409,7 +457,7 @@ fn patches_stay_inside() {
         &place,
         "PTH-040",
         patch(two),
-        Judged::Refused,
+        FoundAccess::Refused,
         "is outside the workspace",
     );
     let moved = "*** Update File: a.txt\n*** Move to: /etc/x\n@@\n-one\n+two";
@@ -417,7 +465,7 @@ fn patches_stay_inside() {
         &place,
         "PTH-041",
         patch(moved),
-        Judged::Refused,
+        FoundAccess::Refused,
         "is outside the workspace",
     );
     refused(

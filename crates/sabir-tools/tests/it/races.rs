@@ -176,7 +176,7 @@ impl Arena {
             .unwrap_or_default()
     }
 
-    /// Calls a tool as the driver does: it is judged, and then run.
+    /// Calls a tool as the driver does: it is checked, and then run.
     fn call(&self, tool: &str, arguments: Value) -> (bool, String) {
         let found = self
             .tools
@@ -386,10 +386,10 @@ fn race(bounds: Bounds, folders: &[&str], effort: Effort, share_of_each: u64) {
         drop(over);
         tallies
     });
-    judge(&arena, &kept, &tallies, effort);
+    check_end(&arena, &kept, &tallies, effort);
 }
 
-fn judge(
+fn check_end(
     arena: &Arena,
     kept: &BTreeMap<PathBuf, (u64, i64, i64, Vec<u8>)>,
     tallies: &BTreeMap<String, Tally>,

@@ -90,7 +90,7 @@ fn take_pictures() -> Vec<Picture> {
     work.wait(7000);
     work.keys("look at the date as well");
     pictures.push(Picture::of(
-        "A command runs, and the next message is typed meanwhile.",
+        "A command runs while the user types the next message.",
         &work,
     ));
 

@@ -67,7 +67,7 @@ struct OpenItem {
     /// True for a reasoning item.
     thought: bool,
     /// The item's position and id, which each of its events names.
-    place: ItemPlace,
+    position: ItemPosition,
     /// All text so far, which the `done` events repeat.
     text: String,
     /// The `phase` member of a message.
@@ -84,7 +84,7 @@ struct OpenCall {
     /// The call's index in the events.
     index: u32,
     /// The item's position and id.
-    place: ItemPlace,
+    position: ItemPosition,
     /// The id that the result must name.
     call_id: String,
     /// The tool's name, without its namespace.
@@ -99,14 +99,14 @@ struct OpenCall {
 
 /// The output index and the id of an item.
 #[derive(Debug, Clone)]
-struct ItemPlace {
+struct ItemPosition {
     /// The `output_index`.
     index: usize,
     /// The `item_id`.
     id: String,
 }
 
-impl ItemPlace {
+impl ItemPosition {
     /// Builds the body of an event about a part of the item.
     fn part_body(&self, thought: bool, key: &str, value: Value) -> Value {
         let number = if thought {
@@ -152,7 +152,7 @@ impl OpenItem {
 
     /// Encodes a delta event with this number.
     fn encode_delta(&self, number: u64, text: &str) -> Vec<u8> {
-        let mut body = self.place.part_body(self.thought, "delta", json!(text));
+        let mut body = self.position.part_body(self.thought, "delta", json!(text));
         if let Some(body) = body.as_object_mut().filter(|_| !self.thought) {
             body.insert("logprobs".to_owned(), json!([]));
         }
@@ -169,10 +169,10 @@ impl OpenItem {
     /// Encodes the item with these parts.
     fn encode_item(&self, status: &str, parts: Vec<Value>) -> Value {
         if self.thought {
-            return json!({"id": self.place.id, "type": "reasoning", "summary": parts});
+            return json!({"id": self.position.id, "type": "reasoning", "summary": parts});
         }
         let mut item = json!({
-            "id": self.place.id, "type": "message", "role": "assistant", "status": status, "content": parts,
+            "id": self.position.id, "type": "message", "role": "assistant", "status": status, "content": parts,
         });
         if let (Some(phase), Some(item)) = (&self.phase, item.as_object_mut()) {
             item.insert("phase".to_owned(), phase.clone());
@@ -203,12 +203,12 @@ impl OpenCall {
     fn encode_item(&self, status: &str) -> Value {
         if self.arguments.is_text() {
             return json!({
-                "id": self.place.id, "type": "custom_tool_call", "status": status, "call_id": self.call_id,
+                "id": self.position.id, "type": "custom_tool_call", "status": status, "call_id": self.call_id,
                 "name": self.name, "input": self.text,
             });
         }
         let mut item = json!({
-            "id": self.place.id, "type": "function_call", "status": status, "call_id": self.call_id,
+            "id": self.position.id, "type": "function_call", "status": status, "call_id": self.call_id,
             "name": self.name, "arguments": self.text,
         });
         if let (Some(space), Some(item)) = (&self.namespace, item.as_object_mut()) {
@@ -255,14 +255,14 @@ impl OpenAiResponsesEncoder {
     }
 
     /// Reserves the next output index, after closing the open item.
-    fn open_item_place(&mut self, prefix: &'static str, out: &mut Vec<u8>) -> ItemPlace {
+    fn reserve_item_position(&mut self, prefix: &'static str, out: &mut Vec<u8>) -> ItemPosition {
         self.begin_response(out);
         self.close_open_item(None, out);
         let index = self.output.len();
         // The index is reserved now, because items are done in another order than they begin.
         self.output.push(Value::Null);
         let announced = self.announced_ids.remove(prefix);
-        ItemPlace {
+        ItemPosition {
             index,
             id: announced.unwrap_or_else(|| format!("{prefix}_{}_{index}", self.metadata.id)),
         }
@@ -284,8 +284,8 @@ impl OpenAiResponsesEncoder {
             json!({"output_index": index, "item": item}),
             out,
         );
-        if let Some(place) = self.output.get_mut(index) {
-            *place = item;
+        if let Some(slot) = self.output.get_mut(index) {
+            *slot = item;
         }
     }
 
@@ -296,18 +296,18 @@ impl OpenAiResponsesEncoder {
             .as_ref()
             .is_none_or(|open| open.thought != thought)
         {
-            let place = self.open_item_place(if thought { "rs" } else { "msg" }, out);
+            let position = self.reserve_item_position(if thought { "rs" } else { "msg" }, out);
             let phase = if thought { None } else { self.phase.take() };
             let prose = OpenItem {
                 thought,
-                place,
+                position,
                 text: String::new(),
                 phase,
                 annotations: Vec::new(),
                 logprobs: Vec::new(),
             };
             self.write_item_added(
-                prose.place.index,
+                prose.position.index,
                 prose.encode_item("in_progress", Vec::new()),
                 out,
             );
@@ -319,7 +319,7 @@ impl OpenAiResponsesEncoder {
             self.write_event(
                 kind,
                 prose
-                    .place
+                    .position
                     .part_body(thought, "part", prose.encode_part("")),
                 out,
             );
@@ -332,7 +332,7 @@ impl OpenAiResponsesEncoder {
         let [for_text, for_thoughts, _] = &mut self.templates;
         let template = if thought { for_thoughts } else { for_text };
         let delta = TextDelta {
-            key: open.place.index as u64,
+            key: open.position.index as u64,
             number: self.sequence,
             text,
         };
@@ -358,14 +358,16 @@ impl OpenAiResponsesEncoder {
         };
         for (number, annotation) in open.annotations.iter().enumerate() {
             let mut body = open
-                .place
+                .position
                 .part_body(false, "annotation", annotation.clone());
             if let Some(body) = body.as_object_mut() {
                 body.insert("annotation_index".to_owned(), json!(number));
             }
             self.write_event("response.output_text.annotation.added", body, out);
         }
-        let mut body = open.place.part_body(open.thought, "text", json!(open.text));
+        let mut body = open
+            .position
+            .part_body(open.thought, "text", json!(open.text));
         if let Some(body) = body.as_object_mut().filter(|_| !open.thought) {
             body.insert("logprobs".to_owned(), json!(open.logprobs));
         }
@@ -373,16 +375,16 @@ impl OpenAiResponsesEncoder {
         let whole = open.encode_part(&open.text);
         self.write_event(
             part,
-            open.place.part_body(open.thought, "part", whole.clone()),
+            open.position.part_body(open.thought, "part", whole.clone()),
             out,
         );
         let mut item = item
             .cloned()
             .unwrap_or_else(|| open.encode_item("completed", vec![whole]));
         if let Some(item) = item.as_object_mut().filter(|_| self.knows_ids) {
-            item.insert("id".to_owned(), json!(open.place.id));
+            item.insert("id".to_owned(), json!(open.position.id));
         }
-        self.write_item_done(open.place.index, item, out);
+        self.write_item_done(open.position.index, item, out);
     }
 
     /// Encodes state of this wire. It is an item, or signs the reasoning before it, or belongs to
@@ -413,17 +415,17 @@ impl OpenAiResponsesEncoder {
         } else if is("reasoning") && self.open_item.as_ref().is_some_and(|open| open.thought) {
             self.close_open_item(Some(data), out);
         } else if let Some(mut item) = self.unsent_state(data) {
-            let place = self.open_item_place("item", out);
+            let position = self.reserve_item_position("item", out);
             // Two items with one id, or one without, could not be told apart.
             let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
             if self.knows_ids
                 && !self.used_ids.insert(id.to_owned())
                 && let Some(item) = item.as_object_mut()
             {
-                item.insert("id".to_owned(), json!(place.id));
+                item.insert("id".to_owned(), json!(position.id));
             }
-            self.write_item_added(place.index, item.clone(), out);
-            self.write_item_done(place.index, item, out);
+            self.write_item_added(position.index, item.clone(), out);
+            self.write_item_done(position.index, item, out);
         }
     }
 
@@ -452,7 +454,7 @@ impl OpenAiResponsesEncoder {
             .freeform_tools
             .iter()
             .any(|known| known == name);
-        let place = self.open_item_place(if freeform { "ctc" } else { "fc" }, out);
+        let position = self.reserve_item_position(if freeform { "ctc" } else { "fc" }, out);
         let call_id = self.metadata.call_id(id, index);
         let namespaced = self
             .metadata
@@ -468,14 +470,14 @@ impl OpenAiResponsesEncoder {
         let text = String::new();
         let call = OpenCall {
             index,
-            place,
+            position,
             call_id,
             name,
             namespace: space,
             arguments,
             text,
         };
-        self.write_item_added(call.place.index, call.encode_item("in_progress"), out);
+        self.write_item_added(call.position.index, call.encode_item("in_progress"), out);
         self.calls.push(call);
     }
 
@@ -499,10 +501,10 @@ impl OpenAiResponsesEncoder {
             return;
         };
         let [.., template] = &mut self.templates;
-        let place = &call.place;
+        let position = &call.position;
         let [kind, ..] = call.event_names();
         let delta = TextDelta {
-            key: place.index as u64,
+            key: position.index as u64,
             number: self.sequence,
             text,
         };
@@ -511,7 +513,7 @@ impl OpenAiResponsesEncoder {
             write_numbered_event(
                 kind,
                 number,
-                place.item_body("delta", json!(text)),
+                position.item_body("delta", json!(text)),
                 &mut out,
             );
             out
@@ -525,12 +527,12 @@ impl OpenAiResponsesEncoder {
         if let Some(position) = self.calls.iter().rposition(|call| call.index == index) {
             let call = self.calls.remove(position);
             let [_, kind, key] = call.event_names();
-            let mut body = call.place.item_body(key, json!(call.text));
+            let mut body = call.position.item_body(key, json!(call.text));
             if let Some(body) = body.as_object_mut().filter(|_| !call.arguments.is_text()) {
                 body.insert("name".to_owned(), json!(call.name));
             }
             self.write_event(kind, body, out);
-            self.write_item_done(call.place.index, call.encode_item("completed"), out);
+            self.write_item_done(call.position.index, call.encode_item("completed"), out);
         }
     }
 
@@ -544,7 +546,7 @@ impl OpenAiResponsesEncoder {
                 // A text cannot show that its end is missing, so the item is never marked done.
                 continue;
             }
-            self.write_item_done(call.place.index, call.encode_item("incomplete"), out);
+            self.write_item_done(call.position.index, call.encode_item("incomplete"), out);
         }
         let (reason, raw) = self.stop.take().unwrap_or((StopReason::End, String::new()));
         match stop_word(reason, &raw) {

@@ -1,6 +1,6 @@
 //! Evaluates the ignore files that hide paths, from the top of the workspace down to one folder.
 //!
-//! Each ignore file name is judged on its own. Nearer folders win over those above, and within a
+//! Each ignore file name is checked on its own. Nearer folders win over those above, and within a
 //! file the last matching line wins, as in git; nothing inside a hidden folder can be shown again.
 //! An ignore file that exists but cannot be read hides its whole folder, because what it hides is
 //! unknown. A link to an ignore file is followed inside the workspace. Invalid lines are skipped,

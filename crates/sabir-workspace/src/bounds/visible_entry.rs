@@ -1,9 +1,9 @@
-//! Opens paths within bounds, through handles, judging every step.
+//! Opens paths within bounds, through handles, checking every step.
 //!
-//! The path is judged as named, then as resolved. The resolved path is walked name by name without
+//! The path is checked as named, then as resolved. The resolved path is walked name by name without
 //! following links, the ignore files of each folder are read through its handle, and the final
 //! entry is opened from the handle of its folder. A link planted on the way therefore causes an
-//! error or a retry, but never an unjudged access.
+//! error or a retry, but never an unchecked access.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -96,7 +96,7 @@ impl VisibleEntry {
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file =
             rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()).map_err(fail)?;
-        // Checked again on the handle, since the entry may have been replaced since it was judged.
+        // Checked again on the handle, since the entry may have been replaced since it was checked.
         ensure_regular_file(&rustix::fs::fstat(&file).map_err(fail)?, named)?;
         Ok(file.into())
     }
@@ -205,7 +205,7 @@ impl Workspace {
 
     /// Opens the folder `parent` of `path` without following links or passing anything hidden, and
     /// returns the ignore files that apply in it. `missing` handles missing folders as in
-    /// [`open_each`](Self::open_each). If a folder is missing, all of `path` is still judged by the
+    /// [`open_each`](Self::open_each). If a folder is missing, all of `path` is still checked by the
     /// rules known so far, so that a hidden path is not revealed as missing.
     pub(crate) fn open_visible_folder(
         &self,
@@ -254,8 +254,8 @@ impl Workspace {
         }
     }
 
-    /// Judges the path as named, without resolving links on the way. The place that it leads to is
-    /// judged separately.
+    /// Checks the path as named, without resolving links on the way. The place that it leads to is
+    /// checked separately.
     fn ensure_name_visible(&self, path: &WorkPath) -> Result<(), HiddenBy> {
         let mut hidden_rules = None;
         let mut folders: Vec<&Path> = path.as_path().ancestors().collect();

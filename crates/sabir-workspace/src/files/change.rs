@@ -150,7 +150,7 @@ impl Workspace {
     ) -> Result<Option<FileAttributes>, WorkspaceError> {
         let path = wanted.path;
         self.check_writable(path)?;
-        // The caller has judged and shown this very path. Behind a link the write would go to
+        // The caller has checked and shown this very path. Behind a link the write would go to
         // another one.
         let real = self.resolve_links(path)?;
         if real != *path {

@@ -2,7 +2,7 @@
 //!
 //! The new content goes to a temporary file in the same folder, is synced, and changes places with
 //! the old file; then the folder is synced. The folders on the way are opened one by one from the
-//! workspace's handle, and none may be a link, so the file that was judged is the one that is
+//! workspace's handle, and none may be a link, so the file that was checked is the one that is
 //! written.
 
 use std::os::fd::{AsFd, OwnedFd};

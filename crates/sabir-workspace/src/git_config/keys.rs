@@ -28,7 +28,7 @@ pub(super) fn runs_programs(key: &str, value: &str) -> bool {
         ("diff", "submodule") => value.trim() == "diff",
         ("filter" | "lfs", "clean" | "smudge" | "process") | ("lfs", "path") => true,
         // A format with a signature placeholder runs gpg.
-        ("format", "pretty") | ("pretty", _) => asks_gpg(value),
+        ("format", "pretty") | ("pretty", _) => verifies_signatures(value),
         ("merge", "driver") | ("mergetool" | "difftool", "cmd" | "path") => true,
         ("gpg", "program" | "defaultkeycommand") => true,
         ("credential", "helper") => true,
@@ -52,7 +52,7 @@ pub(super) fn runs_programs(key: &str, value: &str) -> bool {
 
 /// Returns true if a commit format shows signatures: `%G?` and its like, or the same with a sign in
 /// front.
-fn asks_gpg(format: &str) -> bool {
+fn verifies_signatures(format: &str) -> bool {
     format
         .split('%')
         .skip(1)

@@ -82,7 +82,7 @@ struct Pack {
     end: u64,
     hash_bytes: usize,
     /// The objects in the order of their offsets.
-    places: Vec<IndexPlace>,
+    entries: Vec<PackEntry>,
     /// The positions of the objects by id, for deltas that name their base so.
     by_id: OnceCell<HashMap<ObjectId, usize>>,
 }
@@ -182,8 +182,8 @@ impl ObjectStore {
             }
             for index in pack_files(folder)? {
                 let pack = Pack::open(&index, self.hash_bytes)?;
-                for (at, place) in pack.places.iter().enumerate() {
-                    if is_prefix(prefix, &place.id) && pack.base_kind(at)? == PackedKind::Blob {
+                for (at, entry) in pack.entries.iter().enumerate() {
+                    if is_prefix(prefix, &entry.id) && pack.base_kind(at)? == PackedKind::Blob {
                         return Ok(true);
                     }
                 }
@@ -303,7 +303,7 @@ impl Pack {
     fn open(index: &Path, hash_bytes: usize) -> Result<Self, Unreadable> {
         let broken = || Unreadable::File(index.to_owned());
         let bytes = read_plain_file(index, MAX_INDEX_BYTES)?.ok_or_else(broken)?;
-        let places = read_index(&bytes, hash_bytes).ok_or_else(broken)?;
+        let entries = read_index(&bytes, hash_bytes).ok_or_else(broken)?;
         let path = index.with_extension("pack");
         let file = open_plain(&path)?;
         let broken = || Unreadable::File(path.clone());
@@ -311,7 +311,7 @@ impl Pack {
         let end = length.checked_sub(hash_bytes as u64).ok_or_else(broken)?;
         let mut head = [0; 12];
         file.read_exact_at(&mut head, 0).map_err(|_| broken())?;
-        let count = u32::try_from(places.len()).map_err(|_| broken())?;
+        let count = u32::try_from(entries.len()).map_err(|_| broken())?;
         if !head.starts_with(b"PACK\0\0\0\x02") || !head.ends_with(&count.to_be_bytes()) {
             return Err(broken());
         }
@@ -320,7 +320,7 @@ impl Pack {
             path,
             end,
             hash_bytes,
-            places,
+            entries,
             by_id: OnceCell::new(),
         })
     }
@@ -332,28 +332,31 @@ impl Pack {
     /// Reads the head of an object.
     fn read_object(&self, at: usize) -> Result<PackedObject, Unreadable> {
         let broken = || self.broken();
-        let place = self.places.get(at).ok_or_else(broken)?;
-        let end = self.places.get(at + 1).map_or(self.end, |next| next.offset);
+        let entry = self.entries.get(at).ok_or_else(broken)?;
+        let end = self
+            .entries
+            .get(at + 1)
+            .map_or(self.end, |next| next.offset);
         let mut bytes = [0; HEADER_BYTES];
-        let length = usize::try_from(end.saturating_sub(place.offset)).unwrap_or(usize::MAX);
+        let length = usize::try_from(end.saturating_sub(entry.offset)).unwrap_or(usize::MAX);
         let bytes = bytes
             .get_mut(..length.min(HEADER_BYTES))
             .unwrap_or_default();
-        let read = self.file.read_exact_at(bytes, place.offset);
+        let read = self.file.read_exact_at(bytes, entry.offset);
         read.map_err(|_| broken())?;
         let head = ObjectHead::parse(bytes, self.hash_bytes).ok_or_else(broken)?;
         let kind = match head.kind {
             HeadKind::Plain(kind) => kind,
             HeadKind::Delta(base) => {
-                let base = self.find_base(place.offset, &base);
+                let base = self.find_base(entry.offset, &base);
                 PackedKind::Delta(base.ok_or_else(broken)?)
             }
         };
         Ok(PackedObject {
-            id: place.id,
+            id: entry.id,
             kind,
-            offset: place.offset,
-            data_at: place.offset + head.length as u64,
+            offset: entry.offset,
+            data_at: entry.offset + head.length as u64,
             end,
             size: head.size,
         })
@@ -365,14 +368,14 @@ impl Pack {
             DeltaBase::Distance(distance) => {
                 let offset = offset.checked_sub(*distance)?;
                 let found = self
-                    .places
-                    .binary_search_by_key(&offset, |place| place.offset);
+                    .entries
+                    .binary_search_by_key(&offset, |entry| entry.offset);
                 found.ok()
             }
             DeltaBase::Id(id) => {
                 let by_id = self.by_id.get_or_init(|| {
-                    let places = self.places.iter().enumerate();
-                    places.map(|(at, place)| (place.id, at)).collect()
+                    let entries = self.entries.iter().enumerate();
+                    entries.map(|(at, entry)| (entry.id, at)).collect()
                 });
                 by_id.get(id).copied()
             }
@@ -397,9 +400,9 @@ impl Pack {
         budget: &mut WorkBudget,
         visit: &mut TreeVisitor<'_>,
     ) -> Result<(), Unreadable> {
-        let mut objects = Vec::with_capacity(self.places.len());
-        let mut deltas: Vec<Vec<usize>> = vec![Vec::new(); self.places.len()];
-        for at in 0..self.places.len() {
+        let mut objects = Vec::with_capacity(self.entries.len());
+        let mut deltas: Vec<Vec<usize>> = vec![Vec::new(); self.entries.len()];
+        for at in 0..self.entries.len() {
             let object = self.read_object(at)?;
             if let PackedKind::Delta(base) = object.kind {
                 deltas
@@ -418,8 +421,8 @@ impl Pack {
             while let Some((object, data)) = work.pop() {
                 visit(&object.id, &data)?;
                 let at = self
-                    .places
-                    .binary_search_by_key(&object.offset, |place| place.offset);
+                    .entries
+                    .binary_search_by_key(&object.offset, |entry| entry.offset);
                 let children = at.ok().and_then(|at| deltas.get(at));
                 for delta in children.into_iter().flatten() {
                     let delta = objects.get(*delta).ok_or_else(|| self.broken())?;
@@ -456,15 +459,15 @@ impl Pack {
     }
 }
 
-/// The place of an object in a pack.
+/// The position and the id of an object in a pack.
 #[derive(Debug, Clone, Copy)]
-struct IndexPlace {
+struct PackEntry {
     offset: u64,
     id: ObjectId,
 }
 
 /// Reads the index of a pack, version 2, sorted by offset.
-fn read_index(bytes: &[u8], hash_bytes: usize) -> Option<Vec<IndexPlace>> {
+fn read_index(bytes: &[u8], hash_bytes: usize) -> Option<Vec<PackEntry>> {
     const HEAD: usize = 8;
     const FANOUT: usize = 256 * 4;
     if bytes.get(..HEAD)? != b"\xfftOc\0\0\0\x02" {
@@ -474,7 +477,7 @@ fn read_index(bytes: &[u8], hash_bytes: usize) -> Option<Vec<IndexPlace>> {
     let ids_at = HEAD + FANOUT;
     let offsets_at = ids_at.checked_add(count.checked_mul(hash_bytes + 4)?)?;
     let large_at = offsets_at.checked_add(count.checked_mul(4)?)?;
-    let mut places = Vec::with_capacity(count.min(bytes.len() / hash_bytes));
+    let mut entries = Vec::with_capacity(count.min(bytes.len() / hash_bytes));
     for at in 0..count {
         let mut id = ObjectId::default();
         let start = ids_at + at * hash_bytes;
@@ -489,10 +492,10 @@ fn read_index(bytes: &[u8], hash_bytes: usize) -> Option<Vec<IndexPlace>> {
                 u64::from_be_bytes(*bytes.get(from..)?.first_chunk()?)
             }
         };
-        places.push(IndexPlace { offset, id });
+        entries.push(PackEntry { offset, id });
     }
-    places.sort_unstable_by_key(|place| place.offset);
-    Some(places)
+    entries.sort_unstable_by_key(|entry| entry.offset);
+    Some(entries)
 }
 
 fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {

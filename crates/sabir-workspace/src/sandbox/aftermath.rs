@@ -1,8 +1,8 @@
 //! Restores protected paths of a workspace after a command, if nothing could prevent the command
 //! from creating or changing them.
 //!
-//! In tier 2 these are paths without a mask (`masks.rs`), and links, which cannot be mounted over. In
-//! tier 1 these are all protected paths: Landlock can only allow folders with all that is in them, so a workspace in
+//! In level 2 these are paths without a mask (`masks.rs`), and links, which cannot be mounted over. In
+//! level 1 these are all protected paths: Landlock can only allow folders with all that is in them, so a workspace in
 //! which files can be created has no protected ones. The check runs when all processes of the
 //! command have ended, so it cannot be raced by them; a program outside that reads such a file
 //! while the command runs sees what the command wrote.
@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::SandboxTier;
+use super::EffectiveLevel;
 use super::git_guard::{GUARDED, GuardedPath, find_git_guards};
 use super::masks::has_mask_mode;
 use super::protected_entries::{EntryShape, GIT, list_protected_entries};
@@ -144,8 +144,8 @@ struct SaveBudget {
 }
 
 impl ProtectedState {
-    /// Remembers the protected paths that a command of this tier could change.
-    pub(super) fn capture(top: &Path, home: Option<&Path>, tier: SandboxTier) -> Self {
+    /// Remembers the protected paths that a command of this level could change.
+    pub(super) fn capture(top: &Path, home: Option<&Path>, level: EffectiveLevel) -> Self {
         let mut state = Self {
             top: top.to_path_buf(),
             home: home.map(Path::to_path_buf),
@@ -171,14 +171,14 @@ impl ProtectedState {
             entries: MAX_ENTRIES,
         };
         for entry in list_protected_entries(top) {
-            if tier == SandboxTier::One || entry.shape == EntryShape::Other {
+            if level == EffectiveLevel::One || entry.shape == EntryShape::Other {
                 let path = top.join(&entry.path);
                 let tree = save_tree(&path, &mut budget);
                 state.saved.push((path, tree));
             }
             state.known.insert(entry.path);
         }
-        if tier == SandboxTier::One {
+        if level == EffectiveLevel::One {
             state.capture_git(&mut budget);
         }
         state
@@ -580,13 +580,13 @@ mod tests {
             .collect()
     }
 
-    /// Runs the change of a command, and checks the paths that are restored in both tiers.
+    /// Runs the change of a command, and checks the paths that are restored in both levels.
     #[track_caller]
-    fn check(tier: SandboxTier, change: impl Fn(&Path), expected: &[&str]) {
+    fn check(level: EffectiveLevel, change: impl Fn(&Path), expected: &[&str]) {
         let folder = folder();
         let top = folder.path();
         let before = state(top);
-        let captured = ProtectedState::capture(top, None, tier);
+        let captured = ProtectedState::capture(top, None, level);
         change(top);
         let withheld = captured.restore();
         let paths: Vec<_> = withheld.iter().map(|one| one.path.as_str()).collect();
@@ -599,9 +599,9 @@ mod tests {
 
     #[test]
     fn unprotected_changes_are_kept() {
-        for tier in [SandboxTier::One, SandboxTier::Two] {
+        for level in [EffectiveLevel::One, EffectiveLevel::Two] {
             check(
-                tier,
+                level,
                 |top| {
                     fs::write(top.join("src/new.rs"), "x").unwrap();
                     fs::write(top.join(".git/ORIG_HEAD"), "x").unwrap();
@@ -614,7 +614,7 @@ mod tests {
 
     #[test]
     fn new_protected_names_are_moved_away() {
-        for tier in [SandboxTier::One, SandboxTier::Two] {
+        for level in [EffectiveLevel::One, EffectiveLevel::Two] {
             let write = |name: &'static str| {
                 move |top: &Path| {
                     let path = top.join(name);
@@ -622,21 +622,21 @@ mod tests {
                     fs::write(path, "x").unwrap();
                 }
             };
-            check(tier, write(".travis.yml"), &[".travis.yml"]);
+            check(level, write(".travis.yml"), &[".travis.yml"]);
             check(
-                tier,
+                level,
                 write("azure-pipelines-2.yml"),
                 &["azure-pipelines-2.yml"],
             );
-            check(tier, write("mise.toml"), &["mise.toml"]);
+            check(level, write("mise.toml"), &["mise.toml"]);
         }
     }
 
     #[test]
     fn protected_links_are_restored() {
-        for tier in [SandboxTier::One, SandboxTier::Two] {
+        for level in [EffectiveLevel::One, EffectiveLevel::Two] {
             check(
-                tier,
+                level,
                 |top| {
                     fs::remove_file(top.join("AGENTS.md")).unwrap();
                     fs::write(top.join("AGENTS.md"), "be bad").unwrap();
@@ -648,7 +648,7 @@ mod tests {
 
     #[test]
     fn protected_files_are_restored_without_mounts() {
-        let tier = SandboxTier::One;
+        let level = EffectiveLevel::One;
         let write = |name: &'static str| {
             move |top: &Path| {
                 let path = top.join(name);
@@ -657,21 +657,21 @@ mod tests {
             }
         };
         check(
-            tier,
+            level,
             write(".git/hooks/pre-commit"),
             &[".git/hooks/pre-commit"],
         );
-        check(tier, write(".git/hooks/old"), &[".git/hooks/old"]);
-        check(tier, write(".git/config"), &[".git/config"]);
-        check(tier, write(".git/commondir"), &[".git/commondir"]);
-        check(tier, write(".vscode/tasks.json"), &[".vscode/tasks.json"]);
+        check(level, write(".git/hooks/old"), &[".git/hooks/old"]);
+        check(level, write(".git/config"), &[".git/config"]);
+        check(level, write(".git/commondir"), &[".git/commondir"]);
+        check(level, write(".vscode/tasks.json"), &[".vscode/tasks.json"]);
         check(
-            tier,
+            level,
             |top| fs::remove_dir_all(top.join(".git/hooks")).unwrap(),
             &[".git/hooks", ".git/hooks/old"],
         );
         check(
-            tier,
+            level,
             |top| {
                 fs::set_permissions(top.join(".git/hooks/old"), Permissions::from_mode(0o755))
                     .unwrap()
@@ -685,7 +685,7 @@ mod tests {
         let check = |config: &str, expected: &[&str]| {
             let folder = tempfile::tempdir().unwrap();
             let top = folder.path();
-            let captured = ProtectedState::capture(top, None, SandboxTier::Two);
+            let captured = ProtectedState::capture(top, None, EffectiveLevel::Two);
             fs::create_dir_all(top.join(".git/objects")).unwrap();
             fs::create_dir_all(top.join(".git/refs")).unwrap();
             fs::write(top.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
@@ -695,14 +695,14 @@ mod tests {
             assert_eq!(paths, expected, "{config}");
         };
         let folder = tempfile::tempdir().unwrap();
-        let captured = ProtectedState::capture(folder.path(), None, SandboxTier::Two);
+        let captured = ProtectedState::capture(folder.path(), None, EffectiveLevel::Two);
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join(".git/config"), "[core]\n").unwrap();
         assert_eq!(captured.restore(), []);
-        let captured = ProtectedState::capture(folder.path(), None, SandboxTier::Two);
+        let captured = ProtectedState::capture(folder.path(), None, EffectiveLevel::Two);
         fs::remove_dir_all(folder.path().join(".git")).unwrap();
         assert_eq!(captured.restore(), []);
-        let captured = ProtectedState::capture(folder.path(), None, SandboxTier::Two);
+        let captured = ProtectedState::capture(folder.path(), None, EffectiveLevel::Two);
         fs::create_dir(folder.path().join(".git")).unwrap();
         fs::write(folder.path().join(".git/config"), "[core]\nfsmonitor=x\n").unwrap();
         assert_eq!(captured.restore().len(), 1);

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{NetworkAccess, SandboxPlan, SandboxTier};
+use super::{EffectiveLevel, NetworkAccess, SandboxPlan};
 use crate::protected_paths;
 
 /// The number of characters of the output line that are repeated.
@@ -83,7 +83,7 @@ const BUSY: [&str; 2] = ["resource busy", "ebusy"];
 /// caused.
 pub(super) fn find_denial(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     output: &str,
 ) -> Option<DenialNote> {
     // Searched from the end: the last error is most likely the one that made the command fail.
@@ -93,7 +93,7 @@ pub(super) fn find_denial(
             .iter()
             .find(|(words, _)| lower.contains(words))
             .map(|&(_, kind)| kind);
-        let busy = || is_busy(line) && find_guarded_path(plan, tier, line).is_some();
+        let busy = || is_busy(line) && find_guarded_path(plan, level, line).is_some();
         kind.or_else(|| busy().then_some(DenialKind::Files))
             .map(|kind| (line.trim(), kind))
     })?;
@@ -114,12 +114,12 @@ pub(super) fn find_denial(
             "it reaches only package registries, through a proxy".to_owned()
         }
         DenialKind::Network => "it has no network".to_owned(),
-        DenialKind::Loopback if tier == SandboxTier::One => "it has no network".to_owned(),
+        DenialKind::Loopback if level == EffectiveLevel::One => "it has no network".to_owned(),
         DenialKind::Loopback => "127.0.0.1 and localhost are the command's own there; it reaches a port of this machine's loopback only \
             if its line names that port, a program listened there when it started, the user approved it, and config.toml has not \
             `loopback = false`"
             .to_owned(),
-        DenialKind::Files => describe_rule(plan, tier, line),
+        DenialKind::Files => describe_rule(plan, level, line),
     };
     let shown: String = line.chars().take(SHOWN).collect();
     let list = |paths: &[PathBuf]| {
@@ -129,7 +129,7 @@ pub(super) fn find_denial(
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let tmp = if tier == SandboxTier::Two {
+    let tmp = if level == EffectiveLevel::Two {
         "/tmp"
     } else {
         "$TMPDIR"
@@ -144,7 +144,7 @@ pub(super) fn find_denial(
         write => format!("It can write in {} and {tmp}", list(write)),
     };
     let words = format!(
-        "The command ran in a sandbox (level {tier}), which may be why `{shown}`: {rule}. {places}, and has {network}."
+        "The command ran in a sandbox (level {level}), which may be why `{shown}`: {rule}. {places}, and has {network}."
     );
     Some(DenialNote {
         kind,
@@ -194,17 +194,17 @@ fn is_busy(line: &str) -> bool {
 }
 
 /// Describes the rule for the path that the line names.
-fn describe_rule(plan: &SandboxPlan, tier: SandboxTier, line: &str) -> String {
+fn describe_rule(plan: &SandboxPlan, level: EffectiveLevel, line: &str) -> String {
     let none = "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
     let Some(path) = (if is_busy(line) {
-        find_guarded_path(plan, tier, line)
+        find_guarded_path(plan, level, line)
     } else {
         find_path(line)
     }) else {
         return none.to_owned();
     };
     let shown = path.display();
-    if let Some(reason) = protected_reason(plan, tier, path) {
+    if let Some(reason) = protected_reason(plan, level, path) {
         return format!("`{shown}` is {reason}, which commands may not change");
     }
     if plan.hide.iter().any(|hidden| path.starts_with(hidden)) {
@@ -226,18 +226,26 @@ fn inside_workspace<'a>(plan: &SandboxPlan, path: &'a Path) -> Option<&'a Path> 
     }
 }
 
-/// Returns the reason that commands of this tier cannot change a path in the workspace, if any.
-fn protected_reason(plan: &SandboxPlan, tier: SandboxTier, path: &Path) -> Option<&'static str> {
+/// Returns the reason that commands of this level cannot change a path in the workspace, if any.
+fn protected_reason(
+    plan: &SandboxPlan,
+    level: EffectiveLevel,
+    path: &Path,
+) -> Option<&'static str> {
     inside_workspace(plan, path)
         .and_then(protected_paths::find_protection_reason)
-        .filter(|_| tier == SandboxTier::Two)
+        .filter(|_| level == EffectiveLevel::Two)
 }
 
 /// Returns the last word of the line that is a protected path.
-fn find_guarded_path<'a>(plan: &SandboxPlan, tier: SandboxTier, line: &'a str) -> Option<&'a Path> {
+fn find_guarded_path<'a>(
+    plan: &SandboxPlan,
+    level: EffectiveLevel,
+    line: &'a str,
+) -> Option<&'a Path> {
     split_words(line)
         .map(Path::new)
-        .rfind(|path| protected_reason(plan, tier, path).is_some())
+        .rfind(|path| protected_reason(plan, level, path).is_some())
 }
 
 /// Returns the last word of the line that looks like a path.
@@ -284,7 +292,7 @@ mod tests {
 
     #[track_caller]
     fn check(output: &str, expected: Option<&str>) {
-        let found = find_denial(&plan(NetworkAccess::Denied), SandboxTier::Two, output);
+        let found = find_denial(&plan(NetworkAccess::Denied), EffectiveLevel::Two, output);
         match expected {
             None => assert_eq!(found, None),
             Some(words) => {
@@ -367,7 +375,7 @@ mod tests {
             }),
             ..plan(NetworkAccess::Denied)
         };
-        assert_eq!(find_denial(&forwarded, SandboxTier::Two, line), None);
+        assert_eq!(find_denial(&forwarded, EffectiveLevel::Two, line), None);
     }
 
     #[test]
@@ -381,7 +389,7 @@ mod tests {
         ] {
             let line = described(command, code).unwrap();
             assert!(
-                find_denial(&denied, SandboxTier::Two, line).is_some(),
+                find_denial(&denied, EffectiveLevel::Two, line).is_some(),
                 "{line}"
             );
         }
@@ -403,7 +411,7 @@ mod tests {
     fn an_allowed_network_is_not_blamed() {
         let found = find_denial(
             &plan(NetworkAccess::Allowed),
-            SandboxTier::One,
+            EffectiveLevel::One,
             "curl: (6) Could not resolve host: x.example",
         );
         assert_eq!(found, None);

@@ -29,7 +29,7 @@ use super::removed_folders::RemovedFolders;
 #[cfg(target_os = "macos")]
 use super::seatbelt_launch::run_launcher;
 use super::{
-    NetworkAccess, ProtectedPaths, RegistryHost, SandboxPlan, SandboxTier, SetupStage,
+    EffectiveLevel, NetworkAccess, ProtectedPaths, RegistryHost, SandboxPlan, SetupStage,
     make_private, shared_temp,
 };
 use crate::kernel;
@@ -108,7 +108,7 @@ impl SandboxEnvironment {
         }
         let malformed = || SetupStage::Order.to_error(&io::Error::from_raw_os_error(libc::EINVAL));
         let plan = SandboxPlan::from_args(words)
-            .filter(|plan| !plan.level.candidate_tiers().is_empty())
+            .filter(|plan| !plan.level.candidate_levels().is_empty())
             .ok_or_else(malformed)?;
         if plan.stay == TempDirLifetime::Command {
             make_private(&plan.tmp).map_err(|error| SetupStage::Temporary.to_error(&error))?;
@@ -136,7 +136,7 @@ impl SandboxEnvironment {
         })
     }
 
-    /// Starts the program in the best requested tier that is available. Returns the process, and
+    /// Starts the program in the best requested level that is available. Returns the process, and
     /// the report number of the sandbox if there is one.
     pub(crate) fn start_program(
         &mut self,
@@ -162,14 +162,14 @@ impl SandboxEnvironment {
             ));
         };
         let mut failure = None;
-        for &tier in asked.level.candidate_tiers() {
+        for &level in asked.level.candidate_levels() {
             // A read-only command cannot create protected names, so nothing has to be guarded.
             if let Some(top) = asked.write.first()
-                && tier == SandboxTier::One
+                && level == EffectiveLevel::One
             {
-                self.state = Some(ProtectedState::capture(top, asked.home.as_deref(), tier));
+                self.state = Some(ProtectedState::capture(top, asked.home.as_deref(), level));
             }
-            let has_limit = tier == SandboxTier::Two
+            let has_limit = level == EffectiveLevel::Two
                 && (kernel::has_process_limit_per_namespace() || !getuid().is_root());
             if !has_limit {
                 self.cgroup = ProcessCgroup::create(max_tasks());
@@ -177,19 +177,19 @@ impl SandboxEnvironment {
             // The one that was started ahead may have ended, or not be able to start this
             // command. Then nothing has run, and another one can.
             #[cfg(target_os = "linux")]
-            if tier == SandboxTier::Two
+            if level == EffectiveLevel::Two
                 && let Some(prepared) = self.prepared.take()
                 && prepared.can_launch(&asked, program.device)
             {
                 let source = LauncherSource::Prepared(prepared);
-                match self.launch_program(&asked, tier, program, source) {
+                match self.launch_program(&asked, level, program, source) {
                     Ok(started) => return Ok(started),
                     Err(_) => self.forget_protected(),
                 }
             }
-            match self.launch_program(&asked, tier, program, LauncherSource::Fork) {
+            match self.launch_program(&asked, level, program, LauncherSource::Fork) {
                 Ok(started) => return Ok(started),
-                // If tier 2 failed and tier 1 cannot hide secrets in the workspace, the message has
+                // If level 2 failed and level 1 cannot hide secrets in the workspace, the message has
                 // to explain both.
                 Err(error) if failure.is_some() && SetupStage::Secrets.is_stage_of(&error) => {
                     failure = Some(SetupStage::Neither.to_error(&io::Error::from_raw_os_error(0)));
@@ -204,16 +204,16 @@ impl SandboxEnvironment {
 }
 
 impl SandboxEnvironment {
-    /// Starts the program in a tier. Returns the process, and the report number of the sandbox.
+    /// Starts the program in a level. Returns the process, and the report number of the sandbox.
     fn launch_program(
         &mut self,
         plan: &SandboxPlan,
-        tier: SandboxTier,
+        level: EffectiveLevel,
         program: &LaunchProgram<'_>,
         source: LauncherSource,
     ) -> io::Result<(Pid, Option<i32>)> {
         // A read-only command cannot create protected names, so nothing has to be guarded.
-        let top = plan.write.first().filter(|_| tier == SandboxTier::Two);
+        let top = plan.write.first().filter(|_| level == EffectiveLevel::Two);
         let guard = top.map(|top| {
             |mut writer: PipeWriter| {
                 // If the launcher has ended, its own report says why. Without the paths, or the
@@ -223,14 +223,14 @@ impl SandboxEnvironment {
                 let masks = WorkspaceMasks::put_masks(plan, top, pass_on)
                     .map_err(|error| SetupStage::Guard.to_error(&error))?;
                 self.masks = Some(masks);
-                self.state = Some(ProtectedState::capture(top, plan.home.as_deref(), tier));
+                self.state = Some(ProtectedState::capture(top, plan.home.as_deref(), level));
                 if is_sent {
                     let _ = ProtectedPaths::confirm(writer);
                 }
                 Ok(())
             }
         });
-        let launched = start_launcher(plan, tier, program, self.cgroup.as_ref(), source, guard)?;
+        let launched = start_launcher(plan, level, program, self.cgroup.as_ref(), source, guard)?;
         self.listener = launched.listener;
         self.watch = launched.watch;
         Ok((launched.shell, Some(launched.report)))
@@ -366,7 +366,7 @@ impl LinkPair {
 /// Starts the launcher, and waits until it has become the program. Meanwhile `guard` places the masks of the workspace.
 fn start_launcher(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     program: &LaunchProgram<'_>,
     cgroup: Option<&ProcessCgroup>,
     source: LauncherSource,
@@ -385,7 +385,7 @@ fn start_launcher(
                     drop(ours);
                     // If the limit cannot be set after all, the supervisor enforces it.
                     let _ = cgroup.map(ProcessCgroup::join);
-                    std::process::exit(run_launcher(plan, tier, program, parent, theirs))
+                    std::process::exit(run_launcher(plan, level, program, parent, theirs))
                 }
             }
         }

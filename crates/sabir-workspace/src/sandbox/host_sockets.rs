@@ -1,4 +1,4 @@
-//! Finds the unix sockets of the machine, so that tier 2 can cover them.
+//! Finds the unix sockets of the machine, so that level 2 can cover them.
 //!
 //! A read-only mount does not keep a process from connecting to a socket below it, and a network
 //! namespace separates only abstract sockets. Commands may use unix sockets of their own, so every

@@ -4,7 +4,7 @@
 //! beside it is allowed instead, level by level ([`paths_beside`]). This has three consequences. A
 //! name that is created beside a hidden one while the command runs is hidden too. The names in a
 //! hidden folder can be listed, because listing `/` has to work. And below a writable folder
-//! nothing can be hidden or write-protected: that needs tier 2.
+//! nothing can be hidden or write-protected: that needs level 2.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,9 +19,9 @@ use landlock::{
 
 use rustix::fs::{FileType, fstat};
 
-use super::{NetworkAccess, SandboxTier};
+use super::{EffectiveLevel, NetworkAccess};
 
-/// The minimum version (Linux 6.2); before it, truncation is not controlled, so tier 1 is not
+/// The minimum version (Linux 6.2); before it, truncation is not controlled, so level 1 is not
 /// available.
 const LEAST: ABI = ABI::V3;
 /// The newest version whose rights were tested.
@@ -41,7 +41,7 @@ const TERMINALS: [&str; 2] = ["/dev/pts", "/dev/ptmx"];
 
 /// The access of a command to files and network.
 pub(super) struct LandlockRights<'a> {
-    pub(super) tier: SandboxTier,
+    pub(super) level: EffectiveLevel,
     pub(super) network: NetworkAccess,
     /// The folders that may be written.
     pub(super) write: &'a [PathBuf],
@@ -52,29 +52,29 @@ pub(super) struct LandlockRights<'a> {
 }
 
 /// Restricts this process permanently. Returns the kernel's Landlock version, 0 if it has none and
-/// the tier can do without.
+/// the level can do without.
 pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, RulesetError> {
-    let least = if rights.tier == SandboxTier::One {
+    let least = if rights.level == EffectiveLevel::One {
         CompatLevel::HardRequirement
     } else {
         CompatLevel::BestEffort
     };
     let mut rules = Ruleset::default()
         .set_compatibility(least)
-        // Required in tier 1: the rights of the minimum version. Newer rights are used if the
+        // Required in level 1: the rights of the minimum version. Newer rights are used if the
         // kernel has them.
         .handle_access(AccessFs::from_all(LEAST))?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
         .scope(Scope::from_all(NEWEST))?;
-    // Tier 2 has a private network; if the network is allowed, all of it is.
-    if rights.tier == SandboxTier::One && rights.network != NetworkAccess::Allowed {
+    // Level 2 has a private network; if the network is allowed, all of it is.
+    if rights.level == EffectiveLevel::One && rights.network != NetworkAccess::Allowed {
         rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
     }
     let mut rules = rules.create()?;
     let read = AccessFs::from_read(NEWEST);
-    match rights.tier {
-        SandboxTier::One => {
+    match rights.level {
+        EffectiveLevel::One => {
             rules = allow_path(rules, Path::new("/"), AccessFs::ReadDir.into())?;
             let mut hidden = rights.hide.to_vec();
             hidden.push(PathBuf::from("/dev"));
@@ -89,7 +89,7 @@ pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, Rules
                 rules = allow_path(rules, &path, read)?;
             }
         }
-        SandboxTier::Two => {
+        EffectiveLevel::Two => {
             rules = allow_path(rules, Path::new("/"), read)?;
             rules = allow_path(
                 rules,
@@ -188,7 +188,7 @@ fn collect_beside(top: PathBuf, hidden: &[&Path], shown: &mut Vec<PathBuf>) {
     }
     // A folder that cannot be listed cannot be allowed in part either.
     for entry in fs::read_dir(&top).into_iter().flatten().flatten() {
-        // The target of a link is judged at its own place.
+        // The target of a link is checked at its own place.
         if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
             let inside = ways
                 .get(entry.file_name().as_os_str())

@@ -28,7 +28,7 @@ use super::loopback::LoopbackDoors;
 use super::namespaces::{NamespaceRole, enter_namespaces, send_descriptor};
 use super::resource_limits::lower_limits;
 use super::{
-    NetworkAccess, SandboxPlan, SandboxTier, SetupStage, host_sockets, syscall_filter, syscalls,
+    EffectiveLevel, NetworkAccess, SandboxPlan, SetupStage, host_sockets, syscall_filter, syscalls,
 };
 use crate::supervise::MAX_USER_TASKS;
 
@@ -40,12 +40,12 @@ const LANDLOCK_WITH_SCOPES: i32 = 6;
 /// that is done. `parent` is the supervisor.
 pub(super) fn run_launcher(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     program: &LaunchProgram<'_>,
     parent: Pid,
     mut links: LauncherLinks,
 ) -> i32 {
-    let done = launch_program(plan, tier, program, parent, &mut links);
+    let done = launch_program(plan, level, program, parent, &mut links);
     report_end(done, &links)
 }
 
@@ -65,7 +65,7 @@ pub(super) fn report_end(done: io::Result<i32>, links: &LauncherLinks) -> i32 {
 
 fn launch_program(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     program: &LaunchProgram<'_>,
     parent: Pid,
     links: &mut LauncherLinks,
@@ -73,13 +73,13 @@ fn launch_program(
     prepare_process(parent, program.device, program.input)
         .map_err(|error| SetupStage::Launch.to_error(&error))?;
     // Read here, where the sockets of the machine are listed: the list shows one network namespace.
-    let sockets = if tier == SandboxTier::Two {
+    let sockets = if level == EffectiveLevel::Two {
         host_sockets::list_host_sockets()
     } else {
         None
     };
     let mut proxy_port = None;
-    if tier == SandboxTier::Two {
+    if level == EffectiveLevel::Two {
         // Before the mounts cover the agent's socket.
         let doors = plan
             .loopback
@@ -93,24 +93,24 @@ fn launch_program(
         }
     }
     // After the namespaces: the filter denies the calls that create and mount them.
-    let landlock = confine_process(plan, tier, sockets.is_some())?;
+    let landlock = confine_process(plan, level, sockets.is_some())?;
     Err(execute_program(
-        plan, tier, program, landlock, proxy_port, links,
+        plan, level, program, landlock, proxy_port, links,
     ))
 }
 
 /// Confines the shell of a command that is not known yet, but for its files.
 pub(super) fn confine_ahead(network: NetworkAccess) -> io::Result<()> {
     confine_to_user()?;
-    let program = syscall_filter::build_filter(SandboxTier::Two, network, true);
+    let program = syscall_filter::build_filter(EffectiveLevel::Two, network, true);
     syscalls::install_filter(&program).map_err(|error| SetupStage::Filter.to_error(&error))
 }
 
 /// Confines this process to files, after [`confine_ahead`], and returns the kernel's Landlock version.
-pub(super) fn confine_to_files(plan: &SandboxPlan, tier: SandboxTier) -> io::Result<i32> {
-    let write = plan.writable_folders(tier);
+pub(super) fn confine_to_files(plan: &SandboxPlan, level: EffectiveLevel) -> io::Result<i32> {
+    let write = plan.writable_folders(level);
     // Without mounts, nothing inside a writable folder can be hidden.
-    if tier == SandboxTier::One
+    if level == EffectiveLevel::One
         && plan
             .hide
             .iter()
@@ -125,7 +125,7 @@ pub(super) fn confine_to_files(plan: &SandboxPlan, tier: SandboxTier) -> io::Res
         .filter(|path| !write.iter().any(|folder| path.starts_with(folder)));
     let hide: Vec<PathBuf> = plan.hide.iter().chain(empty).cloned().collect();
     let rights = LandlockRights {
-        tier,
+        level,
         network: plan.network,
         write: &write,
         read: &plan.read,
@@ -137,7 +137,7 @@ pub(super) fn confine_to_files(plan: &SandboxPlan, tier: SandboxTier) -> io::Res
 /// Becomes the program in a process that is confined. Returns only if that fails.
 pub(super) fn execute_program(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     program: &LaunchProgram<'_>,
     landlock: i32,
     proxy_port: Option<u16>,
@@ -145,14 +145,14 @@ pub(super) fn execute_program(
 ) -> io::Error {
     write_status(
         links.status.as_ref(),
-        &format!("ready {}\n", tier.report_number(landlock)),
+        &format!("ready {}\n", level.report_number(landlock)),
     );
     let mut command = Command::new(program.path);
     command.args(program.arguments);
     program.set_environment(&mut command);
     command
-        .envs(plan.temp_environment(tier))
-        .envs(package_environment(plan, tier, proxy_port));
+        .envs(plan.temp_environment(level))
+        .envs(package_environment(plan, level, proxy_port));
     // Last of all: from here on a write of this process would wait for a supervisor that waits for
     // the program. If there is no watch, the command still runs, and nothing tells its changes from
     // those of others.
@@ -172,10 +172,10 @@ fn install_write_watch(sender: &UnixDatagram) -> io::Result<()> {
 /// The folders stay for the task: once a command has fetched packages there, later ones find them, also without a network.
 fn package_environment(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     proxy_port: Option<u16>,
 ) -> Vec<(String, OsString)> {
-    if tier != SandboxTier::Two {
+    if level != EffectiveLevel::Two {
         return Vec::new();
     }
     let cache = Path::new("/tmp/.cache");
@@ -231,13 +231,13 @@ fn copy_cargo_settings(plan: &SandboxPlan, folder: &Path) {
 /// Applies all restrictions that concern only this process and its children.
 fn confine_process(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     sockets_are_covered: bool,
 ) -> io::Result<i32> {
     confine_to_user()?;
-    let landlock = confine_to_files(plan, tier)?;
-    let unix_sockets = allow_unix_sockets(plan, tier, landlock, sockets_are_covered);
-    let program = syscall_filter::build_filter(tier, plan.network, unix_sockets);
+    let landlock = confine_to_files(plan, level)?;
+    let unix_sockets = allow_unix_sockets(plan, level, landlock, sockets_are_covered);
+    let program = syscall_filter::build_filter(level, plan.network, unix_sockets);
     syscalls::install_filter(&program).map_err(|error| SetupStage::Filter.to_error(&error))?;
     Ok(landlock)
 }
@@ -253,11 +253,11 @@ fn confine_to_user() -> io::Result<()> {
 /// abstract ones are out of reach, which either the network namespace or Landlock ensures.
 fn allow_unix_sockets(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     landlock: i32,
     sockets_are_covered: bool,
 ) -> bool {
-    tier == SandboxTier::Two
+    level == EffectiveLevel::Two
         && sockets_are_covered
         && (plan.network != NetworkAccess::Allowed || landlock >= LANDLOCK_WITH_SCOPES)
 }

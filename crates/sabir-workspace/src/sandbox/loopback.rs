@@ -1,4 +1,4 @@
-//! Lets a command reach ports of this machine's loopback from the network of its own that tier 2 gives it.
+//! Lets a command reach ports of this machine's loopback from the network of its own that level 2 gives it.
 //!
 //! Sharing the machine's network would open all of it: no filter tells addresses apart. So the
 //! launcher opens listening sockets *inside* the command's network, one for each port that the

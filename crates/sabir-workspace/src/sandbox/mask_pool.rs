@@ -170,25 +170,25 @@ mod tests {
 
     use super::*;
 
-    struct Place {
+    struct PoolFolders {
         _folder: tempfile::TempDir,
         top: PathBuf,
         pool: PathBuf,
     }
 
-    fn new_place() -> Place {
+    fn new_folders() -> PoolFolders {
         let folder = tempfile::tempdir().unwrap();
         let real = folder.path().canonicalize().unwrap();
         let top = real.join("top");
         fs::create_dir(&top).unwrap();
-        Place {
+        PoolFolders {
             _folder: folder,
             top,
             pool: real.join("data/masks"),
         }
     }
 
-    impl Place {
+    impl PoolFolders {
         fn open(&self) -> Option<MaskPool> {
             let write = std::slice::from_ref(&self.top);
             MaskPool::open_for(&self.pool, write, File::open(&self.top).unwrap())
@@ -204,36 +204,40 @@ mod tests {
 
     #[test]
     fn folders_move_into_the_pool_and_back() {
-        let place = new_place();
-        let mask = place.put_mask(".vscode");
+        let folders = new_folders();
+        let mask = folders.put_mask(".vscode");
         let number = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&mask).unwrap());
-        let mut pool = place.open().unwrap();
+        let mut pool = folders.open().unwrap();
         assert!(pool.take_folder(&mask) && !mask.exists());
-        assert!(place.open().is_none(), "the pool is in use");
+        assert!(folders.open().is_none(), "the pool is in use");
         drop(pool);
-        let mut next = place.open().unwrap();
-        assert!(next.place_folder(&place.top.join(".idea")).unwrap());
-        let found = fs::metadata(place.top.join(".idea")).unwrap();
+        let mut next = folders.open().unwrap();
+        assert!(next.place_folder(&folders.top.join(".idea")).unwrap());
+        let found = fs::metadata(folders.top.join(".idea")).unwrap();
         assert_eq!(std::os::unix::fs::MetadataExt::ino(&found), number);
         assert_eq!(found.permissions().mode() & 0o7777, FOLDER_MODE);
-        assert!(!next.place_folder(&place.top.join(".zed")).unwrap());
+        assert!(!next.place_folder(&folders.top.join(".zed")).unwrap());
     }
 
     #[test]
     fn nothing_is_replaced_and_nothing_with_content_moves() {
-        let place = new_place();
-        let mask = place.put_mask(".vscode");
-        let mut pool = place.open().unwrap();
+        let folders = new_folders();
+        let mask = folders.put_mask(".vscode");
+        let mut pool = folders.open().unwrap();
         assert!(pool.take_folder(&mask));
-        fs::write(place.top.join("AGENTS.md"), "mine").unwrap();
-        let placed = pool.place_folder(&place.top.join("AGENTS.md"));
+        fs::write(folders.top.join("AGENTS.md"), "mine").unwrap();
+        let placed = pool.place_folder(&folders.top.join("AGENTS.md"));
         assert_eq!(placed.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         // A file that appears in the pool keeps its folder from becoming a mask.
-        let spare = fs::read_dir(&place.pool).unwrap().next().unwrap().unwrap();
+        let spare = fs::read_dir(&folders.pool)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
         fs::write(spare.path().join("tasks.json"), "{}").unwrap();
-        assert!(!pool.place_folder(&place.top.join(".idea")).unwrap());
+        assert!(!pool.place_folder(&folders.top.join(".idea")).unwrap());
         assert!(spare.path().join("tasks.json").exists());
-        let used = place.put_mask(".zed");
+        let used = folders.put_mask(".zed");
         fs::set_permissions(&used, Permissions::from_mode(0o755)).unwrap();
         assert!(!pool.take_folder(&used), "not a mask");
         fs::write(used.join("x"), "").unwrap();
@@ -244,17 +248,17 @@ mod tests {
 
     #[test]
     fn a_pool_that_others_can_reach_is_not_used() {
-        let place = new_place();
-        drop(place.open().unwrap());
-        let inside = place.top.join("masks");
-        let write = std::slice::from_ref(&place.top);
-        let top = || File::open(&place.top).unwrap();
+        let folders = new_folders();
+        drop(folders.open().unwrap());
+        let inside = folders.top.join("masks");
+        let write = std::slice::from_ref(&folders.top);
+        let top = || File::open(&folders.top).unwrap();
         assert!(MaskPool::open_for(&inside, write, top()).is_none());
         assert!(!inside.exists());
-        let link = place.pool.with_file_name("link");
-        std::os::unix::fs::symlink(&place.top, &link).unwrap();
+        let link = folders.pool.with_file_name("link");
+        std::os::unix::fs::symlink(&folders.top, &link).unwrap();
         assert!(MaskPool::open_for(&link, write, top()).is_none());
-        fs::set_permissions(&place.pool, Permissions::from_mode(0o777)).unwrap();
-        assert!(place.open().is_none());
+        fs::set_permissions(&folders.pool, Permissions::from_mode(0o777)).unwrap();
+        assert!(folders.open().is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Places masks: empty files and folders under missing protected names, so that a command of tier 2
+//! Places masks: empty files and folders under missing protected names, so that a command of level 2
 //! cannot create them.
 //!
 //! Only existing paths can be mounted over, so the masks are in the real workspace while such a

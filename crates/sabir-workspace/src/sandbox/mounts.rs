@@ -1,4 +1,4 @@
-//! Mounts the file system for a command of tier 2: everything is read-only except a few folders;
+//! Mounts the file system for a command of level 2: everything is read-only except a few folders;
 //! `/proc`, `/dev` and `/tmp` are new; secrets are hidden.
 //!
 //! Folders that stay writable are cloned before everything is made read-only, and then mounted over

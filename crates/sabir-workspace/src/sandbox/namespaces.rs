@@ -1,4 +1,4 @@
-//! Creates the namespaces of tier 2 and their first process.
+//! Creates the namespaces of level 2 and their first process.
 //!
 //! The launcher creates the namespaces, maps its user to one that is not root, and starts their
 //! first process as a child of the *supervisor*, beside itself. That process mounts the file

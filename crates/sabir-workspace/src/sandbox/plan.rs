@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{NetworkAccess, RegistryHost, SandboxLevel, SandboxTier, environment};
+use super::{EffectiveLevel, NetworkAccess, RegistryHost, SandboxLevel, environment};
 
 /// The environment variables of cache folders, which are mostly in the home folder.
 const CACHES: [&str; 4] = [
@@ -210,7 +210,7 @@ impl SandboxPlan {
     #[cfg(target_os = "linux")]
     pub(crate) fn has_own_network(&self) -> bool {
         self.network != NetworkAccess::Allowed
-            && self.level.candidate_tiers().contains(&SandboxTier::Two)
+            && self.level.candidate_levels().contains(&EffectiveLevel::Two)
     }
 
     /// Removes the temporary folder of a single command, in case the supervisor was killed before
@@ -221,13 +221,13 @@ impl SandboxPlan {
         }
     }
 
-    /// Returns the folders in which a command of this tier can write.
+    /// Returns the folders in which a command of this level can write.
     #[cfg(target_os = "linux")]
-    pub(super) fn writable_folders(&self, tier: SandboxTier) -> Vec<PathBuf> {
+    pub(super) fn writable_folders(&self, level: EffectiveLevel) -> Vec<PathBuf> {
         let mut folders = self.write.clone();
-        match tier {
-            SandboxTier::One => folders.push(self.tmp.clone()),
-            SandboxTier::Two => folders.extend(["/tmp".into(), "/var/tmp".into()]),
+        match level {
+            EffectiveLevel::One => folders.push(self.tmp.clone()),
+            EffectiveLevel::Two => folders.extend(["/tmp".into(), "/var/tmp".into()]),
         }
         folders
     }
@@ -235,8 +235,8 @@ impl SandboxPlan {
 
 impl SandboxPlan {
     /// Returns the environment variables for temporary files and caches.
-    pub(super) fn temp_environment(&self, tier: SandboxTier) -> Vec<(String, PathBuf)> {
-        let tmp = if tier == SandboxTier::Two {
+    pub(super) fn temp_environment(&self, level: EffectiveLevel) -> Vec<(String, PathBuf)> {
+        let tmp = if level == EffectiveLevel::Two {
             Path::new("/tmp")
         } else {
             &self.tmp

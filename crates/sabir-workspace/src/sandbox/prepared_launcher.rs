@@ -44,7 +44,7 @@ mod linux {
     use crate::sandbox::launch;
     use crate::sandbox::mounts::{self, FileIdentity};
     use crate::sandbox::namespaces::{self, NamespaceSide};
-    use crate::sandbox::{NetworkAccess, SandboxPlan, SandboxTier, SetupStage};
+    use crate::sandbox::{EffectiveLevel, NetworkAccess, SandboxPlan, SetupStage};
     use crate::supervise::fork_server::SupervisorOrder;
     use crate::supervise::{OutputDevice, SupervisorPlan, close_streams};
 
@@ -314,14 +314,14 @@ mod linux {
         };
         // After the mounts: rules hold for the folders that are found now.
         expect_message(from_first, MOUNTED)?;
-        let landlock = launch::confine_to_files(sandbox, SandboxTier::Two)?;
+        let landlock = launch::confine_to_files(sandbox, EffectiveLevel::Two)?;
         // Entered by its name, and when the mounts in it are complete.
         expect_message(from_first, PROTECTED)?;
         rustix::process::chdir(&order.folder)
             .map_err(|error| SetupStage::Folder.to_error(&error.into()))?;
-        let tier = SandboxTier::Two;
+        let level = EffectiveLevel::Two;
         Err(launch::execute_program(
-            sandbox, tier, &program, landlock, None, links,
+            sandbox, level, &program, landlock, None, links,
         ))
     }
 

@@ -1,7 +1,7 @@
 //! Limits the number of a command's processes with a control group, where one can be made.
 //!
 //! The limit of resources does not hold for root, and counts all processes of any other user. A PID
-//! namespace has a limit of its own (`mounts.rs`), so this is for tier 1 and for older kernels. A
+//! namespace has a limit of its own (`mounts.rs`), so this is for level 1 and for older kernels. A
 //! group also finds every process, whatever it did to its parents.
 
 use std::fs;

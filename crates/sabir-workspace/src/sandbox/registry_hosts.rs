@@ -177,7 +177,7 @@ pub struct HostConnection {
     pub host: String,
     /// The outcome of the connections.
     pub outcome: ConnectionOutcome,
-    /// How many there were.
+    /// The number of connections or attempts.
     pub count: u32,
 }
 
@@ -186,7 +186,7 @@ pub struct HostConnection {
 pub enum ConnectionOutcome {
     /// The host was reached.
     Reached,
-    /// The host is none of the listed ones.
+    /// The host is not on the list.
     Unlisted,
     /// The host has a private address, and was not listed as one that may.
     PrivateAddress,

@@ -14,7 +14,7 @@ use rustix::process::Pid;
 
 use super::environment::{LaunchProgram, LauncherLinks, prepare_process, write_status};
 use super::resource_limits::lower_limits;
-use super::{SandboxPlan, SandboxTier, SetupStage, seatbelt};
+use super::{EffectiveLevel, SandboxPlan, SetupStage, seatbelt};
 
 /// The program of macOS that confines itself by a profile and starts another.
 const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
@@ -23,7 +23,7 @@ const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
 /// that is done. `parent` is the supervisor.
 pub(super) fn run_launcher(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     program: &LaunchProgram<'_>,
     parent: Pid,
     links: LauncherLinks,
@@ -36,7 +36,7 @@ pub(super) fn run_launcher(
     } = links;
     // Package registries need level 2, which does not exist here, and writes cannot be watched.
     drop((proxy, watch, protected));
-    let error = launch_program(plan, tier, program, parent, status.as_ref());
+    let error = launch_program(plan, level, program, parent, status.as_ref());
     let number = error.raw_os_error().unwrap_or(0);
     write_status(status.as_ref(), &format!("{number}\n"));
     1
@@ -45,12 +45,12 @@ pub(super) fn run_launcher(
 /// Returns only if the program could not be started.
 fn launch_program(
     plan: &SandboxPlan,
-    tier: SandboxTier,
+    level: EffectiveLevel,
     program: &LaunchProgram<'_>,
     parent: Pid,
     status: Option<&OwnedFd>,
 ) -> io::Error {
-    if tier == SandboxTier::Two {
+    if level == EffectiveLevel::Two {
         return SetupStage::Namespaces.to_error(&io::Error::from_raw_os_error(0));
     }
     if let Err(error) = prepare_process(parent, program.device, program.input) {
@@ -59,7 +59,7 @@ fn launch_program(
     if let Err(error) = lower_limits(&[]) {
         return SetupStage::Limits.to_error(&error);
     }
-    write_status(status, &format!("ready {}\n", tier.report_number(0)));
+    write_status(status, &format!("ready {}\n", level.report_number(0)));
     let mut command = Command::new(SANDBOX_EXEC);
     program.set_environment(&mut command);
     command
@@ -67,7 +67,7 @@ fn launch_program(
         .arg(seatbelt::build_profile(plan))
         .arg(program.path)
         .args(program.arguments)
-        .envs(plan.temp_environment(tier));
+        .envs(plan.temp_environment(level));
     let error = command.exec();
     // The last line that the supervisor reads is the one that counts.
     SetupStage::Filter.to_error(&error)

@@ -15,7 +15,7 @@ use libc::{
     SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, sock_filter,
 };
 
-use super::{NetworkAccess, SandboxTier};
+use super::{EffectiveLevel, NetworkAccess};
 
 pub(crate) mod written_paths;
 
@@ -125,7 +125,7 @@ const DENIED: &[i64] = &[
     FILE_SETATTR,
 ];
 
-/// The calls denied in a tier without an IPC namespace: memory, queues and semaphores shared by all
+/// The calls denied in a level without an IPC namespace: memory, queues and semaphores shared by all
 /// processes of the user.
 const SHARED: &[i64] = &[
     libc::SYS_shmget,
@@ -164,7 +164,7 @@ const DATAGRAM: u32 = 2;
 /// Returns the sockets that may be opened. Unix sockets are allowed only where mounts cover those of
 /// the machine, because no filter sees the path that a socket is connected to.
 fn allowed_sockets(
-    tier: SandboxTier,
+    level: EffectiveLevel,
     network: NetworkAccess,
     unix_sockets: bool,
 ) -> Vec<SocketKind> {
@@ -173,10 +173,10 @@ fn allowed_sockets(
     let tcp = INTERNET
         .iter()
         .flat_map(|&family| [0, TCP].map(|protocol| (family, Some(STREAM), Some(protocol))));
-    match (tier, network) {
+    match (level, network) {
         // Landlock controls only TCP, and not every way to connect, so no sockets at all.
-        (SandboxTier::One, NetworkAccess::Denied | NetworkAccess::Registries) => vec![routes],
-        // In tier 2 inside a private network, where tests may talk to their own servers.
+        (EffectiveLevel::One, NetworkAccess::Denied | NetworkAccess::Registries) => vec![routes],
+        // In level 2 inside a private network, where tests may talk to their own servers.
         _ => {
             let udp = INTERNET.iter().flat_map(|&family| {
                 [0, UDP].map(|protocol| (family, Some(DATAGRAM), Some(protocol)))
@@ -193,7 +193,7 @@ fn allowed_sockets(
 
 /// Builds the whole filter program.
 pub(super) fn build_filter(
-    tier: SandboxTier,
+    level: EffectiveLevel,
     network: NetworkAccess,
     unix_sockets: bool,
 ) -> Vec<sock_filter> {
@@ -208,7 +208,7 @@ pub(super) fn build_filter(
     // `ENOSYS` makes programs use their fallback for older kernels.
     code.if_at_least(NEWEST + 1, errno_verdict(libc::ENOSYS));
     code.if_equal(call_number(libc::SYS_clone3), errno_verdict(libc::ENOSYS));
-    let shared = if tier == SandboxTier::One {
+    let shared = if level == EffectiveLevel::One {
         SHARED
     } else {
         &[]
@@ -247,7 +247,7 @@ pub(super) fn build_filter(
         }
     });
     code.match_call(libc::SYS_socket, |code| {
-        code.allow_sockets_only(&allowed_sockets(tier, network, unix_sockets))
+        code.allow_sockets_only(&allowed_sockets(level, network, unix_sockets))
     });
     // A pair of datagram sockets can be connected to a path; stream pairs cannot.
     code.match_call(libc::SYS_socketpair, |code| {

@@ -67,7 +67,7 @@ pub struct WallReport {
     pub state: WallState,
 }
 
-/// The results for all walls of the sandbox that this machine provides.
+/// The results of the checks of all walls of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityReport {
     /// The level in force.
@@ -76,7 +76,7 @@ pub struct SecurityReport {
     pub walls: Vec<WallReport>,
 }
 
-/// The failures of trying the walls.
+/// The error of a check of the walls.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WallCheckError {
@@ -151,8 +151,8 @@ impl fmt::Display for SecurityReport {
     }
 }
 
-/// Tries every wall of a sandbox of this level. `helper` is the supervisor's program, as for
-/// [`ShellCommand::new`]; `environment` is that of commands. Needs a tokio runtime.
+/// Attempts to break every wall of a sandbox of this level. `helper` is the supervisor's program,
+/// as for [`ShellCommand::new`]; `environment` is that of commands. Needs a tokio runtime.
 ///
 /// # Errors
 /// [`WallCheckError`], if no sandbox is available at all.

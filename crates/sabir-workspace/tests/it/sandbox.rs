@@ -1,8 +1,8 @@
-//! Tests what a confined command can do, by real system calls, in both tiers, as root and as a
+//! Tests what a confined command can do, by real system calls, in both levels, as root and as a
 //! normal user.
 //!
-//! A row is one attempt with the expected verdict in each tier; `Verdict::Uncovered` marks what a
-//! tier is known not to stop, and fails if it does. Safe attempts are also made without a sandbox,
+//! A row is one attempt with the expected verdict in each level; `Verdict::Uncovered` marks what a
+//! level is known not to stop, and fails if it does. Safe attempts are also made without a sandbox,
 //! where they must be allowed: a probe that is denied everywhere would prove nothing.
 
 mod attempts;
@@ -173,7 +173,7 @@ impl Scene {
     }
 }
 
-/// Returns every combination of tier and user that is available here; the others are reported once.
+/// Returns every combination of level and user that is available here; the others are reported once.
 fn worlds() -> &'static [(&'static str, Who)] {
     static WORLDS: OnceLock<Vec<(&'static str, Who)>> = OnceLock::new();
     WORLDS.get_or_init(|| {

@@ -99,7 +99,7 @@ pub(crate) struct ImportArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct JudgeArguments {
+pub(crate) struct CheckTaskArguments {
     #[command(flatten)]
     pub(crate) check: CheckArguments,
     /// Print the faults of the calls in this task instead: its name, or the beginning of it.

@@ -9,7 +9,7 @@ use super::ReportFormat;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Judge a command line as if a model had requested it in this folder, and explain the verdict part by part. Nothing is run; the
+    /// Check a command line as if a model had requested it in this folder, and explain the verdict part by part. Nothing is run; the
     /// exit code is 0 for every verdict.
     Explain(PolicyExplainArguments),
     /// Check the calls of a task again, in its folder as it is now, and show which of them other

@@ -8,7 +8,7 @@ use tokio::io::{BufReader, stdin, stdout};
 use crate::cli::{AcpArguments, RecordingOptions};
 use crate::commands::init;
 use crate::exit::{CommandError, ExitStatus};
-use crate::surroundings::{EXIT, host, runtime, start_host};
+use crate::process_environment::{EXIT, host, runtime, start_host};
 
 /// Runs `sabir acp`.
 pub(crate) fn run_acp(arguments: &AcpArguments) -> Result<ExitStatus, CommandError> {

@@ -3,13 +3,13 @@
 use sabir_agent::TaskId;
 use sabir_toolbox::task_check::{TaskFamily, TaskJournal};
 
-use crate::cli::JudgeArguments;
+use crate::cli::CheckTaskArguments;
 use crate::commands::{journal, parse};
 use crate::exit::{CommandError, ExitStatus};
 use crate::report_output::print_report;
 
 /// Runs `sabir check` on standard input or on a task.
-pub(crate) fn run_check(arguments: &JudgeArguments) -> Result<ExitStatus, CommandError> {
+pub(crate) fn run_check(arguments: &CheckTaskArguments) -> Result<ExitStatus, CommandError> {
     let Some(name) = &arguments.task else {
         return parse::check_input(&arguments.check);
     };

@@ -6,7 +6,7 @@ use sabir_terminal::checkpoint_text;
 use crate::cli::{HistoryArguments, ReportFormat};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{self, print};
-use crate::surroundings::host;
+use crate::process_environment::host;
 
 /// Runs `sabir checkpoints`.
 pub(crate) fn run_checkpoints(arguments: &HistoryArguments) -> Result<ExitStatus, CommandError> {

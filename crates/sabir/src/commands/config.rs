@@ -11,14 +11,17 @@ use sabir_terminal::config_text;
 use crate::cli::{ConfigArguments, ConfigCommand};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print_report;
-use crate::surroundings;
+use crate::process_environment;
 
 /// Runs `sabir config`. `dialects` are the files of `--dialects`.
 pub(crate) fn run_config(
     arguments: &ConfigArguments,
     dialects: &[PathBuf],
 ) -> Result<ExitStatus, CommandError> {
-    let (environment, named) = (surroundings::environment(), surroundings::named_config());
+    let (environment, named) = (
+        process_environment::environment(),
+        process_environment::named_config(),
+    );
     let format = arguments.output;
     let chosen = |is_users: bool| named.filter(|_| !is_users);
     let change = match &arguments.command {

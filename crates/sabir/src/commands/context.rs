@@ -12,11 +12,11 @@ use serde_json::json;
 use crate::cli::{ContextArguments, ReportFormat};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
-use crate::surroundings::{self, host};
+use crate::process_environment::{self, host};
 
 /// Runs `sabir context`.
 pub(crate) fn run_context(arguments: &ContextArguments) -> Result<ExitStatus, CommandError> {
-    let config = surroundings::load_config()?;
+    let config = process_environment::load_config()?;
     if arguments.folder {
         let report = inspect_folder(Path::new("."), &config)?;
         match arguments.output {
@@ -36,7 +36,7 @@ pub(crate) fn run_context(arguments: &ContextArguments) -> Result<ExitStatus, Co
         return Ok(ExitStatus::Completed);
     }
     let mut context = TaskContext::open_for_change(host(), &id, config, model)?;
-    let runtime = surroundings::runtime()?;
+    let runtime = process_environment::runtime()?;
     let changed = match (arguments.undo, arguments.plain) {
         (true, _) => runtime.block_on(context.undo_compaction())?,
         (_, true) => runtime.block_on(context.compact_context(SummaryAuthor::Sabir))?,

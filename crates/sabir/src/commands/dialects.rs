@@ -17,15 +17,15 @@ use crate::cli::OutputFormat;
 use crate::commands::parse::read_stdin;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::process_environment::{self, runtime};
 use crate::report_output::print_report;
-use crate::surroundings::{self, runtime};
 
 /// Runs `sabir dialects` and `sabir help dialect`.
 pub(crate) fn run_dialects(
     name: Option<&str>,
     output: OutputFormat,
 ) -> Result<ExitStatus, CommandError> {
-    let dialects = surroundings::dialects();
+    let dialects = process_environment::dialects();
     match name {
         None => print_report(&list_dialects(dialects), output)?,
         Some(name) => {
@@ -48,7 +48,8 @@ pub(crate) fn run_from_template(
         })?,
         false => config::read_text(file)?,
     };
-    let examined = runtime()?.block_on(examine_templates(&text, surroundings::environment()));
+    let examined =
+        runtime()?.block_on(examine_templates(&text, process_environment::environment()));
     let reports = examined.map(TemplateReports).map_err(|error| {
         CommandError::usage(match is_standard_input {
             true => format!("standard input: {error}"),

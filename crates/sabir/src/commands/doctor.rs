@@ -13,7 +13,7 @@ use sabir_terminal::doctor_text;
 use crate::cli::{DoctorArguments, ReportFormat};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{self, print};
-use crate::surroundings::{self, host, runtime};
+use crate::process_environment::{self, host, runtime};
 
 /// Runs `sabir doctor`.
 pub(crate) fn run_doctor(arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
@@ -25,8 +25,8 @@ pub(crate) fn run_doctor(arguments: &DoctorArguments) -> Result<ExitStatus, Comm
 
 /// Reports the environment (`sabir doctor` without a model).
 fn report_environment(arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
-    let file = surroundings::named_config();
-    let (config, problem) = match surroundings::load_config() {
+    let file = process_environment::named_config();
+    let (config, problem) = match process_environment::load_config() {
         Ok(config) => (config, None),
         Err(failure) => (Config::default(), Some(failure.message)),
     };
@@ -47,7 +47,7 @@ fn report_environment(arguments: &DoctorArguments) -> Result<ExitStatus, Command
 
 /// Tests the abilities of a model (`sabir doctor MODEL`).
 fn examine_model(model: &str, arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
-    let file = surroundings::named_config();
+    let file = process_environment::named_config();
     let runtime = runtime()?;
     let examiner = runtime.block_on(ModelExaminer::prepare(host(), file, model))?;
     let is_shown = arguments.output == ReportFormat::Text;

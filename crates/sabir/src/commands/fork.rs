@@ -17,7 +17,7 @@ use crate::cli::{
 use crate::commands::{journal, run};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
-use crate::surroundings::{self, host};
+use crate::process_environment::{self, host};
 
 /// Runs `sabir fork`.
 pub(crate) fn run_fork(arguments: &ForkArguments) -> Result<ExitStatus, CommandError> {
@@ -47,7 +47,7 @@ pub(crate) fn run_fork(arguments: &ForkArguments) -> Result<ExitStatus, CommandE
         });
     }
     let id = host().fork(&from, number, &spec)?;
-    let (forked, _) = sabir_journal::read_journal(&surroundings::tasks_folder()?, &id)
+    let (forked, _) = sabir_journal::read_journal(&process_environment::tasks_folder()?, &id)
         .map_err(|error| CommandError::internal(error.to_string()))?;
     let record = match forked.first().map(|entry| &entry.record) {
         Some(Record::Started(start)) => match &start.from {

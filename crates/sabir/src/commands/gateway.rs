@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sabir_terminal::gateway_command::{self, GatewayArguments};
 
 use crate::exit::{CommandError, ExitStatus};
-use crate::surroundings::{EXIT, host, named_config};
+use crate::process_environment::{EXIT, host, named_config};
 
 /// Runs `sabir gateway`.
 pub(crate) fn run_gateway(arguments: &GatewayArguments) -> Result<ExitStatus, CommandError> {

@@ -8,21 +8,21 @@ use sabir_toolbox::import::read_history;
 use crate::cli::{ImportArguments, ReportFormat};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::process_environment;
 use crate::report_output::print_exact_report;
-use crate::surroundings;
 
 /// Runs `sabir import`.
 pub(crate) fn run_import(arguments: &ImportArguments) -> Result<ExitStatus, CommandError> {
     if arguments.path == Path::new("settings") {
-        let config = surroundings::load_config()?;
-        let named = surroundings::named_config();
+        let config = process_environment::load_config()?;
+        let named = process_environment::named_config();
         let as_json = arguments.output == ReportFormat::Json;
         let done = import_settings(&arguments.programs, arguments.yes, as_json, &config, named);
         return Ok(ExitStatus::of_consent(done?));
     }
-    let history = read_history(&arguments.path, surroundings::dialects())?;
-    let task = history.into_task(surroundings::host().new_task_id());
-    let folder = surroundings::tasks_folder()?;
+    let history = read_history(&arguments.path, process_environment::dialects())?;
+    let task = history.into_task(process_environment::host().new_task_id());
+    let folder = process_environment::tasks_folder()?;
     let shown = arguments.path.display();
     sabir_journal::write_journal(&folder, &task.id, &task.entries)
         .map_err(|error| CommandError::usage(format!("{shown} cannot be imported: {error}")))?;

@@ -7,7 +7,7 @@ use sabir_terminal::welcome::{self, WelcomeChoice};
 
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{self, print};
-use crate::surroundings::{EXIT, environment, host, named_config, runtime};
+use crate::process_environment::{EXIT, environment, host, named_config, runtime};
 
 /// Runs `sabir init`.
 pub(crate) fn run_init() -> Result<ExitStatus, CommandError> {

@@ -13,8 +13,8 @@ use crate::cli::{LogArguments, OutputFormat};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::event_renderer::EventRenderer;
 use crate::output::print;
+use crate::process_environment::{self, host};
 use crate::report_output::ReportOutput;
-use crate::surroundings::{self, host};
 
 /// The interval at which a followed journal is read.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -93,7 +93,7 @@ fn follow_log(
             "one object cannot be followed: give --output text or --output events",
         ));
     }
-    let folder = surroundings::tasks_folder()?;
+    let folder = process_environment::tasks_folder()?;
     let fail = |error: sabir_journal::JournalError| CommandError::usage(error.to_string());
     let id = host().find_task(arguments.task.as_deref())?;
     let mut tail = JournalTail::open(&folder, &id).map_err(fail)?;

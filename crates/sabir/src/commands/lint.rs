@@ -10,12 +10,12 @@ use crate::cli::{DenyLevel, LintArguments};
 use crate::commands::parse::read_stdin;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::process_environment;
 use crate::report_output::print_report;
-use crate::surroundings;
 
 /// Runs `sabir lint`.
 pub(crate) fn run_lint(arguments: &LintArguments) -> Result<ExitStatus, CommandError> {
-    let dialects = surroundings::dialects();
+    let dialects = process_environment::dialects();
     let dialect = select_dialect(dialects, &arguments.dialect)?;
     let (source_name, text) = read_tools(arguments)?;
     let options = LintOptions {
@@ -40,9 +40,12 @@ pub(crate) fn run_lint(arguments: &LintArguments) -> Result<ExitStatus, CommandE
 /// Reads the tools, and returns the name of the source and its text.
 fn read_tools(arguments: &LintArguments) -> Result<(String, String), CommandError> {
     if let Some(target) = &arguments.mcp {
-        let config = surroundings::load_config()?;
+        let config = process_environment::load_config()?;
         let listed = sabir_session::mcp::lint_source(target, &config, Path::new("."));
-        return Ok((target.clone(), surroundings::runtime()?.block_on(listed)?));
+        return Ok((
+            target.clone(),
+            process_environment::runtime()?.block_on(listed)?,
+        ));
     }
     if let Some(file) = arguments
         .tools

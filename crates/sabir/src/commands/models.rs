@@ -11,15 +11,15 @@ use sabir_toolbox::models::{ListedModel, ModelListing};
 
 use crate::cli::ModelsArguments;
 use crate::exit::{CommandError, ExitStatus};
+use crate::process_environment;
 use crate::report_output::print_report;
-use crate::surroundings;
 
 /// The time to wait for a server on this machine.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Runs `sabir models`.
 pub(crate) fn run_models(arguments: &ModelsArguments) -> Result<ExitStatus, CommandError> {
-    let config = surroundings::load_config()?;
+    let config = process_environment::load_config()?;
     let mut listing = ModelListing {
         providers: None,
         local: probe_local_servers(&config)?,
@@ -38,5 +38,6 @@ pub(crate) fn run_models(arguments: &ModelsArguments) -> Result<ExitStatus, Comm
 
 /// Returns the servers on this machine that answer.
 pub(crate) fn probe_local_servers(config: &Config) -> Result<Vec<LocalServer>, CommandError> {
-    Ok(surroundings::runtime()?.block_on(probe_servers(&config.local_places(), PROBE_TIMEOUT)))
+    Ok(process_environment::runtime()?
+        .block_on(probe_servers(&config.local_places(), PROBE_TIMEOUT)))
 }

@@ -9,12 +9,12 @@ use sabir_workspace::Workspace;
 use crate::cli::{ModesArguments, ReportFormat};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::process_environment;
 use crate::report_output::print_report;
-use crate::surroundings;
 
 /// Runs `sabir modes`.
 pub(crate) fn modes(arguments: &ModesArguments) -> Result<ExitStatus, CommandError> {
-    let config = surroundings::load_config()?;
+    let config = process_environment::load_config()?;
     let folder = arguments
         .folder
         .as_deref()

@@ -13,8 +13,8 @@ use sabir_toolbox::wire::detect_response_wire;
 use crate::cli::{CheckArguments, ListeningOptions, OutputFormat, ParseArguments};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{input_error, print};
+use crate::process_environment;
 use crate::report_output::{ReportOutput, print_report};
-use crate::surroundings;
 
 /// Runs `sabir parse`.
 pub(crate) fn run_parse(arguments: &ParseArguments) -> Result<ExitStatus, CommandError> {
@@ -53,10 +53,10 @@ pub(crate) fn exit_status(parsed: &ParsedText) -> ExitStatus {
 pub(crate) fn parse_options(
     flags: &ListeningOptions,
 ) -> Result<ParseOptions<'static>, CommandError> {
-    let dialects = surroundings::dialects();
+    let dialects = process_environment::dialects();
     let dialect = select_dialect(dialects, &flags.dialect)?;
     let tools = load_tools(flags.reading.tools.as_deref())?;
-    let config = surroundings::load_config()?;
+    let config = process_environment::load_config()?;
     let disabled = config.disabled_repairs().iter().chain(&flags.no_repair);
     Ok(ParseOptions {
         dialects,

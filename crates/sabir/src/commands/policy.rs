@@ -5,7 +5,7 @@ use std::path::Path;
 use sabir_policy::{CommandFacts, PolicyRules, ShellKind};
 use sabir_session::config::Config;
 use sabir_session::policy_review::{
-    find_start, judged_tools, open_judged_folder, read_task_records,
+    find_start, open_policy_folder, policy_tools, read_task_records,
 };
 use sabir_toolbox::policy::{command_line, explain_command, find_shell};
 use sabir_toolbox::policy_simulation::simulate_calls;
@@ -14,23 +14,23 @@ use sabir_workspace::Workspace;
 use crate::cli::{PolicyExplainArguments, RuleOptions, SimulateArguments};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::process_environment;
 use crate::report_output::print_report;
-use crate::surroundings;
 
 /// Runs `sabir policy explain`. The verdict is printed; the exit code only reports that there is one.
 pub(crate) fn run_policy_explain(
     arguments: &PolicyExplainArguments,
 ) -> Result<ExitStatus, CommandError> {
-    let config = surroundings::load_config()?;
+    let config = process_environment::load_config()?;
     let (workspace, rules) = open_folder(&config, Path::new("."), &arguments.rules, None)?;
     let command = command_line(&arguments.command);
     let sandbox = sabir_session::sandbox::configured_sandbox(None, &config)?;
-    let variables = surroundings::environment().command_variables();
+    let variables = process_environment::environment().command_variables();
     let surroundings = sabir_tools::CommandSurroundings {
         workspace: &workspace,
         environment: &variables,
         sandbox: &sandbox,
-        helper: &surroundings::environment().helper_program,
+        helper: &process_environment::environment().helper_program,
     };
     let gathered = sabir_tools::gather_facts(&surroundings, &command);
     let facts = CommandFacts {
@@ -45,8 +45,8 @@ pub(crate) fn run_policy_explain(
 pub(crate) fn run_policy_simulate(
     arguments: &SimulateArguments,
 ) -> Result<ExitStatus, CommandError> {
-    let config = surroundings::load_config()?;
-    let (records, recovery) = read_task_records(surroundings::host(), &arguments.task)?;
+    let config = process_environment::load_config()?;
+    let (records, recovery) = read_task_records(process_environment::host(), &arguments.task)?;
     if !recovery.is_clean() {
         print::write_stderr(&format!("sabir: {recovery}\n"));
     }
@@ -54,7 +54,7 @@ pub(crate) fn run_policy_simulate(
         .ok_or_else(|| CommandError::usage(format!("`{}` has no beginning", arguments.task)))?;
     let folder = Path::new(&start.workspace);
     let (workspace, rules) = open_folder(&config, folder, &arguments.rules, start.mode.as_deref())?;
-    let tools = judged_tools(&config, workspace)?;
+    let tools = policy_tools(&config, workspace)?;
     let report = simulate_calls(&records, &rules, |call| tools.find_access(call));
     print_report(&report, arguments.output)?;
     Ok(ExitStatus::Completed)
@@ -69,7 +69,7 @@ fn open_folder(
 ) -> Result<(Workspace, PolicyRules), CommandError> {
     let mode = options.mode.as_deref().or(mode);
     let rules = options.rules.rule_spec();
-    Ok(open_judged_folder(config, folder, &rules, mode)?)
+    Ok(open_policy_folder(config, folder, &rules, mode)?)
 }
 
 /// Returns the shell in the option or in `SABIR_SHELL`, by name or path, if one is given.

@@ -8,12 +8,12 @@ use crate::cli::{OutputFormat, PromptArguments};
 use crate::commands::parse;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::process_environment;
 use crate::report_output::print_exact_report;
-use crate::surroundings;
 
 /// Runs `sabir prompt`.
 pub(crate) fn run_prompt(arguments: &PromptArguments) -> Result<ExitStatus, CommandError> {
-    let dialect = find_dialect(surroundings::dialects(), &arguments.dialect, "")?;
+    let dialect = find_dialect(process_environment::dialects(), &arguments.dialect, "")?;
     let tools = parse::load_tools(arguments.tools.as_deref())?;
     let servers = match &arguments.servers {
         None => Vec::new(),

@@ -25,7 +25,7 @@ use crate::cli::{Cli, OutputFormat, RecordingOptions, ResumeArguments, RunArgume
 use crate::commands::{init, journal, tour};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{self, Attendance, print};
-use crate::surroundings::{EXIT, host, runtime};
+use crate::process_environment::{EXIT, host, runtime};
 
 /// Runs `sabir run`.
 pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, CommandError> {

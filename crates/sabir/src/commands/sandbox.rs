@@ -11,7 +11,7 @@ use sabir_workspace::{CommandExit, OutputStream, Sandbox, ShellCommand, StopFlag
 use crate::cli::SandboxArguments;
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
-use crate::surroundings;
+use crate::process_environment;
 use sabir_session::modes;
 
 /// Runs `sabir sandbox`.
@@ -20,13 +20,13 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
     let workspace =
         Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
-    let config = surroundings::load_config()?;
+    let config = process_environment::load_config()?;
     let rules = config.policy_rules(&RuleSpec::default(), workspace.root())?;
     let workspace = workspace.with_bounds(modes::bounds_of(&rules, &config)?);
     let hidden = workspace
         .list_hidden_paths(&StopFlag::default())
         .map_err(|error| CommandError::usage(error.to_string()))?;
-    let sandbox = with_secrets(Sandbox::new(level), surroundings::environment())
+    let sandbox = with_secrets(Sandbox::new(level), process_environment::environment())
         .with_network(arguments.network.unwrap_or_default().into())
         .with_registries(listed_registries(&config)?)
         .allow_write(arguments.write.iter().cloned())
@@ -41,9 +41,9 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
     }
     let command = ShellCommand::new(
         exec_line(&arguments.words),
-        surroundings::environment().helper_program.clone(),
+        process_environment::environment().helper_program.clone(),
     )
-    .env(surroundings::environment().command_variables())
+    .env(process_environment::environment().command_variables())
     .captured_bytes(8 << 10, 8 << 10)
     .sandbox(sandbox);
     // Output is sanitized only on a terminal, so that redirected output keeps its bytes.
@@ -58,7 +58,7 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
         }
         (OutputStream::Stderr, _) => print::write_stderr_bytes(bytes),
     });
-    let outcome = surroundings::runtime()?
+    let outcome = process_environment::runtime()?
         .block_on(running)
         .map_err(|error| CommandError::usage(error.to_string()))?;
     match &outcome.sandbox {

@@ -8,16 +8,16 @@ use sabir_workspace::check_walls;
 use crate::cli::{ReportFormat, SecurityArguments};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
-use crate::surroundings;
+use crate::process_environment;
 
 /// Runs `sabir security`. The exit code is 1 if a wall is open.
 pub(crate) fn run_security(arguments: &SecurityArguments) -> Result<ExitStatus, CommandError> {
-    let config = surroundings::load_config()?;
+    let config = process_environment::load_config()?;
     let level = configured_sandbox(arguments.level.as_deref(), &config)?.level();
-    let environment = surroundings::environment();
+    let environment = process_environment::environment();
     let variables = environment.command_variables();
     let helper = &environment.helper_program;
-    let report = surroundings::runtime()?
+    let report = process_environment::runtime()?
         .block_on(check_walls(helper, level, &variables, Path::new("/tmp")))
         .map_err(|error| CommandError::usage(error.to_string()))?;
     print::write_stdout(&match arguments.output {

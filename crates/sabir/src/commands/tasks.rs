@@ -6,11 +6,11 @@ use sabir_terminal::task_tree::{TaskTree, no_tasks_text, task_json};
 use crate::cli::{OutputFormat, TasksArguments};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
-use crate::surroundings;
+use crate::process_environment;
 
 /// Runs `sabir tasks`.
 pub(crate) fn run_tasks(arguments: &TasksArguments) -> Result<ExitStatus, CommandError> {
-    let environment = surroundings::environment();
+    let environment = process_environment::environment();
     let lookup = TaskLookup::open(environment, arguments.folder.as_deref())?;
     let workspace = (!arguments.everywhere).then(|| lookup.folder());
     let list = TaskList::read(environment, workspace, &arguments.words)?;

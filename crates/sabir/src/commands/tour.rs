@@ -11,7 +11,7 @@ use sabir_terminal::tour_pace::TourFrontEnd;
 
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
-use crate::surroundings::{environment, host, runtime};
+use crate::process_environment::{environment, host, runtime};
 
 /// The recorded responses of the model. A test makes sure that they match the requests.
 const CASSETTE: &[u8] = include_bytes!("tour.jsonl");
@@ -23,7 +23,7 @@ pub(crate) fn run_tour(folder: Option<&Path>) -> Result<ExitStatus, CommandError
     let host = host();
     let prompt = Host::recorded_prompt(CASSETTE)?;
     print::write_stderr(&format!(
-        "A scripted model now works in {shown}. The machine, the tools and the gates are the real ones.\n\n> {prompt}\n\n"
+        "A scripted model now works in {shown}. The machine, the tools and the checks are the real ones.\n\n> {prompt}\n\n"
     ));
     let runtime = runtime()?;
     let session = runtime.block_on(tour.play(host, CASSETTE))?;

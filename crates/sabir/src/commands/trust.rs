@@ -9,16 +9,16 @@ use sabir_terminal::{trust_review, trust_text};
 use crate::cli::{ReportFormat, TrustArguments};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{self, print};
-use crate::surroundings;
+use crate::process_environment;
 
 /// Runs `sabir trust`.
 pub(crate) fn run_trust(arguments: &TrustArguments) -> Result<ExitStatus, CommandError> {
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
-    let environment = surroundings::environment();
+    let environment = process_environment::environment();
     let yes = arguments.yes;
     let as_json = arguments.output == ReportFormat::Json;
     if arguments.hooks {
-        let config = surroundings::load_config()?;
+        let config = process_environment::load_config()?;
         let done = match arguments.revoke {
             true => trust_review::revoke_hook_trust(folder, &config)?,
             false => trust_review::review_hooks(folder, &config, yes, as_json)?,
@@ -37,7 +37,7 @@ pub(crate) fn run_trust(arguments: &TrustArguments) -> Result<ExitStatus, Comman
         let line = format!("sabir: {} is no longer trusted\n", top.display());
         print::write_stderr(&print::sanitize_text(&line));
     } else {
-        let notices = surroundings::notice_sink();
+        let notices = process_environment::notice_sink();
         let done = trust_review::review_repository(folder, environment, &notices, yes, as_json)?;
         return Ok(ExitStatus::of_consent(done));
     }

@@ -7,7 +7,7 @@ use sabir_terminal::checkpoint_text;
 use crate::cli::{ConsentFlags, ReportFormat, RestoreArguments, UndoArguments};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{self, print};
-use crate::surroundings::host;
+use crate::process_environment::host;
 
 /// Runs `sabir undo`.
 pub(crate) fn run_undo(arguments: &UndoArguments) -> Result<ExitStatus, CommandError> {

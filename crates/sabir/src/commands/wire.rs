@@ -14,8 +14,8 @@ use crate::cli::{DecodeArguments, EncodeArguments, OutputFormat, ReportFormat};
 use crate::commands::parse::{exit_status, load_tools, read_stdin};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
+use crate::process_environment;
 use crate::report_output::{ReportOutput, print_exact_report, print_report};
-use crate::surroundings;
 
 /// Runs `sabir wire decode`.
 pub(crate) fn run_decode(arguments: &DecodeArguments) -> Result<ExitStatus, CommandError> {
@@ -27,7 +27,7 @@ pub(crate) fn run_decode(arguments: &DecodeArguments) -> Result<ExitStatus, Comm
     };
     let options = DecodeOptions {
         wire,
-        dialects: surroundings::dialects(),
+        dialects: process_environment::dialects(),
         tools: tools.map(|path| load_tools(Some(path))).transpose()?,
         chunk_bytes: arguments.reading.chunk,
     };
@@ -56,7 +56,11 @@ pub(crate) fn run_encode(arguments: &EncodeArguments) -> Result<ExitStatus, Comm
     let request = read_request(&input, from, "standard input")?;
     let prompted = match arguments.protocol.as_deref() {
         None | Some("native") => None,
-        Some(name) => Some(find_dialect(surroundings::dialects(), name, "native, ")?),
+        Some(name) => Some(find_dialect(
+            process_environment::dialects(),
+            name,
+            "native, ",
+        )?),
     };
     let options = EncodeOptions {
         wire,

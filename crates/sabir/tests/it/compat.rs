@@ -364,7 +364,7 @@ fn markup_with_such_names_stays_prose() {
 
 /// The rules see the tool that a call becomes, under whatever name it came.
 #[test]
-fn policy_judges_the_tool_that_is_meant() {
+fn policy_checks_the_tool_that_is_meant() {
     for (way, bash) in [(NATIVE, "Bash"), (CLINE, "run_command")] {
         let world = World::new();
         let reply = |command: &str| match way.protocol {

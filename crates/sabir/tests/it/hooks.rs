@@ -74,7 +74,7 @@ fn a_hook_refuses_a_call_and_is_told_about_it() {
         );
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         assert!(!world.work.path().join("made").exists());
-        // Only calls that the matcher fits are judged.
+        // Only calls that the matcher fits are checked.
         assert_eq!(world.read("other"), "made\n");
         assert!(request(&provider, 1).contains("not on a Friday"));
         let told = told(&world, "told.json");
@@ -339,7 +339,7 @@ fn a_condition_fits_each_command_of_a_line() {
 }
 
 #[test]
-fn hooks_judge_subtasks_and_their_ends() {
+fn hooks_check_subtasks_and_their_ends() {
     let world = World::new();
     own_hooks(
         &world,
@@ -461,7 +461,7 @@ fn a_hook_refuses_a_compaction_and_is_asked_again() {
 }
 
 #[test]
-fn hooks_judge_the_calls_of_a_resumed_task() {
+fn hooks_check_the_calls_of_a_resumed_task() {
     let world = World::new();
     own_hooks(
         &world,
@@ -490,7 +490,7 @@ fn hooks_judge_the_calls_of_a_resumed_task() {
     assert!(request(&provider, 2).contains("not here"));
 }
 
-/// A hook of a repository starts nothing until exactly it is trusted, and what a changed one would have judged does not run.
+/// A hook of a repository starts nothing until exactly it is trusted, and what a changed one would have checked does not run.
 #[test]
 fn a_hook_of_a_repository_runs_only_as_it_was_trusted() {
     let world = World::new();
@@ -606,9 +606,9 @@ fn a_script_that_the_model_changes_does_not_run() {
     }
 }
 
-/// A trusted hook whose settings have disappeared still refuses what it judged, until the user has looked.
+/// A trusted hook whose settings have disappeared still refuses what it checked, until the user has looked.
 #[test]
-fn a_hook_that_disappears_still_refuses_what_it_judged() {
+fn a_hook_that_disappears_still_refuses_what_it_checked() {
     let world = World::new();
     let root = world.work.path();
     let settings = hooks("PreToolUse", "Bash", "exit 0").to_string();
@@ -755,7 +755,7 @@ fn hooks_of_a_clone_cost_nothing_and_say_nothing() {
 
 #[test]
 fn a_hook_is_confined_limited_and_leaves_nothing() {
-    // It hangs: its time is up, and the call that it would have judged does not run.
+    // It hangs: its time is up, and the call that it would have checked does not run.
     let world = World::new();
     let mark = format!("31{}", std::process::id());
     let hang = format!("sleep {mark} & sleep {mark}");

@@ -190,7 +190,7 @@ fn messages_typed_during_work_are_queued() {
     );
 }
 
-/// `/mode` answers no question; the open call is judged again in the new mode, and the model learns about the switch.
+/// `/mode` answers no question; the open call is checked again in the new mode, and the model learns about the switch.
 #[test]
 fn a_user_switches_the_mode() {
     let world = World::new();
@@ -523,9 +523,9 @@ fn a_picture_answers_a_completion() {
     }
 }
 
-/// A picture is judged by the model of the present mode, not by the one that the task began with.
+/// A picture is checked by the model of the present mode, not by the one that the task began with.
 #[test]
-fn a_picture_is_judged_by_the_model_of_the_mode() {
+fn a_picture_is_checked_by_the_model_of_the_mode() {
     let gif = "R0lGODlhAQABAAAAACw=";
     let world = World::new();
     world.configure(

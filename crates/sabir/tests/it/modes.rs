@@ -435,7 +435,7 @@ fn writes_in_a_whole_home_need_approval() {
 
 /// `policy simulate` on the journal of a real task.
 #[test]
-fn policy_simulate_judges_a_journal_again() {
+fn policy_simulate_checks_a_journal_again() {
     let world = World::new();
     world.write("a.txt", "a\n");
     let calls = vec![

@@ -101,7 +101,7 @@ fn policy_explain_lists_the_parts_of_a_line() {
 }
 
 #[test]
-fn git_is_judged_by_the_programs_of_the_repository() {
+fn git_is_checked_by_the_programs_of_the_repository() {
     let place = tempfile::tempdir_in(sabir_testkit::find_temp_base()).unwrap();
     let folder = place.path();
     check(folder, &[], "git --version", "allow");

@@ -298,7 +298,7 @@ fn leaving_the_sandbox_needs_approval() {
 #[test]
 fn read_only_commands_cannot_write() {
     // A program of the repository's name in front of the known one would be asked about; a test
-    // cannot make a wrong judgement, so it looks at the mounts, or the rights, of a right one.
+    // cannot make a wrong decision, so it looks at the mounts, or the rights, of a right one.
     let (_, result, _) = task(
         &[],
         json!({"command": "test -w . && echo writable || echo read-only"}),

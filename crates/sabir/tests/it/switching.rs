@@ -69,7 +69,7 @@ fn has(expected: &[&str], found: &[String]) {
     }
 }
 
-/// Calls and files after a switch are judged in the new mode; sent messages do not change.
+/// Calls and files after a switch are checked in the new mode; sent messages do not change.
 #[test]
 fn a_switch_applies_to_all_later_calls() {
     let world = World::new();
@@ -187,7 +187,7 @@ fn a_program_is_asked_about_a_wider_mode() {
     assert_eq!(world.read("a"), "x\n");
 }
 
-/// A switch by the user needs no approval, is a record, and makes the open call be judged again.
+/// A switch by the user needs no approval, is a record, and makes the open call be checked again.
 #[test]
 fn a_program_switches_the_mode_by_a_control_line() {
     let world = World::new();

@@ -37,7 +37,7 @@ fn hostile(world: &World, name: &str) -> std::path::PathBuf {
 }
 
 /// Returns the verdict for git commands in a folder, and its reason.
-fn judged(world: &World, folder: &Path) -> (String, String) {
+fn policy_verdict(world: &World, folder: &Path) -> (String, String) {
     let explain = ["policy", "explain", "--output", "json", "--", "git status"];
     let output = world
         .sabir()
@@ -52,7 +52,7 @@ fn judged(world: &World, folder: &Path) -> (String, String) {
 
 #[track_caller]
 fn check(world: &World, folder: &Path, verdict: &str, said: &str) {
-    let (found, reason) = judged(world, folder);
+    let (found, reason) = policy_verdict(world, folder);
     assert_eq!(found, verdict, "{reason}");
     assert!(reason.contains(said), "{reason}");
 }
@@ -88,16 +88,16 @@ fn trust_does_not_reach_beyond_the_search_path() {
         "{}",
         stderr(&trusted)
     );
-    let judged = run(&["policy", "explain", "--", "git status"]);
+    let explained = run(&["policy", "explain", "--", "git status"]);
     assert!(
-        stdout(&judged).contains("search path"),
+        stdout(&explained).contains("search path"),
         "{}",
-        stdout(&judged)
+        stdout(&explained)
     );
     check(&world, &folder, "allow", "");
 }
 
-/// The programs of an activated virtual environment ask by their own names, and the system's are judged as ever.
+/// The programs of an activated virtual environment ask by their own names, and the system's are checked as ever.
 #[test]
 fn an_activated_environment_in_the_folder_hides_no_program() {
     let world = World::new();

@@ -45,14 +45,14 @@ fn check(call: i64, arguments: &[u64], expected: [u32; 4]) {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
     let worlds = [
-        (SandboxTier::One, NetworkAccess::Denied),
-        (SandboxTier::Two, NetworkAccess::Denied),
-        (SandboxTier::One, NetworkAccess::Allowed),
-        (SandboxTier::Two, NetworkAccess::Allowed),
+        (EffectiveLevel::One, NetworkAccess::Denied),
+        (EffectiveLevel::Two, NetworkAccess::Denied),
+        (EffectiveLevel::One, NetworkAccess::Allowed),
+        (EffectiveLevel::Two, NetworkAccess::Allowed),
     ];
-    let found = worlds.map(|(tier, network)| {
-        let unix_sockets = tier == SandboxTier::Two;
-        let program = build_filter(tier, network, unix_sockets);
+    let found = worlds.map(|(level, network)| {
+        let unix_sockets = level == EffectiveLevel::Two;
+        let program = build_filter(level, network, unix_sockets);
         verdict(&program, NATIVE, call, all)
     });
     assert_eq!(found, expected, "{call} {arguments:x?}");
@@ -67,7 +67,7 @@ const NOT_ALONE: [u32; 4] = [
     SECCOMP_RET_ALLOW,
     SECCOMP_RET_ALLOW,
 ];
-/// Allowed in tier 2, where the sockets of the machine are covered.
+/// Allowed in level 2, where the sockets of the machine are covered.
 const WHERE_COVERED: [u32; 4] = [EPERM, SECCOMP_RET_ALLOW, EPERM, SECCOMP_RET_ALLOW];
 
 #[test]
@@ -99,7 +99,7 @@ fn forbidden_system_calls_are_denied() {
 
 #[test]
 fn foreign_architectures_end_the_process() {
-    let program = build_filter(SandboxTier::Two, NetworkAccess::Allowed, true);
+    let program = build_filter(EffectiveLevel::Two, NetworkAccess::Allowed, true);
     assert_eq!(
         verdict(&program, OTHER_ARCHITECTURE, libc::SYS_read, [0; 6]),
         SECCOMP_RET_KILL_PROCESS
@@ -185,7 +185,7 @@ fn socket_families_are_filtered() {
     check(libc::SYS_socket, &[NETLINK.into(), 3, 12], DENY);
     for kind in [1, 2, 5, 1 | CLOSE | NON_BLOCKING] {
         check(libc::SYS_socket, &[UNIX.into(), kind, 0], WHERE_COVERED);
-        let uncovered = build_filter(SandboxTier::Two, NetworkAccess::Denied, false);
+        let uncovered = build_filter(EffectiveLevel::Two, NetworkAccess::Denied, false);
         let arguments = [UNIX.into(), kind, 0, 0, 0, 0];
         assert_eq!(
             verdict(&uncovered, NATIVE, libc::SYS_socket, arguments),

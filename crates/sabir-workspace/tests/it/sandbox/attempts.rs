@@ -31,7 +31,7 @@ use Plain::{No, Works};
 
 type Row = (&'static str, &'static str, Verdict, Verdict, Plain);
 
-/// The number of the case, the attempt, tier 1, tier 2. `OUT`, `WS` and `HOME` are replaced by the
+/// The number of the case, the attempt, level 1, level 2. `OUT`, `WS` and `HOME` are replaced by the
 /// folders, `AGENT` by a process outside.
 const FILES: &[Row] = &[
     ("SBX-001", "write WS/new", Allowed, Allowed, Works),
@@ -175,11 +175,11 @@ fn disk() -> String {
 
 fn check(rows: &[Row]) {
     let mut wrong = Vec::new();
-    for &(tier, who) in worlds() {
+    for &(level, who) in worlds() {
         for &(case, attempt, one, two, plain) in rows {
-            let expected = if tier == "1" { one } else { two };
-            let mut levels = vec![(tier, expected)];
-            match tier {
+            let expected = if level == "1" { one } else { two };
+            let mut levels = vec![(level, expected)];
+            match level {
                 // Not the first command of its agent: its namespaces were made ahead.
                 "2" => levels.push(("second-2", expected)),
                 _ if plain == Works => levels.push(("off", Allowed)),
@@ -297,7 +297,7 @@ fn a_program_that_sets_its_user_gains_nothing() {
         fs::copy(&scene.helper, &copy).unwrap();
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).unwrap();
         let copy = copy.display();
-        // As root the result depends on the tier: without a user namespace the id stays 0, but
+        // As root the result depends on the level: without a user namespace the id stays 0, but
         // without any privilege.
         let expected = if (level, who) == ("1", super::Who::Me) {
             "allowed"

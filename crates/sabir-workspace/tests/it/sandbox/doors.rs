@@ -46,7 +46,7 @@ impl Services {
     }
 }
 
-/// The case, the attempt, and whether it is allowed: tier 1, tier 2, tier 1 with network, tier 2
+/// The case, the attempt, and whether it is allowed: level 1, level 2, level 1 with network, level 2
 /// with network, no sandbox.
 type Row = (&'static str, &'static str, [bool; 5]);
 
@@ -93,10 +93,10 @@ const PRIVILEGED: [&str; 7] = [
 #[test]
 fn sockets_and_services_are_reachable_only_as_allowed() {
     let mut wrong = Vec::new();
-    for &(tier, who) in worlds() {
+    for &(level, who) in worlds() {
         let scene = Scene::new(who);
         for (case, attempt, expected) in DOORS {
-            let columns: &[(usize, &str, &str)] = match tier {
+            let columns: &[(usize, &str, &str)] = match level {
                 "1" => &[
                     (0, "1", "denied"),
                     (2, "1", "allowed"),
@@ -147,8 +147,8 @@ fn sockets_and_services_are_reachable_only_as_allowed() {
 /// A launcher that was started ahead covers the sockets that exist when the command starts.
 #[test]
 fn a_socket_that_is_newer_than_the_launcher_is_covered() {
-    for &(tier, who) in worlds() {
-        if tier != "2" {
+    for &(level, who) in worlds() {
+        if level != "2" {
             continue;
         }
         let connect = |level: &str| {

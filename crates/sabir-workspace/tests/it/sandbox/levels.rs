@@ -158,7 +158,7 @@ fn denials_are_explained() {
             "'{}' try tcp 127.0.0.1:9 | sed 's/^/connect: /'; exit 1",
             scene.helper.display()
         ));
-        // Tier 2 has a private loopback without listeners, so this is not a denial.
+        // Level 2 has a private loopback without listeners, so this is not a denial.
         assert_eq!(
             told.contains("it has no network"),
             level == "1",

@@ -1,4 +1,4 @@
-//! Tests the protected paths of the workspace in tier 2, and that no masks are left afterwards.
+//! Tests the protected paths of the workspace in level 2, and that no masks are left afterwards.
 
 use std::fs;
 
@@ -106,7 +106,7 @@ fn protected_paths_cannot_be_changed() {
     }
 }
 
-/// Tier 1 cannot prevent the changes, but they are undone afterwards.
+/// Level 1 cannot prevent the changes, but they are undone afterwards.
 #[test]
 fn protected_paths_are_restored() {
     for &(level, who) in worlds().iter().filter(|(level, _)| *level == "1") {
@@ -144,7 +144,7 @@ fn protected_paths_are_restored() {
     }
 }
 
-/// Names without a mask are moved aside after the command, in both tiers.
+/// Names without a mask are moved aside after the command, in both levels.
 #[test]
 fn new_protected_names_are_moved_aside() {
     for &(level, who) in worlds() {

@@ -81,7 +81,7 @@ fn made(world: &World, name: &str) -> bool {
     world.work.path().join(name).exists()
 }
 
-/// Returns the verdict of the gates on the only call of this tool.
+/// Returns the verdict of the checks on the only call of this tool.
 fn check_of(lines: &[Value], tool: &str) -> Value {
     let answered = lines.iter().filter(|line| line["kind"] == "answered");
     let calls = answered.flat_map(|line| {

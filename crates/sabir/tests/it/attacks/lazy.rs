@@ -1,4 +1,4 @@
-//! Repositories whose index makes git fetch missing objects with a program that they name: judging a command never runs it.
+//! Repositories whose index makes git fetch missing objects with a program that they name: checking a command never runs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -205,7 +205,7 @@ fn nothing_runs_in_a_task_of_any_mode() {
     }
 }
 
-/// A repository that a command writes in the sandbox is not run outside of it when the next command is judged.
+/// A repository that a command writes in the sandbox is not run outside of it when the next command is checked.
 #[test]
 fn nothing_runs_that_a_command_planted() {
     let Some(lazy) = Lazy::new() else { return };
@@ -229,7 +229,7 @@ fn nothing_runs_that_a_command_planted() {
         &[&flags[..], &approved, &["go"]].concat(),
     );
     assert!(folder.join("docs/HEAD").exists(), "{}", stderr(&output));
-    lazy.assert_nothing_ran("the judgement of a command");
+    lazy.assert_nothing_ran("the decision about a command");
     let results: Vec<_> = events(&output)
         .into_iter()
         .filter(|event| event["kind"] == "result")

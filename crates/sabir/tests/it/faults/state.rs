@@ -16,7 +16,7 @@ context = 1000
 ";
 
 /// Returns the verdict about a command by that configuration; `None` if the configuration is refused.
-fn judged(world: &World, arguments: &[&str]) -> (Option<String>, String) {
+fn policy_verdict(world: &World, arguments: &[&str]) -> (Option<String>, String) {
     let mut all = vec!["policy", "explain", "--output", "json"];
     all.extend(arguments);
     all.extend(["--", "rm -rf src"]);
@@ -39,7 +39,7 @@ fn a_configuration_of_any_bytes_allows_nothing() {
     let world = World::new();
     let check = |bytes: &[u8], expected: Result<(), &str>| {
         let path = world.configure(bytes);
-        let (verdict, said) = judged(&world, &[]);
+        let (verdict, said) = policy_verdict(&world, &[]);
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
         match expected {
             Ok(()) => assert_eq!(verdict.as_deref(), Some("ask"), "{shown}: {said}"),
@@ -73,7 +73,7 @@ fn a_configuration_of_any_bytes_allows_nothing() {
     // Cut at any byte, it is refused with its position, or asks.
     for cut in (0..WHOLE.len()).step_by(3) {
         world.configure(&WHOLE.as_bytes()[..cut]);
-        let (verdict, said) = judged(&world, &[]);
+        let (verdict, said) = policy_verdict(&world, &[]);
         match verdict {
             Some(verdict) => assert_eq!(verdict, "ask", "cut at {cut}"),
             None => assert!(
@@ -90,7 +90,7 @@ fn a_configuration_of_50_mb_is_refused_without_parsing() {
     let world = World::new();
     world.configure("# a line of a comment that is of no use\n".repeat(1_300_000));
     let begun = Instant::now();
-    let (verdict, said) = judged(&world, &[]);
+    let (verdict, said) = policy_verdict(&world, &[]);
     assert!(
         verdict.is_none() && said.contains("MiB"),
         "{verdict:?}: {said}"

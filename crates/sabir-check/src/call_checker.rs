@@ -1,6 +1,6 @@
-//! Runs each call through the gates that it must pass before it may run.
+//! Runs each call through the checks that it must pass before it may run.
 //!
-//! | gate | stops |
+//! | check | stops |
 //! | --- | --- |
 //! | closed | a cut call, or one that is still open |
 //! | not merely mentioned | nothing: the parsers never turn such markup into a call |
@@ -10,7 +10,7 @@
 //! | arguments complete | an argument that is unknown, given twice, missing, or a placeholder |
 //! | schema valid | a value that cannot be read as declared, or that the schema rejects |
 //!
-//! A failed gate does not stop the check: every later gate that still makes sense runs too, so that the model learns of all
+//! A failed check does not end the series: every later check that still makes sense runs too, so that the model learns of all
 //! mistakes at once. For a cut call only those faults are reported that no further text could have corrected.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,7 +31,7 @@ use crate::foreign;
 use crate::repair::{Repair, RepairSet, UndeclaredTool, shorten_text};
 use crate::xml_arguments::{self, XmlArguments};
 
-/// The gates for one set of tools.
+/// The checks for one set of tools.
 ///
 /// Cheap to build, because a tool's schema is compiled when its first call is checked, and cheap to clone, because clones
 /// share the compiled schemas.
@@ -63,13 +63,13 @@ pub struct CheckedCall {
     pub repairs: Vec<Repair>,
 }
 
-/// The verdict of the gates on a call.
+/// The verdict of the checks on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
     /// The call may run.
     Complete,
-    /// The call was closed, and a gate rejected it.
+    /// The call was closed, and a check rejected it.
     /// Its faults become feedback for the model.
     Rejected,
     /// The call was never properly closed.
@@ -229,7 +229,7 @@ impl CallChecker {
         };
         let cut = truncation_of(draft, call);
         if let Some(why) = cut {
-            // Before every gate: with this fault present, they report nothing that the missing text
+            // Before every check: with this fault present, they report nothing that the missing text
             // could have corrected.
             notes.report_truncation(why);
         }
@@ -291,7 +291,7 @@ impl CallChecker {
         if self.parallel == ParallelCalls::Many {
             return;
         }
-        // The first call counts even if a gate rejected it: the later ones may build on its result.
+        // The first call counts even if a check rejected it: the later ones may build on its result.
         let Some(first) = draft
             .calls()
             .next()
@@ -454,7 +454,7 @@ impl CallChecker {
         is_active.then(|| ResolvedTool::Foreign(row, name.to_owned()))
     }
 
-    /// Runs the gates "tools were declared" and "tool known"; returns the tool that the call means.
+    /// Runs the checks "tools were declared" and "tool known"; returns the tool that the call means.
     fn resolve_tool(
         &self,
         call: &DraftCall,
@@ -541,7 +541,7 @@ impl CallChecker {
         None
     }
 
-    /// Runs the gate "schema valid", which also tries the alternative readings of strings in unions.
+    /// Runs the check "schema valid", which also tries the alternative readings of strings in unions.
     ///
     /// An invalid schema is the tool author's mistake, not the model's. It therefore yields one
     /// warning, for the first call that is checked, and the typed arguments pass without

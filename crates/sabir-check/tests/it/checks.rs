@@ -1,4 +1,4 @@
-//! Tests the gates from outside, with responses built from events by hand, and verdicts and feedback compared as lines.
+//! Tests the checks from outside, with responses built from events by hand, and verdicts and feedback compared as lines.
 
 #![expect(
     clippy::unwrap_used,
@@ -839,7 +839,7 @@ fn whole_numbers_that_would_lose_their_last_digits() {
         ("[1, {'n': 18446744073709551616,}]", Some(10)),
     ];
     for (json, place) in rows {
-        let judged = line(
+        let checked = line(
             &CallChecker::new(tools()).check_all(&draft("anything", &[&format!("x:{json}")], None))
                 [0],
         );
@@ -850,13 +850,13 @@ fn whole_numbers_that_would_lose_their_last_digits() {
             )
         });
         assert!(
-            fault.as_ref().is_none_or(|fault| judged.contains(fault)),
-            "{json}: {judged}"
+            fault.as_ref().is_none_or(|fault| checked.contains(fault)),
+            "{json}: {checked}"
         );
         assert_eq!(
-            judged.starts_with("runs"),
+            checked.starts_with("runs"),
             fault.is_none(),
-            "{json}: {judged}"
+            "{json}: {checked}"
         );
     }
     let raw = line(

@@ -9,6 +9,8 @@
 //! Other binary framings. A body that begins with `<` is called foreign: it is a proxy's page and
 //! no response.
 
+use std::borrow::Cow;
+
 use sabir_call::{
     Event, EventSink, Fault, FaultKind, ModelErrorKind, OpaqueState, Span, StopReason, Truncation,
 };
@@ -18,7 +20,7 @@ use crate::json_splitter::{JsonValue, ValueSplitter};
 use crate::native_call::{MAX_CALLS, NativeCall};
 use crate::provider_error::ProviderError;
 use crate::sse::{MAX_EVENT, SseDecoder, SseEvent};
-use crate::surrogates::{MendedEvent, SurrogateMender};
+use crate::surrogates::replace_lone_surrogates;
 use crate::wire::Wire;
 
 /// The most bytes of a body's beginning that a [`DecodeReport`] keeps, enough to recognize a
@@ -107,8 +109,6 @@ pub struct ResponseDecoder {
 struct EventReader {
     /// The decoder of the wire's events.
     decoder: Box<dyn WireDecoder>,
-    /// Mends the JSON of events before it is decoded.
-    surrogates: SurrogateMender,
     /// True once a lone surrogate was reported.
     has_reported: bool,
 }
@@ -198,7 +198,6 @@ impl ResponseDecoder {
         Self {
             reader: EventReader {
                 decoder: wire.new_decoder(),
-                surrogates: SurrogateMender::default(),
                 has_reported: false,
             },
             form: BodyForm::Empty,
@@ -318,7 +317,6 @@ impl ResponseDecoder {
             | BodyForm::Foreign
             | BodyForm::Empty => {}
         }
-        self.reader.read_held(out);
         let state = self.reader.decoder.state_mut();
         state.status.ended |= how == BodyEnd::Clean && state.has_finished_choices;
         state.finish_body(how, out);
@@ -401,7 +399,6 @@ fn read_frame(reader: &mut EventReader, frame: &EventFrame<'_>, out: &mut dyn Ev
         .map(str::to_owned)
         .or(known.map(|error| error.message));
     // An error ends the response, so calls that are still open may lack their rest.
-    reader.read_held(out);
     let state = reader.decoder.state_mut();
     state.status.events += 1;
     state.calls.mark_open_calls_damaged();
@@ -431,43 +428,22 @@ fn too_long_message(what: &str) -> String {
 }
 
 impl EventReader {
-    /// Decodes an event.
+    /// Decodes an event, and reports the first replacement of a lone surrogate.
     fn read_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink) {
-        if self.surrogates.is_plain(data) {
-            return self.decoder.decode_event(name, data, out);
-        }
-        // With several choices, the events of others come between the halves of a character.
-        let is_split = self.decoder.state().choices > 1;
-        for event in self.surrogates.mend_event(name, data) {
-            self.read_mended(&event, out);
-        }
-        if is_split {
-            self.read_held(out);
-        }
-    }
-
-    /// Decodes the event that waits for the next one, if there is one.
-    fn read_held(&mut self, out: &mut dyn EventSink) {
-        if let Some(event) = self.surrogates.take_held() {
-            self.read_mended(&event, out);
-        }
-    }
-
-    /// Decodes an event that was mended, and reports the first replacement.
-    fn read_mended(&mut self, event: &MendedEvent, out: &mut dyn EventSink) {
-        if event.is_changed && !std::mem::replace(&mut self.has_reported, true) {
+        let mended = replace_lone_surrogates(data);
+        let is_changed = matches!(mended, Cow::Owned(_));
+        if is_changed && !std::mem::replace(&mut self.has_reported, true) {
             out.push_event(Event::Fault(&Fault::warning(
                 FaultKind::InvalidUtf8,
                 Span::default(),
                 "the answer has halves of characters (lone surrogates), which were replaced by U+FFFD",
             )));
         }
-        self.decoder.decode_event(&event.name, &event.data, out);
+        self.decoder.decode_event(name, &mended, out);
     }
 
     /// Reports an event that could not be read.
     fn note_unreadable(&mut self, message: &str, out: &mut dyn EventSink) {
-        self.read_held(out);
         note_unreadable(self.decoder.as_mut(), message, out);
     }
 }

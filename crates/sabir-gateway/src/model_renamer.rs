@@ -43,8 +43,8 @@ impl ModelRenamer {
     /// Takes the next bytes, and returns those whose lines are complete.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut renamed = Vec::with_capacity(self.held.len() + bytes.len());
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let is_ended = line.ends_with(b"\n");
+        for line in bytes.split_inclusive(|byte| is_line_end(*byte)) {
+            let is_ended = line.last().is_some_and(|byte| is_line_end(*byte));
             if !self.is_skipping {
                 self.held.extend_from_slice(line);
                 self.is_skipping = self.held.len() > MAX_LINE;
@@ -74,6 +74,11 @@ impl ModelRenamer {
         }
         line
     }
+}
+
+/// Returns true for a byte that ends a line of a stream of events; `\r\n` ends an empty line as well.
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
 }
 
 /// Returns an answer in JSON with another name of its model.
@@ -121,10 +126,10 @@ mod tests {
             "y".repeat(MAX_LINE)
         );
         let events = format!(
-            ": model\r\ndata: {{\"model\":\"x\"}}\r\n\r\n{long}data:{{\"model\":\"x\"}}\n\ndata: [DONE]\n\ndata: {{\"model\":\"x\"}}"
+            "data: {{\"model\":\"x\"}}\r\r: model\r\ndata: {{\"model\":\"x\"}}\r\n\r\n{long}data:{{\"model\":\"x\"}}\n\ndata: [DONE]\n\ndata: {{\"model\":\"x\"}}"
         );
         let expected = format!(
-            ": model\r\ndata: {{\"model\":\"m\"}}\r\n\r\n{long}data:{{\"model\":\"m\"}}\n\ndata: [DONE]\n\ndata: {{\"model\":\"m\"}}"
+            "data: {{\"model\":\"m\"}}\r\r: model\r\ndata: {{\"model\":\"m\"}}\r\n\r\n{long}data:{{\"model\":\"m\"}}\n\ndata: [DONE]\n\ndata: {{\"model\":\"m\"}}"
         );
         for size in [7, 64, 1 << 22] {
             let mut renamer = ModelRenamer::new("m");

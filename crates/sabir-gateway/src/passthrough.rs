@@ -420,7 +420,7 @@ async fn send_on(
             state.begin.extend(chunk.unwrap_or_default());
         }
     }
-    // Errors keep the words of the upstream, and files are nothing of a model.
+    // Errors are passed on as the upstream wrote them, and files do not come from a model.
     if kind != AnswerKind::File && status < 300 {
         match form {
             AnswerForm::Json if state.is_over => {

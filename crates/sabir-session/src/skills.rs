@@ -57,7 +57,7 @@ pub struct Skill {
     pub description: String,
     /// The folder, as a user would name it.
     pub path: String,
-    /// True if it comes from the repository, false if it is one of the user's own.
+    /// True for a skill of the repository, false for one from the user's own folders.
     pub from_repository: bool,
     /// The size of its text in bytes.
     pub bytes: u64,

@@ -233,24 +233,17 @@ impl CallReader {
                     self.state = self.state_after_call();
                     return ReaderStep::To(at);
                 }
+                let Some(begins_string) = self.begins_string_behind(&opening, rest, window.last)
+                else {
+                    self.state = ReaderState::Opening(Box::new(opening));
+                    return ReaderStep::Wait(at);
+                };
                 if let Some(dialect) = self.inactive_dialect_behind(&opening, rest) {
                     self.diagnostics
                         .note_other_dialect(dialect, opening.at, opening.len);
                 }
                 // A brace is missing, so what follows may be a value of the call.
-                let name = if self.names_tool(rest) {
-                    word_length(rest)
-                } else {
-                    0
-                };
-                let behind = rest.get(name..).unwrap_or_default().trim_ascii_start();
-                let behind = behind
-                    .strip_prefix('[')
-                    .unwrap_or(behind)
-                    .trim_ascii_start();
-                // Where the prompt ends with the marker, words may begin with a quotation mark.
-                let is_written = opening.len > 0 || name > 0;
-                if is_written && behind.starts_with('"') {
+                if begins_string {
                     let calls = self.diagnostics.calls;
                     let span = Span::new(opening.at, opening.at + opening.len);
                     self.diagnostics.outer_signs_mut().note_endless(calls, span);
@@ -259,6 +252,38 @@ impl CallReader {
                 ReaderStep::To(at)
             }
         }
+    }
+
+    /// Returns true if a string begins behind a marker, perhaps after the name of a tool and a bracket; `None` while
+    /// that is undecided. In large chunks too, only the text is read that small chunks would wait for.
+    fn begins_string_behind(&self, opening: &PendingOpen, rest: &str, last: bool) -> Option<bool> {
+        let is_whole = last || rest.len() >= HEAD_CAP;
+        let head = rest
+            .get(..rest.floor_char_boundary(HEAD_CAP))
+            .unwrap_or_default();
+        let is_part_of_name =
+            word_length(head) == head.len() && self.vocabulary.begins_tool_name(head);
+        if is_part_of_name && !is_whole {
+            return None;
+        }
+        let name = if self.names_tool(head) {
+            word_length(head)
+        } else {
+            0
+        };
+        // Where the prompt ends with the marker, words may begin with a quotation mark.
+        if opening.len == 0 && name == 0 {
+            return Some(false);
+        }
+        let behind = head.get(name..).unwrap_or_default().trim_ascii_start();
+        let behind = behind
+            .strip_prefix('[')
+            .unwrap_or(behind)
+            .trim_ascii_start();
+        if behind.is_empty() && !is_whole {
+            return None;
+        }
+        Some(behind.starts_with('"'))
     }
 
     /// Returns true if the end of the text behind a marker can only be the beginning of a call.

@@ -22,8 +22,8 @@ use crate::exchange::{DEFAULT_OUTPUT_TOKENS, reserve_free_lease, reserve_lease};
 use crate::exchange_log::ExchangeLog;
 use crate::exchange_meter::RequestEnd;
 use crate::form_data::find_model_field;
+use crate::forwarded_answer::{AnswerRewriter, EventRewriter};
 use crate::forwarded_output::{AnswerForm, OutputCounter};
-use crate::model_renamer::{ModelRenamer, rename_model};
 use crate::request_body::BodyForm;
 use crate::route::RouteTable;
 use crate::serve::Gateway;
@@ -404,7 +404,7 @@ async fn send_on(
         response,
         ledger: ledger.clone(),
         counter,
-        renamer: None,
+        events: None,
         begin: Vec::new(),
         is_over: false,
     };
@@ -420,13 +420,15 @@ async fn send_on(
             state.begin.extend(chunk.unwrap_or_default());
         }
     }
-    // Errors are passed on as the upstream wrote them, and files do not come from a model.
+    // The body of an error has no name of a model, and files do not come from one.
     if kind != AnswerKind::File && status < 300 {
+        let client = Arc::clone(&state.client);
+        let rewriter = AnswerRewriter::new(model, move |text| client.redact_for_clients(text));
         match form {
             AnswerForm::Json if state.is_over => {
-                state.begin = rename_model(std::mem::take(&mut state.begin), model);
+                state.begin = rewriter.rewrite_answer(std::mem::take(&mut state.begin));
             }
-            AnswerForm::Events => state.renamer = Some(ModelRenamer::new(model)),
+            AnswerForm::Events => state.events = Some(rewriter.into_events()),
             _ => {}
         }
     }
@@ -462,8 +464,8 @@ struct ForwardedBody {
     ledger: ExchangeLog,
     /// Counts its tokens; `None` if it has none.
     counter: Option<OutputCounter>,
-    /// Puts the client's name of the model into the events of a stream.
-    renamer: Option<ModelRenamer>,
+    /// Rewrites the events of a stream.
+    events: Option<EventRewriter>,
     /// The bytes of the body that were read already.
     begin: Vec<u8>,
     /// True if nothing follows.
@@ -478,11 +480,11 @@ impl ForwardedBody {
         }
         while !self.is_over {
             // An error ends the connection, so that the client does not take it for whole.
-            let piece = match (self.read_chunk().await, &mut self.renamer) {
+            let piece = match (self.read_chunk().await, &mut self.events) {
                 (Err(error), _) => return Some(Err(error)),
                 (Ok(Some(chunk)), None) => chunk,
-                (Ok(Some(chunk)), Some(renamer)) => renamer.push_bytes(&chunk),
-                (Ok(None), Some(renamer)) => renamer.finish(),
+                (Ok(Some(chunk)), Some(events)) => events.push_bytes(&chunk),
+                (Ok(None), Some(events)) => events.finish(),
                 (Ok(None), None) => return None,
             };
             // A piece of a line waits for the rest.

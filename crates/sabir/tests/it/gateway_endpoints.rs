@@ -125,6 +125,24 @@ fn audio_and_streamed_completions_pass_through() {
 }
 
 #[test]
+fn errors_inside_of_forwarded_answers_do_not_show_the_key_of_the_provider() {
+    let world = World::new();
+    let error = r#"{"text": "of-tests", "error": {"message": "bad key of-tests"}}"#;
+    let redacted = error.replace("bad key of-tests", "bad key [secret]");
+    let event: &'static str = format!("data: {error}\n\n").leak();
+    for (kind, body) in [("text/event-stream", event), ("application/json", error)] {
+        let (address, _) = fixed_server(200, kind, body);
+        let text = format!(
+            "[providers.p]\nwire = \"openai-chat\"\nbase_url = \"http://{address}/v1\"\n\
+             key_env = \"SABIR_GATEWAY_TOKEN\"\n[gateway.models.w]\nto = \"p/large\"\n"
+        );
+        let running = Running::start(&world, &text, &[]);
+        let got = post(&running, "/v1/completions", "", r#"{"model": "w"}"#);
+        assert!(got.contains(&redacted), "{got}");
+    }
+}
+
+#[test]
 fn clients_of_gemini_use_any_upstream() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| {

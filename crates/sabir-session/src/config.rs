@@ -384,12 +384,15 @@ impl Config {
     fn find_problems(&self, home: Option<&Path>) -> Vec<ConfigProblem> {
         let own = &self.own;
         let mut problems = own.providers.find_problems();
+        if let Err(error) = own.gateway.check_keys() {
+            problems.push(ConfigProblem {
+                keys: error.keys(),
+                why: error.to_string(),
+            });
+        }
         let mut note = |keys: &[&str], why: &dyn Display| {
             problems.push(ConfigProblem::new(keys, why.to_string()));
         };
-        if let Err(error) = own.gateway.check_keys() {
-            note(&error.keys(), &error);
-        }
         if let Err(error) = own.telemetry.check_keys() {
             note(&["telemetry"], &error);
         }

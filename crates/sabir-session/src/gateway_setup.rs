@@ -115,6 +115,16 @@ impl GatewaySpec {
             .unwrap_or(DEFAULT_LISTEN)
     }
 
+    /// Returns the error of an address that cannot be listened on, with the line of the configuration that has it.
+    pub fn listen_error(&self, config: &Config, error: &std::io::Error) -> SessionError {
+        let address = self.listen_address(config);
+        let why = format!("the gateway cannot listen on {address}: {error}");
+        match self.listen {
+            Some(_) => SessionError::invalid(why),
+            None => config.error_at(&["gateway", "listen"], why),
+        }
+    }
+
     /// Returns the options of the log.
     pub fn log_options(&self, config: &Config) -> LogOptions {
         let keys = config.gateway_keys();
@@ -165,9 +175,8 @@ impl GatewaySpec {
         }
         if let Some(variable) = &keys.token_env {
             let token = config.environment.variable(variable).ok_or_else(|| {
-                SessionError::invalid(format!(
-                    "{variable} holds no token: set it, or leave `token_env` out"
-                ))
+                let why = format!("{variable} holds no token: set it, or leave `token_env` out");
+                config.error_at(&["gateway", "token_env"], why)
             })?;
             return given_token(Secret::new(token), Some(variable));
         }
@@ -184,9 +193,9 @@ pub(crate) fn given_token(
     variable: Option<&str>,
 ) -> Result<GatewayToken, SessionError> {
     if token.is_empty() {
-        let place = variable.unwrap_or("--token");
+        let source = variable.unwrap_or("--token");
         return Err(SessionError::invalid(format!(
-            "the token in {place} is empty: without one a random token is made"
+            "the token in {source} is empty: without one a random token is made"
         )));
     }
     Ok(GatewayToken::Given(token, variable.map(str::to_owned)))

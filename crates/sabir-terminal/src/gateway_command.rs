@@ -251,13 +251,11 @@ fn serve_gateway(
     if let Some(records) = &records {
         gateway.use_recorder(Arc::clone(records) as Arc<dyn ExchangeRecorder>);
     }
-    let reloadable = ReloadableGateway::new(spec, config, &gateway, &options, &token);
+    let reloadable = ReloadableGateway::new(spec.clone(), config, &gateway, &options, &token);
     raise_file_limit();
     let runtime = build_server_runtime()?;
     let served = runtime.block_on(async {
-        let unusable = |error| {
-            SessionError::invalid(format!("the gateway cannot listen on {listen}: {error}"))
-        };
+        let unusable = |error| spec.listen_error(config, &error);
         let tls = load_tls(config)?;
         let is_secure = tls.is_some();
         if let Some(identity) = tls {

@@ -1,6 +1,6 @@
 //! Settings of `sabir gateway`: the table `[gateway]` in the configuration. See `docs/gateway.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -158,7 +158,10 @@ pub enum GatewayKeysError {
     TwoTokens,
     /// TLS needs both files.
     #[error("[gateway]: TLS needs both `tls_cert` and `tls_key`")]
-    HalfTls,
+    HalfTls {
+        /// The key that is set.
+        given: &'static str,
+    },
     /// The store of keys has two sources.
     #[error("[gateway]: give one of keys and keys_env")]
     TwoStores,
@@ -172,13 +175,24 @@ pub enum GatewayKeysError {
     #[error("[gateway.models.{0}]: give one of `to` and `upstreams`")]
     NoServer(String),
     /// Two upstreams of a model would be the same in metrics and logs.
-    #[error("[gateway.models.{0}]: two upstreams are named `{1}`; give them different `name`s")]
-    SameUpstream(String, String),
+    #[error(
+        "[gateway.models.{model}]: two upstreams are named `{label}`; give them different `name`s"
+    )]
+    SameUpstream {
+        /// The model.
+        model: String,
+        /// The name of both.
+        label: String,
+        /// The position of the second one in the list, from 0.
+        index: usize,
+    },
     /// A number is 0 and must be at least 1.
-    #[error("[{table}]: `{key}` must be at least 1")]
+    #[error("[gateway.{}]: `{key}` must be at least 1", .table.join("."))]
     Zero {
-        /// The table.
-        table: String,
+        /// The keys that lead to the table, below `gateway`.
+        table: Vec<String>,
+        /// The position in the list, from 0, if the table is an item of one.
+        index: Option<usize>,
         /// The key.
         key: &'static str,
     },
@@ -198,39 +212,51 @@ pub enum GatewayKeysError {
 }
 
 impl GatewayKeysError {
-    /// Returns the path of keys that leads to the mistake.
-    pub(super) fn keys(&self) -> Vec<&str> {
-        let mut keys = vec!["gateway"];
-        match self {
-            Self::TwoTokens | Self::EmptyToken => keys.push("token"),
-            Self::HalfTls => keys.push("tls_cert"),
-            Self::TwoStores => keys.push("keys"),
-            Self::TwoCatchAlls => keys.push("models"),
-            Self::NoServer(name) | Self::SameName(name) => keys.extend(["models", name]),
-            Self::SameUpstream(name, _) => keys.extend(["models", name, "upstreams"]),
-            Self::Zero { table, key } => match table.strip_prefix("gateway.models.") {
-                Some(model) => match model.strip_suffix(".upstreams") {
-                    Some(name) => keys.extend(["models", name, "upstreams"]),
-                    None => keys.extend(["models", model, key]),
-                },
-                None => keys.extend(["limits", key]),
-            },
-            Self::Host(_) => keys.push("hosts"),
-            Self::Origin(_) => keys.push("origins"),
-        }
-        keys
+    /// Returns the path of keys that leads to the mistake. An item of a list is named by its index.
+    pub(super) fn keys(&self) -> Vec<String> {
+        let index: String;
+        let below_gateway: Vec<&str> = match self {
+            Self::TwoTokens | Self::EmptyToken => vec!["token"],
+            Self::HalfTls { given } => vec![given],
+            Self::TwoStores => vec!["keys"],
+            Self::TwoCatchAlls => vec!["models"],
+            Self::NoServer(name) | Self::SameName(name) => vec!["models", name],
+            Self::SameUpstream {
+                model, index: at, ..
+            } => {
+                index = at.to_string();
+                vec!["models", model, "upstreams", &index]
+            }
+            Self::Zero {
+                table,
+                index: at,
+                key,
+            } => {
+                index = at.map(|at| at.to_string()).unwrap_or_default();
+                let table = table.iter().map(String::as_str);
+                let item = at.is_some().then_some(index.as_str());
+                table.chain(item).chain([*key]).collect()
+            }
+            Self::Host(_) => vec!["hosts"],
+            Self::Origin(_) => vec!["origins"],
+        };
+        let path = std::iter::once("gateway").chain(below_gateway);
+        path.map(str::to_owned).collect()
     }
 }
 
-/// Refuses a 0, which would stop everything or be taken for 1.
+/// Refuses a 0, which would stop everything or be taken for 1. `table` leads to the key's table, or to the list whose item at `index`
+/// is that table.
 fn check_positive(
-    table: &str,
+    table: &[&str],
+    index: Option<usize>,
     key: &'static str,
     value: Option<impl Into<u64>>,
 ) -> Result<(), GatewayKeysError> {
     match value.map(Into::into) {
         Some(0) => Err(GatewayKeysError::Zero {
-            table: table.to_owned(),
+            table: table.iter().map(|&key| key.to_owned()).collect(),
+            index,
             key,
         }),
         _ => Ok(()),
@@ -252,28 +278,28 @@ impl GatewayModelKeys {
 
     /// Checks that the model has servers, that their names differ, and that no number is 0.
     fn check_upstreams(&self, name: &str) -> Result<(), GatewayKeysError> {
-        let table = format!("gateway.models.{name}");
-        check_positive(&table, "hedge_ms", self.hedge_ms)?;
-        check_positive(&table, "max_failures", self.max_failures)?;
-        for upstream in &self.upstreams {
-            check_positive(&format!("{table}.upstreams"), "weight", upstream.weight)?;
+        let table = ["models", name];
+        check_positive(&table, None, "hedge_ms", self.hedge_ms)?;
+        check_positive(&table, None, "max_failures", self.max_failures)?;
+        for (index, upstream) in self.upstreams.iter().enumerate() {
+            let table = ["models", name, "upstreams"];
+            check_positive(&table, Some(index), "weight", upstream.weight)?;
         }
         if self.to.is_some() != self.upstreams.is_empty() {
             return Err(GatewayKeysError::NoServer(name.to_owned()));
         }
-        let mut labels: Vec<String> = self
-            .upstreams
-            .iter()
-            .map(GatewayUpstreamKeys::label)
-            .collect();
-        labels.sort_unstable();
-        match labels.windows(2).find(|pair| pair.first() == pair.last()) {
-            Some([label, ..]) => Err(GatewayKeysError::SameUpstream(
-                name.to_owned(),
-                label.clone(),
-            )),
-            _ => Ok(()),
+        let mut labels = HashSet::new();
+        for (index, upstream) in self.upstreams.iter().enumerate() {
+            let label = upstream.label();
+            if !labels.insert(label.clone()) {
+                return Err(GatewayKeysError::SameUpstream {
+                    model: name.to_owned(),
+                    label,
+                    index,
+                });
+            }
         }
+        Ok(())
     }
 }
 
@@ -286,8 +312,8 @@ impl GatewayUpstreamKeys {
         }
         match self.to.split_once("://") {
             Some((_, rest)) => {
-                let place = rest.split(['/', '#', '?']).next().unwrap_or_default();
-                place.rsplit('@').next().unwrap_or_default().to_owned()
+                let authority = rest.split(['/', '#', '?']).next().unwrap_or_default();
+                authority.rsplit('@').next().unwrap_or_default().to_owned()
             }
             None => self.to.clone(),
         }
@@ -325,7 +351,11 @@ impl GatewayKeys {
             return Err(GatewayKeysError::TwoTokens);
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
-            return Err(GatewayKeysError::HalfTls);
+            let given = match self.tls_cert {
+                Some(_) => "tls_cert",
+                None => "tls_key",
+            };
+            return Err(GatewayKeysError::HalfTls { given });
         }
         if self.keys.is_some() && self.keys_env.is_some() {
             return Err(GatewayKeysError::TwoStores);
@@ -339,7 +369,7 @@ impl GatewayKeys {
             ("answers", self.limits.answers),
         ];
         for (key, value) in limits {
-            check_positive("gateway.limits", key, value)?;
+            check_positive(&["limits"], None, key, value)?;
         }
         if let Some(host) = self.hosts.iter().find(|host| host.contains('/')) {
             return Err(GatewayKeysError::Host(host.clone()));

@@ -1,7 +1,7 @@
 //! Opens the store of client keys, and runs the commands about keys.
 
 use std::fs::OpenOptions;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::str::FromStr;
@@ -140,34 +140,38 @@ fn store_failure(error: StoreError) -> SessionError {
 /// The store cannot be opened, or its variable is not set.
 pub async fn open_key_store(config: &Config) -> Result<Option<Arc<dyn KeyStore>>, SessionError> {
     let keys = config.gateway_keys();
-    let address = match (&keys.keys, &keys.keys_env) {
-        (Some(address), _) => address.expose().to_owned(),
-        (None, Some(variable)) => config.environment.variable(variable).ok_or_else(|| {
-            let why = format!(
-                "{variable} holds no address of a store of keys: set it, or leave `keys_env` out"
-            );
-            config.error_at(&["gateway", "keys_env"], why)
-        })?.to_owned(),
+    let (key, address) = match (&keys.keys, &keys.keys_env) {
+        (Some(address), _) => ("keys", address.expose().to_owned()),
+        (None, Some(variable)) => {
+            let address = config.environment.variable(variable).ok_or_else(|| {
+                let why = format!(
+                    "{variable} holds no address of a store of keys: set it, or leave `keys_env` out"
+                );
+                config.error_at(&["gateway", "keys_env"], why)
+            })?;
+            ("keys_env", address.to_owned())
+        }
         (None, None) => return Ok(None),
     };
+    let unusable = |why: String| config.error_at(&["gateway", key], why);
     if !address.contains("://") {
-        create_private_file(Path::new(&address))?;
+        create_private_file(Path::new(&address))
+            .map_err(|error| unusable(format!("{address} cannot be created: {error}")))?;
     }
-    open_store(&address).await.map(Some).map_err(store_failure)
+    let store = open_store(&address).await;
+    store.map(Some).map_err(|error| unusable(error.to_string()))
 }
 
 /// Creates a file that only its owner may read, unless it exists. SQLite gives its other files the
 /// same permissions.
-fn create_private_file(path: &Path) -> Result<(), SessionError> {
+fn create_private_file(path: &Path) -> io::Result<()> {
     let created = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path);
     match created {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(SessionError::invalid(
-            format!("{} cannot be created: {error}", path.display()),
-        )),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
 }

@@ -54,9 +54,7 @@ pub fn open_unix_socket(config: &Config) -> Result<Option<UnixListener>, Session
         Ok(listener)
     };
     open().map(Some).map_err(|error| {
-        SessionError::invalid(format!(
-            "the gateway cannot listen on {}: {error}",
-            path.display()
-        ))
+        let why = format!("the gateway cannot listen on {}: {error}", path.display());
+        config.error_at(&["gateway", "socket"], why)
     })
 }

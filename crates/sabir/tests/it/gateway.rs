@@ -423,6 +423,36 @@ fn invalid_configuration_is_named() {
          [[gateway.models.m.upstreams]]\nname = \"b\"\nto = \"nobody/x\"\n",
         "gateway.toml, line 6: [gateway.models.m]: the model `nobody/x` is unknown",
     );
+    let two = |first: &str, second: &str| {
+        format!(
+            "[gateway.models.m]\n[[gateway.models.m.upstreams]]\nto = \"http://127.0.0.1:1\"\n{first}\
+             [[gateway.models.m.upstreams]]\n{second}to = \"http://127.0.0.1:1\"\n"
+        )
+    };
+    check(
+        &two("weight = 1\n", "name = \"b\"\nweight = 0\n"),
+        "gateway.toml, line 7: [gateway.models.m.upstreams]: `weight` must be at least 1",
+    );
+    check(
+        &two("", ""),
+        "gateway.toml, line 4: [gateway.models.m]: two upstreams are named `127.0.0.1:1`",
+    );
+    check(
+        &format!("{model}[gateway]\ntls_key = \"x\"\n"),
+        "gateway.toml, line 4: [gateway]: TLS needs both",
+    );
+    check(
+        &format!("{model}[gateway]\nlisten = \"nowhere\"\n"),
+        "gateway.toml, line 4: the gateway cannot listen on nowhere",
+    );
+    check(
+        &format!("{model}[gateway]\nsocket = \"/dev/null/x\"\n"),
+        "gateway.toml, line 4: the gateway cannot listen on /dev/null/x",
+    );
+    check(
+        &format!("{model}[gateway]\nkeys = \"/dev/null/x\"\n"),
+        "gateway.toml, line 4: /dev/null/x cannot be created",
+    );
     check(
         &format!("{model}defaults = \"[]\"\n"),
         "gateway.toml, line 3: [gateway.models.m]: `defaults` is not a JSON object",
@@ -453,7 +483,7 @@ fn invalid_configuration_is_named() {
     );
     check(
         &format!("[gateway]\ntoken_env = \"NO_TOKEN\"\n{model}"),
-        "NO_TOKEN holds no token",
+        "gateway.toml, line 2: NO_TOKEN holds no token",
     );
     check(
         &format!("[gateway]\ntoken = \"abcdefgh\"\n{model}"),

@@ -147,6 +147,7 @@ impl EventBatch {
         match record {
             EventRecord::Source(text) => Event::Source {
                 text: self.stored(text),
+                is_thought: false,
             },
             EventRecord::Text(text) => Event::Text {
                 text: self.stored(text),
@@ -225,7 +226,7 @@ impl EventBatch {
 impl EventSink for EventBatch {
     fn push_event(&mut self, event: Event<'_>) {
         let record = match event {
-            Event::Source { text } => EventRecord::Source(self.store_text(text)),
+            Event::Source { text, .. } => EventRecord::Source(self.store_text(text)),
             Event::Text { text } => EventRecord::Text(self.store_text(text)),
             Event::Thought { text } => EventRecord::Thought(self.store_text(text)),
             Event::Mark(_) if !self.keeps_marks => return,

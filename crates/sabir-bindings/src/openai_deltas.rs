@@ -209,7 +209,10 @@ impl OpenAiDeltas {
 
     fn read_text(&mut self, chunk: &str) {
         self.writer.source.advance_to(chunk);
-        self.writer.draft.push_event(Event::Source { text: chunk });
+        self.writer.draft.push_event(Event::Source {
+            text: chunk,
+            is_thought: false,
+        });
         self.reader.push(chunk, &mut self.writer);
     }
 

@@ -171,7 +171,7 @@ impl DraftResponse {
 impl EventSink for DraftResponse {
     fn push_event(&mut self, event: Event<'_>) {
         match event {
-            Event::Source { text } => self.source.push_str(text),
+            Event::Source { text, .. } => self.source.push_str(text),
             Event::Text { text } => match self.parts.last_mut() {
                 Some(DraftPart::Text(known)) => known.push_str(text),
                 _ => self.parts.push(DraftPart::Text(text.to_owned())),

@@ -47,6 +47,8 @@ pub enum Event<'a> {
     Source {
         /// The piece; never empty.
         text: &'a str,
+        /// True if the provider delivered it as reasoning, apart from the text.
+        is_thought: bool,
     },
     /// A delta of prose.
     Text {

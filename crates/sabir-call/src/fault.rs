@@ -227,6 +227,14 @@ impl Fault {
         }
     }
 
+    /// Creates the fault that stops a call in a thought, because a call behind the thought was made. `span` is its opening markup.
+    pub(crate) fn drafted_call(index: u32, span: Span) -> Self {
+        let message = "the call is part of a thought, and another call follows the thought";
+        Self::error(FaultKind::Mentioned, span, message)
+            .in_call(index)
+            .with_hint("if both calls were meant, write both of them after the thought")
+    }
+
     /// Sets the affected call.
     #[must_use]
     pub fn in_call(mut self, index: u32) -> Self {

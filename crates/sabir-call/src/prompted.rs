@@ -11,7 +11,8 @@
 
 use crate::dialect::{Dialect, DialectSelection};
 use crate::draft::DraftResponse;
-use crate::event::{Event, EventSink, StopReason, Truncation};
+use crate::event::{Event, EventSink, MarkupRole, StopReason, Truncation};
+use crate::fault::{Fault, Span};
 use crate::message::{Call, CallResult, Image, Message, MessagePart, Role, ToolResultStatus};
 use crate::model::{ClientBody, Request, RequestOptions, ToolChoice, ToolProtocol};
 use crate::prompt::ToolInstructions;
@@ -203,6 +204,20 @@ struct RenumberingSink<S> {
     text: Vec<(u32, u32)>,
     thoughts: Vec<(u32, u32)>,
     native: Vec<(u32, u32)>,
+    /// The calls in thoughts that no other call follows.
+    drafts: Vec<DraftedCall>,
+    /// True inside a thought that is written into the text.
+    in_thought: bool,
+}
+
+/// A call in a thought.
+#[derive(Debug)]
+struct DraftedCall {
+    /// The common number.
+    index: u32,
+    /// The opening markup.
+    span: Span,
+    source: EventSource,
 }
 
 impl<S: EventSink> PromptedSink<S> {
@@ -219,6 +234,8 @@ impl<S: EventSink> PromptedSink<S> {
             text: Vec::new(),
             thoughts: Vec::new(),
             native: Vec::new(),
+            drafts: Vec::new(),
+            in_thought: false,
         };
         Self {
             thoughts: reader.reasoning_reader(),
@@ -261,8 +278,38 @@ enum EventSource {
 }
 
 impl<S: EventSink> RenumberingSink<S> {
+    /// Rejects the calls in thoughts when a call of this source follows them.
+    fn reject_drafts(&mut self, source: EventSource) {
+        for draft in self.drafts.drain(..) {
+            // The reader of the text knows about its own.
+            if draft.source != source {
+                let fault = Fault::drafted_call(draft.index, draft.span);
+                self.out.push_event(Event::Fault(&fault));
+            }
+        }
+    }
+
     /// Forwards an event with the common number of its call.
     fn forward_event(&mut self, event: Event<'_>, source: EventSource) {
+        if source == EventSource::Text {
+            self.in_thought = match event {
+                Event::Thought { .. } => true,
+                Event::Text { .. } => false,
+                // A thought that begins is followed by its text.
+                Event::Mark(mark) => self.in_thought && mark.role != MarkupRole::Thought,
+                _ => self.in_thought,
+            };
+        }
+        let is_draft = match source {
+            EventSource::Text => self.in_thought,
+            EventSource::Thought => true,
+            EventSource::Native => false,
+        };
+        if let Event::CallStart { .. } = event
+            && !is_draft
+        {
+            self.reject_drafts(source);
+        }
         let known = match source {
             EventSource::Text => &mut self.text,
             EventSource::Thought => &mut self.thoughts,
@@ -285,14 +332,25 @@ impl<S: EventSink> RenumberingSink<S> {
                 dialect,
                 at,
                 name_at,
-            } => Event::CallStart {
-                index: number(index),
-                id,
-                name,
-                dialect,
-                at,
-                name_at,
-            },
+            } => {
+                let index = number(index);
+                if is_draft {
+                    let span = Span::new(at, name_at);
+                    self.drafts.push(DraftedCall {
+                        index,
+                        span,
+                        source,
+                    });
+                }
+                Event::CallStart {
+                    index,
+                    id,
+                    name,
+                    dialect,
+                    at,
+                    name_at,
+                }
+            }
             Event::ArgStart {
                 index,
                 name,
@@ -338,7 +396,13 @@ impl<S: EventSink> EventSink for PromptedSink<S> {
         let out = &mut self.out;
         match event {
             Event::Text { text } => {
-                out.forward_event(Event::Source { text }, EventSource::Text);
+                out.forward_event(
+                    Event::Source {
+                        text,
+                        is_thought: false,
+                    },
+                    EventSource::Text,
+                );
                 self.reader.push(text, &mut |event: Event<'_>| {
                     out.forward_event(event, EventSource::Text)
                 });
@@ -349,7 +413,13 @@ impl<S: EventSink> EventSink for PromptedSink<S> {
             Event::Thought { text } => {
                 // The server separates thoughts itself, so the text does not begin inside of one.
                 self.reader.drop_prefill();
-                out.forward_event(Event::Source { text }, EventSource::Thought);
+                out.forward_event(
+                    Event::Source {
+                        text,
+                        is_thought: true,
+                    },
+                    EventSource::Thought,
+                );
                 self.thoughts.push(text, &mut |event: Event<'_>| {
                     out.forward_event(event, EventSource::Thought)
                 });

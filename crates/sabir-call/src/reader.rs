@@ -438,6 +438,7 @@ impl CallReader {
             // Only now is it known that nothing follows, which is what makes bare JSON a call.
             ReaderState::Guess(guess) => self.end_guess(*guess, why, out),
         }
+        self.settle_thought_calls();
         self.reject_run_in_string(self.offset);
         self.reject_calls_without_end(is_cut_in_tags);
         self.diagnostics.report_missed_calls(out);
@@ -656,6 +657,7 @@ impl CallReader {
     /// Returns the state after a call: the enclosing thought, or the gap between calls.
     fn state_after_call(&mut self) -> ReaderState {
         self.diagnostics.note_call_end(self.prose.bytes_read());
+        self.settle_thought_calls();
         self.inside
             .take()
             .map_or(ReaderState::Gap, ReaderState::Thought)

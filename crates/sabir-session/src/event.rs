@@ -183,6 +183,7 @@ pub struct SessionSnapshot {
 pub enum StreamEvent {
     Source {
         text: String,
+        is_thought: bool,
     },
     Text {
         text: String,
@@ -241,8 +242,9 @@ pub enum StreamEvent {
 impl From<Event<'_>> for StreamEvent {
     fn from(event: Event<'_>) -> Self {
         match event {
-            Event::Source { text } => Self::Source {
+            Event::Source { text, is_thought } => Self::Source {
                 text: text.to_owned(),
+                is_thought,
             },
             Event::Text { text } => Self::Text {
                 text: text.to_owned(),
@@ -315,7 +317,10 @@ impl StreamEvent {
     /// Borrows the event in the form of the parser.
     pub fn as_event(&self) -> Event<'_> {
         match self {
-            Self::Source { text } => Event::Source { text },
+            Self::Source { text, is_thought } => Event::Source {
+                text,
+                is_thought: *is_thought,
+            },
             Self::Text { text } => Event::Text { text },
             Self::Thought { text } => Event::Thought { text },
             Self::Mark {

@@ -171,7 +171,7 @@ impl ReceivedAnswer {
     /// Adds a piece of the answer.
     fn note_delta(&mut self, delta: &StreamEvent) {
         match delta {
-            StreamEvent::Source { text } => {
+            StreamEvent::Source { text, .. } => {
                 let room = MAX_SOURCE.saturating_sub(self.source.len());
                 self.is_cut |= room < text.len();
                 let end = text.floor_char_boundary(room);
@@ -387,6 +387,7 @@ mod tests {
         for delta in [
             StreamEvent::Source {
                 text: source.to_owned(),
+                is_thought: false,
             },
             StreamEvent::Text {
                 text: "I read it.\n".to_owned(),
@@ -452,7 +453,10 @@ mod tests {
         for number in 2..=MAX_ANSWERS + 20 {
             answers.begin_answer();
             let text = format!("answer number {number}\n");
-            answers.note_delta(&StreamEvent::Source { text: text.clone() });
+            answers.note_delta(&StreamEvent::Source {
+                text: text.clone(),
+                is_thought: false,
+            });
             answers.finish_answer(&turn(&text));
             if number == 3 {
                 let lines = answers.lines(1, Theme::new(true)).unwrap();
@@ -478,7 +482,10 @@ mod tests {
         for _ in 0..MAX_SOURCES / MAX_SOURCE + 1 {
             answers.begin_answer();
             let text = "x".repeat(MAX_SOURCE + 1);
-            answers.note_delta(&StreamEvent::Source { text });
+            answers.note_delta(&StreamEvent::Source {
+                text,
+                is_thought: false,
+            });
             answers.finish_answer(&turn("long"));
         }
         let bytes: usize = answers

@@ -48,6 +48,16 @@ pub(super) struct OuterCallSigns {
     pub(super) calls_before_quotation: u32,
     /// The first argument that was closed outside of any call.
     lost: Option<Span>,
+    /// The calls in thoughts that no call outside of a thought follows so far.
+    in_thoughts: Option<ThoughtCalls>,
+}
+
+/// Calls in thoughts.
+#[derive(Debug)]
+struct ThoughtCalls {
+    calls: Range<u32>,
+    /// The opening markup of the first one.
+    span: Span,
 }
 
 /// A tag outside of any call that would begin a value.
@@ -362,6 +372,42 @@ impl CallReader {
                     .in_call(index)
                     .with_hint("call a tool after the thought"),
             );
+        }
+    }
+
+    /// Records the opening markup of a call in a thought.
+    pub(super) fn note_call_in_thought(&mut self, span: Span) {
+        self.diagnostics.note_call_in_thought();
+        let calls = self.diagnostics.calls;
+        let signs = self.diagnostics.outer_signs_mut();
+        signs.in_thoughts.get_or_insert(ThoughtCalls {
+            calls: calls..calls,
+            span,
+        });
+    }
+
+    /// Records where the calls of a thought end, or, after a call outside of thoughts, rejects those in the thoughts before it.
+    ///
+    /// Some models skip the end of a thought before a call, so a call in a thought alone is meant. Models also draft a call in a
+    /// thought and then make it, perhaps with other arguments.
+    pub(super) fn settle_thought_calls(&mut self) {
+        let has_drafts = |signs: &OuterCallSigns| signs.in_thoughts.is_some();
+        if !self.diagnostics.outer_signs().is_some_and(has_drafts) {
+            return;
+        }
+        let calls = self.diagnostics.calls;
+        let is_inside = self.inside.is_some();
+        let known = &mut self.diagnostics.outer_signs_mut().in_thoughts;
+        if is_inside {
+            known.iter_mut().for_each(|drafts| drafts.calls.end = calls);
+            return;
+        }
+        let Some(drafts) = known.take_if(|drafts| calls > drafts.calls.end) else {
+            return;
+        };
+        for index in drafts.calls {
+            self.diagnostics
+                .note_fault(Fault::drafted_call(index, drafts.span));
         }
     }
 

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::event::{Event, EventSink, MarkupRole};
+use crate::fault::Span;
 
 use super::markers::MarkerMatch;
 use super::tag::{LexedTag, Tag, TagInterest, lex_tag};
@@ -328,7 +329,8 @@ impl CallReader {
         // The text before the markup has no influence on the text after it.
         self.prose.note_preceding(">");
         if opening.is_some() {
-            self.diagnostics.note_call_in_thought();
+            let start = self.offset + at;
+            self.note_call_in_thought(Span::new(start, start + len));
         }
         // The call interrupts the thought, which continues after it.
         self.inside = Some(Box::new(thought));

@@ -59,7 +59,7 @@ impl Watch {
 impl EventSink for Watch {
     fn push_event(&mut self, event: Event<'_>) {
         match event {
-            Event::Source { text } | Event::Text { text } | Event::Thought { text } => {
+            Event::Source { text, .. } | Event::Text { text } | Event::Thought { text } => {
                 self.expect(!text.is_empty(), &event);
             }
             Event::CallStart {

@@ -33,8 +33,10 @@ pub(crate) struct Attempt {
     pub(crate) stop: Option<(StopReason, String)>,
     /// The first problem. No waiting call is sent after it.
     pub(crate) problem: Option<CallProblem>,
-    /// True if the last piece of prose was a thought.
-    pub(crate) in_thought: bool,
+    /// Where the response is.
+    pub(crate) position: ResponsePosition,
+    /// True if the provider delivers the current piece as reasoning, apart from the text.
+    pub(crate) is_reasoning: bool,
     /// True if nothing more is sent after the currently streaming calls.
     pub(crate) enough: bool,
 }
@@ -63,6 +65,18 @@ pub(crate) struct CallProblem {
     pub(crate) checked: Option<CheckedCall>,
 }
 
+/// Where a response is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ResponsePosition {
+    /// In the text.
+    #[default]
+    Text,
+    /// In a thought that is written into the text.
+    Thought,
+    /// In reasoning that the provider delivers apart from the text.
+    Reasoning,
+}
+
 /// A call of an attempt.
 pub(crate) struct AttemptCall {
     /// The call's index in the model's response.
@@ -75,7 +89,7 @@ pub(crate) struct AttemptCall {
     pub(crate) dialect: Option<String>,
     /// The offset of its first byte in the text of the response.
     pub(crate) at: usize,
-    /// True if the text before it is a thought.
+    /// True for a call in a thought. Models draft calls there, so it counts only if no other call follows the thought.
     pub(crate) from_thought: bool,
     /// The state with regard to the client.
     pub(crate) disposition: CallDisposition,

@@ -17,14 +17,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabir_call::{
-    Event, EventSink, Fault, ParallelCalls, Request, Severity, Span, ToolChoice, Truncation,
+    Event, EventSink, Fault, FaultKind, MarkupRole, ParallelCalls, Request, Severity, Span,
+    ToolChoice, Truncation,
 };
 use sabir_check::{CallChecker, CallState, CheckedCall, RepeatTracker};
 use sabir_wire::is_answer_detail;
 
 use super::attempt::{
-    Attempt, AttemptCall, CallDisposition, CallEnd, CallProblem, SentState, describe_cut,
-    is_unreadable, rule_name,
+    Attempt, AttemptCall, CallDisposition, CallEnd, CallProblem, ResponsePosition, SentState,
+    describe_cut, is_unreadable, rule_name,
 };
 use super::echo::EchoDetector;
 use super::fingerprint::CallFingerprint;
@@ -124,7 +125,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Sends text, without leftover markup. Text after the only allowed call is dropped.
     fn push_text(&mut self, text: &str) {
-        self.attempt.in_thought = false;
+        self.attempt.position = ResponsePosition::Text;
         let spoken = |call: &AttemptCall| {
             call.dialect.is_some() && matches!(call.disposition, CallDisposition::Sent(_))
         };
@@ -147,7 +148,10 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Sends a thought, without leftover markup.
     fn push_thought(&mut self, text: &str) {
-        self.attempt.in_thought = true;
+        self.attempt.position = match self.attempt.is_reasoning {
+            true => ResponsePosition::Reasoning,
+            false => ResponsePosition::Thought,
+        };
         let out = &mut self.out;
         if self.policy.parses_text {
             self.attempt
@@ -194,17 +198,16 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             name: meant.clone().unwrap_or_else(|| name.to_owned()),
             dialect: dialect.map(str::to_owned),
             at: span.start,
-            from_thought: self.attempt.in_thought,
+            from_thought: dialect.is_some() && self.attempt.position != ResponsePosition::Text,
             disposition: CallDisposition::Waiting,
             end: CallEnd::Open,
             broken: None,
         };
-        // Dropped calls are neither an excess nor a twin of this one.
-        let known = self
-            .attempt
-            .calls
-            .iter()
-            .filter(|known| !matches!(known.disposition, CallDisposition::Dropped));
+        // Dropped calls are neither an excess nor a twin of this one, and drafts of it will be dropped.
+        let known = self.attempt.calls.iter().filter(|known| {
+            !matches!(known.disposition, CallDisposition::Dropped)
+                && (call.from_thought || !known.from_thought)
+        });
         let mut extra = false;
         let mut twin = false;
         for known in known {
@@ -220,10 +223,13 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             self.log.log_repair("extra_call", &call.name);
             self.attempt.enough = true;
             call.disposition = CallDisposition::Dropped;
-        } else if let (Some(tool), 0, false) = (meant, self.policy.max_retries, twin || may_repeat)
-        {
-            // Streamed: its tool is known, no gate has to pass it first, it duplicates no other
-            // call, and it is none that the model has read.
+        } else if let (Some(tool), 0, false) = (
+            meant,
+            self.policy.max_retries,
+            twin || may_repeat || call.from_thought,
+        ) {
+            // Streamed: its tool is known, no check has to pass it first, it duplicates no other
+            // call, and it is neither one that the model has read nor a draft.
             if let Some(rule) = rule {
                 self.log.log_repair(rule, &tool);
             }
@@ -415,6 +421,10 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             self.log.log_replacement(fault);
             return;
         };
+        if call.from_thought && fault.kind == FaultKind::Mentioned {
+            call.disposition = CallDisposition::Dropped;
+            return;
+        }
         let name = call.name.clone();
         match (&call.disposition, fault.severity) {
             (CallDisposition::Streaming(_), Severity::Error) if is_unreadable(fault) => {
@@ -457,11 +467,14 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             };
             // With retries, calls are sent strictly in order, and those in the text last. Of one call
             // the rest of the answer is not wanted, so nothing behind it can say that it is quoted.
-            let may_be_quoted =
-                call.dialect.is_some() && self.policy.parallel != ParallelCalls::One;
+            let may_be_quoted = call.dialect.is_some()
+                && (self.policy.parallel != ParallelCalls::One || call.from_thought);
             let waits = call.end == CallEnd::Open || may_be_quoted && !last;
             if waits && self.policy.max_retries > 0 {
                 break;
+            }
+            if call.from_thought && !last {
+                continue;
             }
             if call.end != CallEnd::Open && (last || !self.attempt.calls.iter().any(open)) {
                 self.judge_call(position);
@@ -584,11 +597,20 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
             self.attempt.draft.push_event(event);
         }
         match event {
-            Event::Source { text } => {
+            Event::Source { text, is_thought } => {
+                self.attempt.is_reasoning = is_thought;
+                if !is_thought && self.attempt.position == ResponsePosition::Reasoning {
+                    self.attempt.position = ResponsePosition::Text;
+                }
                 self.attempt.beginning.push(text);
                 self.echoes.push_source(text);
             }
-            Event::Mark(_) => {}
+            Event::Mark(mark) => {
+                // A thought that begins is followed by its text.
+                if matches!(mark.role, MarkupRole::Thought | MarkupRole::PromptedThought) {
+                    self.attempt.position = ResponsePosition::Text;
+                }
+            }
             Event::Text { text } => self.push_text(text),
             Event::Thought { text } => self.push_thought(text),
             Event::CallStart {

@@ -145,6 +145,7 @@ fn random_event(random: &mut Random) -> SessionEventKind {
         },
         18 => SessionEventKind::Delta(StreamEvent::Source {
             text: random.pick(&TEXTS).to_owned(),
+            is_thought: false,
         }),
         0..6 => text(random.pick(&TEXTS)),
         6 => SessionEventKind::Delta(StreamEvent::Thought {

@@ -39,6 +39,50 @@ fn special_tokens_in_thoughts_are_calls() {
     }
 }
 
+/// A model drafts a call in a thought, and then makes it with other arguments, in any form.
+#[test]
+fn drafts_of_calls_in_thoughts_are_not_sent() {
+    let drafted = render_calls("kimi", &[("edit_file", json!({"path": "a", "count": 2}))]);
+    let made = json!({"path": "b", "count": 3});
+    let in_text = render_calls("kimi", &[("edit_file", made.clone())]);
+    let tools = tools();
+    for (is_reasoning, is_native) in [(true, true), (true, false), (false, true), (false, false)] {
+        let answer = |sink: &mut dyn EventSink| {
+            let mut reader =
+                PromptedSink::new(DialectSet::built_in().all(), &tools, |event: Event<'_>| {
+                    sink.push_event(event)
+                });
+            let thought = match is_reasoning {
+                true => format!("I edit. {drafted} Or rather b."),
+                false => format!("<think>I edit. {drafted} Or rather b.</think>"),
+            };
+            for text in sabir_wire::split_text(&thought, 5) {
+                reader.push_event(match is_reasoning {
+                    true => Event::Thought { text },
+                    false => Event::Text { text },
+                });
+            }
+            match is_native {
+                true => call(&mut reader, 0, "c1", "edit_file", &made),
+                false => {
+                    for text in sabir_wire::split_text(&in_text, 5) {
+                        reader.push_event(Event::Text { text });
+                    }
+                }
+            }
+            let _ = reader.finish(Truncation::Ended);
+        };
+        for repair_mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+            let outcome = run_repair(&native(), repair_mode, &[&answer]);
+            assert_eq!(
+                outcome.calls(),
+                [format!("edit_file {made}")],
+                "{repair_mode} {is_reasoning} {is_native}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_call_repeated_as_text_is_sent_once() {
     let arguments = json!({"path": "a", "list": ["x", "y"]});

@@ -211,7 +211,7 @@ impl CommandEvaluator<'_> {
     pub(crate) fn evaluate_line(&mut self, text: &str, scope: &mut ShellScope) {
         self.line_depth += 1;
         let parsed = if self.line_depth > MAX_LINES {
-            Err("it is nested too deeply to be judged")
+            Err("it is nested too deeply to be checked")
         } else {
             line::parse_line(text)
         };
@@ -259,7 +259,7 @@ impl CommandEvaluator<'_> {
         let finding = match self.parts.len() {
             // The first part beyond the limit asks for all that follow, which are dropped.
             0..MAX_SEGMENTS => finding,
-            MAX_SEGMENTS => PolicyFinding::always_ask("it has too many parts to be judged"),
+            MAX_SEGMENTS => PolicyFinding::always_ask("it has too many parts to be checked"),
             _ => return,
         };
         let PolicyFinding {
@@ -589,7 +589,7 @@ impl CommandEvaluator<'_> {
         if scope.loops >= MAX_LOOPS {
             return self.push_finding(
                 "loop",
-                PolicyFinding::always_ask("it is nested too deeply to be judged"),
+                PolicyFinding::always_ask("it is nested too deeply to be checked"),
             );
         }
         scope.loops += 1;
@@ -695,7 +695,7 @@ impl CommandEvaluator<'_> {
         let (AssignmentName::VariableName(name), AssignmentValue::Scalar(value)) =
             (&assignment.name, &assignment.value)
         else {
-            return PolicyFinding::ask("arrays are not judged");
+            return PolicyFinding::ask("arrays are not understood");
         };
         let scanned = self.scan_in_scope(&value.value, scope);
         self.evaluate_substitutions(&scanned, scope);

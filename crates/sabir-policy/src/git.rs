@@ -684,7 +684,7 @@ fn no_editor(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
             .known_text()
             .is_some_and(|name| name.starts_with("GIT_"))
     }) {
-        Some(word) => Err(format!("{} is not judged here", word.raw).into()),
+        Some(word) => Err(format!("{} is not understood, so the command needs an approval", word.raw).into()),
         None => Ok(()),
     }
 }

@@ -398,12 +398,12 @@ impl ProgramGrammar {
         let first = match self.operands {
             OperandKind::Text => return self.check_texts(&seen.operands),
             OperandKind::Nothing => match seen.operands.first() {
-                Some(word) => return Err(format!("{} is not judged here", word.raw).into()),
+                Some(word) => return Err(format!("{} is not understood, so the command needs an approval", word.raw).into()),
                 None => return Ok(()),
             },
             OperandKind::Paths => 0,
             OperandKind::AtMost(most) if seen.operands.len() > most || seen.has_many() => {
-                return Err(format!("more than {most} operands are not judged").into());
+                return Err(format!("more than {most} operands are not understood").into());
             }
             OperandKind::AtMost(_) => 0,
             // With a pattern given by an option, all operands are paths.

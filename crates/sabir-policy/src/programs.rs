@@ -418,7 +418,7 @@ fn ps_words(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
         .iter()
         .find(|word| !word.known_text().is_some_and(plain))
     {
-        Some(word) => Err(format!("{} is not judged here", word.raw).into()),
+        Some(word) => Err(format!("{} is not understood, so the command needs an approval", word.raw).into()),
         None => Ok(()),
     }
 }
@@ -458,7 +458,7 @@ fn no_files(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
         .iter()
         .find(|word| !word.known_text().is_some_and(number))
     {
-        Some(word) => Err(format!("{} is not judged here", word.raw).into()),
+        Some(word) => Err(format!("{} is not understood, so the command needs an approval", word.raw).into()),
         None => Ok(()),
     }
 }

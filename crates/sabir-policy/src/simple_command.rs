@@ -62,7 +62,7 @@ impl CommandEvaluator<'_> {
                     note(self.evaluate_redirection(redirection, scope))
                 }
                 _ => note(PolicyFinding::ask(
-                    "it begins with something that is not judged",
+                    "its beginning is not understood",
                 )),
             }
         }
@@ -77,7 +77,7 @@ impl CommandEvaluator<'_> {
                 }
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, raw) => {
                     if matches!(assignment.value, AssignmentValue::Array(_)) {
-                        note(PolicyFinding::ask("arrays are not judged"));
+                        note(PolicyFinding::ask("arrays are not understood"));
                     }
                     words.push(self.evaluate_word(&raw.value, scope));
                 }
@@ -232,7 +232,7 @@ impl CommandEvaluator<'_> {
             }
             IoRedirect::File(_, _, IoFileRedirectTarget::ProcessSubstitution(kind, command)) => {
                 self.evaluate_process_substitution(kind, command, scope);
-                PolicyFinding::allow("reads or writes a command that is judged")
+                PolicyFinding::allow("reads or writes a command that is checked")
             }
             IoRedirect::OutputAndError(raw, _) => {
                 self.evaluate_file_redirect(&IoFileRedirectKind::Write, raw, scope)
@@ -254,7 +254,7 @@ impl CommandEvaluator<'_> {
                 if self.has_certain_end(document) {
                     return PolicyFinding::allow("reads a text");
                 }
-                PolicyFinding::ask("where a document in the line ends is not judged")
+                PolicyFinding::ask("the end of a document in the line is not certain")
             }
         }
     }

@@ -504,7 +504,7 @@ impl WordScanner<'_> {
                 .is_some_and(|text| is_name(name) && plain(text)),
         };
         if !known {
-            return Err("an expansion that is not judged");
+            return Err("an expansion that is not understood");
         }
         self.mark_unknown(
             TextTraits {
@@ -561,14 +561,14 @@ impl WordScanner<'_> {
 
     /// Takes the command line of a `$(…)`, whose end must be certain.
     fn scan_command(&mut self) -> Result<String, OddReason> {
-        let end = substitution_end(self.rest).ok_or("a command substitution that is not judged")?;
+        let end = substitution_end(self.rest).ok_or("a command substitution that is not understood")?;
         let (inner, rest) = self
             .rest
             .split_at_checked(end)
-            .ok_or("a command substitution that is not judged")?;
+            .ok_or("a command substitution that is not understood")?;
         self.rest = rest.strip_prefix(')').unwrap_or(rest);
         if inner.trim().is_empty() {
-            return Err("a command substitution that is not judged");
+            return Err("a command substitution that is not understood");
         }
         Ok(inner.to_owned())
     }

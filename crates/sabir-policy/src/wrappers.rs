@@ -450,7 +450,7 @@ impl CommandEvaluator<'_> {
         let [folder] = rest else {
             // Without an operand it goes to the home folder.
             scope.folder = super::path_scope::FolderScope::outside();
-            return PolicyFinding::ask("cd with anything but one folder is not judged");
+            return PolicyFinding::ask("cd is understood only with exactly one folder");
         };
         let joined = match folder.known_text() {
             Some(path) if !path.starts_with('-') => scope.folder.join(path, &self.facts.root),
@@ -495,7 +495,7 @@ impl CommandEvaluator<'_> {
         let names: Vec<_> = seen.operands.iter().map(|word| word.text.clone()).collect();
         names.iter().for_each(|name| scope.forget_variable(name));
         if self.facts.shell == super::ShellKind::Zsh {
-            return PolicyFinding::ask("read is not judged in zsh");
+            return PolicyFinding::ask("read is not understood in zsh");
         }
         // A line of a pipe of file names is one file name, as long as `read` gets a single variable
         // and no delimiter.
@@ -627,7 +627,7 @@ impl CommandEvaluator<'_> {
         }
         match invocation.reads_profile {
             true => PolicyFinding::ask(format!("{name} first runs its start files")),
-            false => PolicyFinding::allow("is judged by what it runs"),
+            false => PolicyFinding::allow("is checked by what it runs"),
         }
     }
 
@@ -732,7 +732,7 @@ impl CommandEvaluator<'_> {
         let mut finding = match name {
             // nohup writes this file if its output is a terminal.
             "nohup" => PolicyFinding::ask("nohup may write nohup.out"),
-            _ => PolicyFinding::allow("is judged by what it runs"),
+            _ => PolicyFinding::allow("is checked by what it runs"),
         };
         // Settings that ask of most commands and cannot change what a build runs.
         let mut settings = PolicyFinding::allow("only sets variables");

@@ -61,9 +61,7 @@ impl CommandEvaluator<'_> {
                 CommandPrefixOrSuffixItem::IoRedirect(redirection) => {
                     note(self.evaluate_redirection(redirection, scope))
                 }
-                _ => note(PolicyFinding::ask(
-                    "its beginning is not understood",
-                )),
+                _ => note(PolicyFinding::ask("its beginning is not understood")),
             }
         }
         if let Some(name) = &simple.word_or_name {
@@ -135,8 +133,8 @@ impl CommandEvaluator<'_> {
 
     /// Returns a word for the file names that a lone `$(…)` prints: `wc -l $(git ls-files)`.
     ///
-    /// The names are known to stay whole, to begin with no `-` and to hold no secret, so they read like a pattern for files of
-    /// the workspace. `None` for any other word, and where a rule speaks of paths, which could be among the names.
+    /// The names stay whole, do not begin with `-` and hold no secret, so they are checked like a pattern for files of the workspace.
+    /// `None` for any other word, and if there are rules for paths, which could be among the names.
     fn substituted_names(
         &mut self,
         raw: &str,
@@ -246,8 +244,7 @@ impl CommandEvaluator<'_> {
             }
             IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
-                    // A here document expands like text in double quotes.
-                    // The rules of double quotes apply, except that a quotation mark means itself.
+                    // A here document expands like text in double quotes, except that a quotation mark means itself.
                     let quoted = format!("\"{}\"", document.doc.value.replace('"', "\\\""));
                     _ = self.evaluate_word(&quoted, scope);
                 }
@@ -334,8 +331,8 @@ impl CommandEvaluator<'_> {
 
     /// Checks the file of a redirection, without the user's path rules.
     ///
-    /// Writing inside of the workspace asks and can be approved. Writing where no checkpoint is kept, and to devices and the
-    /// configuration of the system, asks despite any approval.
+    /// Writing inside of the workspace asks and can be approved. Writing to files without checkpoints, devices or the configuration of the
+    /// system asks despite any approval.
     fn evaluate_redirect_target(
         &self,
         kind: &IoFileRedirectKind,
@@ -349,7 +346,7 @@ impl CommandEvaluator<'_> {
             {
                 PolicyFinding::allow("prints")
             }
-            IoFileRedirectKind::Read if self.zsh_range(word) => {
+            IoFileRedirectKind::Read if self.may_be_zsh_range(word) => {
                 PolicyFinding::ask("a range of zsh")
             }
             IoFileRedirectKind::Read if !matches!(word.form, WordForm::Glob(_)) => {
@@ -387,7 +384,7 @@ impl CommandEvaluator<'_> {
     }
 
     /// Reports whether the word after `<` may belong to a zsh number pattern such as `<1-5>`.
-    fn zsh_range(&self, word: &ShellWord) -> bool {
+    fn may_be_zsh_range(&self, word: &ShellWord) -> bool {
         self.facts.shell == super::ShellKind::Zsh
             && word
                 .text

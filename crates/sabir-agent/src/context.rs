@@ -25,8 +25,7 @@ pub const DEFAULT_THRESHOLD_PERCENT: u8 = 80;
 
 /// A source of context fragments that may change during a task.
 pub trait ContextSource: Send + Sync {
-    /// Returns the present fragments if they may have changed since the last call. Called before
-    /// every turn, so it must be quick.
+    /// Returns the present fragments if they may have changed since the last call. Called before every turn, so it must be fast.
     fn poll_fragments(&self) -> Option<Vec<ContextFragment>>;
 }
 

@@ -35,15 +35,13 @@ pub trait FrontEnd: Send {
     /// Shows the answer to a command that the user gave unasked. Must be quick.
     fn notify(&mut self, _: UserNotice<'_>) {}
 
-    /// Returns the queue of the user's commands, in their order, from the beginning of the task.
-    /// Called once. `None`: there are none.
+    /// Returns the queue of the user's commands, from the beginning of the task. Called once. `None` if there are no commands.
     fn commands(&mut self) -> Option<CommandQueue> {
         None
     }
 
-    /// Asks a question. Never called for a headless task. Dropping the future withdraws
-    /// the question, or has it asked once more after commands that arrived meanwhile were handled;
-    /// it is shown as an event only once.
+    /// Asks a question. Never called for a headless task. Dropping the future withdraws the question, or delays it until commands that
+    /// arrived meanwhile were handled; its event is shown only once.
     fn request<'a>(
         &'a mut self,
         question: &'a UserQuestion,
@@ -140,9 +138,8 @@ struct OpenQuestion {
 
 /// The calls that are prepared or running.
 ///
-/// Results are returned in the order of the calls, so that the same answers make the same task: the
-/// result of a call that ends before one that was started earlier waits. Subtasks do not wait for
-/// one another, since others wait for their turn.
+/// Results are returned in the order of the calls, so that the same answers give the same task. Results of subtasks are returned at once,
+/// since other subtasks wait for a free slot.
 #[derive(Default)]
 struct RunningTools {
     /// The calls that were assessed and have neither begun nor been answered.
@@ -159,9 +156,9 @@ struct RunningTools {
 
 /// The reaction of an observer before the model is asked.
 enum BeforeAsking {
-    /// It decided about a compaction.
+    /// It allowed a compaction, or objected.
     Compaction(Result<(), CompactionObjection>),
-    /// It left a text for the next turn, or nothing.
+    /// It added a text to the next turn, or none.
     Turn(Option<String>),
 }
 
@@ -190,9 +187,7 @@ impl TaskDriver<'_> {
     /// Needs a tokio runtime with time enabled. The end has been kept and shown when this returns,
     /// unless keeping failed ([`TaskOutcome::StoreFailed`]).
     ///
-    /// # Errors
-    /// When the task is not paused: it was stepped by another caller, and would be waited for
-    /// without end.
+    /// # Errors If the task is not paused: another caller has stepped it, so the driver would wait forever.
     pub async fn run(
         self,
         task: &mut Task,
@@ -211,8 +206,7 @@ impl TaskDriver<'_> {
         first: Option<Record>,
         message: Option<String>,
     ) -> Result<TaskEnd, DriveError> {
-        // Any other phase ignores the first input: nothing would be asked or run, and nothing could
-        // ever happen.
+        // Any other phase ignores the first input, so the driver would wait forever.
         if !task.is_paused() {
             return Err(DriveError::AlreadyBegun);
         }
@@ -237,12 +231,10 @@ impl TaskDriver<'_> {
                 match effect {
                     TaskEffect::PersistRecord(record) => {
                         if let Record::Result(result) = &record {
-                            // A call can get its result without running (denied, rejected). Its
-                            // prepared work is then garbage.
+                            // A call that is denied or rejected gets its result without running. Its prepared work is dropped.
                             tools.prepared.remove(&result.id);
                         }
-                        // Law 9: what was not kept has no consequences. All effects behind it are
-                        // dropped with the queue.
+                        // Law 9: a record that was not kept has no consequences. All later effects are dropped with the queue.
                         if let Err(ended) = self.broadcaster().store_record(&record) {
                             return Ok(ended);
                         }
@@ -254,8 +246,7 @@ impl TaskDriver<'_> {
                         }
                     }
                     TaskEffect::AssessCall(call) => {
-                        // A call that is checked again must not keep what was read for the first
-                        // decision.
+                        // A call that is checked again must not keep state that was read for the first decision.
                         tools.prepared.remove(&call);
                         let prepared = self.prepare_call(task, &call);
                         let is_unknown = prepared.is_none();
@@ -281,8 +272,7 @@ impl TaskDriver<'_> {
                     TaskEffect::WithdrawQuestion => open = None,
                     TaskEffect::StopAll => {
                         open = None;
-                        // The task waits for its subtasks, since their ends say what they have
-                        // used.
+                        // The task waits for its subtasks, since they report their usage at their end.
                         let ended = tools.stop_all().await.into_iter();
                         queue.extend(ended.flat_map(|(call, output)| {
                             task.step(TaskInput::ToolFinished(call, output))
@@ -291,8 +281,7 @@ impl TaskDriver<'_> {
                     TaskEffect::Finish(TaskOutcome::Completed, message) => {
                         let objection = tokio::select! {
                             biased;
-                            // The end is kept already: without the observers it is an end like any
-                            // other.
+                            // The end is already kept, so the observers may be dropped.
                             () = self.cancel.wait_cancelled() => None,
                             () = wait_deadline(interrupts.deadline) => None,
                             objection = object_to_return(&self.observers, &message) => objection,
@@ -328,8 +317,7 @@ impl TaskDriver<'_> {
         outputs: &mut mpsc::Receiver<(CallId, String)>,
     ) -> Option<TaskInput<'static>> {
         Some(match event {
-            // Output of a running tool is only shown. The machine sees the result alone, which a
-            // replay has too.
+            // Output of a running tool is only shown. The machine gets only the result, as a replay does.
             DriverEvent::ToolOutput(call, text) => {
                 self.broadcaster().show_event(TransientEvent::Output {
                     call: &call,
@@ -377,8 +365,7 @@ impl TaskDriver<'_> {
             Err(limit) => return Ok(task.step(TaskInput::BudgetExhausted(limit.to_string()))),
         };
         let summarising = task.is_summarising();
-        // A request for a summary offers no tools and tells nothing of the folder; the next turn
-        // does both.
+        // A request for a summary offers no tools and does not describe the folder; the next turn does both.
         if !summarising {
             if let Some(fragments) = self.registry.poll_context() {
                 let effects = task.step(TaskInput::ContextChanged(fragments));
@@ -426,8 +413,7 @@ impl TaskDriver<'_> {
         self.broadcaster().show_event(asking_event(task));
         let model = self.model;
         let cancel = self.cancel.clone();
-        // The answer and the user's commands take turns with the task. Both are polled here, so
-        // the lock is never contended.
+        // The answer and the user's commands both change the task. Both are polled here, so the lock is never contended.
         let shared = Mutex::new(SharedTask {
             broadcaster: self.broadcaster(),
             task,
@@ -463,8 +449,7 @@ impl TaskDriver<'_> {
         drop(answer);
         // The request shares the history. Stepping the task while it lives would copy all messages.
         drop(request);
-        // A turn that failed, and a summary, give their reservation back when it is dropped: limits
-        // count answers.
+        // A failed turn and a summary return their reservation when it is dropped, since limits count answers.
         if matches!(input, TaskInput::ModelFinished) && !summarising {
             turn.commit();
         }
@@ -480,8 +465,7 @@ impl TaskDriver<'_> {
         Some(prepared)
     }
 
-    /// Takes the assessed call for its run. A call that was approved before the driver was started
-    /// is prepared again.
+    /// Takes an assessed call to run it. A call that was approved before the driver was started is prepared again.
     fn take_prepared(
         &self,
         task: &Task,
@@ -495,9 +479,8 @@ impl TaskDriver<'_> {
         tools.prepared.remove(id)
     }
 
-    /// Adds a preview of what the call would write to the question about it, if its tool has one.
-    /// If a file changes after the call was checked, the preview belongs to a call that will not
-    /// run.
+    /// Adds a preview of what the call would write to the question about it, if its tool has one. If a file changes after the check, the
+    /// preview may differ, but then the call does not run.
     fn with_preview(
         &self,
         task: &Task,
@@ -532,8 +515,7 @@ impl TaskDriver<'_> {
         let assessed = self.take_prepared(task, &id, tools);
         let outputs = outputs.clone();
         let observers = self.observers.clone();
-        // Subtasks get a list of their own, since they are asked to end where other work is
-        // dropped.
+        // Subtasks have their own list, since they are asked to end when other work is dropped.
         let is_subtask = task
             .open_call(&id)
             .is_some_and(|call| call.name == control::NEW_TASK_TOOL);
@@ -576,8 +558,7 @@ impl TaskDriver<'_> {
         let deadline = interrupts.deadline;
         let Some(OpenQuestion { question, shown }) = open else {
             return tokio::select! {
-                // The order is a priority: a cancel first, a result last, after the output that
-                // belongs before it.
+                // The order is the priority: a cancel first, a result last, after the output that precedes it.
                 biased;
                 () = self.cancel.wait_cancelled() => DriverEvent::Cancelled,
                 () = wait_deadline(deadline) => DriverEvent::Expired,
@@ -599,8 +580,7 @@ impl TaskDriver<'_> {
                 return DriverEvent::Objected(objection);
             }
         }
-        // Tools that still run go on; what they say waits, so that a question is asked once and
-        // read in peace.
+        // Running tools continue, but their output waits, so that it does not interrupt the question.
         if !std::mem::replace(shown, true) {
             self.broadcaster()
                 .show_event(TransientEvent::Question(question));
@@ -626,16 +606,14 @@ impl TaskDriver<'_> {
 }
 
 impl Interrupts {
-    /// Waits for the user's next command; `None`: there is no queue. Dropping the future loses
-    /// nothing.
+    /// Waits for the user's next command; `None` without a queue. Dropping the future loses no command.
     async fn next_command(&mut self) -> Option<UserCommand> {
         Some(self.commands.as_ref()?.receive().await)
     }
 }
 
 impl RunningTools {
-    /// Begins to bring a call up to date, after which [`next_event`](Self::next_event) returns it. Returns a call that needs no
-    /// such work.
+    /// Begins to refresh a call, which [`next_event`](Self::next_event) returns afterwards. Returns a call that needs no refresh.
     fn refresh_call(
         &mut self,
         id: &CallId,
@@ -663,8 +641,7 @@ impl RunningTools {
         prepared: Box<dyn PreparedCall>,
     ) -> Option<(&mut AssessedCall, Preconditions)> {
         let call = task.effective_call(id)?;
-        // Preconditions come before the access: what changes between the two is then noticed before
-        // the run.
+        // Preconditions are read before the access, so that a change between the two is noticed before the run.
         let preconditions = prepared.preconditions();
         let observed = ObservedCall {
             id: id.clone(),
@@ -682,8 +659,7 @@ impl RunningTools {
     /// Waits for the next result, or the next call that can be checked; `None` if nothing runs. Dropping the future loses nothing.
     async fn next_event(&mut self) -> Option<DriverEvent> {
         loop {
-            // Keeping the order of the calls makes the journal independent of which tool was
-            // faster.
+            // The order of the calls makes the journal independent of the speed of the tools.
             if let Some(output) = self
                 .order
                 .front()
@@ -699,8 +675,7 @@ impl RunningTools {
                         self.early_results.insert(call, output);
                     }
                 }
-                // At once, in any order: a subtask that waits for its turn can begin when another
-                // has ended.
+                // Returned at once, in any order: a waiting subtask can begin when another has ended.
                 Some(done) = self.subtasks.join_next() => {
                     if let Ok((call, output)) = done {
                         self.subtask_stops.remove(&call);
@@ -717,8 +692,7 @@ impl RunningTools {
         }
     }
 
-    /// Starts a tool's work. `subtask` is set for the work of a subtask: it holds the token that
-    /// asks it to end, if it has one.
+    /// Starts a tool's work. `subtask` is set for a subtask, and holds the token that asks it to end, if it has one.
     fn spawn_work(
         &mut self,
         call: CallId,
@@ -740,8 +714,8 @@ impl RunningTools {
         }
     }
 
-    /// Drops all work except subtasks, which are asked to end, and returns the outputs of those. A
-    /// subtask that takes too long is dropped as well.
+    /// Drops all work except subtasks, which are asked to end, and returns the outputs of the subtasks. Drops a subtask that takes too
+    /// long.
     async fn stop_all(&mut self) -> Vec<(CallId, ToolOutput)> {
         self.subtask_stops
             .keys()
@@ -901,8 +875,7 @@ async fn run_call(
     if let Some(refresh) = prepared.refresh() {
         refresh.await;
     }
-    // The approval was given for what the user saw. If a file or a program has changed since, it is
-    // another call.
+    // The approval covers only the state that the user saw, so a call whose files or programs have changed does not run.
     if let Some(words) = permit.violation_message(&prepared.preconditions()) {
         return ToolOutput::failed(words);
     }

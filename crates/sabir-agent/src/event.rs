@@ -55,8 +55,7 @@ pub enum TransientEvent<'a> {
     Question(&'a UserQuestion),
 }
 
-/// Serializes an event of the model. A fault has a `kind` of its own, which would collide with that
-/// of the transient event, so it is nested.
+/// Serializes an event of the model. A fault is nested, since its `kind` would collide with that of the transient event.
 fn serialize_delta<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct SerializedDelta<'a> {
@@ -90,16 +89,14 @@ pub enum UserQuestion {
         detail: String,
         /// The reason why the call is not allowed without asking.
         reason: String,
-        /// Rules that the user may approve with the call; together they would have answered the
-        /// question. Empty if only this one call can be approved.
+        /// Rules that the user may approve with the call; with all of them, the question would not have been asked. Empty if only this one
+        /// call can be approved.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         proposals: Vec<RuleProposal>,
-        /// True if the call was read out of text although the session is native, and is asked about
-        /// for that.
+        /// True if the question is asked because the call was read out of text although the session is native.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         recovered_from_text: bool,
-        /// The text in which the call occurs, if it was written as text and the model had read that
-        /// text.
+        /// The text from which the model may have copied the call, if the call was written as text.
         #[serde(skip_serializing_if = "Option::is_none")]
         echo_of: Option<EchoSource>,
     },

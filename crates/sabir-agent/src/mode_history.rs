@@ -46,8 +46,7 @@ impl ModeHistory {
             }
             Record::Answered(answered) => {
                 let calls = answered.parts.iter().filter_map(|part| match part {
-                    // Other programs name it otherwise: what they switched to is not a mode of
-                    // ours.
+                    // Other programs use other names for this call, and their modes are unknown here.
                     MessagePart::Call(call)
                         if call.name == control::SWITCH_MODE_TOOL
                             && !control::requested_mode(call).is_empty() =>

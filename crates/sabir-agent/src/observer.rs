@@ -48,7 +48,7 @@ pub type ObserverWork<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Observes a driver.
 ///
-/// All methods do nothing unless they are implemented. The synchronous ones must be quick, since the task waits for them.
+/// All methods do nothing unless they are implemented. The synchronous ones must be fast, since the task waits for them.
 pub trait DriverObserver: Send + Sync {
     /// Follows a record that has been kept, before it is shown and before anything that follows from it is done.
     fn on_record_kept(&self, _: &Record) {}
@@ -89,9 +89,8 @@ pub trait DriverObserver: Send + Sync {
     /// Called before a question is shown. It is dropped, and called again for the same question, if
     /// a command of the user comes first.
     ///
-    /// # Errors
-    /// If the question is for the next message ([`UserQuestion::Next`]), and the model should work
-    /// on instead. For other questions the objection has no effect.
+    /// # Errors If the model should continue instead of waiting for the next message ([`UserQuestion::Next`]). For other questions the
+    /// objection has no effect.
     fn before_question<'a>(
         &'a self,
         _: &'a UserQuestion,

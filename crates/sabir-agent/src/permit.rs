@@ -20,9 +20,8 @@ use crate::subtask::SharedBudget;
 use crate::task::{BudgetPeriod, TaskLimits};
 use crate::tool::CallArguments;
 
-/// The state that a call depends on besides its arguments: names that a user understands, each with
-/// a text that identifies the state (a hash, a path, a version). Gathering it may read the file
-/// system but must not change it.
+/// The state that a call depends on besides its arguments: names for the user, each with a text that identifies the state (a hash, a path,
+/// a version). Gathering it may read the file system but must not change it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preconditions(BTreeMap<String, String>);
 

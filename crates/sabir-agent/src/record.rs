@@ -37,9 +37,8 @@ impl TaskId {
         &self.0
     }
 
-    /// Derives the name of the subtask that a call of this task begins: this name, `-`, and 8
-    /// hexadecimal digits of SHA-256 over this name, a NUL and the call's id. So the journal of a
-    /// subtask can be found from its call alone.
+    /// Derives the name of the subtask that a call of this task begins: this name, `-`, and 8 hexadecimal digits of SHA-256 over this name,
+    /// a NUL and the call's id. Thus the call determines the journal of its subtask.
     #[must_use]
     pub fn child_id(&self, call: &CallId) -> Self {
         let mut hash = Sha256::new();
@@ -471,8 +470,7 @@ impl ToolsChange {
 
     /// Removes the tool of that name.
     pub(crate) fn note_removed(&mut self, name: &str) {
-        // Merging keeps the last word: a tool that was added and is removed again is in one list
-        // only.
+        // The later change wins, so a tool that was added and then removed is in one list only.
         self.added.retain(|known| known.spec.name != name);
         if !self.removed.iter().any(|known| known == name) {
             self.removed.push(name.to_owned());

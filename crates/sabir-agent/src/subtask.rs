@@ -47,10 +47,8 @@ pub trait SubtaskSpawner: Send + Sync {
     /// parent's limits still allow: the subtask's own limits are at most these. Where
     /// `left.subtasks.depth` is 0, it is not offered `new_task`.
     ///
-    /// # Errors
-    /// If the subtask cannot be opened: there is no such mode, the parent's mode hands no work on,
-    /// the recorded mode now allows more than the parent's, or another process works on the
-    /// journal.
+    /// # Errors If the subtask cannot be opened: there is no such mode, the parent's mode does not delegate, the recorded mode now allows
+    /// more than the parent's, or another process uses the journal.
     fn spawn(
         &self,
         call: &CallId,
@@ -313,9 +311,9 @@ fn failure_message(task: &Task, outcome: TaskOutcome, message: &str) -> String {
     let task_id = &task.start_record().task;
     let mut words =
         format!("The subtask {task_id} {why}: {message}. What it changed so far is kept.");
-    let said = final_text(task.history());
-    if !said.is_empty() {
-        words.push_str(&format!("\nThe last that it said:\n{said}"));
+    let last_text = final_text(task.history());
+    if !last_text.is_empty() {
+        words.push_str(&format!("\nThe last that it said:\n{last_text}"));
     }
     words.push_str(&format!(
         "\nThe user can see all of it with `sabir log {task_id}`."
@@ -325,11 +323,11 @@ fn failure_message(task: &Task, outcome: TaskOutcome, message: &str) -> String {
 
 /// Returns the end of the last message of the model, cut if it is long; empty if there is none.
 fn final_text(history: &[Message]) -> &str {
-    let said = history
+    let answers = history
         .iter()
         .rev()
         .filter(|message| message.role == Role::Assistant);
-    let mut texts = said
+    let mut texts = answers
         .flat_map(|message| message.parts.iter().rev())
         .filter_map(|part| match part {
             MessagePart::Text { text } if !text.trim().is_empty() => Some(text.trim()),

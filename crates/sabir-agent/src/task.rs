@@ -543,8 +543,7 @@ impl Task {
             (TaskPhase::Paused | TaskPhase::HandlingCalls, TaskInput::Objection(reason)) => {
                 self.handle_objection(reason, &mut effects)
             }
-            // Inputs that arrive late, such as a second cancel, must not bring an ended task back
-            // to life.
+            // Late inputs, such as a second cancel, must not restart an ended task.
             (TaskPhase::Finished, _) => {}
             (TaskPhase::Ending(..), TaskInput::ToolFinished(call, output)) => {
                 self.handle_result_while_ending(&call, output, &mut effects)
@@ -594,8 +593,7 @@ impl Task {
             Record::Failed(failed) => {
                 self.budget.note_usage(UsageDelta::from_failure(failed));
                 self.progress.note_failure();
-                // Nothing of a failed answer is kept, so a replay, which never saw the draft, is in
-                // the same state.
+                // No part of a failed answer is kept, so a replay, which has no draft, is in the same state.
                 self.draft = DraftResponse::default();
                 self.deliver_pending();
             }
@@ -668,16 +666,14 @@ impl Task {
             self.progress.note_refusal();
         }
         turn.mark_done(result);
-        // One good call among bad ones is not progress: only a turn without mistakes ends the
-        // count.
+        // A good call among bad ones is no progress: only a turn without mistakes resets the count.
         if turn.is_clean() {
             self.progress.note_clean_turn();
         }
         // Law 7: calls and results enter the history in one step, when the last result is there.
         if let Some((parts, mut answers)) = turn.take_answers() {
             self.turn = None;
-            // Decided from turns, which records alone count, so a replay adds the reminder to the
-            // same message.
+            // Depends on the number of turns, which only records change, so a replay adds the reminder to the same message.
             answers.extend(self.todo_reminder().map(MessagePart::text));
             self.transcript.push_message(Role::Assistant, parts);
             self.transcript.push_message(Role::User, answers);
@@ -695,8 +691,7 @@ impl Task {
     }
 
     fn resume_work(&mut self, effects: &mut Vec<TaskEffect>) {
-        // First, so that the messages that waited for the lost answer precede everything that is
-        // said from now on.
+        // Recorded first, so that messages that waited for the lost answer precede all later ones.
         self.record_lost_answer(effects);
         self.phase = TaskPhase::HandlingCalls;
         // Looked at before the announcements below, which append to the history themselves.
@@ -720,8 +715,7 @@ impl Task {
 
     /// Asks the model, unless a limit was reached or the context must be compacted first.
     fn request_next_turn(&mut self, effects: &mut Vec<TaskEffect>) {
-        // The mode decides on the model and its context window, on which the compaction and the
-        // request below depend.
+        // The mode determines the model and its context window, on which the compaction and the request below depend.
         self.apply_current_mode();
         if let Some(message) = self.budget.describe_reached_limit(&self.settings.limits) {
             return self.end_task(TaskOutcome::Limit, &message, effects);
@@ -736,8 +730,7 @@ impl Task {
 
     fn handle_model_finished(&mut self, effects: &mut Vec<TaskEffect>) {
         self.phase = TaskPhase::HandlingCalls;
-        // The draft is checked once. Its record holds the verdicts, so a replay needs neither the
-        // draft nor the checker.
+        // The draft is checked once. Its record holds the results, so a replay needs neither the draft nor the checker.
         let draft = std::mem::take(&mut self.draft);
         let answered = self.check_answer(draft);
         let feedback = answered.feedback.clone();

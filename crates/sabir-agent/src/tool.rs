@@ -51,8 +51,8 @@ pub trait Tool: Send + Sync {
     /// Returns the tool's name, description and schema.
     fn spec(&self) -> ToolSpec;
 
-    /// Returns the group by which modes offer or withhold the tool; `None`: every mode offers it, and its calls are checked by their
-    /// accesses alone.
+    /// Returns the group by which modes offer or withhold the tool; `None` if every mode offers it, and only the accesses of its calls are
+    /// checked.
     fn group(&self) -> Option<ToolGroup> {
         None
     }
@@ -71,7 +71,7 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Prepares a call: deserializes its arguments, once. May look at the file system, must not change it.
+    /// Prepares a call: deserializes its arguments, once. May read the file system, must not change it.
     ///
     /// Arguments that do not fit give an [`InvalidCall`], which is never allowed to run.
     fn prepare(&self, arguments: &CallArguments) -> Box<dyn PreparedCall>;
@@ -79,17 +79,15 @@ pub trait Tool: Send + Sync {
 
 /// A call whose arguments have been deserialized, before it runs.
 ///
-/// The driver keeps it from the decision about the call to its run, so everything that a tool learns of a call has a place here and need
-/// not be remembered in the tool. A call that is checked again, or continued after a resume, is prepared again.
+/// The driver keeps it from the decision about the call to its run, so state about the call belongs here and not in the tool. A call that
+/// is checked again, or continued after a resume, is prepared again.
 pub trait PreparedCall: Send + Sync {
-    /// Notes the arguments whose values the model wrote on lines of their own, between tags. Their
-    /// last line end counts as part of the tags, so the value of a text file lacks it. Called once,
-    /// before anything else.
+    /// Notes the arguments whose values the model wrote on lines of their own, between tags. Their last line end counts as part of the
+    /// tags, so the content of a text file lacks it. Called once, before anything else.
     fn note_wrapped_values(&mut self, _names: &[String]) {}
 
-    /// Returns work that has to end before the call is looked at, such as asking an editor for its unsaved text; `None`: there is none.
-    /// It is awaited before the call is checked and again before it runs. Dropping it leaves the call as it was, and everything else in
-    /// this trait works without it.
+    /// Returns work that must end before the call is checked, such as asking an editor for its unsaved text; `None` if there is none. It is
+    /// awaited before the check and again before the run. Dropping it does not change the call, and the other methods work without it.
     fn refresh(&self) -> Option<CallRefresh> {
         None
     }
@@ -97,27 +95,27 @@ pub trait PreparedCall: Send + Sync {
     /// Returns the access that the call needs. May look at the file system, must not change it.
     fn access(&self) -> Access;
 
-    /// Returns the present state of the call's preconditions. An approval holds as long as this is
-    /// unchanged, so it is asked for before the call is checked and again right before it runs.
+    /// Returns the present state of the call's preconditions. An approval is valid only while they are unchanged, so this is called before
+    /// the check and again right before the run.
     fn preconditions(&self) -> Preconditions {
         Preconditions::default()
     }
 
-    /// Returns what the call would write, as a user should see it before it does: a diff, for instance. `None`: what its arguments
-    /// say. May look at the file system, must not change it.
+    /// Returns a preview of the call's writes for the user, such as a diff; `None` if its arguments show them. May read the file system,
+    /// must not change it.
     fn preview(&self) -> Option<String> {
         None
     }
 
-    /// Tries the call without changing anything, so that the user is not asked to approve a call that cannot work. May look at the file system.
+    /// Tries the call without changing anything, so that the user is not asked to approve a call that cannot work. May read the file
+    /// system.
     ///
-    /// # Errors
-    /// When the run would fail; the text is for the model, as the run's would be.
+    /// # Errors If the run would fail, with the text that the model would get.
     fn try_call(&self) -> Result<(), CallFailure> {
         Ok(())
     }
 
-    /// Returns the token that asks the running call to end by itself, with what it has. Only subtasks have one; other calls are
+    /// Returns the token that asks the running call to end by itself, with its results so far. Only subtasks have one; other calls are
     /// dropped when they must end.
     fn stop_token(&self) -> Option<CancelToken> {
         None
@@ -411,8 +409,8 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Takes the changes that have not been applied. `recorded` are the changes on record: a resumed task learns here of tools that
-    /// came back or did not come back with it.
+    /// Takes the changes that have not been applied. `recorded` are the changes on record, by which a resumed task detects tools that are
+    /// missing now or have returned.
     pub(crate) fn take_changes(&self, recorded: &ToolsChange) -> Option<ToolsChange> {
         let mut live = self.write_tools();
         let mut change = std::mem::take(&mut live.pending);

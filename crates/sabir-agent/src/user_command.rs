@@ -25,8 +25,8 @@ pub enum UserCommand {
     Compact,
     /// Asks what fills the context; the front end gets a [`UserNotice::ContextUsage`].
     ShowContextUsage,
-    /// Logs in to the server of that name, with the address at which the browser ended if it is known. A session does that; the task
-    /// itself has nothing to do with it.
+    /// Logs in to the server of that name, with the final address of the browser if it is known. The session handles this command, not the
+    /// task.
     LogIn {
         /// The server.
         server: String,

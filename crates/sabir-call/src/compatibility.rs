@@ -45,7 +45,7 @@ pub enum ForeignMeaning {
     ToolIfOffered {
         /// The tool.
         tool: &'static str,
-        /// What to do instead where it is absent.
+        /// Advice for a task without the tool.
         otherwise: &'static str,
     },
     /// One of several tools, by the value of an argument.
@@ -273,23 +273,24 @@ pub static ARGUMENT_ALIASES: [ArgumentAliases; 19] = [
 /// Returns the declared argument for which a name is an alias; `None` if there is none, or more than
 /// one.
 pub fn aliased_argument<'d>(name: &str, declared: &[&'d str]) -> Option<&'d str> {
-    let wanted = letters_of(name);
+    let wanted = normalize_name(name);
     only_argument(declared, |row| {
-        row.aliases.iter().any(|alias| letters_of(alias) == wanted)
+        row.aliases
+            .iter()
+            .any(|alias| normalize_name(alias) == wanted)
     })
 }
 
 /// Returns the declared argument that a name may mean.
 pub fn hinted_argument<'d>(name: &str, declared: &[&'d str]) -> Option<&'d str> {
-    let wanted = letters_of(name);
+    let wanted = normalize_name(name);
     only_argument(declared, |row| {
         let mut all = row.aliases.iter().chain(row.hints);
-        all.any(|known| letters_of(known) == wanted)
+        all.any(|known| normalize_name(known) == wanted)
     })
 }
 
-/// Returns the aliases of all declared arguments, each with the argument that it means, without those
-/// that would mean two.
+/// Returns the aliases of all declared arguments, each with its argument, except ambiguous ones.
 pub(crate) fn unambiguous_aliases<'d>(declared: &[&'d str]) -> Vec<(&'static str, &'d str)> {
     let mut found: Vec<(&'static str, &'d str)> = Vec::new();
     for argument in declared {
@@ -359,10 +360,12 @@ impl ForeignTool {
         if exact.is_some() {
             return exact;
         }
-        let wanted = letters_of(name);
-        let mut alike = FOREIGN_TOOLS
-            .iter()
-            .filter(|row| row.names.iter().any(|known| letters_of(known) == wanted));
+        let wanted = normalize_name(name);
+        let mut alike = FOREIGN_TOOLS.iter().filter(|row| {
+            row.names
+                .iter()
+                .any(|known| normalize_name(known) == wanted)
+        });
         let found = alike.next().filter(|_| !wanted.is_empty());
         if alike.next().is_some() { None } else { found }
     }
@@ -401,7 +404,7 @@ impl ForeignTool {
 }
 
 /// Reduces a name to its letters and digits in lower case.
-fn letters_of(name: &str) -> String {
+fn normalize_name(name: &str) -> String {
     name.chars()
         .filter(|c| c.is_alphanumeric())
         .flat_map(char::to_lowercase)

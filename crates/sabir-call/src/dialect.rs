@@ -18,8 +18,8 @@ macro_rules! spec_text {
     };
 }
 
-/// Refers to the spec of a built-in dialect. The module for JavaScript has no command that shows specs, and they would be an eighth of
-/// what a page may download.
+/// Refers to the spec of a built-in dialect. The JavaScript module has no command that shows specs, and they would take an eighth of its
+/// size limit.
 #[cfg(target_family = "wasm")]
 macro_rules! spec_text {
     ($name:literal) => {
@@ -70,8 +70,7 @@ pub struct Dialect {
     /// The spec in Markdown, whose examples are the tests. Empty for a dialect defined by a table, and only a reference on
     /// WebAssembly.
     pub spec: &'static str,
-    /// The markers of the dialect, and the parser that reads it.
-    /// Special tokens without a meaning of their own; servers leave them in the text.
+    /// The markers of the dialect, and the parser that reads it. Meaningless special tokens, which servers leave in the text.
     pub(crate) grammar: &'static Grammar,
     pub(crate) tokens: &'static [&'static str],
     /// The markers around a thought, if the dialect has its own.

@@ -178,8 +178,7 @@ impl EventSink for DraftResponse {
             },
             Event::Thought { text } => match self.parts.last_mut() {
                 Some(DraftPart::Thought(known)) => known.push_str(text),
-                // A thought after text is a part of its own: providers demand the original order
-                // back.
+                // A thought after text becomes a new part: providers require the original order.
                 _ => self.parts.push(DraftPart::Thought(text.to_owned())),
             },
             Event::CallStart {

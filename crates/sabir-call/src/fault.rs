@@ -271,12 +271,10 @@ impl Fault {
 
     /// Renders the fault like a compiler diagnostic: message, line, caret, hint.
     ///
-    /// The caret is aligned to terminal cells: wide characters take two cells, combining ones none,
-    /// and tabs are repeated in the caret line. The column still counts characters. A line of more
-    /// than 120 cells is cut around the caret, with `…` at each cut. Characters that a terminal
-    /// would interpret or draw unpredictably (control characters, direction marks, joiners,
-    /// invisible letters) are shown as U+FFFD, so a model cannot manipulate the user's terminal.
-    /// Variation selectors are left out.
+    /// The caret is aligned to terminal cells: wide characters take two cells, combining ones none, and tabs are repeated in the caret
+    /// line. The column still counts characters. A line of more than 120 cells is cut around the caret, with `…` at each cut. Characters
+    /// that a terminal would interpret or draw unpredictably (control characters, direction marks, joiners, invisible letters) are shown as
+    /// U+FFFD, so a model cannot manipulate the user's terminal. Variation selectors are removed.
     pub fn render_diagnostic(&self, source: &str) -> String {
         self.render_diagnostic_at(&self.position_in(source))
     }

@@ -147,8 +147,7 @@ impl ArgumentScanner {
         }
     }
 
-    /// Creates a scanner for a value inside the assistant text, in which positions count. Use
-    /// [`Self::read_value`].
+    /// Creates a scanner for a value inside the assistant text, with positions in that text. Use [`Self::read_value`].
     pub(crate) fn embedded_in_text(index: u32, guard: GuardBytes) -> Self {
         Self {
             origin: SpanOrigin::Text,
@@ -341,8 +340,7 @@ impl ArgumentScanner {
 
     /// Records source text that may turn out to be part of a lenient rest.
     fn remember_source(&mut self, source: &str) {
-        // In these states it is still open whether the rest of the object is strict, and a lenient
-        // rest starts before the key.
+        // In these states the rest of the object may still turn out not to be strict, and such a rest starts before the key.
         if !matches!(
             self.state,
             ScannerState::FirstKey | ScannerState::Key | ScannerState::Colon | ScannerState::Value
@@ -360,8 +358,7 @@ impl ArgumentScanner {
         }
     }
 
-    /// Takes the pending key and reports it if it was too long. Returns its recorded source, and
-    /// the key.
+    /// Takes the pending key, and reports one that was too long. Returns its recorded source and the key.
     fn take_key(&mut self, at: usize, out: &mut dyn EventSink) -> (String, String) {
         let Some(head) = self.head.take() else {
             return Default::default();
@@ -470,8 +467,7 @@ impl ArgumentScanner {
         }
     }
 
-    /// Reports text that cannot be read leniently either, and skips to the end of the object: the
-    /// text after it may matter.
+    /// Reports text that even a lenient parser cannot read, and skips to the end of the object, since text after it may matter.
     fn report_unexpected(
         &mut self,
         state: ScannerState,
@@ -523,8 +519,7 @@ impl ArgumentScanner {
         at
     }
 
-    /// Emits the start of an argument. A key given twice is a fault, and both values are emitted,
-    /// since the checks must see what was written.
+    /// Emits the start of an argument. A duplicate key is a fault, and both values are emitted, for the checks.
     fn open_argument(&mut self, form: ArgForm, at: usize, out: &mut dyn EventSink) {
         let (_, key) = self.take_key(at, out);
         let at = self.offset + at;
@@ -613,8 +608,8 @@ impl ArgumentScanner {
         Span::new(self.offset + at, self.offset + at + 1)
     }
 
-    /// Emits a fault of this call. The origin says in which text its span counts: the argument text
-    /// of a native call, or the assistant text.
+    /// Emits a fault of this call. Its origin is the text to which its span refers: the argument text of a native call, or the assistant
+    /// text.
     fn emit_fault(&self, fault: Fault, out: &mut dyn EventSink) {
         let fault = Fault {
             origin: self.origin,

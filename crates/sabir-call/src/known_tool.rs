@@ -12,8 +12,7 @@ pub(crate) struct KnownTool {
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
     required: Vec<String>,
-    /// Names that are understood beside the declared ones, each with the argument that it means, if
-    /// it is an alias.
+    /// Names that are understood besides the declared ones; an alias comes with its argument.
     understood: Vec<UnderstoodArgument>,
     /// True for a tool of another agent, whose tag needs more evidence than that of a declared one.
     pub(crate) is_foreign: bool,
@@ -95,7 +94,7 @@ impl KnownTool {
             .filter(|row| row.is_extension() && tools.means_tool(row));
         for argument in extension.into_iter().flat_map(|row| row.arguments) {
             if !arguments.contains(&argument.name) {
-                // Its own meaning goes before that of an alias.
+                // The name's own meaning takes precedence over that of an alias.
                 understood.retain(|alias| alias.name != argument.name);
                 understood.push(UnderstoodArgument {
                     name: argument.name,

@@ -68,8 +68,7 @@ impl<'a> ArgumentWriter<'a, '_> {
             .find_map(|one| one.get("description")?.as_str());
         let description = own.unwrap_or_default().trim();
         if !description.is_empty() {
-            // Indented, so that no line of it can be mistaken for an argument or a heading of the
-            // prompt.
+            // Indented, so that no line can be mistaken for an argument or a heading of the prompt.
             let description = description.replace('\n', &format!("\n{indent}  "));
             self.text.push_str(&format!(": {description}"));
         }

@@ -35,8 +35,7 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
             .iter()
             .map(|message| render_message(message, dialect, &request.tools))
             .collect(),
-        // Described in the prompt now. Sent natively as well, the model would have two ways to
-        // call.
+        // The prompt describes them. If they were also sent natively, the model would have two ways to call.
         tools: ToolSet::default(),
         servers: Vec::new(),
         tool_choice: ToolChoice::Auto,
@@ -89,8 +88,7 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
                 );
                 parts.push(part.clone());
             }
-            // Reasoning of earlier turns is not replayed as text: models imitate what they seem to
-            // have said.
+            // Reasoning of earlier turns is not replayed as text: models imitate text that seems to be theirs.
             MessagePart::Thought { .. } | MessagePart::Opaque(_) => {}
         }
     }
@@ -109,8 +107,7 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
     }
 }
 
-/// Writes the calls collected so far as one group: a dialect may put a wrapper around all calls of
-/// a message.
+/// Writes the collected calls as one group: a dialect may put a wrapper around all calls of a message.
 fn write_calls(calls: &mut Vec<&Call>, dialect: &Dialect, tools: &ToolSet, words: &mut String) {
     if !calls.is_empty() {
         append_paragraph(words, &dialect.render_calls(calls.drain(..), tools));
@@ -125,10 +122,10 @@ fn push_images(images: &[Image], words: &mut String, parts: &mut Vec<MessagePart
     parts.extend(images.iter().cloned().map(MessagePart::Image));
 }
 
-/// Appends a text on a line of its own. A tag that begins a call then comes first on its line.
+/// Appends a text on its own line, so that a tag that begins a call comes first on its line.
 ///
-/// A line end that is there already is enough. Text keeps the line ends before and after a call, so
-/// that more of them would come with every rendering of a text that was rendered before.
+/// Does not add a line end to an existing one. Otherwise each rendering of an already rendered text would add line ends before and after
+/// its calls.
 fn append_paragraph(words: &mut String, text: &str) {
     let has_line_end = words.ends_with('\n') || text.trim_start_matches('\r').starts_with('\n');
     if !words.is_empty() && !text.is_empty() && !has_line_end {
@@ -171,7 +168,7 @@ fn fence_if_call(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
     let mut reader = CallReader::new(DialectSelection::from(dialect), tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
-    // Only what really reads as a call is changed: prose goes back byte for byte.
+    // Only text that would be read as a call is changed; prose stays byte for byte.
     if draft.calls().next().is_none() {
         return text.to_owned();
     }

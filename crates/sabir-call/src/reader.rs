@@ -84,10 +84,8 @@ use thought::ThoughtBlock;
 use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
 
-/// The maximum white space held after a tag or a call while the reader waits for what follows, in
-/// bytes.
-/// Beyond it the reader decides without waiting, so that a stream of blanks cannot fill the memory
-/// (law 6).
+/// The maximum white space that is held back after a tag or a call until more text comes, in bytes. Beyond it the reader decides without
+/// that text, so that a stream of blanks cannot fill the memory (law 6).
 const BLANK_CAP: usize = 8 * 1024;
 /// The length of the end of that white space that is examined for line ends and indentation, in
 /// bytes.
@@ -110,7 +108,7 @@ pub struct CallReader {
     utf8: Utf8Decoder,
     /// True once text has arrived.
     begun: bool,
-    /// Text that the last push could not decide.
+    /// The text that the last push left undecided.
     hold: String,
     /// A tag and the white space after it; the text that follows decides about both.
     held: LazyBuffer,
@@ -202,8 +200,8 @@ impl CallReader {
         let vocabulary = Arc::clone(&self.vocabulary);
         let mut prompt = Self::with_vocabulary(vocabulary, ReaderState::Prose);
         prompt.push(prefill, &mut |_: Event<'_>| {});
-        // Anything else that the prompt opens is not continued: its text is not part of the
-        // response, so a call that began there could not be shown.
+        // Other constructs that the prompt opens are not continued: the prompt is not part of the response, so a call that began there
+        // could not be shown.
         if let ReaderState::Thought(thought) = prompt.state {
             self.state = ReaderState::Thought(Box::new(thought.opened_by_prompt()));
             self.diagnostics.note_thought();
@@ -258,9 +256,9 @@ impl CallReader {
     /// of the text. The call then ends with a warning of the kind `cut_call`, from which the checks
     /// make the repair `missing_last_close`.
     ///
-    /// Off by default, and meant for texts of which the provider says that they are complete: only then is it certain
-    /// that no other argument was to follow. A text that [ends](Self::finish) in any other way than
-    /// [`Truncation::Ended`] is not affected, nor is a call whose last value could end elsewhere.
+    /// Off by default, and meant for texts that the provider reports as complete: only then it is certain that no further argument was
+    /// coming. A text that [ends](Self::finish) in any other way than [`Truncation::Ended`] is not affected, nor is a call whose last value
+    /// could end elsewhere.
     #[must_use]
     pub fn with_missing_last_close(mut self, is_accepted: bool) -> Self {
         self.closes_last_call = is_accepted;
@@ -350,10 +348,8 @@ impl CallReader {
                 out,
             );
             text.drain(..taken);
-            // Text held before a value is mostly longer than text held inside one, so its memory is
-            // released.
-            // A buffer that fits one chunk is kept: in the same state the next chunk will need it
-            // again.
+            // Text held before a value is usually longer than text held inside one, so its memory is released. A buffer of the size of a
+            // chunk is kept, since the next chunk in the same state needs it again.
             let same = state == std::mem::discriminant(&self.state)
                 && text.capacity() <= chunk.len() + SPARE;
             if !text.is_empty() || same {
@@ -526,7 +522,7 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) -> ReaderStep {
         let mut at = from;
-        let mut said = from;
+        let mut emitted_to = from;
         let look = loop {
             // Nearly all prose is skipped here, at a table look-up for each byte.
             // The first byte may belong to a header whose beginning is in the prompt.
@@ -536,8 +532,8 @@ impl CallReader {
                     .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
             }
             if self.prose.take_quotation_end() {
-                self.emit_prose(window.text_between(said, at), out);
-                said = at;
+                self.emit_prose(window.text_between(emitted_to, at), out);
+                emitted_to = at;
                 let signs = self.diagnostics.outer_signs();
                 let first = signs.map_or(0, |signs| signs.calls_before_quotation);
                 self.reject_mentions(first, "in a quotation", self.offset + at, out);
@@ -546,15 +542,15 @@ impl CallReader {
             }
             let rest = window.text_from(at);
             if rest.is_empty() {
-                self.emit_prose(window.text_from(said), out);
+                self.emit_prose(window.text_from(emitted_to), out);
                 return ReaderStep::To(window.text.len());
             }
             let look = self.scan_trigger(rest, at, window.last);
             let text = matches!(look, TriggerMatch::Text);
             // A note is a fault about this position, so the prose before it must be emitted first.
             if !text || self.diagnostics.has_notes() {
-                self.emit_prose(window.text_between(said, at), out);
-                said = at;
+                self.emit_prose(window.text_between(emitted_to, at), out);
+                emitted_to = at;
             }
             self.diagnostics.emit_notes(out);
             if !text {
@@ -685,8 +681,7 @@ impl CallReader {
         }
         self.state = ReaderState::Prose;
         self.prose.resume_line();
-        // The end of the white space is enough to know the line state. All of it may already have
-        // been read after another thought.
+        // The end of the white space determines the line state. All of it may already have been read after another thought.
         let end = self.blank.len().saturating_sub(BLANK_END);
         self.prose
             .read_text(self.blank.get(end..).unwrap_or_default());

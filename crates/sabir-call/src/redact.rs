@@ -56,7 +56,7 @@ pub struct Redactor {
 pub enum RedactedPiece<'a> {
     /// Nothing secret.
     Plain(&'a [u8]),
-    /// The beginning of a secret, as far as it is known.
+    /// The known beginning of a secret.
     Secret {
         /// The kind of secret.
         name: &'static str,
@@ -132,9 +132,8 @@ fn next_literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
 
 /// Returns a literal without its secrets, or `None` if it holds none.
 fn redact_literal(literal: &str) -> Option<String> {
-    // Escapes are decoded first, because a secret may contain one (`\/`) and an escape may resemble
-    // part of one.
-    // Only then: most literals have no escape, and parsing all of them would copy the whole text.
+    // Escapes are decoded first, because a secret may contain one (`\/`) and an escape may resemble part of a secret. Literals without
+    // escapes are not parsed, since that would copy the whole text.
     let decoded = if literal.contains('\\') {
         serde_json::from_str::<String>(literal).ok()
     } else {
@@ -160,7 +159,7 @@ fn redact_literal(literal: &str) -> Option<String> {
 }
 
 impl Redactor {
-    /// Redacts the next piece of a text, as far as it is decided.
+    /// Redacts the decided part of the next piece of a text.
     pub fn redact_piece(&mut self, piece: &str) -> String {
         let mut shown = Vec::new();
         self.push(piece.as_bytes(), &mut |piece| piece.write_to(&mut shown));
@@ -218,8 +217,7 @@ impl Redactor {
         self.held.drain(..known);
         self.at -= known;
         self.fresh = self.fresh.saturating_sub(known);
-        // The next scan waits for a quarter more text, so that feeding single bytes does not take
-        // quadratic time.
+        // The next scan waits for a quarter more text, so that single bytes do not take quadratic time.
         let held = self.held_bytes();
         self.patience = if undecided {
             self.held.len() + 1 + held / 4

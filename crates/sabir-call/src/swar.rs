@@ -21,8 +21,7 @@ pub(crate) fn find_byte(needle: u8, hay: &[u8]) -> Option<usize> {
             return Some(at * LANES + first_lane(found));
         }
     }
-    // The last register overlaps the one before it; the bytes that it sees twice are known not to
-    // match.
+    // The last register overlaps the one before it; the bytes in both are known not to match.
     if let Some(word) = hay.last_chunk::<LANES>() {
         let found = lanes_equal(u64::from_le_bytes(*word), needle);
         return (found != 0).then(|| hay.len() - LANES + first_lane(found));

@@ -16,8 +16,8 @@ use crate::repair::{RepairSet, UndeclaredArgument, shorten_text};
 use crate::schema::{JsonTypes, SchemaView};
 use crate::trailing_arguments;
 
-/// The number of superfluous names above which no misspelled name is looked for. Comparing every name with every other is
-/// quadratic, and so many unknown names are not a typing error.
+/// The number of superfluous names above which no misspelled name is looked for. Comparing every name with every other is quadratic, and
+/// more unknown names are no typing error.
 const MAX_EXTRA_NAMES: usize = 64;
 
 /// The most arguments of a call beyond those that the tool declares. Each would have a fault of its own.
@@ -102,8 +102,8 @@ impl ArgumentReader<'_> {
                     notes.push(fault);
                 }
             }
-            // Compared after renaming: `path` and `Path` in one call are the same argument twice.
-            // Which value was meant is unknown, so neither the first nor the last silently wins.
+            // Compared after renaming: `path` and `Path` in one call are the same argument twice. It is unknown which value was meant, so
+            // neither is used silently.
             if !seen.insert(name.clone()) {
                 let message = format!(
                     "`{}` is given twice; one value was expected",
@@ -162,7 +162,7 @@ impl ArgumentReader<'_> {
 
     /// Reports the required arguments that are missing, or that another argument holds as JSON.
     ///
-    /// The span is the tool's name, since a missing argument has no position of its own.
+    /// The span is the tool's name, since a missing argument has no position.
     fn report_missing(
         &self,
         given: &[TypedArgument<'_>],
@@ -170,8 +170,7 @@ impl ArgumentReader<'_> {
         notes: &mut CallDiagnostics<'_>,
     ) {
         let declared = shape.property_names();
-        // An undeclared name that was given is the likeliest misspelling of the one that is
-        // missing.
+        // An undeclared name is probably a misspelling of the missing one.
         let stray: Vec<&str> = given
             .iter()
             .map(|given| given.name.as_str())
@@ -278,8 +277,7 @@ impl ArgumentReader<'_> {
                 Value::String(text.to_owned())
             }
         };
-        // A union that allows strings keeps the text (law 5). Its reading as another type is tried
-        // later, and only if validation refuses the string.
+        // A union that allows strings keeps the text (law 5). Other types are tried later, and only if validation refuses the string.
         let others = types
             .filter(|types| types.has(JsonTypes::STRING))
             .map(|types| types.without(JsonTypes::STRING));

@@ -229,8 +229,7 @@ impl CallChecker {
         };
         let cut = truncation_of(draft, call);
         if let Some(why) = cut {
-            // Before every check: with this fault present, they report nothing that the missing text
-            // could have corrected.
+            // Precedes all checks: after this fault, they report nothing that the missing text could have corrected.
             notes.report_truncation(why);
         }
         // A slip whose rule is switched off becomes an error here, in time for the verdict below.
@@ -322,8 +321,8 @@ impl CallChecker {
         self.validate_arguments(tool, &given, notes)
     }
 
-    /// Reads a call that does not fit a declared tool as one of another agent's tool of the same
-    /// name. `None` if it has no argument of that one.
+    /// Reads a call that does not fit a declared tool as a call of another agent's tool of that name. `None` if it has no argument of the
+    /// other tool.
     fn read_extended<'d>(
         &self,
         tool: &ToolSpec,
@@ -556,8 +555,7 @@ impl CallChecker {
             .iter()
             .map(|given| (given.name.clone(), given.value.clone()))
             .collect();
-        // Arguments that could not be read completely would only yield faults about what is
-        // missing.
+        // Incompletely read arguments would only yield faults about missing parts.
         let Some(compiled) = self
             .compiled_schema(tool)
             .filter(|_| !notes.is_unreadable())
@@ -582,8 +580,7 @@ impl CallChecker {
     }
 }
 
-/// Returns what to do instead of a call whose tool the task does not have; `None` if the row means
-/// no tool.
+/// Returns the advice for a call whose tool the task does not have; `None` if the row means no tool.
 fn absent_tool_hint(row: &ForeignTool) -> Option<String> {
     match row.meaning {
         ForeignMeaning::ToolIfOffered { otherwise, .. } => Some(otherwise.to_owned()),
@@ -619,8 +616,7 @@ fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
     let source = draft.source.as_str();
     let tail = source.get(call.span.end..).unwrap_or_default();
     let line = words.lines().next().unwrap_or_default();
-    // Normally the words end the source; their first line is searched only where something follows
-    // them.
+    // Normally the words end the source; their first line is searched only if something follows them.
     let found = tail
         .trim_end()
         .ends_with(words)
@@ -648,8 +644,7 @@ fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> 
     let limit = matches!(draft.stop, Some((StopReason::Length, _)));
     match call.state {
         DraftState::Closed => None,
-        // A parser that sees only text cannot know why the text ended. The provider's stop reason
-        // tells.
+        // A parser that sees only text cannot know why the text ended; the provider's stop reason says it.
         DraftState::Open | DraftState::Cut(Truncation::Ended) if limit => Some(Truncation::Limit),
         // No event ever closed this call. Open is not complete, so the check fails closed.
         DraftState::Open => Some(Truncation::Ended),
@@ -661,8 +656,7 @@ fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> 
 ///
 /// The server mistral.rs sends such a call both ways. Two equal calls of the same form are legitimate and both run.
 ///
-/// The comparison is between typed values, so one call that is spelled in two ways is recognized.
-/// Only complete calls take part: a rejected one does not run, so it cannot run twice.
+/// Typed values are compared, so two spellings of one call are recognized. Only complete calls are compared, since others do not run.
 fn reject_duplicate_calls(draft: &DraftResponse, checked: &mut [CheckedCall]) {
     let native: HashSet<u32> = draft
         .calls()

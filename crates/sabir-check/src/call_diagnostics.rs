@@ -104,8 +104,7 @@ impl<'d> CallDiagnostics<'d> {
             !joins_before && !joins_after
         };
         let found = || window.rmatch_indices(name).map(|(at, _)| at).filter(alone);
-        // The name may also be an attribute's (`<name name="name">`); the argument's name follows
-        // markup or a quote.
+        // The same word may also be the name of an attribute (`<name name="name">`); the argument's name follows markup or a quote.
         let marked = |at: &usize| {
             window
                 .get(..*at)
@@ -126,8 +125,8 @@ impl<'d> CallDiagnostics<'d> {
 
     /// Turns each mistake that the parser accepted with a warning into a repair if that rule is active, else into an error.
     ///
-    /// Parsers know no repair rules. They accept these slips while streaming, because the bytes
-    /// have one reading, and leave the decision about them to the checks.
+    /// Parsers know no repair rules. They accept these slips while streaming, because the bytes are unambiguous, and leave the decision to
+    /// the checks.
     pub(crate) fn classify_slips(&mut self, repairs: RepairSet) {
         for mut fault in std::mem::take(&mut self.parser_faults) {
             if fault.severity == Severity::Warning
@@ -149,8 +148,8 @@ impl<'d> CallDiagnostics<'d> {
         }
     }
 
-    /// Makes the record of a mistake that the parser accepted. Without the source text, the parser's message takes its place.
-    /// `before` and `after` are derived from the kind, since the parser recorded only the span.
+    /// Makes the record of a mistake that the parser accepted. Without the source text, it contains the parser's message. `before` and
+    /// `after` are derived from the kind, since the parser recorded only the span.
     fn slip_repair(&self, rule: &'static str, fault: &Fault) -> Repair {
         let Span { start, end } = fault.span;
         let source = Some(self.source).filter(|_| fault.origin == SpanOrigin::Text);
@@ -302,8 +301,8 @@ impl<'d> CallDiagnostics<'d> {
             .any(|fault| fault.kind == FaultKind::JsonInTag)
     }
 
-    /// Returns true if the text of the arguments was cut or could not be read to its end.
-    /// Then an argument that was not read may still have been written, and is not called missing.
+    /// Returns true if the text of the arguments was cut or could not be read to its end. An unread argument may have been written then, so
+    /// it is not reported as missing.
     pub(crate) fn is_unreadable(&self) -> bool {
         let json =
             |fault: &Fault| matches!(fault.kind, FaultKind::MalformedJson | FaultKind::TagInJson);

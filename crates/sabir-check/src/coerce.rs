@@ -85,9 +85,7 @@ pub(crate) struct CoercedValue {
     pub(crate) rules: Vec<&'static str>,
 }
 
-/// A reason why a text cannot be read as the schema demands.
-/// The two kinds lead to different advice: another type of value, or the same value with valid
-/// syntax.
+/// A reason why a text cannot be read as the schema demands. The advice is another type of value, or the same value with valid syntax.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum CoercionError {
     /// The text has none of these expected types.
@@ -154,8 +152,8 @@ pub(crate) fn coerce_value(
             ..reading
         });
     }
-    // Between tags nothing but the schema tells the word from the value. A tool that accepts null
-    // is far more often meant to get it than the text of four letters.
+    // Between tags, only the schema distinguishes the word from the value. If a tool accepts null, the model most likely means it rather
+    // than a text of four letters.
     let is_nullable = types.is_some_and(|types| types.has(JsonTypes::NULL));
     if form == ArgForm::Raw && text == "null" && is_nullable {
         return Ok(CoercedValue::without_rules(Value::Null));
@@ -173,8 +171,7 @@ pub(crate) fn coerce_value(
         if let Some(value) = parse_scalar(text, types) {
             return Ok(CoercedValue::without_rules(value));
         }
-        // Only raw text nests: a JSON string that holds markup was meant as text, and `misspelling`
-        // has a message for it.
+        // Only raw text can contain elements: a JSON string with markup is a text, for which `misspelling` has a message.
         let nests = types.has(JsonTypes::ARRAY) || types.has(JsonTypes::OBJECT);
         if nests && let Some(reading) = parse_structure(text, shape, types, repairs)? {
             return Ok(reading);
@@ -460,9 +457,8 @@ fn build_array(children: &[XmlElement<'_>], shape: SchemaView<'_>, rules: Elemen
 
 /// Builds an object from child elements, one property for each name.
 ///
-/// A name that occurs several times becomes an array, also where the schema declares none.
-/// Validation then reports that the value is an array, which tells the model more than a silently
-/// dropped duplicate would.
+/// A repeated name becomes an array, even if the schema declares none. Validation then reports the array, which helps the model more than a
+/// silently dropped duplicate.
 fn build_object(
     children: &[XmlElement<'_>],
     shape: SchemaView<'_>,
@@ -590,8 +586,7 @@ fn merge_attributes(
             .filter(is_string);
         free.next().filter(|_| free.next().is_none())
     };
-    // Neither a declared property nor an attribute suggests an object, so the text is not an
-    // object.
+    // Without a declared property or an attribute, the text is no object.
     if usual.is_none() && object.is_empty() {
         return None;
     }

@@ -28,8 +28,7 @@ const TRUNCATION_NOTE_BYTES: usize = 80;
 /// The number of faults of one call that are shown with their source line; each further one takes a single line.
 const MAX_CARETS: usize = 3;
 
-/// The number of faults of one call that are shown at all.
-/// A model corrects a handful of mistakes at a time; the rest is only counted.
+/// The number of faults of one call that are shown at all. A model corrects only a few mistakes at a time; the others are only counted.
 const MAX_FAULTS: usize = 8;
 
 /// The facts about the model's situation on which the feedback depends.
@@ -132,8 +131,7 @@ pub fn render_missing_call(times: u32, completion: &str, audience: &FeedbackCont
 
 /// Returns how often the most frequent of these mistakes was reported before.
 ///
-/// The maximum, because one mistake that does not go away is a reason to change the advice, however
-/// many new ones are beside it.
+/// The maximum, because one persistent mistake is a reason to change the advice, even among new ones.
 fn repeat_count(tool: &str, faults: &[&Fault], audience: &FeedbackContext<'_>) -> u32 {
     faults
         .iter()
@@ -226,7 +224,7 @@ fn strip_hint_pattern(fault: &Fault) -> Fault {
 
 /// Renders one call: heading, faults, and an example or an alternative.
 ///
-/// The pieces are in order of importance, since the end is what a too long feedback loses.
+/// The pieces are in order of importance, since feedback that is too long is cut at its end.
 fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>) -> Vec<String> {
     let FeedbackContext {
         protocol,

@@ -69,8 +69,7 @@ pub(crate) fn foreign_spec(
 
 /// Converts typed arguments of a foreign call.
 ///
-/// # Errors
-/// Returns the argument that has no exact counterpart here, with a hint.
+/// # Errors Returns the argument without an exact counterpart, with a hint.
 pub(crate) fn convert_call(
     row: &'static ForeignTool,
     given: Map<String, Value>,

@@ -40,8 +40,7 @@ pub(crate) fn render_example_call(spelling: CallSpelling<'_>, tool: &ToolSpec) -
 /// Renders the corrected call: its valid short arguments, and the other required ones from the tool's example. Renders the
 /// plain example if that would not be valid.
 ///
-/// A model copies an example more readily than it applies an explanation; with its own values in
-/// it, the copy is the call that it wanted to make.
+/// Models copy an example more readily than they apply an explanation; with the model's own values, the copy is the intended call.
 pub(crate) fn render_corrected_call(
     spelling: CallSpelling<'_>,
     tool: &ToolSpec,
@@ -64,8 +63,7 @@ pub(crate) fn render_corrected_call(
             arguments.insert(argument.name.to_owned(), value.clone());
         }
     }
-    // Values that are right one by one may still be wrong together, and a wrong example is worse
-    // than a general one.
+    // Values that are valid one by one may be invalid together, and a wrong example is worse than a general one.
     let valid = CompiledSchema::new(&tool.parameters).accepts(&Value::Object(arguments.clone()));
     // The renderer takes a tool's first example, so the corrected arguments become that example.
     let filled = ToolSpec {
@@ -104,8 +102,8 @@ struct ToolAlternative {
 /// The advice after edits that do not match: a rewrite needs no matching.
 const WRITE_ALL: &str = "read the file, then write the whole of it with `write_to_file`";
 
-/// The detours between the file tools, in order of preference; the first whose other tool is
-/// offered is taken. Tools that a user adds have none and get the general advice.
+/// The alternatives between the file tools, in order of preference; the first one whose other tool is offered is used. The user's own tools
+/// have none and get the general advice.
 const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
     ToolAlternative {
         tool: "write_to_file",
@@ -156,7 +154,7 @@ const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
 
 /// Renders other ways to reach the goal of a call, and an example of the first one.
 ///
-/// There is always at least one way, since a list without any would tell the model to give up.
+/// There is always at least one, since an empty list would make the model give up.
 pub(crate) fn alternative_hints(
     spelling: CallSpelling<'_>,
     tools: &ToolSet,

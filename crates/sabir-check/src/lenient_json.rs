@@ -17,7 +17,7 @@ use serde_json::Value;
 
 /// A kind of mistake in JSON that can be allowed.
 ///
-/// Each has one reading, because the mistake is in the punctuation and the value is complete.
+/// Each is unambiguous, because the mistake is in the punctuation and the value is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JsonSlip {
     /// `[1, 2,]`
@@ -59,8 +59,8 @@ struct OffsetMap(Vec<(usize, usize)>);
 
 /// Parses strict JSON without duplicate keys and without integers of more than 64 bits.
 ///
-/// serde_json keeps the last of two equal keys and rounds wide integers to floats, both without a
-/// word. Either would run a call with a value that the model did not write.
+/// serde_json silently keeps the last of two equal keys and rounds wide integers to floats. Either would run a call with a value that the
+/// model did not write.
 ///
 /// # Errors
 /// Returns the offset of the first wrong byte, of the wide integer, or of the second key.
@@ -133,9 +133,8 @@ pub(crate) fn parse_lenient(
 /// The error message for an integer that would lose its last digits.
 const WIDE_INTEGER_MESSAGE: &str = "a whole number of more than 64 bits was found, which cannot be kept exactly; write it as a string";
 
-/// Finds the offset of the first integer of more than 64 bits. serde_json would round it to a float silently.
-/// `text` need not be valid JSON; strings are skipped. A float of any length is left alone, because
-/// rounding is what JSON readers do with it anyway.
+/// Finds the offset of the first integer of more than 64 bits. serde_json would round it to a float silently. `text` need not be valid
+/// JSON; strings are skipped. Floats of any length are ignored, because JSON readers round them anyway.
 pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
     // No number with fewer digits can exceed 64 bits, so most are skipped without being parsed.
     const FEWEST: usize = "9223372036854775808".len();
@@ -345,8 +344,8 @@ impl LenientRewriter<'_> {
         self.text.len() - self.rest.len()
     }
 
-    /// Returns true if the comma just taken comes after a value and before a closing bracket.
-    /// `[,]` and `[1,,]` are not meant: there a value may be missing.
+    /// Returns true if the comma just taken comes after a value and before a closing bracket. False for `[,]` and `[1,,]`, where a value
+    /// may be missing.
     fn is_trailing_comma(&self) -> bool {
         let after_value = !self.out.trim_ascii_end().ends_with(['[', '{', ',', ':']);
         after_value && self.rest.trim_ascii_start().starts_with(['}', ']'])
@@ -369,8 +368,8 @@ impl LenientRewriter<'_> {
 
     /// Rewrites a string after its opening quote. An unterminated string is an error.
     ///
-    /// An apostrophe inside single quotes (`'it's'`) ends the string, and what follows is then no
-    /// JSON. That is intended: guessing the real end could move bytes from one argument to another.
+    /// An apostrophe inside single quotes (`'it's'`) ends the string, and the rest is then invalid. That is intended: a guess of the real
+    /// end could move bytes from one argument to another.
     fn rewrite_string(&mut self, quote: char) -> Result<(), JsonSyntaxError> {
         let start = self.current_offset() - 1;
         if quote == '\'' {

@@ -48,8 +48,8 @@ pub(crate) fn json_in_tag_fault(
 
 /// Returns the fault of an argument whose value contains all missing arguments as JSON.
 ///
-/// Seen as `<path>{"path": "a", "content": "b"}</path>`. It replaces a fault for each missing
-/// argument, because those would make the model add tags and leave the JSON where it is.
+/// Seen as `<path>{"path": "a", "content": "b"}</path>`. It replaces the faults of the missing arguments, because those would make the
+/// model add tags and keep the JSON in the value.
 pub(crate) fn combined_arguments_fault(
     given: &[TypedArgument<'_>],
     gone: &[&str],
@@ -83,8 +83,7 @@ pub(crate) fn combined_arguments_fault(
 
 /// Parses a raw value that consists of one JSON object whose keys are all declared arguments.
 ///
-/// Strict JSON only. The result decides about a message and never becomes a value, so a text that
-/// needs repairs may as well be content.
+/// Strict JSON only. The result only decides about a message, so a text that needs repairs may as well be content.
 fn parse_json_arguments(argument: &DraftArgument, declared: &[&str]) -> Option<Map<String, Value>> {
     let begins = argument.form == ArgForm::Raw
         && !argument.partial
@@ -146,8 +145,7 @@ pub(crate) fn mismatch_fault(
                 return json_arguments_fault(&format!("`{name}`"), written, &object, notes);
             }
             let tags = coerce::parse_tagged(&written.text, wanted.shape, types)
-                // In raw form, elements are a documented reading, so their failure is about the
-                // type.
+                // Raw values may consist of elements, so a failure to read them is a fault of the type.
                 .filter(|_| written.form != ArgForm::Raw);
             if let Some(value) = tags {
                 let message = format!(
@@ -237,8 +235,7 @@ pub(crate) fn malformed_json_fault(
 ///
 /// The parser then read the unknown tag as a part of the value, and faults should concern the intended value only.
 ///
-/// Without this, the path in `<path>a</path><pth>b</pth>` would be checked with the later tags in
-/// it, and the model would get two faults for one slip.
+/// Without this, the path in `<path>a</path><pth>b</pth>` would contain the later tags, and the model would get two faults for one mistake.
 pub(crate) fn truncate_at_unknown<'d>(
     written: Cow<'d, DraftArgument>,
     notes: &CallDiagnostics<'_>,
@@ -263,9 +260,9 @@ pub(crate) fn truncate_at_unknown<'d>(
 
 /// Returns a warning if a raw value was probably escaped: it contains entities, and neither a raw `<` nor a raw `&`.
 ///
-/// Escaping would have replaced every raw one, so a value with both is probably HTML that is meant as it is.
+/// Escaping would have replaced every raw one, so a value with both is probably intended HTML.
 ///
-/// Never a change: the file may really hold `&amp;`, and decoding would corrupt it (law 5).
+/// The value is never changed: the file may really contain `&amp;`, and decoding would corrupt it (law 5).
 pub(crate) fn entity_warning(
     name: &str,
     written: &DraftArgument,

@@ -354,7 +354,7 @@ impl PlainValidator<'_> {
         let Some((object, declared)) = value.as_object().zip(declared.as_object()) else {
             return ControlFlow::Continue(());
         };
-        // The order of errors is that of the validator, which goes through the shorter list unless it looks properties up by name.
+        // Errors come in the order of the validator, which iterates over the shorter list unless it looks properties up by name.
         if declared.len() < object.len().min(MAX_LISTED_PROPERTIES) {
             for (name, schema) in declared {
                 if let Some(member) = object.get(name) {
@@ -579,8 +579,8 @@ fn validate_type(
     ))
 }
 
-/// Validates a number against a limit, which is below [`MAX_EXACT`]. Comparing as `f64` is exact then: a number that is rounded is beyond
-/// every such limit before and after.
+/// Validates a number against a limit, which is below [`MAX_EXACT`]. Comparing as `f64` is exact then: a number that needs rounding exceeds
+/// every such limit before and after it.
 fn validate_number(
     keyword: &str,
     limit: &Value,
@@ -907,8 +907,8 @@ mod tests {
 
     /// Returns the errors that the validator finds, in order, without its false ones.
     ///
-    /// Where no other members are allowed, it reports a single required name as missing although the object has it, if the name is not
-    /// declared. Such a value has another error anyway.
+    /// If no other members are allowed, it reports a single required but undeclared name as missing even if the object has it. Such a value
+    /// has another error anyway.
     fn validator_errors(validator: &jsonschema::Validator, value: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         crate::compiled_schema::find_errors(validator, value, &mut |error| {

@@ -84,7 +84,7 @@ enum RepairStage {
     /// A mistake that the parser itself accepts, with a warning.
     /// `CallDiagnostics::classify_slips` turns that warning into the repair.
     Parser,
-    /// A mistake that the parser accepts only if an option says so.
+    /// A mistake that the parser accepts only with an option.
     OptionalParser,
 }
 
@@ -243,8 +243,7 @@ pub static RULES: [RepairRule; 21] = [
 pub struct RepairSet(u32);
 
 impl Default for RepairSet {
-    /// Returns the set of all rules, which each have a single possible reading and are safe to
-    /// apply.
+    /// Returns the set of all rules, each of which is unambiguous and safe to apply.
     fn default() -> Self {
         Self::all()
     }
@@ -314,8 +313,7 @@ impl RepairSet {
 
     /// Finds the value that a text of the wrong type means, with the rule that found it.
     ///
-    /// A rule only sees texts that have no documented reading, so it can never change a valid
-    /// value.
+    /// Rules only see texts that cannot be read otherwise, so they never change a valid value.
     pub(crate) fn repair_value(self, text: &MistypedText<'_>) -> Option<(&'static str, Value)> {
         self.active_rules().find_map(|rule| match rule.stage {
             RepairStage::Value(apply) => Some((rule.name, apply(text)?)),
@@ -360,8 +358,8 @@ impl RepairSet {
 
 /// Shortens a text for audits and messages to about 200 bytes.
 ///
-/// The cut is at a character boundary and shown by `…`. It bounds records and feedback even if a
-/// model writes a whole file in the place of a name.
+/// The cut is at a character boundary and shown by `…`. It bounds records and feedback even if a model writes a whole file instead of a
+/// name.
 pub(crate) fn shorten_text(text: &str) -> String {
     const BYTES: usize = 200;
     let end = text.floor_char_boundary(BYTES);
@@ -382,7 +380,7 @@ fn rule_bit(name: &str) -> Option<u32> {
 
 /// Finds the only candidate that equals `name` except for its case.
 ///
-/// `None` if two candidates qualify: a repair needs exactly one reading.
+/// `None` if two candidates qualify, since a repair must be unambiguous.
 fn match_ignoring_case<'a>(
     name: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -394,8 +392,7 @@ fn match_ignoring_case<'a>(
 
 /// Resolves `Read_File` to `read_file`.
 ///
-/// All tools that are understood count as rivals, not only the offered ones, since any of them
-/// could be meant.
+/// All understood tools are candidates, not only the offered ones, since any of them could be meant.
 fn wrong_case_name(called: &UndeclaredTool<'_>) -> Option<String> {
     match_ignoring_case(
         called.name,
@@ -509,7 +506,7 @@ fn stringified_value(text: &MistypedText<'_>) -> Option<Value> {
 
 /// Reads an array or an object from a JSON string, such as `"[1]"`.
 ///
-/// Strict JSON only: mistakes inside a text that is itself a mistake leave too many readings.
+/// Strict JSON only: mistakes inside a text that is itself a mistake are ambiguous.
 fn double_encoding(text: &MistypedText<'_>) -> Option<Value> {
     if text.form != ArgForm::String {
         return None;

@@ -10,9 +10,8 @@ use sabir_call::{Fault, FaultKind, Severity};
 
 use crate::repair::shorten_text;
 
-/// The largest number of mistakes that are tracked; further ones always count as new.
-/// A history of any length is rebuilt in bounded memory, and a model with so many different
-/// mistakes is not repeating itself.
+/// The largest number of mistakes that are tracked; further ones always count as new. The limit bounds memory for histories of any length,
+/// and a model with more different mistakes is not repeating itself.
 const MAX_MISTAKES: usize = 256;
 
 /// The mistakes of a model so far, counted by tool, kind and argument.
@@ -30,10 +29,9 @@ pub struct CheckedOutcome<'a> {
     pub faults: &'a [Fault],
 }
 
-/// The identity of a mistake: neither its value nor its position counts, because a model that tries
-/// another wrong value for the same argument repeats the mistake.
+/// The identity of a mistake. Value and position do not count, because another wrong value for the same argument repeats the mistake.
 ///
-/// Names are shortened, since a model may write text of any length in their place.
+/// Names are shortened, since a model may write text of any length as a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct MistakeKey {
     tool: String,
@@ -66,18 +64,18 @@ impl RepeatTracker {
     pub fn record_message<'a>(&mut self, message: impl IntoIterator<Item = CheckedOutcome<'a>>) {
         // Successes are applied first: a message with one good and one bad call of a tool begins
         // its count at one again, instead of clearing the mistake that it has just made.
-        let (passed, stopped): (Vec<_>, Vec<_>) = message.into_iter().partition(|told| told.passed);
-        let passed: HashSet<String> = passed.iter().map(|told| shorten_text(told.tool)).collect();
+        let (passed, stopped): (Vec<_>, Vec<_>) = message.into_iter().partition(|call| call.passed);
+        let passed: HashSet<String> = passed.iter().map(|call| shorten_text(call.tool)).collect();
         if !passed.is_empty() {
             self.0
                 .retain(|mistake, _| !mistake.tool.is_empty() && !passed.contains(&mistake.tool));
         }
-        let errors = stopped.iter().flat_map(|told| {
-            let errors = told
+        let errors = stopped.iter().flat_map(|call| {
+            let errors = call
                 .faults
                 .iter()
                 .filter(|fault| fault.severity == Severity::Error);
-            errors.map(|fault| MistakeKey::for_fault(told.tool, fault))
+            errors.map(|fault| MistakeKey::for_fault(call.tool, fault))
         });
         // A set, so that five calls with one mistake do not count as five attempts to correct it.
         for mistake in errors.collect::<HashSet<_>>() {

@@ -10,9 +10,8 @@
 
 use serde_json::{Map, Value};
 
-/// The largest number of schema nodes that one query visits.
-/// Real tools have a few dozen. Beyond the limit the rest counts as unrestricted, and the compiled
-/// validator has the last word.
+/// The largest number of schema nodes that one query visits. Real tools have a few dozen. Beyond the limit the rest counts as unrestricted,
+/// and the compiled validator decides.
 const MAX_SCHEMA_NODES: u32 = 512;
 
 /// The schema `true`, which accepts every value (JSON Schema core, section 4.3.2).
@@ -75,7 +74,7 @@ impl JsonTypes {
 
     /// Returns the set of types that allow this value of an `enum` or `const`.
     ///
-    /// A float loses the integer bit, so that `enum: [1.5]` does not describe itself as an integer.
+    /// A float does not get the integer bit, so that `enum: [1.5]` is not described as an integer.
     fn of_value(value: &Value) -> Self {
         Self::from_name(sabir_call::json_type_name(value)).without(match value {
             Value::Number(number) if number.is_f64() => Self::INTEGER,
@@ -141,8 +140,8 @@ impl<'a> SchemaView<'a> {
 
     /// Returns true if every string is certainly allowed: one branch of the schema demands a string and nothing else.
     ///
-    /// The keywords are an allowlist: an unknown one might restrict the string (`pattern`,
-    /// `format`, `maxLength`), and a value forwarded in pieces cannot be recalled.
+    /// Only listed keywords are accepted: another one might restrict the string (`pattern`, `format`, `maxLength`), and forwarded pieces
+    /// cannot be recalled.
     pub(crate) fn is_free_text(self) -> bool {
         const WORDS: [&str; 7] = [
             "type",
@@ -245,9 +244,9 @@ impl<'a> SchemaView<'a> {
 
     /// Returns true if an undeclared property is a mistake.
     ///
-    /// JSON Schema leaves an object open unless it says otherwise. For tools it is the other way round: a tool does not read
-    /// undeclared arguments, so one of them is a misunderstanding by the model. A schema is open only if it says so
-    /// (`additionalProperties`, `patternProperties`) or declares no properties at all.
+    /// JSON Schema leaves an object open unless it says otherwise. A tool, however, does not read undeclared arguments, so the model must
+    /// have misunderstood it. A schema is open only if it says so (`additionalProperties`, `patternProperties`) or declares no properties
+    /// at all.
     pub(crate) fn is_closed(self) -> bool {
         let parts = self.schema_parts(BranchMode::Possible);
         let says = |key: &str, is: fn(&Value) -> bool| {

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 /// An error of a value that does not match its schema.
 ///
-/// It borrows everything, and its message is built only when it is needed: most errors are only counted or compared, and a value may
-/// be a whole file.
+/// It borrows its data and builds the message only on request: most errors are only counted or compared, and a value may be a whole file.
 pub(crate) struct SchemaError<'e> {
     /// The location in the validated value, as a JSON pointer.
     pub(crate) pointer: &'e str,

@@ -84,7 +84,7 @@ pub(crate) type TrailingArguments =
 
 /// Reads the text of all arguments: an object with repairable mistakes, in a fence, or in a JSON string.
 ///
-/// At most one encoding of each kind is removed: a string in a fence in a string is not followed.
+/// Removes at most one encoding of each kind: a string in a fence in a string is not decoded.
 ///
 /// # Errors
 /// Returns the first byte that cannot be read, as an offset into the argument's text.
@@ -179,9 +179,8 @@ pub(crate) fn parse_trailing_arguments(
     ))
 }
 
-/// Returns true if there is certainly no comma between an argument and the rest. False if the source text is not available.
-/// Native calls have no source text between their arguments, so there only the parsing of the rest
-/// can reveal it.
+/// Returns true if there is certainly no comma between an argument and the rest. False if the source text is not available. Native calls
+/// have no source text between their arguments, so only parsing the rest can reveal it.
 fn is_missing_comma(
     known: &DraftArgument,
     rest: &DraftArgument,
@@ -196,8 +195,7 @@ fn is_missing_comma(
 }
 
 impl JsonSyntaxError {
-    /// Makes the error of a rest that follows a value without a comma. Its place is the start of
-    /// the rest.
+    /// Makes the error of a rest that follows a value without a comma, at the start of the rest.
     fn missing_separator() -> Self {
         Self::new(0, "`,` or `}` was expected after the value before it")
     }

@@ -55,8 +55,7 @@ pub enum CoercionOutcome {
 impl CallChecker {
     /// Finds the tool that a name means regardless of the arguments, and the repair rule that was needed.
     ///
-    /// `None` does not mean that the call is wrong: the checks may still resolve the name by the
-    /// arguments, so the caller has to wait for the whole call.
+    /// `None` does not reject the call: the checks may still resolve the name by the arguments, so the caller must wait for the whole call.
     pub fn guess_tool(&self, name: &str) -> Option<(&ToolSpec, Option<&'static str>)> {
         if let Some(tool) = self.tools().get(name) {
             return Some((tool, None));
@@ -106,7 +105,7 @@ impl CallChecker {
             .filter(|(_, meant)| !before.contains(meant))
     }
 
-    /// Decides how an argument may be forwarded.
+    /// Chooses how an argument may be forwarded.
     ///
     /// `first` is the first byte of its text that is not white space. It matters for JSON only, and `None` makes JSON wait.
     ///
@@ -190,16 +189,15 @@ impl CallChecker {
             {
                 CoercionOutcome::Unreadable
             }
-            // A text of the wrong type, or JSON that only the stricter `parse_strict` refuses. The
-            // checks report it; here it stays as the model wrote it.
+            // A text of the wrong type, or JSON that only `parse_strict` refuses. The checks report it; here it is not changed.
             Err(_) => CoercionOutcome::AsWritten,
         }
     }
 
     /// Reads the arguments in an argument without a name, which is the rest of an object that stopped being strict JSON.
     ///
-    /// `first` says that no argument was read before it. Returns the repair rules that were needed and the arguments; `None`
-    /// if the text cannot be read.
+    /// `first` is true if no argument was read before it. Returns the repair rules that were needed and the arguments; `None` if the text
+    /// cannot be read.
     ///
     /// The spans of the arguments carry no meaning, because the caller does not have the source
     /// text.
@@ -226,8 +224,7 @@ impl CallChecker {
 
     /// Returns true if the tool's schema rejects this value of the argument.
     ///
-    /// Only errors inside this argument count. An object with it alone lacks the other required
-    /// ones, and those errors have another path.
+    /// Only errors inside this argument count: the missing other arguments cause errors with another path.
     fn is_refused(&self, tool: &ToolSpec, argument: &str, value: &Value) -> bool {
         let arguments = Value::Object(Map::from_iter([(argument.to_owned(), value.clone())]));
         self.compiled_schema(tool)

@@ -17,8 +17,7 @@ const MAX_FAULTS: usize = 16;
 
 /// Validates typed arguments, tries the alternative readings of rejected strings, and records the remaining errors.
 ///
-/// Each union argument is decided by itself, in the order of the arguments, against the values
-/// chosen so far. A record of a repair is made only for the reading that is kept.
+/// Each union argument is decided separately, in order, with the values chosen so far. Only the chosen reading records its repair.
 pub(crate) fn validate_arguments(
     schema: &CompiledSchema,
     given: &[TypedArgument<'_>],
@@ -110,8 +109,8 @@ fn split_pointer(pointer: &str) -> (String, &str) {
 
 /// Converts a validation error to a fault; `None` if an earlier check has reported it.
 ///
-/// JSON Schema's usual words are for people who know it. The four frequent kinds get messages in the form of
-/// the other checks; the rest keeps those words with values masked.
+/// The validator's messages require knowledge of JSON Schema. The four frequent kinds get messages like those of the other checks; the
+/// others keep the validator's message with values masked.
 fn validation_fault(
     error: &SchemaError<'_>,
     given: &[TypedArgument<'_>],

@@ -20,7 +20,7 @@ pub(crate) enum XmlArguments {
 
 /// Reads the argument text of a native call as tags; `None` if it is not in tags.
 ///
-/// `means_same` tells if two names mean the same tool.
+/// `means_same` returns true if two names mean the same tool.
 pub(crate) fn read_xml_arguments(
     call: &DraftCall,
     tools: &ToolSet,

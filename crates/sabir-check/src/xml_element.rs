@@ -45,9 +45,8 @@ pub(crate) fn parse_elements(text: &str) -> Option<Vec<XmlElement<'_>>> {
     Some(found)
 }
 
-/// Removes one newline at the start and one at the end if both are there: the wrapper rule of the XML dialects.
-/// Only the pair is layout; a single newline belongs to the value, and of several newlines only the
-/// outermost pair goes (law 5).
+/// Removes one newline at the start and one at the end if both are there: the wrapper rule of the XML dialects. Only a pair is layout; a
+/// single newline belongs to the value, and of several newlines only the outermost pair is removed (law 5).
 fn strip_wrapper_newlines(body: &str) -> &str {
     let inner = body
         .strip_prefix("\r\n")
@@ -161,8 +160,8 @@ fn strip_closing_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .strip_prefix('>')
 }
 
-/// Returns true if `text`, after a `<`, is an opening tag of that name that is not self-closing.
-/// A self-closing tag adds no depth, because no closing tag will take it away again.
+/// Returns true if `text`, after a `<`, is an opening tag of that name that is not self-closing. A self-closing tag adds no depth, because
+/// no closing tag follows.
 fn is_opening_tag(text: &str, name: &str) -> bool {
     let Some(rest) = text.strip_prefix(name) else {
         return false;

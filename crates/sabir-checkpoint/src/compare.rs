@@ -25,7 +25,7 @@ pub struct TaskDifferences {
     pub paths: Vec<PathDifference>,
     /// Those of them that others changed too, while a command ran.
     pub shared: Vec<PathBuf>,
-    /// Those that are counted as the work of others alone, because they wrote them while a command ran.
+    /// Those that are attributed to others alone, because others wrote them while a command ran.
     pub by_others: Vec<PathBuf>,
 }
 

@@ -29,8 +29,7 @@ impl CheckpointStore {
         };
         let content = |path: &Path, id: &ObjectId| {
             work.store().read_object(id).or_else(|damaged| {
-                // The content that an unsealed call left is not in the store; it exists only in the
-                // workspace.
+                // The content after an unsealed call is not in the store, only in the workspace.
                 let now = self
                     .to_work_path(path)
                     .and_then(|path| self.workspace.read_file(&path, MAX_TEXT_BYTES).ok());

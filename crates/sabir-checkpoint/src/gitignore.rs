@@ -21,8 +21,7 @@ pub(super) struct GitignoreChain<'a> {
 }
 
 impl<'a> GitignoreChain<'a> {
-    /// Loads the rules of a folder. A folder with a `.git` is a repository, so the rules from above
-    /// end there.
+    /// Loads the rules of a folder. A folder with a `.git` is a repository, so the rules of outer folders end there.
     pub(super) fn load_folder(
         folder: BorrowedFd<'_>,
         path: &Path,

@@ -156,7 +156,7 @@ pub enum CallWrites {
 enum ChangeMaker {
     /// The call of the checkpoint.
     Call,
-    /// Somebody else, during the call.
+    /// Another program or person, during the call.
     Others,
     /// It is unknown.
     Unknown,
@@ -386,8 +386,8 @@ impl CheckpointStore {
             }
             CallWrites::Observed(_) | CallWrites::Unknown => return Ok(()),
         };
-        // So many are rather the work of a program that the watch did not see. Nothing is known
-        // about the call then, which is as careful.
+        // So many changes probably come from a program that the watch missed. The call's writes then count as unknown, which is equally
+        // safe.
         if others.len() > MAX_OTHERS {
             return Ok(());
         }
@@ -462,9 +462,8 @@ impl CheckpointStore {
     /// Takes both locks, that of this process and that of the store, and reads what others have
     /// written.
     fn lock_store(&self, create: bool) -> Result<Option<LockedStore<'_>>, CheckpointError> {
-        // Take the mutex first: a file lock does not separate the threads of one process.
-        // A poisoned mutex is no reason to stop: `refresh` discards what an interrupted method
-        // left.
+        // Take the mutex first: a file lock does not separate the threads of one process. A poisoned mutex is usable, since `refresh`
+        // discards the state of an interrupted method.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(lock) = store::lock_store(&self.root, create)? else {
             return Ok(None);
@@ -497,8 +496,7 @@ impl CheckpointStore {
 
     /// Scans the scope and commits the checkpoint. The caller has made room.
     ///
-    /// A restore only replaces single entries, so its own checkpoint leaves the content of folders
-    /// out.
+    /// A restore only replaces single entries, so its own checkpoint excludes the content of folders.
     fn take_snapshot_in(
         &self,
         work: &mut LockedStore<'_>,
@@ -542,8 +540,7 @@ impl CheckpointStore {
             newest_at_seal: 0,
             others: None,
         };
-        // Synced before the call may run: the call changes files that exist nowhere else
-        // afterwards.
+        // Synced before the call may run: afterwards, the old content of its files exists nowhere else.
         store.commit(LogRecord::Taken(checkpoint), AppendDurability::Synced)?;
         self.save_stamps(work);
         Ok(id)
@@ -552,9 +549,8 @@ impl CheckpointStore {
     /// Seals the checkpoints that an earlier process of this task left unsealed, with the current
     /// state.
     ///
-    /// A process that was killed between snapshot and seal leaves such a checkpoint. Without an end
-    /// its changes could not be distinguished from later ones. Pruning keeps the task's
-    /// checkpoints from the call number `from` on.
+    /// A process that was killed between snapshot and seal leaves such a checkpoint. Without a seal its changes could not be distinguished
+    /// from later ones. Pruning keeps the task's checkpoints from the call number `from` on.
     fn seal_leftovers(
         &self,
         work: &mut LockedStore<'_>,
@@ -632,9 +628,8 @@ impl CheckpointStore {
             work.store_mut().discard_pending();
         }
         let root = root?;
-        // A late seal keeps the checkpoint even without a change: the call may still be running,
-        // and be sealed again.
-        // Equal ids mean equal content, down to the last file: no comparison is needed.
+        // A late seal keeps the checkpoint even without a change: the call may still be running, and be sealed again. Equal ids mean that
+        // all files are equal.
         if root == checkpoint.before && checkpoint.kind == CheckpointKind::Call && !late {
             work.store_mut().discard_pending();
             work.store_mut()

@@ -11,8 +11,7 @@ use super::encoding::{ByteReader, ByteWriter};
 
 /// The identity of an object: the SHA-256 of its bytes.
 ///
-/// A cryptographic hash, so that nobody can make a file that replaces another one in the
-/// store.
+/// The hash is cryptographic, so that nobody can create a file that replaces another one in the store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId([u8; 32]);
 
@@ -149,8 +148,7 @@ impl TreeNode {
     /// Returns true if two nodes are the same when this path is considered alone: of folders only
     /// the mode counts, since their entries have paths of their own.
     ///
-    /// Omitted content is compared by its stamp, which is all that is known of it. An omitted
-    /// folder equals any folder, because nothing about its content can be claimed.
+    /// Omitted content is compared by its stamp alone. An omitted folder equals any folder, because its content is unknown.
     pub(super) fn is_same_entry(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Folder { mode, .. }, Self::Folder { mode: other, .. }) => mode == other,

@@ -62,7 +62,7 @@ mod linux {
     }
 }
 
-/// Compiled by CI, and not yet run by us.
+/// Compiled by CI, but not run there.
 #[cfg(target_os = "macos")]
 mod macos {
     use rustix::fs::{AtFlags, FileType, Mode, RawMode};
@@ -74,8 +74,7 @@ mod macos {
         i64::from(found.st_dev).cast_unsigned()
     }
 
-    /// Writes all files to the disk: `sync` hands them to the drive, and the second call makes the
-    /// drive write what it holds.
+    /// Writes all files to the disk: `sync` sends them to the drive, and the second call flushes the drive's cache.
     pub(crate) fn sync_file_system(folder: &OwnedFd) -> io::Result<()> {
         rustix::fs::sync();
         Ok(rustix::fs::fcntl_fullfsync(folder)?)

@@ -256,8 +256,8 @@ impl FileRestorer<'_> {
         Ok((folder, name))
     }
 
-    /// Makes the parent folder of a path writable for its owner, and notes its mode for the end. A
-    /// mode from the plan is kept, since that is the one the folder should have.
+    /// Makes the parent folder of a path writable for its owner, and notes its mode for the end. A mode from the plan is kept, since the
+    /// folder should get that mode.
     fn unlock_folder(&mut self, item: &RestoreItem, folder: BorrowedFd<'_>) -> io::Result<()> {
         let found = rustix::fs::fstat(folder)?;
         rustix::fs::fchmod(folder, Mode::from_raw_mode(found.st_mode & 0o7777 | 0o700))?;
@@ -320,8 +320,7 @@ fn check_unchanged(folder: BorrowedFd<'_>, name: &OsStr, item: &RestoreItem) -> 
     }
 }
 
-/// Creates a folder that only its owner can enter until its content is complete. An existing folder
-/// is kept, anything else is an error.
+/// Creates a folder that only its owner can enter until its content is complete. An existing folder is kept; any other entry is an error.
 fn make_folder(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     match rustix::fs::mkdirat(folder, name, Mode::from_raw_mode(0o700)) {
         Err(Errno::EXIST) => match stat_entry(folder, name) {
@@ -380,8 +379,7 @@ fn move_into_place(
 ) -> io::Result<()> {
     let plain = || rustix::fs::renameat(folder, temp, folder, name);
     let moved = made.and_then(|()| {
-        // An entry that appeared where nothing was belongs to somebody else and must not be
-        // replaced.
+        // An entry that appeared where none was is not Sabir's, and must not be replaced.
         let replaces = item.now.as_ref().is_some_and(|now| !now.is_folder());
         let renamed = if replaces {
             plain()

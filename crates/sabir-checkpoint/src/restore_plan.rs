@@ -35,8 +35,8 @@ pub struct RestorePlan {
     pub to: u32,
     /// True if only some paths are restored.
     pub part: bool,
-    /// True if a call is undone whose changes were found by comparing the whole workspace before and after it, as for a command:
-    /// they include changes that others made meanwhile.
+    /// True if the changes of an undone call were found by comparing the whole workspace before and after it, as for a command. They then
+    /// include changes that others made meanwhile.
     pub whole: bool,
     /// The affected paths, sorted. Paths that already are in their target state are left out.
     pub items: Vec<RestoreItem>,
@@ -68,8 +68,8 @@ pub enum RestoreConflict {
     SharedWith(String),
     /// The path changed while a call ran, and the call did not write it, or not alone.
     ChangedMeanwhile,
-    /// The path changed while a call ran that was not watched, and has content now that may be the
-    /// work of somebody else. Not for paths that the user has named.
+    /// The path changed while an unwatched call ran, and its current content may come from somebody else. Not for paths that the user has
+    /// named.
     Unwatched,
     /// The target content was not kept. This cannot be forced.
     Omitted(OmitReason),
@@ -265,8 +265,8 @@ impl CheckpointStore {
         let mut items = Vec::new();
         for (path, mut history) in histories {
             let now = now.get(&path).cloned().flatten();
-            // A state without its content is compared by its stamp: with room enough, the scan of
-            // single paths has read the file, which alone is not a change.
+            // A state without its content is compared by its stamp: the scan of single paths may have read the file's content, which is no
+            // change by itself.
             let has_stamp_of = |known: Option<&TreeNode>| {
                 matches!(
                     known,
@@ -350,8 +350,7 @@ impl CheckpointStore {
             {
                 let maker = checkpoint.maker_of(&path);
                 match histories.get_mut(&path) {
-                    // The chain is in order, so the first difference of a path holds its target and
-                    // the last one the expected state.
+                    // The chain is in order, so the first difference of a path has its target and the last one its expected state.
                     Some(history) => {
                         history.broken |=
                             !is_same_state(history.expected.as_ref(), before.as_ref());
@@ -530,8 +529,7 @@ fn active_call_numbers(all: &[Checkpoint]) -> Vec<u32> {
             CheckpointKind::Call | CheckpointKind::PartialRestore => {
                 standing.push(checkpoint.number)
             }
-            // A restore that was interrupted did not undo anything reliably, and has to be
-            // repeated.
+            // An interrupted restore did not reliably undo any call, and must be repeated.
             CheckpointKind::Restore { to } if checkpoint.after.is_some_and(|after| !after.late) => {
                 // The calls that were active before the first undone one are active again.
                 standing = before.get(&to).cloned().unwrap_or_default();
@@ -553,8 +551,7 @@ fn changes_by_other_tasks(
         return Ok(found);
     };
     let commands: Vec<_> = chain.iter().filter(|own| own.whole).collect();
-    // What the commands of this task saw change, which may be the work of a call that ran at the
-    // same moment.
+    // The changes that commands of this task observed, which a concurrent call may have made.
     let mut seen = HashMap::new();
     for other in &work.store().checkpoints {
         if other.mark.task == first.mark.task || other.kind != CheckpointKind::Call {

@@ -33,8 +33,8 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// The flags for opening a file. `O_NONBLOCK`, because opening a FIFO for reading blocks until
-/// somebody writes to it; `O_NOCTTY`, because a terminal device must not become ours.
+/// The flags for opening a file. `O_NONBLOCK`, because opening a FIFO for reading blocks until somebody writes to it; `O_NOCTTY`, because a
+/// terminal device must not become the controlling terminal.
 const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -51,8 +51,8 @@ pub(super) enum SnapshotTarget<'a> {
 
 /// A scan of the workspace.
 ///
-/// It holds no lock on the files. A file that changes during the scan is recorded as it was when it
-/// was read, and the state after the call shows the rest.
+/// It holds no lock on the files. A file that changes during the scan is recorded with the content that was read; the state after the call
+/// has later changes.
 pub(super) struct SnapshotScanner<'a> {
     pub(super) root: BorrowedFd<'a>,
     pub(super) keep: SnapshotTarget<'a>,
@@ -90,7 +90,7 @@ struct ScanPosition<'a> {
     path: &'a Path,
     depth: u32,
     rules: Option<&'a GitignoreChain<'a>>,
-    /// True below an ignored folder, where no rule matters any more.
+    /// True below an ignored folder, where no further rules apply.
     ignored: bool,
 }
 
@@ -273,8 +273,7 @@ impl<'a> SnapshotScanner<'a> {
                     continue;
                 }
             };
-            // By inode and not by path: a bind mount or another spelling of the path is the same
-            // folder.
+            // Compared by inode: a bind mount or another spelling of the path is the same folder.
             if self
                 .excluded
                 .contains(&(platform::device_number(&found), found.st_ino))
@@ -337,8 +336,7 @@ impl<'a> SnapshotScanner<'a> {
         known: &StampCache,
     ) -> Result<Option<TreeNode>, CheckpointError> {
         let left = |why| Ok(Some(omitted_node(why, true)));
-        // A mount point: its content may be huge, and restoring into it would touch another file
-        // system.
+        // A mount point: its content may be huge, and a restore would write to another file system.
         if platform::device_number(found) != self.spent.device {
             return left(OmitReason::OtherFileSystem);
         }

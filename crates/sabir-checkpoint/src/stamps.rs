@@ -65,9 +65,8 @@ impl FileStamp {
         self.modified.max(self.changed) / 1_000_000 + QUIET_MS < i128::from(now_ms)
     }
 
-    /// Returns a hash of size, inode and modification time, which changes with the file.
-    /// The change time is left out: a new mode or link count changes it, and omitted content is
-    /// compared by this number alone.
+    /// Returns a hash of size, inode and modification time, which changes with the file. The change time is excluded: a new mode or link
+    /// count changes it, and omitted content is compared by this number alone.
     pub(super) fn to_number(self) -> u64 {
         let mut out = ByteWriter::default();
         out.write_u64(self.size);

@@ -104,13 +104,12 @@ pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>,
             }
         }
     }
-    // The store may have been removed while this process waited; then the lock is on a file that no
-    // longer counts.
-    let held = file
+    // The store may have been removed while this process waited; then the lock is on a file that is no longer in it.
+    let locked = file
         .metadata()
         .map_err(CheckpointError::io_error("lock", &path))?;
     match std::fs::metadata(&path) {
-        Ok(found) if found.ino() == held.ino() => Ok(Some(StoreLock(file))),
+        Ok(found) if found.ino() == locked.ino() => Ok(Some(StoreLock(file))),
         _ => lock_store(root, create),
     }
 }
@@ -243,8 +242,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Finishes the pack, then appends the record. The order matters: a record in the log is a
-    /// promise that its objects exist.
+    /// Finishes the pack, then appends the record. The order matters: the objects of a record in the log must exist.
     fn try_commit(
         &mut self,
         record: &LogRecord,

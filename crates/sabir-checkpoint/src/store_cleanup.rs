@@ -21,8 +21,7 @@ pub fn prune_stores(
     keep: &Path,
     most_bytes: u64,
 ) -> Result<Vec<PathBuf>, CheckpointError> {
-    // Each workspace folder has a store of its own, and a deleted folder leaves its store behind;
-    // nothing else would ever remove it.
+    // Each workspace folder has its own store. Only this function removes the store of a deleted folder.
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(CheckpointError::io_error("read", folder))?,
@@ -74,8 +73,7 @@ fn store_size(store: &Path) -> u64 {
     files(store) + files(&store.join("packs"))
 }
 
-/// Removes a store unless it is in use. The log goes first: without it nothing refers to the
-/// objects, should the removal be interrupted.
+/// Removes a store unless it is in use. The log is removed first: after an interrupted removal, no record refers to a missing object.
 fn remove_store(store: &Path) -> Result<bool, CheckpointError> {
     let fail = CheckpointError::io_error("remove", store);
     let lock = File::options()

@@ -18,9 +18,8 @@ const MAX_PRODUCT: usize = 1 << 20;
 /// wanted one (for example in white space), a replacement line that equals the wanted one in normal
 /// form also counts as unchanged.
 ///
-/// This is what keeps unrelated bytes of a file: a model repeats context lines with other quotes or
-/// without trailing white space, and writing those would change lines that it did not mean to
-/// touch.
+/// This preserves unrelated bytes of a file: models repeat context lines with other quotes or without trailing white space, and writing
+/// those would change lines that the model did not mean to change.
 pub(super) fn align_lines(
     found: &[&str],
     wanted: &[&str],
@@ -69,7 +68,7 @@ pub(super) fn align_lines(
 /// ending it takes: its own if the line is kept; otherwise that of the line it replaces; otherwise,
 /// where nothing is removed, that of the line before. `None` means the line before all of them.
 ///
-/// Files with mixed endings exist, so the ending is chosen line by line and not once for the file.
+/// The ending is chosen line by line, since files may have mixed endings.
 pub(super) fn ending_models(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
     let mut next = count;
     let mut nexts: Vec<usize> = kept
@@ -122,9 +121,8 @@ enum AlignDepth {
 
 /// Pairs the equal numbers of two sides in order, and writes the pairs at the offsets `at`.
 ///
-/// Equal ends are paired first, then a diff pairs the rest. If that would be too much work, lines
-/// that occur once divide the rest into gaps. A gap that is still too large stays unpaired: its
-/// lines count as new, which costs only their original white space.
+/// Equal ends are paired first, then a diff pairs the rest. If that would be too much work, lines that occur once divide the rest into
+/// gaps. A gap that is still too large stays unpaired: its lines count as new, and only lose their original white space.
 fn align_between(
     old: &[usize],
     new: &[usize],
@@ -137,8 +135,7 @@ fn align_between(
             *pair = Some(at.0 + old_index);
         }
     };
-    // Equal lines at both ends are matched first, which leaves the diff little to do for typical
-    // edits.
+    // Equal lines at both ends are matched first, since then the diff of a typical edit is small.
     let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
     let room = old.len().min(new.len()) - prefix;
     let suffix = old

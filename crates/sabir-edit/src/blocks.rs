@@ -23,15 +23,13 @@ pub(super) struct BlockVariant<'a> {
     pub(super) search: Vec<&'a str>,
     pub(super) replace: Vec<&'a str>,
     pub(super) hint: Option<usize>,
-    /// The number of the first SEARCH line, if the lines were numbered: the place that is meant, if
-    /// it matches.
+    /// The number of the first SEARCH line, if the lines were numbered. If the lines match there, that place is used.
     pub(super) numbered: Option<usize>,
     /// The lowest level that a match of this variant counts as.
     pub(super) least: MatchLevel,
 }
 
-/// The pair of outer markers.
-/// Accepting both lets content hold the markers of the other family.
+/// The pair of outer markers. The content of a block may hold the markers of the other family.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MarkerFamily {
     Dashes,
@@ -124,8 +122,7 @@ impl<'a> EditBlock<'a> {
 
 /// Parses a diff and returns its well-formed blocks and the faults of its form.
 ///
-/// One pass over the lines. A block is never closed on behalf of the model: an unclosed one may be
-/// cut by the output limit, and its REPLACE would then miss its end.
+/// An unclosed block is a fault: the output limit may have cut it, and its REPLACE would then miss its end.
 pub(super) fn parse_blocks(diff: &str) -> (Vec<EditBlock<'_>>, Vec<EditFault>) {
     let mut blocks = Vec::new();
     let mut faults = Vec::new();
@@ -211,7 +208,7 @@ pub fn partial_marker_len(text: &str, is_line_start: bool) -> usize {
         '=' => "",
         _ => return 0,
     };
-    // A whole marker is held back as well, since the line may continue and be content.
+    // A complete marker is held back as well, since the line may continue and be content.
     let is_begun = word.starts_with(rest) && (rest.is_empty() || line.len() - rest.len() >= 3);
     if is_begun { line.len() } else { 0 }
 }
@@ -392,8 +389,8 @@ pub(super) struct UnnumberedEdit<'a> {
 }
 
 impl<'a> UnnumberedEdit<'a> {
-    /// Removes the line numbers, if every line to find begins with one, as in `12 | text`, and they
-    /// count up. The lines instead must have numbers in all of them, blank ones aside, or in none.
+    /// Removes the line numbers, if every line to find begins with one, as in `12 | text`, and they count up. Of the lines to insert, all
+    /// except blank ones must have numbers, or none.
     pub(super) fn from_numbered(search: &[&'a str], replace: &[&'a str]) -> Option<Self> {
         let first = number_of(search.first()?)?.0;
         let counted = search.iter().zip(first..).map(|(line, expected)| {
@@ -538,8 +535,7 @@ fn unclosed_fault(open: &OpenBlock<'_>, before: Option<usize>) -> EditFault {
     )
 }
 
-/// Builds the fault for a block without a divider, and says so if a divider only has blanks after
-/// it.
+/// Builds the fault for a block without a divider; it mentions a divider with blanks after it.
 fn no_divider_fault(origin: &EditOrigin, body: &[&str], closed: usize) -> EditFault {
     let nearly = body.iter().find(|line| is_divider(line));
     let message = match nearly {

@@ -8,8 +8,8 @@ use super::nearest::{describe_difference, find_nearest};
 
 /// The number of places or lines that a fault shows at most.
 pub(super) const MAX_SHOWN: usize = 10;
-/// The length, in characters, at which shown lines are cut: minified files have a single line of
-/// megabytes, and a fault goes into the model's context.
+/// The length, in characters, at which shown lines are cut: minified files have a single line of megabytes, and a fault takes up the
+/// model's context.
 const MAX_LINE_CHARS: usize = 200;
 
 /// A fault of an edit. Its `Display` text says what is wrong, where, and how to fix it.
@@ -131,8 +131,7 @@ impl fmt::Display for EditFault {
 
 impl std::error::Error for EditFault {}
 
-/// The part of an edit that a fault or change belongs to.
-/// It travels with a change, so that a fault found late (an overlap) still names the block.
+/// The part of an edit that a fault or change belongs to. A change contains it, so that a fault found late (an overlap) can name the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EditOrigin {
     pub(super) format: EditSyntax,
@@ -204,8 +203,7 @@ pub(super) fn fault_at_line(
     }
 }
 
-/// Builds the fault for an edit that does not say where it belongs. Appending or prepending would
-/// be a guess.
+/// Builds the fault for an edit without a position. Appending or prepending would be a guess.
 pub(super) fn empty_search_fault(origin: &EditOrigin) -> EditFault {
     let message = format!(
         "{} is empty, and an empty text can only mean the whole content of an empty file",
@@ -223,8 +221,7 @@ pub(super) fn empty_search_fault(origin: &EditOrigin) -> EditFault {
     fault_about(origin, EditFaultKind::EmptySearch, message, hint)
 }
 
-/// Builds the fault for an edit that leaves the text as it is. It is a fault and not a success,
-/// because the model believes that it has changed something.
+/// Builds the fault for an edit that changes nothing. It is not a success, because the model expects a change.
 pub(super) fn no_effect_fault(origin: &EditOrigin) -> EditFault {
     let (message, hint) = match origin.format {
         EditSyntax::SearchReplace => (
@@ -247,8 +244,7 @@ pub(super) fn no_effect_fault(origin: &EditOrigin) -> EditFault {
     fault_about(origin, EditFaultKind::NoEffect, message, hint)
 }
 
-/// Builds the fault for two changes of one line. Applying both in either order would give a text
-/// that neither block describes.
+/// Builds the fault for two changes of one line. In either order, the result would be a text that neither block describes.
 pub(super) fn overlap_fault(origin: &EditOrigin, other: usize, line: usize) -> EditFault {
     let part = if origin.format == EditSyntax::ApplyPatch {
         "hunk"
@@ -267,8 +263,7 @@ pub(super) fn overlap_fault(origin: &EditOrigin, other: usize, line: usize) -> E
 
 /// Builds the fault for several matches. If `places` is as long as `limit`, there may be more.
 ///
-/// The places are shown with their line numbers, which is what the model needs to add context or a
-/// line hint.
+/// The places are shown with their line numbers, so that the model can add context or a line hint.
 pub(super) fn ambiguous_fault(
     origin: &EditOrigin,
     lines: &LineIndex<'_>,
@@ -333,8 +328,7 @@ pub(super) fn indentation_fault(
 /// Builds the fault for text that is not found: names the first differing line at the nearest
 /// place, and shows that place.
 ///
-/// The nearest place tells a model that remembers the file wrongly what is really there, which
-/// usually saves reading the whole file again.
+/// The nearest place shows the model the real lines, which usually saves reading the whole file again.
 pub(super) fn not_found_fault(
     origin: &EditOrigin,
     lines: &LineIndex<'_>,

@@ -10,8 +10,8 @@ use super::{EditedText, MatchLevel, pick_place};
 
 /// Applies all hunks of a patch section, or none.
 ///
-/// Hunks are located in the original text, in order. The end of one only serves as a tie-breaker
-/// for the next, because models also write hunks out of order.
+/// Hunks are located in the original text, in order. The end of one is only a tie-breaker for the next, because models also write hunks out
+/// of order.
 pub(super) fn apply_hunks(
     hunks: &[PatchHunk],
     original: &str,
@@ -61,8 +61,7 @@ fn locate_hunk<'a>(
     }) {
         return build_addition(lines, hunk, heads.as_deref(), from);
     }
-    // Models often leave an empty line after a hunk for looks, so the hunk is also tried without
-    // its trailing empty lines.
+    // Models often write empty lines after a hunk as layout, so the hunk is also tried without them.
     let short = all.get(..all.len() - hunk.loose).unwrap_or_default();
     let mut variants = vec![all];
     if hunk.loose > 0 && !short.is_empty() {
@@ -79,8 +78,7 @@ fn locate_hunk<'a>(
             if places.is_empty() {
                 continue;
             }
-            // Several places may match. Prefer the only one; then the only one after the previous
-            // hunk; then the one nearest to the line hint.
+            // If several places match, prefer the only one after the previous hunk, then the one nearest to the line hint.
             let behind: Vec<usize> = places
                 .iter()
                 .copied()
@@ -184,8 +182,8 @@ fn find_context_heads(
     Ok(heads)
 }
 
-/// Returns the indexes of a context line; the last level ignores indentation.
-/// A single line has no indentation to compare with, so any amount of it fits.
+/// Returns the indexes of a context line; the last level ignores indentation. A single line has no relative indentation to compare, so any
+/// indentation matches.
 fn find_context_line(lines: &LineIndex<'_>, level: MatchLevel, line: &str) -> Vec<usize> {
     if level == MatchLevel::Shifted {
         lines.find_similar(line).to_vec()
@@ -206,8 +204,7 @@ fn build_addition<'a>(
 ) -> Result<LineChange<'a>, Box<EditFault>> {
     let at = match heads {
         _ if hunk.is_at_end => lines.len(),
-        // A unified line hint without any line to check it by is too weak: the text may have
-        // shifted.
+        // A unified line hint without a line to confirm it is too weak: the text may have shifted.
         None if hunk.hint.is_some_and(|line| line > 0) && lines.len() > 0 => {
             return Err(Box::new(fault::empty_search_fault(&hunk.origin)));
         }
@@ -248,8 +245,7 @@ fn build_addition<'a>(
 
 /// Builds the change of a hunk whose place is known.
 ///
-/// Lines that stay keep the bytes of the file; only added lines come from the patch, indented like
-/// their surroundings.
+/// Unchanged lines keep the bytes of the file; only added lines come from the patch, indented like their surroundings.
 fn build_change<'a>(
     lines: &LineIndex<'a>,
     hunk: &'a PatchHunk,

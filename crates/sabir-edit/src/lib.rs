@@ -165,9 +165,8 @@ impl EditSyntax {
     }
 }
 
-/// The number of places at which a search without a line hint stops: the edit is ambiguous anyway.
-/// A fault shows ten of them, and a search for the line `}` in a large file would collect
-/// thousands.
+/// The number of places after which a search without a line hint stops, since the edit is ambiguous anyway. A fault shows ten of them, and
+/// a search for the line `}` in a large file would collect thousands.
 const MAX_PLACES: usize = 1000;
 
 /// Applies all blocks of the diff, or none.
@@ -191,8 +190,7 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<EditedText, Vec<EditFa
             hunks: vec![AppliedHunk::whole_text(0, lines.len())],
         });
     }
-    // Every block is located in the original text. A block never sees the result of another, so
-    // their order does not matter.
+    // Every block is located in the original text, so their order does not matter.
     let lines = LineIndex::from_text(original);
     let mut changes = Vec::new();
     for block in &blocks {
@@ -230,8 +228,8 @@ impl AppliedHunk {
 
 /// Finds the one place where a block applies.
 ///
-/// The variants are tried from the most literal to the most lenient, and each of them at all
-/// levels, so that a block that fits as written is never read in another way.
+/// The variants are tried from the most literal to the most lenient, and each of them at all levels, so that a block that matches as
+/// written is never read in another way.
 fn locate_block<'a>(
     lines: &LineIndex<'a>,
     block: &EditBlock<'a>,
@@ -250,8 +248,7 @@ fn locate_block<'a>(
             if places.is_empty() {
                 continue;
             }
-            // Reported only where SEARCH is found: a block that is not found has a more helpful
-            // fault.
+            // Reported only if SEARCH is found: the fault of a block that is not found helps more.
             if variant.search == variant.replace {
                 return Err(Box::new(fault::no_effect_fault(origin)));
             }

@@ -17,13 +17,12 @@ pub(super) struct LineIndex<'a> {
     hunts: Cell<usize>,
 }
 
-/// The limit for nearest-place searches: each scans the whole text, and the first ones help a
-/// reader most.
+/// The limit for nearest-place searches: each scans the whole text, and the first ones help most.
 const MAX_HUNTS: usize = 10;
 
 /// The lines of a text as numbers; lines that are equal at the match level have the same number.
 ///
-/// Comparing numbers instead of strings makes a match of many lines as cheap as one of short ones.
+/// Comparing numbers instead of strings makes matching independent of the lengths of lines.
 struct LineTable<'a> {
     numbers: HashMap<Cow<'a, str>, u32>,
     lines: Vec<u32>,

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use super::line_index::LineIndex;
 use super::normalize::{leading_indent, normalize_line, normalize_unindented};
 
-/// The number of occurrences above which a line says nothing about where a block belongs.
-/// Lines such as `}` would outvote the telling ones.
+/// The number of occurrences above which a line is ignored. Frequent lines such as `}` would outvote the significant ones.
 const MAX_VOTES: usize = 64;
 /// The number of bytes of a line that are compared when searching for a resembling one.
 const MAX_COMPARED: usize = 200;

@@ -89,8 +89,7 @@ pub(super) struct PatchHunk {
     pub(super) is_at_end: bool,
 }
 
-/// The role of a line in a hunk.
-/// The first column of a line says it: a blank, `-` or `+`.
+/// The role of a line in a hunk, given by its first column: a blank, `-` or `+`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineOp {
     Keep,
@@ -153,10 +152,9 @@ enum ParserState {
     Section,
 }
 
-/// A parser that is fed line by line. It collects faults and continues, so that the model learns of
-/// all of them at once.
+/// A parser that reads line by line. It collects faults and continues, so that the model gets all of them at once.
 struct PatchParser {
-    place: ParserState,
+    state: ParserState,
     files: Vec<FilePatch>,
     faults: Vec<EditFault>,
     hunks: usize,
@@ -183,9 +181,9 @@ impl PatchParser {
         } else {
             padded().map(|(index, _)| index + 1)
         };
-        let place = ParserState::Outside;
+        let state = ParserState::Outside;
         Self {
-            place,
+            state,
             files: Vec::new(),
             faults: Vec::new(),
             hunks: 0,
@@ -199,12 +197,12 @@ impl PatchParser {
     fn parse_line(&mut self, number: usize, line: &str) {
         self.last_line = number;
         // Inside a section an indented marker may be content of the file.
-        let marker = if self.place == ParserState::Section {
+        let marker = if self.state == ParserState::Section {
             line.trim_end()
         } else {
             line.trim()
         };
-        match self.place {
+        match self.state {
             _ if marker == BEGIN => self.begin_patch(number),
             ParserState::Outside if parse_section(marker).is_some() => self.report_fault(
                 number,
@@ -215,7 +213,7 @@ impl PatchParser {
             ParserState::Outside => {}
             _ if marker == END || Some(number) == self.padded_end => {
                 self.close_section();
-                self.place = ParserState::Outside;
+                self.state = ParserState::Outside;
             }
             _ if parse_section(marker).is_some() => self.open_section(number, marker),
             ParserState::Between if marker.is_empty() => {}
@@ -230,7 +228,7 @@ impl PatchParser {
 
     /// Enters a patch. A second start inside one is a fault, and the sections continue.
     fn begin_patch(&mut self, number: usize) {
-        if self.place != ParserState::Outside {
+        if self.state != ParserState::Outside {
             self.report_fault(
                 number,
                 EditFaultKind::StrayMarker,
@@ -239,15 +237,15 @@ impl PatchParser {
             );
         }
         self.is_begun = true;
-        if self.place == ParserState::Outside {
-            self.place = ParserState::Between;
+        if self.state == ParserState::Outside {
+            self.state = ParserState::Between;
         }
     }
 
     /// Opens the section that a `*** Add/Update/Delete File:` line names.
     fn open_section(&mut self, line: usize, marker: &str) {
         self.close_section();
-        self.place = ParserState::Section;
+        self.state = ParserState::Section;
         let Some((kind, path)) = parse_section(marker) else {
             return;
         };
@@ -281,7 +279,7 @@ impl PatchParser {
             Some(FileAction::Add(content)) => match line.strip_prefix('+') {
                 Some(line) => content.extend([line, "\n"]),
                 // Empty lines of an added file are written as `+`, so a bare one ends the file.
-                None if line.trim().is_empty() => self.place = ParserState::Between,
+                None if line.trim().is_empty() => self.state = ParserState::Between,
                 None => self.report_unexpected(
                     number,
                     line,
@@ -422,7 +420,7 @@ impl PatchParser {
         let Some(file) = self
             .files
             .last()
-            .filter(|_| self.place == ParserState::Section)
+            .filter(|_| self.state == ParserState::Section)
         else {
             return;
         };
@@ -461,10 +459,9 @@ impl PatchParser {
         self.faults.append(&mut faults);
     }
 
-    /// Ends the patch and checks what only the whole of it shows: its last line, and paths named
-    /// twice.
+    /// Ends the patch and checks it as a whole: its last line, and paths named twice.
     fn finish(mut self) -> Result<Patch, Vec<EditFault>> {
-        if self.place != ParserState::Outside {
+        if self.state != ParserState::Outside {
             self.close_section();
             // A truncated answer must not be applied in part.
             let message = "the patch does not end with `*** End Patch`, so it may be cut off";

@@ -27,8 +27,8 @@ pub(super) enum NewLine<'a> {
     Fresh(Cow<'a, str>),
 }
 
-/// Returns the lines that replace those at `start`, where `wanted` was found at `level`. Returns
-/// `None` if the replacement cannot follow the indentation of the text.
+/// Returns the lines that replace those at `start`, where `wanted` was found at `level`. Returns `None` if the replacement cannot be
+/// indented like the text.
 pub(super) fn rewrite_lines<'a>(
     lines: &LineIndex<'a>,
     level: MatchLevel,
@@ -75,8 +75,7 @@ pub(super) fn shift_indent<'a>(
             }
             Some(Cow::Owned([more, line].concat()))
         }
-        // A new line that is indented less than the removed amount has no place in the text's
-        // layout.
+        // A new line that is indented less than the removed amount cannot be shifted.
         IndentShift::Remove(less) => line.strip_prefix(less).map(Cow::Borrowed),
     }
 }
@@ -135,8 +134,8 @@ pub(super) fn splice_changes(
         .raw_lines(next..lines.len())
         .iter()
         .for_each(|line| content.push_str(line));
-    // The lines at the end are gone, and with them the one without an ending: the line that is the
-    // last one now keeps none either, since the file had no final line ending.
+    // The removed lines at the end include the one without an ending. The new last line gets none either, since the file had no final line
+    // ending.
     let ends_with_removal = changes
         .last()
         .is_some_and(|change| change.old.end == lines.len() && change.new.is_empty());

@@ -51,8 +51,7 @@ pub fn apply_string(
     if old.is_empty() {
         return Err(vec![fault::empty_search_fault(&origin)]);
     }
-    // A looser level is tried only if the stricter one finds nothing, so that a similar place never
-    // competes with an exact one.
+    // A looser level is tried only if the stricter one finds nothing, so that similar places are not counted besides an exact one.
     for level in [MatchLevel::Exact, MatchLevel::Normalised] {
         let shown = SearchableText::from_text(original, level);
         if let Some((found, places)) = shown.find_places(&old, level) {
@@ -213,8 +212,7 @@ impl SearchableText {
         })
     }
 
-    /// Returns the source offset of what ends at an offset here. Bytes left out after it do not
-    /// belong to it.
+    /// Returns the source offset of the end of a text that ends at an offset here, without removed bytes after it.
     fn source_end(&self, at: usize) -> usize {
         self.part_at(at.saturating_sub(1))
             .map_or(0, |part| match part.is_same {
@@ -288,8 +286,7 @@ fn replace_places(
             && matches!((old.as_slice(), new.as_slice()), ([_], [] | [_]))
             && !replaces_line_end(&old, &new)
         {
-            // No part within a line can be preserved, and there may be a million such places, so
-            // the alignment is skipped.
+            // Within a line there is no part to preserve, and there may be a million such places, so the alignment is skipped.
             content.extend(new.iter().copied());
         } else {
             rewrite_place(&mut content, &found, &old, &new, near);
@@ -462,8 +459,8 @@ fn replace_lines<'a>(
     Ok(edited)
 }
 
-/// Returns a fault if the number of places is not the expected one. Fewer places are no better than
-/// more: the file is not what the model believes.
+/// Returns a fault if the number of places is not the expected one. Fewer places are a fault as well, since the file differs from the
+/// model's expectation.
 fn check_count(
     original: &str,
     replacement: &StringReplacement,

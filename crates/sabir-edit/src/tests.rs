@@ -7,8 +7,7 @@ mod patches;
 mod property;
 mod strings;
 
-/// Applies `diff`; a fault is shown by its kind, its line in the diff, and the numbers of the lines
-/// it shows.
+/// Applies `diff`. A fault is rendered as its kind, its line in the diff, and the numbers of the lines that it shows.
 #[track_caller]
 fn check(original: &str, diff: &str, expected: &str) {
     let found = match apply_blocks(original, diff) {

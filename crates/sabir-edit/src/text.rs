@@ -84,8 +84,8 @@ const MARK_BE: &[u8] = b"\xfe\xff";
 /// The characters from U+10FF80 on are at the very end of plane 16, which is for private use;
 /// hardly any text contains them.
 const STRAY: u32 = 0x0010_ff00;
-/// The size below which files are not taken for UTF-16 without a mark.
-/// In a few bytes with zeros between them nothing tells UTF-16 from a small binary file.
+/// The size below which files are not taken for UTF-16 without a mark. A few bytes with zeros between them may be UTF-16 or a small binary
+/// file.
 const MIN_UNMARKED_BYTES: usize = 8;
 /// The number of non-ASCII bytes below which detection cannot tell one legacy encoding from
 /// another.
@@ -132,8 +132,8 @@ impl DecodedText {
             }
             Err(error) => error,
         };
-        // Stray bytes first: a legacy encoding accepts nearly any bytes, and would show every
-        // multi-byte character of a UTF-8 file wrongly.
+        // Stray bytes are tried first: a legacy encoding accepts nearly any bytes, and would garble every multi-byte character of a UTF-8
+        // file.
         let text = decode_stray(bytes).or_else(|| decode_legacy(bytes));
         // The round trip is the safety net: a guess that does not reproduce the file is dropped.
         text.filter(|text| text.encoding.encode(&text.content).as_deref() == Ok(bytes))
@@ -197,8 +197,7 @@ impl TextEncoding {
         let units = |unit: fn([u8; 2]) -> u16| {
             let (pairs, rest) = bytes.as_chunks::<2>();
             let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
-            // A lone surrogate or an odd byte at the end has no form in a `String`, so it could not
-            // be written back.
+            // A `String` cannot hold a lone surrogate or an odd byte at the end, so it could not be written back.
             String::from_utf16(&units).ok().filter(|_| rest.is_empty())
         };
         let text = match self {
@@ -221,9 +220,8 @@ fn detect_utf16(bytes: &[u8]) -> Option<DecodedText> {
         .find_map(|encoding| {
             let content = encoding.decode_unmarked(bytes)?;
             let ascii = content.chars().filter(char::is_ascii).count();
-            // Text that begins with a mark would be decoded as marked, and lose it, the next time.
-            // A list whose items end with NUL, as of `find -print0`, looks the same if its items
-            // have odd lengths; but text has spaces or line ends between its words.
+            // Text that begins with a mark would be decoded as marked the next time, and lose the mark. A list whose items end with NUL, as
+            // of `find -print0`, looks the same if its items have odd lengths; but text has spaces or line ends between its words.
             let has_spaces = content.contains(|c: char| c.is_ascii_whitespace());
             let is_text = ascii * 4 >= bytes.len()
                 && has_spaces
@@ -265,8 +263,7 @@ fn stray_byte(c: char) -> Option<u8> {
         .filter(|byte| *byte >= 0x80)
 }
 
-/// Decodes a legacy encoding: the most likely one, then Windows-1252; in the other order if too few
-/// bytes tell.
+/// Decodes a legacy encoding: the most likely one, then Windows-1252; in the other order if there are too few bytes to decide.
 fn decode_legacy(bytes: &[u8]) -> Option<DecodedText> {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(bytes, true);

@@ -11,8 +11,8 @@ use crate::expression::{CharClass, Expression};
 
 /// Builds the expression for text in which none of `stops` occurs.
 ///
-/// `allowed` is the class of the characters that may stand for themselves; `escapes` are further units, such as the
-/// escape sequences of a string, which are no part of a stop.
+/// `allowed` is the class of the characters that may be written unescaped; `escapes` are further units, such as the escape sequences of a
+/// string, which are no part of a stop.
 pub(crate) fn text_without(
     stops: &[String],
     allowed: &CharClass,
@@ -37,8 +37,7 @@ pub(crate) fn text_without(
         let mut elsewhere = Vec::new();
         for &letter in &letters {
             let next = automaton.next_state(state, letter);
-            // A letter that would complete a stop is taken out here as well, and gets no edge: that
-            // is what forbids the stop.
+            // A letter that would complete a stop is removed here as well and gets no edge, which forbids the stop.
             if next != 0 {
                 elsewhere.push(letter);
             }

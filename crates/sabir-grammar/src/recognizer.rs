@@ -34,8 +34,7 @@ impl Recognizer<'_> {
             return known.clone();
         }
         let grammar = self.grammar;
-        // A rule that begins with itself finds no ends at its own start, instead of recursing
-        // without an end. The builder refuses such rules.
+        // A rule that begins with itself gets no ends at its own start, which prevents endless recursion. The builder refuses such rules.
         self.known.insert((rule, start), Positions::new());
         let ends = self.match_expression(grammar.expression(rule), start);
         self.known.insert((rule, start), ends.clone());
@@ -100,8 +99,7 @@ impl Recognizer<'_> {
             }
             front = self.match_from(item, &front);
             if max.is_none() && count >= min {
-                // Only new positions are followed, so an item that matches the empty text cannot
-                // loop.
+                // Follows only new positions, so an item that matches the empty text cannot loop.
                 front.retain(|position| !found.contains(position));
             }
             count += 1;

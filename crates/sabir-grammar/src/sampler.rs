@@ -114,8 +114,7 @@ impl<'g> Sampler<'g> {
             }
             Expression::Choice(items) => {
                 let mut fitting: Vec<_> = items.iter().collect();
-                // Deep down, or in a long text, only the choices remain that lead out by the shortest way, or a
-                // recursive schema might never come to an end.
+                // At great depth, or in a long text, only the choices with the least depth remain, so that a recursive schema ends.
                 let least = self.least_depth(expression);
                 if is_ample {
                     fitting.retain(|item| self.least_depth(item) == least);

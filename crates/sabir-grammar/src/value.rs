@@ -71,9 +71,8 @@ pub(crate) enum ValueNotation {
     Gemma { quote: String },
 }
 
-/// A place where the grammar accepts more than the schema. The check of a call refuses the values
-/// that are accepted wrongly, except for `format`, which it ignores too, and unless the whole
-/// schema is invalid: a `type` that is none, or a `$ref` that leads nowhere.
+/// A place where the grammar accepts more than the schema. The checks of a call refuse the wrongly accepted values, except for `format`,
+/// which they ignore too, and unless the whole schema is invalid: an unknown `type`, or a `$ref` without a target.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Relaxation {
     /// The tool's name.
@@ -152,8 +151,7 @@ impl<'t> ValueBuilder<'t> {
             return Expression::Rule(*index);
         }
         let index = self.add_rule(name, Expression::literal(""));
-        // The index is known before the rule is built: a schema that refers to itself finds it
-        // here, and its recursion ends.
+        // The index is stored before the rule is built, so the recursion of a schema that refers to itself ends here.
         self.shared.insert(key, index);
         let expression = build(self);
         if let Some(rule) = self.grammar.rules.get_mut(index) {
@@ -222,8 +220,8 @@ impl<'t> ValueBuilder<'t> {
         }
         for keyword in ["anyOf", "oneOf"] {
             if let Some(branches) = schema.get(keyword).and_then(Value::as_array) {
-                // Only the branches are written, so properties beside them are lost. A value that
-                // two branches of `oneOf` accept is invalid, which a choice cannot express.
+                // Only the branches are written, so properties beside them are lost. A choice cannot forbid a value that two branches of
+                // `oneOf` accept.
                 if schema.get("properties").is_some()
                     || keyword == "oneOf" && !are_branches_disjoint(self.root, branches)
                 {
@@ -354,8 +352,8 @@ impl<'t> ValueBuilder<'t> {
                 ValueNotation::Gemma { quote: marker } => {
                     let text = text_without(std::slice::from_ref(&marker), &CharClass::any(), None);
                     let escapes = builder.json_escape();
-                    // The second form is for texts that contain the marker. Without a plain `<` it
-                    // cannot contain one, as the renderer escapes that character too.
+                    // The second form is for texts that contain the marker. It has no plain `<`, which the renderer escapes too, so it
+                    // cannot contain a marker.
                     let escaped = Expression::choice([
                         Expression::Class(json_chars().without(['<'])),
                         escapes,
@@ -461,8 +459,7 @@ impl<'t> ValueBuilder<'t> {
                 self.note(place, key);
             }
         }
-        // Of all bounds only that of zero is expressed, since it needs no digits but only leaves
-        // out the sign.
+        // Only a bound at zero is expressed, by omitting the sign; other bounds depend on digits.
         let sign = if is_positive { "" } else { "-" };
         self.shared_rule(format!("number {sign}"), "number", |_| {
             let digit = || Expression::ranges(&[('0', '9')]);
@@ -559,8 +556,8 @@ impl<'t> ValueBuilder<'t> {
             .flatten()
             .map(|(name, schema)| (name.as_str(), schema))
             .collect();
-        // JSON Schema allows names in `required` that `properties` does not have. Without them no
-        // call would be valid, so they get a place after the declared ones.
+        // JSON Schema allows names in `required` that `properties` does not have. Without them no call would be valid, so they follow the
+        // declared ones.
         for name in &required {
             if !properties.iter().any(|(known, _)| known == name) {
                 properties.push((name, &any));
@@ -601,8 +598,7 @@ impl<'t> ValueBuilder<'t> {
             let key = self.key(name);
             Expression::sequence([key, self.colon(), value])
         };
-        // A member is named several times in the choices of an object with optional members. As a
-        // rule it is written only once.
+        // The choices of an object with optional members refer to a member several times. As a rule it is written only once.
         let rule = self.add_rule(&format!("{}-{place}", self.tool), expression);
         Expression::Rule(rule)
     }
@@ -725,8 +721,8 @@ impl<'t> ValueBuilder<'t> {
             }
             ValueNotation::Gemma { quote } => {
                 let raw = format!("{text}{quote}");
-                // The marker is looked for with the closing one behind the text: a text may end
-                // with a piece of the marker, and would then close too early.
+                // The marker is searched in the text with its closing marker: a text that ends with a piece of the marker would close too
+                // early.
                 if raw.find(quote.as_str()) == Some(text.len()) {
                     Expression::literal(format!("{quote}{raw}"))
                 } else {
@@ -795,8 +791,7 @@ pub(crate) fn join_optional(items: &[OptionalItem], separator: &Expression) -> E
                 item.optional()
             });
         }
-        // Nothing behind a required item can be the first one that is there, so there are no
-        // further choices.
+        // No item after a required one can be the first, so there are no further choices.
         choices.push(Expression::sequence(sequence));
         if first.is_required {
             return Expression::choice(choices);
@@ -946,8 +941,7 @@ fn integer_range(least: Option<i64>, most: Option<i64>) -> Expression {
     let most = most.unwrap_or(limit).min(limit);
     let mut choices = Vec::new();
     if least < 0 {
-        // The digits of a negative number count away from zero.
-        // Minus zero is left out: it would be a float for many readers.
+        // The digits of a negative number are its distance from zero. Minus zero is excluded, since many readers take it for a float.
         let nearest = if most < 0 { -most } else { 1 };
         let digits = natural_range(nearest.unsigned_abs(), least.unsigned_abs());
         choices.push(Expression::sequence([Expression::literal("-"), digits]));

@@ -82,7 +82,7 @@ pub trait DiskFile: Send {
     /// The error of the system.
     fn is_named(&self) -> io::Result<bool>;
 
-    /// Returns true if this path leads to this very file, and not to none or to another one.
+    /// Returns true if this path leads to this file; false if it leads to another file or does not exist.
     ///
     /// # Errors
     /// The error of the system.
@@ -129,8 +129,7 @@ impl Disk for SystemDisk {
     }
 
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        // The mode is given at creation; a chmod afterwards would leave a moment in which others
-        // can enter.
+        // The mode is set at creation: before a later chmod, others could enter.
         DirBuilder::new().mode(0o700).create(folder)
     }
 
@@ -224,8 +223,8 @@ impl DiskFile for File {
     }
 }
 
-/// A sequential reader over a file, with its own position. It needs no position in the file itself, so several readers of one
-/// file do not disturb each other.
+/// A sequential reader over a file, with its own position. It does not use the position of the file, so several readers of one file do not
+/// interfere.
 pub(crate) struct DiskFileReader<'a> {
     file: &'a dyn DiskFile,
     at: u64,

@@ -87,8 +87,8 @@ impl FormatVersion {
 
 /// The end of a sequence of frames, to which the next one is linked.
 ///
-/// The link is the CRC-32 of the frame before, and is itself covered by the checksum of its frame. It is a guard against
-/// accidents of disks and of people who copy files; it does not prevent forgery.
+/// The link is the CRC-32 of the frame before, and is itself covered by the checksum of its frame. It detects accidents of disks and
+/// copies; it does not prevent forgery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameChain {
     pub(crate) version: FormatVersion,
@@ -220,8 +220,8 @@ pub(crate) fn encode_frame(
     buffer.clear();
     buffer.resize(head_bytes, 0);
     serde_json::to_writer(&mut *buffer, &FramePayload { at, record })?;
-    // Checked twice: a large record is not worth redacting, and a redaction mark can be longer than
-    // the secret it replaces.
+    // Checked before and after redaction: redacting a record that is too large is useless, and a redaction mark can be longer than its
+    // secret.
     check_payload_size(buffer, head_bytes)?;
     redact_payload(buffer, head_bytes);
     let length = check_payload_size(buffer, head_bytes)?;
@@ -309,8 +309,8 @@ struct JsonNesting {
     is_closed: bool,
 }
 
-/// Measures the nesting in one pass over the bytes. It does not recurse, because its result is what
-/// limits the recursion of the parser, and it accepts any bytes.
+/// Measures the nesting in one pass over the bytes. It does not recurse, because its result limits the recursion of the parser, and it
+/// accepts any bytes.
 fn measure_nesting(json: &[u8]) -> JsonNesting {
     let mut nesting = JsonNesting::default();
     let mut depth = 0_usize;

@@ -102,8 +102,7 @@ impl Journal {
             }
             opened => opened.map_err(JournalError::io_error("create", &path))?,
         };
-        // Another process can open the file between its creation and this lock; then that process
-        // has it.
+        // Another process can open the file between its creation and this lock; then that process locks it.
         lock_journal(file.as_ref(), id, &path)?;
         let mut journal = Self {
             file,
@@ -128,8 +127,8 @@ impl Journal {
 
     /// Opens the journal of an existing task for appending, and returns all its whole records.
     ///
-    /// A torn end is cut off. A damaged end is copied to a file beside the journal, and then replaced by a
-    /// [`Damaged`](Record::Damaged) record, which is the last of the returned ones.
+    /// A torn end is removed. A damaged end is copied to a file beside the journal, and then replaced by a [`Damaged`](Record::Damaged)
+    /// record, which is the last of the returned ones.
     ///
     /// # Errors
     /// [`JournalError::Missing`], [`Locked`](JournalError::Locked), [`Newer`](JournalError::Newer),
@@ -225,10 +224,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts a record of the damage in the place of a damaged end, and returns it.
+    /// Replaces a damaged end by a record of the damage, and returns that record.
     ///
-    /// Without the record, the next process would find an intact journal that ends at some call without a result, and run
-    /// the call, although it may have run long ago.
+    /// Without the record, the next process would find an intact journal that ends at a call without a result, and run the call, although
+    /// it may have run already.
     fn replace_damaged_end(
         &mut self,
         recovery: &RecoveryReport,
@@ -284,9 +283,8 @@ impl Journal {
 
     /// Writes the last frame once more, unchanged.
     ///
-    /// It may exist in the page cache only: the previous process was killed between write and sync, or its sync failed. The
-    /// kernel then considers the pages clean, so a sync alone would not write them, and a power cut would leave a hole before
-    /// all later frames.
+    /// The frame may be only in the page cache, if the previous process was killed between write and sync, or its sync failed. The kernel
+    /// then considers the pages clean, so a sync alone would not write them, and a power cut would leave a hole before all later frames.
     fn rewrite_last_frame(&mut self, from_byte: u64) -> io::Result<()> {
         self.buffer.clear();
         let last = DiskFileReader::starting_at(self.file.as_ref(), from_byte);
@@ -300,11 +298,11 @@ impl Journal {
         self.file.write_all_at(&self.buffer, from_byte)
     }
 
-    /// Checks that the file is still the one that this process wrote: under its name, of its length, and with the same last
-    /// frame. The lock keeps out only those who ask for it.
+    /// Checks that the file is still the one that this process wrote, with the same name, length and last frame. The lock stops only
+    /// processes that request it.
     fn check_unchanged(&self) -> Result<(), WriteError> {
-        // A removed file takes bytes without an error, and they vanish with the last descriptor. A
-        // path that leads to the file is a name of it.
+        // A removed file accepts bytes without an error, and they are lost with the last descriptor. A file that the path leads to has a
+        // name.
         if !self.file.is_at(&self.path).map_err(WriteError::Inspect)? {
             return Err(match self.file.is_named().map_err(WriteError::Inspect)? {
                 true => WriteError::Replaced,
@@ -331,8 +329,8 @@ impl Journal {
     fn write_frame(&mut self, head: FrameHeader) -> Result<(), WriteError> {
         self.check_unchanged()?;
         if let Err(write) = self.file.write_all_at(&self.buffer, self.valid_bytes) {
-            // Part of the frame may have been written. It must go: a later, shorter frame would not
-            // cover it, and the rest would look like damage.
+            // Part of the frame may have been written and must be removed: a later, shorter frame would not cover it, and the rest would
+            // look like damage.
             return Err(match self.file.set_length(self.valid_bytes) {
                 Ok(()) => WriteError::Undone(write),
                 Err(undo) => WriteError::PartLeft { write, undo },

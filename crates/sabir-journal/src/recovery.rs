@@ -84,8 +84,7 @@ pub(crate) enum HeaderLine {
 
 /// Reads all whole frames from the beginning of the file.
 ///
-/// # Errors
-/// [`JournalError::DamagedStart`] if not even the first record can be read though something follows; and the errors of the first
+/// # Errors [`JournalError::DamagedStart`] if not even the first record can be read although bytes follow; and the errors of the first
 /// line, of records from another version, and of the system.
 pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalScan, JournalError> {
     let fail = |error| JournalError::io_error("read", path)(error);
@@ -112,8 +111,7 @@ pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalSc
         .read_next(&mut input, &mut payload)
         .map_err(fail)?
     {
-        // A record that is whole but unknown ends the reading with an error instead of being cut
-        // off: a newer version wrote it and can still read it.
+        // A complete but unknown record is an error and is not removed: a newer version wrote it and can still read it.
         let number = scan.entries.len() as u64 + 1;
         let unknown = |error| JournalError::unknown_record(path, number, &error);
         scan.entries

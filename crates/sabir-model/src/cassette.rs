@@ -64,8 +64,7 @@ pub enum CassetteError {
 pub(crate) struct RecordedProvider {
     /// The provider's name, which is in messages.
     pub(crate) name: String,
-    /// The wire's name. It is kept as text: an unknown one is an error of the replay, not of
-    /// reading.
+    /// The wire's name, as text: an unknown one is an error of the replay, not of reading.
     pub(crate) wire: String,
     /// The address without user, password and query.
     pub(crate) base_url: String,
@@ -114,7 +113,7 @@ pub(crate) struct ResponseHead {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// A request without secrets, as it is recorded and compared.
+/// A request without secrets, in the form that is recorded and compared.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedRequest {
     /// The path and query. The host is left out, so that a replay may name another.
@@ -224,7 +223,7 @@ enum LineError {
 }
 
 impl Cassette {
-    /// Parses a file's bytes. A last line that was torn by a crash is ignored.
+    /// Parses a file's bytes. An incomplete last line, from a crash, is ignored.
     ///
     /// # Errors
     /// [`CassetteError`] if it is not a cassette, has a later version, or is damaged before its

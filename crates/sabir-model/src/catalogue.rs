@@ -93,16 +93,14 @@ impl ModelCatalogue {
         self.own.iter().chain(builtin_entries())
     }
 
-    /// Returns the known facts about a model of a provider, whose name a user's pattern may contain. Fields that the user's entry leaves open are filled
-    /// from the table, whose prices are the vendor's; see [`ModelCatalogue::resolve_prices`] for
-    /// the price at a provider.
+    /// Returns the known facts about a model of a provider, whose name a user's pattern may contain. Missing fields of the user's entry
+    /// come from the table, whose prices are the vendor's; see [`ModelCatalogue::resolve_prices`] for the price at a provider.
     pub fn find_model(&self, provider: &str, model: &str) -> Option<ModelEntry> {
         let own = self.find_own_entry(|entry| matches_pattern(&entry.pattern, provider, model));
         // A row is trusted less the further the name is from its pattern.
         let known = find_known_entry(model).map(|(entry, kin)| match kin {
             PatternMatch::Same => entry,
-            // Variants share the limits of their version, but `-fast` or `-mini` may cost something
-            // else.
+            // Variants share the limits of their version, but `-fast` or `-mini` may have other prices.
             PatternMatch::Variant => ModelEntry {
                 prices: None,
                 ..entry

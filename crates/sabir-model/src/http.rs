@@ -47,8 +47,7 @@ pub use recording::UnknownWire;
 /// The number of bytes of an error response that are read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// The largest output of a model in one response. No model's own limit comes near; it ends a stream
-/// without an end.
+/// The largest output of a model in one response. Far above the limit of any model; it ends a stream that never ends.
 const MAX_OUTPUT_BYTES: usize = 32 << 20;
 /// The largest body of a response, with everything that the wire adds to the output.
 const MAX_BODY_BYTES: usize = 512 << 20;
@@ -124,8 +123,7 @@ pub struct HttpModel {
 struct AttemptFailure {
     /// The error for the caller if no attempt follows.
     error: ModelError,
-    /// `None` if sending the same again is useless; otherwise the wait that the provider asked for,
-    /// if any.
+    /// `None` if a retry is useless; otherwise the wait that the provider requested, if any.
     retry_after: Option<Option<Duration>>,
 }
 
@@ -262,8 +260,7 @@ impl HttpModel {
             self.retries.seed ^ hash_body(&post.body),
             self.retry_budget.count_request(),
         );
-        // The last answer broke off in its middle, and this request repeats it: that is a retry
-        // too.
+        // The last answer broke off, and this request repeats it, which is a retry too.
         if let Some((attempt, error)) = retry_budget.last_break().filter(|_| self.retries.limit > 0)
         {
             let failed = FailedAttempt {
@@ -287,8 +284,8 @@ impl HttpModel {
                     }
                     Err(failure) => failure,
                 };
-            // Sent again without the expired state; `record_expired` returns true once for each
-            // length of the history, so this cannot loop.
+            // The request is repeated without the expired state; `record_expired` returns true once for each length of the history, so this
+            // cannot loop.
             if is_expired_state(&error)
                 && has_opaque_state(request)
                 && retry_budget.record_expired(request.messages.len())
@@ -297,8 +294,8 @@ impl HttpModel {
                 post.body = self.encode_body(&sendable, asked)?;
                 continue;
             }
-            // No server listens on this machine, and none has answered: waiting starts none. One
-            // that has answered may be restarting.
+            // No server listens on this machine, and none has answered before, so waiting is useless. A server that has answered may be
+            // restarting.
             let is_absent = error.kind == ModelErrorKind::Unreachable
                 && retry_after == Some(None)
                 && is_loopback(&asked.provider.base_url)
@@ -364,8 +361,7 @@ impl HttpModel {
         if let Some(tell) = &self.on_retry {
             tell(&RetryNotice {
                 attempt,
-                // After answers that broke off, the caller asks more often than the limit of one
-                // request.
+                // After answers that broke off, the caller's attempts may exceed the limit of one request.
                 attempts: self.retries.limit.max(attempt).saturating_add(1),
                 wait,
                 patience_left,
@@ -438,7 +434,7 @@ impl HttpModel {
                         .iter()
                         .map(|dialect| dialect.name)
                         .collect();
-                    // A dialect from the user's tables may be gone in a resumed task.
+                    // In a resumed task, a dialect from the user's tables may no longer exist.
                     let message = format!(
                         "there is no dialect `{name}`; known are native, {}",
                         known.join(", ")
@@ -463,8 +459,7 @@ impl HttpModel {
         Ok(self.encode_changed(request, form))
     }
 
-    /// Adds the headers that belong to a client's body. Values of the provider's own configuration are
-    /// kept beside them.
+    /// Adds the headers that belong to a client's body, besides those of the provider's configuration.
     fn add_client_headers(&self, request: &Request, headers: &mut HeaderMap) {
         let client = request.client_body.as_ref();
         let client = client.filter(|client| client.wire == self.provider.wire.name());
@@ -581,8 +576,7 @@ impl HttpModel {
             Truncation::Broken
         };
         let mut opening = front.finish(why);
-        // Once an event was delivered, the caller must not see the same response begin again: no
-        // retry.
+        // Once an event was delivered, a retry would show the caller a second beginning of the response.
         let delivered = opening.has_delivered();
         let name = &self.provider.name;
         let broke = |words: String| {
@@ -599,7 +593,7 @@ impl HttpModel {
             }
             (_, Some(loss)) => broke(format!("{name} {}", loss.cause)),
             _ if report.form == BodyForm::Empty => broke(format!("{name} answered with nothing")),
-            // The connection was closed without an error, but nothing of the stream is whole.
+            // The connection was closed without an error, but no event of the stream is complete.
             (Some(error), None)
                 if error.kind == ModelErrorKind::Format
                     && is_cut_in_first_event(&report, &content_type) =>
@@ -679,8 +673,7 @@ impl HttpModel {
             let chunk = match received.await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(()),
-                // The response has ended on the wire's terms, so it is complete even if the
-                // connection stays open or breaks.
+                // The wire has marked the end of the response, so it is complete even if the connection stays open or breaks.
                 _ if reading.decoder.is_ended() => return Ok(()),
                 Err(loss) if loss.kind == TransportErrorKind::Cassette => return Err(loss),
                 Err(loss) => {
@@ -764,8 +757,7 @@ impl HttpModel {
         let reported = status_error(status, &body);
         asked.report_error(&reported, request);
         let error = asked.status_error(status, &reported);
-        // 429 also means "quota used up", which waiting does not change; the kind of the error
-        // tells.
+        // 429 also means an exhausted quota, which the kind of the error shows; waiting does not help then.
         let may_retry = matches!(status, 408 | 429 | 500..) && error.kind.is_transient();
         AttemptFailure {
             error,

@@ -197,8 +197,7 @@ pub(crate) fn classify_error(error: &reqwest::Error) -> TransportError {
     let kind = if error.is_builder() {
         TransportErrorKind::Address
     } else if cause.contains("certificate") {
-        // reqwest has no method for this kind of error, but rustls always says `certificate` in its
-        // text.
+        // reqwest has no method for this kind of error, but the text of rustls always contains `certificate`.
         TransportErrorKind::Certificate
     } else if error.is_connect() {
         TransportErrorKind::Connect

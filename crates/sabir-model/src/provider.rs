@@ -272,8 +272,8 @@ impl Provider {
         format!("{url}{mark}{query}")
     }
 
-    /// Adds the key and the provider's own headers, marked as secret. The own ones come last, so that
-    /// they can replace the key's.
+    /// Adds the key and the provider's own headers, marked as secret. The provider's own headers come last, so that they can replace the
+    /// key's.
     ///
     /// # Errors
     /// A header that HTTP does not allow.
@@ -312,10 +312,10 @@ impl Provider {
         let path = parts.next().unwrap_or_default();
         let query = parts.next().unwrap_or_default();
         let name_of = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
-        let taken: Vec<String> = own.split('&').map(name_of).collect();
+        let own_names: Vec<String> = own.split('&').map(name_of).collect();
         let others = query
             .split('&')
-            .filter(|pair| !pair.is_empty() && !taken.contains(&name_of(pair)));
+            .filter(|pair| !pair.is_empty() && !own_names.contains(&name_of(pair)));
         let pairs: Vec<&str> = others.chain([own]).collect();
         format!("{}?{}", join_url(base, path), pairs.join("&"))
     }

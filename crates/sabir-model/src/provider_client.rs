@@ -127,8 +127,7 @@ impl ProviderClient {
 
     /// Forwards a request, and returns when the head of the response has arrived.
     ///
-    /// # Errors
-    /// No response came. A response with an error's status is no such error.
+    /// # Errors No response came. A response with the status of an error is returned.
     pub async fn forward(
         &self,
         request: ForwardedRequest,

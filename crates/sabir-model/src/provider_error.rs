@@ -44,8 +44,8 @@ impl RequestTarget<'_> {
         });
     }
 
-    /// Returns a text of the provider on one line, without its secrets and its address. A page in
-    /// markup says nothing to a program, so it is left out.
+    /// Returns a text of the provider on one line, without its secrets and its address. A page in markup is left out, since it does not
+    /// explain the error.
     fn public_text(self, text: &str) -> String {
         if text.trim_start().starts_with('<') {
             return String::new();
@@ -161,8 +161,8 @@ impl RequestTarget<'_> {
         self.new_error(ModelErrorKind::Format, message)
     }
 
-    /// Appends the provider's code and message to our own sentence. Secrets are removed before the
-    /// message is cut, since half of one would not be found.
+    /// Appends the provider's code and message to a sentence. Secrets are removed before the message is cut, since half of a secret would
+    /// not be found.
     fn with_details(self, first: &str, error: &ProviderError) -> String {
         let redacted = |text: &str| self.provider.redact_secrets(text);
         let code = if error.code.is_empty() {
@@ -179,8 +179,7 @@ impl RequestTarget<'_> {
     }
 }
 
-/// Reads an error response. A body that is not JSON may still explain the error, so its text is the
-/// message.
+/// Reads an error response. The text of a body that is not JSON becomes the message, since it may explain the error.
 pub(crate) fn status_error(status: u16, body: &[u8]) -> ProviderError {
     ProviderError::from_body(body)
         .unwrap_or_else(|| ProviderError::new("", String::from_utf8_lossy(body)))

@@ -59,8 +59,7 @@ struct RecordedExchange {
     number: usize,
     /// Pieces whose end may be the beginning of one of the provider's secrets.
     held: Vec<(Duration, Vec<u8>)>,
-    /// The redactor of known secret formats, which decides with a delay, and the pieces that wait
-    /// for it.
+    /// The redactor of known secret formats, which works with a delay, and the pieces that wait for it.
     shapes: shapes::Redactor,
     waiting: VecDeque<PendingPiece>,
     /// True once the end was written; there is only one.
@@ -365,8 +364,7 @@ impl RecordedExchange {
                 undecided: bytes.len(),
                 shown: Vec::new(),
             });
-            // This redactor decides about bytes with a delay, so they go back to their pieces,
-            // which keep their times.
+            // This redactor returns bytes with a delay, so they are assigned to their pieces, which have their times.
             self.shapes
                 .push(bytes, &mut |piece| assign_piece(&mut self.waiting, piece));
         }
@@ -409,8 +407,7 @@ impl RecordedExchange {
     }
 }
 
-/// Assigns decided bytes to the pieces in which they arrived. The mark that replaces a secret goes
-/// to the piece in which the secret began.
+/// Assigns redacted bytes to the pieces in which they arrived. The mark that replaces a secret is in the piece in which the secret began.
 fn assign_piece(waiting: &mut VecDeque<PendingPiece>, piece: RedactedPiece<'_>) {
     let (mut bytes, mut plain) = match piece {
         RedactedPiece::Plain(plain) => (plain.len(), plain),

@@ -54,7 +54,7 @@ pub(crate) struct ProviderRedactor {
 }
 
 impl ProviderRedactor {
-    /// Collects all secrets of a provider, each as it is and as JSON escapes it.
+    /// Collects all secrets of a provider, each unchanged and with JSON escapes.
     pub(crate) fn new(provider: &Provider) -> Self {
         let mut secrets = Vec::new();
         for secret in provider
@@ -106,12 +106,10 @@ impl ProviderRedactor {
         String::from_utf8_lossy(&pieces.concat()).into_owned()
     }
 
-    /// Redacts the provider's secrets in bytes that came in pieces. The replacement of a secret
-    /// goes to the piece in which it began.
+    /// Redacts the provider's secrets in bytes that came in pieces. The replacement of a secret is in the piece in which the secret began.
     pub(crate) fn redact_pieces(&self, pieces: &mut [Vec<u8>]) {
         for secret in &self.secrets {
-            // From last to first, so that earlier offsets stay valid and a replacement is not
-            // searched again.
+            // From last to first, so that earlier offsets stay valid.
             for at in find_occurrences(&pieces.concat(), secret).into_iter().rev() {
                 replace_secret(pieces, at, secret.len());
             }
@@ -130,7 +128,7 @@ impl ProviderRedactor {
     }
 }
 
-/// Returns the value of a header as it is recorded.
+/// Returns the value of a header in its recorded form.
 pub(crate) fn redact_header(name: &str, value: &str) -> String {
     // An allowlist, because a proxy may add headers with secrets of its own.
     let keep = VISIBLE_HEADERS.contains(&name)
@@ -144,7 +142,7 @@ pub(crate) fn redact_header(name: &str, value: &str) -> String {
     }
 }
 
-/// Returns the path and query of an address as they are recorded.
+/// Returns the path and query of an address in their recorded form.
 pub(crate) fn redact_path(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest

@@ -12,8 +12,8 @@ use crate::transport::{
     TransportFuture,
 };
 
-/// The tolerance for deadlines: the recorder takes its times a little later than the deadline's
-/// clock did, and a chunk that arrived in time must do so again.
+/// The tolerance for deadlines: the recorder's times are slightly later than those of the deadline's clock, and a chunk that arrived in
+/// time must do so again.
 const DEADLINE_SLACK: Duration = Duration::from_millis(100);
 
 /// A recording during replay. Clones share their position.
@@ -176,8 +176,7 @@ impl CassettePlayer {
         post: &HttpRequest,
         until: Duration,
     ) -> Result<HttpResponse, TransportError> {
-        // The order of the requests decides, not their content, so that a repeated request gets its
-        // own response.
+        // Responses are chosen by the order of the requests, not by content, so that a repeated request gets its own response.
         let (number, now) = {
             let mut state = self.lock_state();
             state.requests += 1;

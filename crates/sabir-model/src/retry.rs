@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The longest wait, regardless of the settings: a day.
 const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
-/// The shortest wait. Without it a server that says "retry after 0" would get requests in a tight
-/// loop.
+/// The shortest wait. Without it, "retry after 0" would cause requests in a tight loop.
 const MIN_WAIT: Duration = Duration::from_millis(100);
 
 /// The limits for retrying requests that failed before their first event.
@@ -103,7 +102,7 @@ impl RetryBudget {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one retry from the budget.
+    /// Spends one retry of the budget.
     ///
     /// # Errors
     /// The same error with a remark that the budget is used up.
@@ -113,8 +112,7 @@ impl RetryBudget {
         error: ModelError,
     ) -> Result<ModelError, ModelError> {
         let mut spent = self.lock_state();
-        // Counted over all requests until one is answered, so that a provider that never answers
-        // cannot stretch a task endlessly.
+        // Counted over all requests until one is answered, so that a provider that never answers cannot prolong a task forever.
         if spent.retries >= budget {
             let message = format!(
                 "{}; all {budget} retries since the last complete answer are used up",
@@ -182,8 +180,8 @@ impl RetryBudget {
 }
 
 impl RetryPolicy {
-    /// Returns the wait before a retry beyond `limit`; `None` if the patience does not last so long, or the error is none that time
-    /// alone mends. `waited` is the time that the request has waited so far.
+    /// Returns the wait before a retry beyond `limit`; `None` if it exceeds the time limit, or if waiting cannot fix the error. `waited` is
+    /// the time that the request has waited so far.
     pub(crate) fn patient_wait(
         &self,
         failed: &PatientRetry<'_>,

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// A key or token. It has no `Serialize`, and neither `Debug` nor `Display` shows it. It can be
-/// deserialized, and an error in that does not show it either.
+/// A key or token. It has no `Serialize`, and neither `Debug` nor `Display` shows it. It can be deserialized, and an error of that does not
+/// show it either.
 ///
 /// ```
 /// let key = sabir_model::Secret::new("sk-very-secret");
@@ -43,9 +43,8 @@ impl Secret {
 
     /// Replaces the key in a text.
     ///
-    /// A key shorter than six bytes is not replaced: it would match ordinary words by chance. Nor is
-    /// a part of the key: a server that repeats what a client sent would then tell how much of a
-    /// guess was right.
+    /// A key shorter than six bytes is not replaced: it would match ordinary words by chance. Nor is a part of the key: a server that
+    /// repeats the text of a client would then reveal how much of a guess was right.
     pub fn redact(&self, text: &str) -> String {
         if self.0.len() < MIN_SECRET_BYTES {
             text.to_owned()

@@ -47,9 +47,9 @@ struct CanonicalRequest<'a> {
     method: &'a str,
     /// The value of the `host` header, with a port that is not the default.
     host: &'a str,
-    /// The path as it is sent.
+    /// The path of the sent request.
     path: &'a str,
-    /// The query as it is sent, without the question mark.
+    /// The query of the sent request, without the question mark.
     query: &'a str,
     /// The whole body, whose hash is signed.
     body: &'a [u8],
@@ -135,8 +135,7 @@ impl SigningCredentials {
                     format!("a key for {name} holds characters that HTTP does not allow"),
                 )
             })?;
-            // The time is not a secret, but a replay compares all headers that are not sensitive,
-            // and runs at another time.
+            // The time is no secret, but a replay, which runs at another time, compares all headers that are not sensitive.
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -186,8 +185,7 @@ impl CredentialScope<'_> {
     }
 }
 
-/// Returns the canonical form of a request, which is what is signed, and the names of the signed
-/// headers.
+/// Returns the canonical form of a request, which is signed, and the names of the signed headers.
 fn canonicalize_request(
     request: &CanonicalRequest<'_>,
     stamp: &str,

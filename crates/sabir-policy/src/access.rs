@@ -51,12 +51,11 @@ pub enum Access {
         server: String,
         /// The tool's name on that server.
         tool: String,
-        /// The reason why it is asked about even if a rule allows it, as a phrase for the user: the server has changed the tool, for
-        /// example.
+        /// The reason to ask even if a rule allows the call, as a phrase for the user, for example that the server has changed the tool.
         caution: Option<String>,
     },
-    /// Several accesses, checked as the strictest of them.
-    // A patch touches several files; one protected among them is enough for a question.
+    /// Several accesses; the strictest verdict on any of them applies.
+    // A patch touches several files, and a single protected one causes a question.
     Several(Vec<Access>),
     /// An access that cannot be determined, for example because the path is malformed. Such a call never runs.
     Invalid {

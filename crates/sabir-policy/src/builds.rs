@@ -31,8 +31,8 @@ const HOW_TO_TRUST: &str = "after `sabir trust`, builds and tests of this reposi
     without network and with no way to write outside of its folder";
 
 impl CommandEvaluator<'_> {
-    /// Allows a build that would ask if it is confined to a folder that the user trusts. Says once how to trust the folder if
-    /// only that is missing.
+    /// Allows a build that would ask, if it is confined to a folder that the user trusts. If only the trust is missing, the question says
+    /// how to give it.
     pub(crate) fn apply_build_trust(
         &mut self,
         words: &[ShellWord],
@@ -46,8 +46,8 @@ impl CommandEvaluator<'_> {
         {
             return finding;
         }
-        // The folder must be certain and inside of the workspace. The program is one of the system,
-        // or of the workspace, as the code is that it runs.
+        // The folder must be certain and inside of the workspace. The program belongs to the system or, like the code that it builds, to
+        // the workspace.
         let Some(folder) = scope.folder.path().filter(|_| self.facts.clean_path) else {
             return finding;
         };
@@ -60,8 +60,7 @@ impl CommandEvaluator<'_> {
                 finding
             }
             Some(BuildTrust::Unconfined) => finding,
-            // A build writes files, which a mode may not permit, and in a wide folder all of them
-            // ask.
+            // A build writes files. A mode may forbid that, and in a workspace as wide as a home folder every write asks.
             Some(BuildTrust::Trusted | BuildTrust::Untrusted) if !self.rules.may_write_freely() => {
                 finding
             }
@@ -77,8 +76,8 @@ impl CommandEvaluator<'_> {
     }
 }
 
-/// Reports whether a variable can be set for a build without leading it elsewhere: its value is a number or a plain choice, and
-/// it is none that names folders, files that a shell reads first, or libraries.
+/// Reports whether a variable can be set for a build without redirecting it: the value is a number or a plain choice, and the variable
+/// names no folders, start files of a shell, or libraries.
 pub(crate) fn is_build_setting(name: &str, value: &str) -> bool {
     const CHOICES: [&str; 16] = [
         "", "true", "false", "yes", "no", "on", "off", "full", "short", "always", "never", "auto",

@@ -70,12 +70,12 @@ pub struct CommandFacts {
 /// The answer to whether builds and tests in a folder may run unasked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BuildTrust {
-    /// No: nothing keeps what they do in the folder, or the user does not want it.
+    /// No: they are not confined to the folder, or the user does not want it.
     #[default]
     Unconfined,
-    /// They are kept in the folder and without network, but the user does not trust its repository. The question says how to.
+    /// They are confined to the folder and have no network, but the user does not trust its repository. The question says how to trust it.
     Untrusted,
-    /// They are kept in the folder and without network, and the user trusts its repository.
+    /// They are confined to the folder and have no network, and the user trusts its repository.
     Trusted,
 }
 
@@ -83,11 +83,11 @@ pub enum BuildTrust {
 /// show without naming them, or in any commit, as `git show` and `git log -p` do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum TrackedSecrets {
-    /// They were not looked for, or cannot be. Commands that show contents ask.
+    /// They were not searched, or could not be. Commands that show contents ask.
     #[default]
     Unknown,
-    /// Their paths relative to the top of their repository; empty if there are none. Of files in commits, a part of the path is
-    /// listed as well, since any folder may have been the top.
+    /// Their paths relative to the top of their repository; empty if there are none. For files in commits, each end of the path is listed
+    /// as well, since any folder may have been the top.
     Found(Vec<String>),
 }
 
@@ -100,8 +100,8 @@ pub enum SecretFiles {
     /// The workspace was not searched, or has too many files for that. Commands that could read one ask.
     #[default]
     Unknown,
-    /// These files, of which commands that run unasked and only read see an empty one in the place of each. A line that does
-    /// more, or leaves its sandbox, is checked as with [`Found`](Self::Found).
+    /// These files. A command that runs unasked and only reads sees an empty file in place of each. A line that does more, or leaves its
+    /// sandbox, is checked as with [`Found`](Self::Found).
     Masked(Vec<SecretFile>),
     /// These files, and the links that lead to one. Empty if there are none.
     Found(Vec<SecretFile>),
@@ -116,7 +116,7 @@ pub struct SecretFile {
     pub ignored: bool,
 }
 
-/// The names of files, as far as it matters when they are passed on as text.
+/// The properties of file names that matter when a command passes them on as text.
 ///
 /// `find . | xargs cat` splits names at blanks, so that a file `a /etc/passwd` in the folder `a ` makes it read `/etc/passwd`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub enum FileNames {
     /// No component of any path holds blanks, control characters, quotes, backslashes or characters of patterns
     /// (`*`, `?`, `[`), or begins with `-` or `~`. See [`is_plain_name`](super::is_plain_name).
     Plain,
-    /// At least one does; holds its path.
+    /// At least one path does not have plain names; holds that path.
     Odd(String),
 }
 

@@ -109,7 +109,7 @@ const RULES: &[DestructiveRule] = &[
     },
     DestructiveRule {
         programs: &["mv", "chmod", "chown", "chgrp", "ln"],
-        is_destructive: |words| words.rest.iter().any(is_outside) || words.letter('R'),
+        is_destructive: |words| words.rest.iter().any(is_outside) || words.has_letter('R'),
         examples: &[
             "mv a /etc/x",
             "chmod -R 777 .",
@@ -285,7 +285,7 @@ const RULES: &[DestructiveRule] = &[
     DestructiveRule {
         programs: &["sed", "gsed", "perl", "ruby"],
         is_destructive: |words| {
-            (words.letter('i')
+            (words.has_letter('i')
                 || words
                     .known
                     .iter()
@@ -345,7 +345,7 @@ impl CommandWords<'_> {
     }
 
     /// Reports whether a cluster of short options holds a letter.
-    fn letter(&self, letter: char) -> bool {
+    fn has_letter(&self, letter: char) -> bool {
         self.known
             .iter()
             .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
@@ -379,8 +379,9 @@ impl CommandWords<'_> {
 
 /// Reports whether `rm` may remove more than named files and folders of the workspace.
 fn removes_broadly(words: &CommandWords<'_>) -> bool {
-    let recursive =
-        words.letter('r') || words.letter('R') || words.has(&["--recursive", "--no-preserve-root"]);
+    let recursive = words.has_letter('r')
+        || words.has_letter('R')
+        || words.has(&["--recursive", "--no-preserve-root"]);
     words.rest.iter().any(is_broad)
         || recursive
             && (words.location.folder.path().is_none()

@@ -109,7 +109,7 @@ pub(crate) struct CommandEvaluator<'a> {
     pub(crate) needs_index_names: bool,
     /// Files that must be absent and were not looked for.
     pub(crate) wanted_absent: Vec<String>,
-    /// The folders of builds of which nothing is known.
+    /// The folders of builds whose trust is not known.
     pub(crate) wanted_build_folders: Vec<String>,
     /// True if git shows contents of files that are not named, and the caller has not looked for those with secrets.
     pub(crate) needs_tracked_secrets: bool,
@@ -211,7 +211,7 @@ impl CommandEvaluator<'_> {
     pub(crate) fn evaluate_line(&mut self, text: &str, scope: &mut ShellScope) {
         self.line_depth += 1;
         let parsed = if self.line_depth > MAX_LINES {
-            Err("it is nested too deeply to be judged")
+            Err("it is nested too deeply to be checked")
         } else {
             line::parse_line(text)
         };
@@ -235,8 +235,7 @@ impl CommandEvaluator<'_> {
                 }
             }
             Err(reason) => {
-                // Nothing is known of an unreadable line, so not even an approval of all commands
-                // allows it.
+                // An unreadable line could do anything, so not even an approval of all commands allows it.
                 self.note_unread(text, scope);
                 self.push_finding(text, PolicyFinding::always_ask(reason));
             }
@@ -259,7 +258,7 @@ impl CommandEvaluator<'_> {
         let finding = match self.parts.len() {
             // The first part beyond the limit asks for all that follow, which are dropped.
             0..MAX_SEGMENTS => finding,
-            MAX_SEGMENTS => PolicyFinding::always_ask("it has too many parts to be judged"),
+            MAX_SEGMENTS => PolicyFinding::always_ask("it has too many parts to be checked"),
             _ => return,
         };
         let PolicyFinding {
@@ -370,7 +369,7 @@ impl CommandEvaluator<'_> {
         // In zsh the last command runs in the current shell and may change anything in it.
         if self.facts.shell == ShellKind::Zsh {
             *scope = ShellScope {
-                folder: FolderScope::somewhere(),
+                folder: FolderScope::unknown_inside(),
                 variables: BTreeMap::new(),
                 loops: scope.loops,
             };
@@ -523,7 +522,7 @@ impl CommandEvaluator<'_> {
 
     /// Checks a `for` loop. The variable gets the traits that all values share, so the body is checked for any of them.
     ///
-    /// A value that may be a file with secrets is not counted as inside, so that reading the variable asks, and printing it does not.
+    /// A value that may be a file with secrets does not count as inside, so that reading the file asks, and printing its name does not.
     fn evaluate_for(&mut self, clause: &ForClauseCommand, scope: &mut ShellScope) {
         let name = clause.variable_name.as_str();
         // The traits that all values share; `None` once a value is not certain enough.
@@ -589,7 +588,7 @@ impl CommandEvaluator<'_> {
         if scope.loops >= MAX_LOOPS {
             return self.push_finding(
                 "loop",
-                PolicyFinding::always_ask("it is nested too deeply to be judged"),
+                PolicyFinding::always_ask("it is nested too deeply to be checked"),
             );
         }
         scope.loops += 1;
@@ -695,7 +694,7 @@ impl CommandEvaluator<'_> {
         let (AssignmentName::VariableName(name), AssignmentValue::Scalar(value)) =
             (&assignment.name, &assignment.value)
         else {
-            return PolicyFinding::ask("arrays are not judged");
+            return PolicyFinding::ask("arrays are not understood");
         };
         let scanned = self.scan_in_scope(&value.value, scope);
         self.evaluate_substitutions(&scanned, scope);
@@ -745,8 +744,7 @@ pub(crate) fn tidy_redirections(command: &str) -> String {
             (None | Some('"'), '\\') => tidy.extend(rest.next()),
             (None, '\'' | '"') => quote = Some(c),
             (Some(open), c) if open == c => quote = None,
-            // Only a descriptor follows directly; a name of a file is easier to read with the
-            // blank.
+            // A descriptor directly follows the sign; the name of a file is easier to read after a blank.
             (None, ' ')
                 if (tidy.ends_with(">& ") || tidy.ends_with("<& "))
                     && rest

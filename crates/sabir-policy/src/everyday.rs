@@ -50,8 +50,8 @@ const PNPM: &[&str] = &[
     ".tool-versions",
 ];
 
-/// Returns a row without conditions.
-const fn looks(
+/// Returns a row without conditions, for commands that only look.
+const fn unconditional(
     names: &'static [&'static str],
     options: &'static str,
     operands: OperandKind,
@@ -101,8 +101,7 @@ pub(crate) fn find_everyday(
 ) -> Option<(&'static EverydayCommand, &[ShellWord])> {
     let (first, arguments) = words.split_first()?;
     let program = first.known_text()?;
-    // `/usr/bin/cargo` is cargo. Only the program may be given with its folder; `docker /bin/ps` is
-    // another command.
+    // `/usr/bin/cargo` is cargo. Only the first word may have a folder: `docker /bin/ps` is another command than `docker ps`.
     let program = program.rsplit('/').next().unwrap_or(program);
     let rows = ROWS
         .iter()
@@ -139,63 +138,62 @@ pub(crate) fn is_everyday_program(name: &str) -> bool {
 #[rustfmt::skip]
 const ROWS: &[EverydayCommand] = &[
     // Rust. cargo starts `rustc -vV` for these, and may write Cargo.lock.
-    looks(&["cargo --version", "cargo -V", "cargo version", "cargo --list", "rustc --version", "rustc -V", "rustc -vV", "rustdoc --version", "rustfmt --version", "cargo fmt --version", "cargo clippy --version"], "", Nothing).unless_present(RUST),
-    looks(&["cargo tree"], "-p= -i= -e= -d -q -v --package= --invert= --edges= --depth= --prefix= --duplicates --charset= --no-dedupe --workspace --all --features= --all-features --no-default-features --locked --offline --frozen --prune=", Nothing).unless_present(RUST).only_confined(),
-    looks(&["cargo metadata"], "-q -v --format-version= --no-deps --features= --all-features --no-default-features --locked --offline --frozen", Nothing).unless_present(RUST).only_confined(),
-    looks(&["cargo pkgid", "cargo locate-project"], "-q --workspace --message-format=", Text).unless_present(RUST).only_confined(),
-    looks(&["cargo fmt --check", "cargo fmt --all --check", "cargo fmt --all -- --check", "cargo fmt -- --check"], "-q -v --all --check", Nothing).unless_present(RUST).only_confined(),
-    looks(&["rustfmt --check"], "--edition= -l -q -v", Paths).unless_present(RUST),
-    looks(&["rustup --version", "rustup toolchain list", "rustup target list", "rustup component list"], "-v -q --installed", Nothing).unless_present(RUST),
+    unconditional(&["cargo --version", "cargo -V", "cargo version", "cargo --list", "rustc --version", "rustc -V", "rustc -vV", "rustdoc --version", "rustfmt --version", "cargo fmt --version", "cargo clippy --version"], "", Nothing).unless_present(RUST),
+    unconditional(&["cargo tree"], "-p= -i= -e= -d -q -v --package= --invert= --edges= --depth= --prefix= --duplicates --charset= --no-dedupe --workspace --all --features= --all-features --no-default-features --locked --offline --frozen --prune=", Nothing).unless_present(RUST).only_confined(),
+    unconditional(&["cargo metadata"], "-q -v --format-version= --no-deps --features= --all-features --no-default-features --locked --offline --frozen", Nothing).unless_present(RUST).only_confined(),
+    unconditional(&["cargo pkgid", "cargo locate-project"], "-q --workspace --message-format=", Text).unless_present(RUST).only_confined(),
+    unconditional(&["cargo fmt --check", "cargo fmt --all --check", "cargo fmt --all -- --check", "cargo fmt -- --check"], "-q -v --all --check", Nothing).unless_present(RUST).only_confined(),
+    unconditional(&["rustfmt --check"], "--edition= -l -q -v", Paths).unless_present(RUST),
+    unconditional(&["rustup --version", "rustup toolchain list", "rustup target list", "rustup component list"], "-v -q --installed", Nothing).unless_present(RUST),
     // Go may fetch the toolchain that go.mod asks for.
-    looks(&["go version"], "", Nothing).unless_present(VERSIONS).only_confined(),
-    looks(&["go env"], "-json -changed", Text).unless_present(VERSIONS).only_confined(),
+    unconditional(&["go version"], "", Nothing).unless_present(VERSIONS).only_confined(),
+    unconditional(&["go env"], "-json -changed", Text).unless_present(VERSIONS).only_confined(),
     // JavaScript.
-    looks(&["npm ls", "npm list", "npm ll", "npm explain", "npm why"], "-a -g -l --all --depth= --json --long --parseable --omit= --prod --dev --global", Text).unless_present(NPM),
-    looks(&["npm root", "npm prefix", "npm config list"], "-g", Nothing).unless_present(NPM),
-    looks(&["npm config get"], "", Text).unless_present(NPM).with_check(names_no_key),
-    looks(&["npx --version", "corepack --version", "tsc --version", "tsc -v", "eslint --version"], "", Nothing).unless_present(NPM),
-    looks(&["pnpm --version", "pnpm -v", "pnpm ls", "pnpm list"], "-r -g --depth= --json --long --parseable --prod --dev", Text).unless_present(PNPM).only_confined(),
-    looks(&["yarn --version", "yarn -v"], "", Nothing).unless_present(&[".yarnrc", ".yarnrc.yml", ".tool-versions"]).only_confined(),
+    unconditional(&["npm ls", "npm list", "npm ll", "npm explain", "npm why"], "-a -g -l --all --depth= --json --long --parseable --omit= --prod --dev --global", Text).unless_present(NPM),
+    unconditional(&["npm root", "npm prefix", "npm config list"], "-g", Nothing).unless_present(NPM),
+    unconditional(&["npm config get"], "", Text).unless_present(NPM).with_check(no_key_settings),
+    unconditional(&["npx --version", "corepack --version", "tsc --version", "tsc -v", "eslint --version"], "", Nothing).unless_present(NPM),
+    unconditional(&["pnpm --version", "pnpm -v", "pnpm ls", "pnpm list"], "-r -g --depth= --json --long --parseable --prod --dev", Text).unless_present(PNPM).only_confined(),
+    unconditional(&["yarn --version", "yarn -v"], "", Nothing).unless_present(&[".yarnrc", ".yarnrc.yml", ".tool-versions"]).only_confined(),
     // Python. `python -m pip` would find a `pip.py` in the folder first, so only the script counts.
-    looks(&["pip list", "pip3 list", "pip freeze", "pip3 freeze", "pip check", "pip3 check", "pip config list", "pip3 config list"], "-v -q -l --format= --not-required --user --local --exclude= --exclude-editable --disable-pip-version-check", Nothing).unless_present(VERSIONS),
-    looks(&["pip show", "pip3 show"], "-f -v -q --files --verbose --disable-pip-version-check", Text).unless_present(VERSIONS),
-    looks(&["pipx list", "pyenv versions", "conda list", "conda env list", "conda info", "poetry --version", "pytest --version", "mypy --version", "black --version", "hatch --version"], "--short --json -e", Nothing).unless_present(VERSIONS),
+    unconditional(&["pip list", "pip3 list", "pip freeze", "pip3 freeze", "pip check", "pip3 check", "pip config list", "pip3 config list"], "-v -q -l --format= --not-required --user --local --exclude= --exclude-editable --disable-pip-version-check", Nothing).unless_present(VERSIONS),
+    unconditional(&["pip show", "pip3 show"], "-f -v -q --files --verbose --disable-pip-version-check", Text).unless_present(VERSIONS),
+    unconditional(&["pipx list", "pyenv versions", "conda list", "conda env list", "conda info", "poetry --version", "pytest --version", "mypy --version", "black --version", "hatch --version"], "--short --json -e", Nothing).unless_present(VERSIONS),
     // Ruby, Java, .NET and others.
-    looks(&["gem list", "gem env", "gem environment", "gem --version", "gem -v", "rbenv versions"], "-l --local --versions", Text).unless_present(VERSIONS),
-    looks(&["mvn --version", "mvn -v", "mvn -version"], "", Nothing).unless_present(&[".mvn", ".tool-versions"]),
-    looks(&["dotnet --version", "dotnet --info", "dotnet --list-sdks", "dotnet --list-runtimes"], "", Nothing).unless_present(&["global.json", ".tool-versions"]),
-    looks(&["swift --version", "elixir --version", "erl -version", "ghc --version", "zig version", "kotlin -version", "scala -version"], "", Nothing).unless_present(VERSIONS),
+    unconditional(&["gem list", "gem env", "gem environment", "gem --version", "gem -v", "rbenv versions"], "-l --local --versions", Text).unless_present(VERSIONS),
+    unconditional(&["mvn --version", "mvn -v", "mvn -version"], "", Nothing).unless_present(&[".mvn", ".tool-versions"]),
+    unconditional(&["dotnet --version", "dotnet --info", "dotnet --list-sdks", "dotnet --list-runtimes"], "", Nothing).unless_present(&["global.json", ".tool-versions"]),
+    unconditional(&["swift --version", "elixir --version", "erl -version", "ghc --version", "zig version", "kotlin -version", "scala -version"], "", Nothing).unless_present(VERSIONS),
     // Containers. The docker client reads only the user's configuration.
-    looks(&["docker ps", "docker container ls", "docker container ps", "podman ps", "docker images", "docker image ls", "podman images", "docker network ls", "docker volume ls"], "-a -q -f= -n= -l -s --all --quiet --filter= --format= --no-trunc --last= --latest --size --digests", Text),
-    looks(&["docker version", "docker info", "docker context ls", "docker system df", "docker compose version", "docker compose ls", "docker buildx version", "docker buildx ls"], "-a -q -v -f= --format=", Nothing),
-    looks(&["docker stats"], "-a --all --format= --no-trunc --no-stream", Text),
-    looks(&["docker logs", "podman logs"], "-t -n= --tail= --since= --until= --timestamps --details", Text),
-    looks(&["docker port", "docker top", "docker history", "docker diff"], "-q --no-trunc --format= --human", Text),
+    unconditional(&["docker ps", "docker container ls", "docker container ps", "podman ps", "docker images", "docker image ls", "podman images", "docker network ls", "docker volume ls"], "-a -q -f= -n= -l -s --all --quiet --filter= --format= --no-trunc --last= --latest --size --digests", Text),
+    unconditional(&["docker version", "docker info", "docker context ls", "docker system df", "docker compose version", "docker compose ls", "docker buildx version", "docker buildx ls"], "-a -q -v -f= --format=", Nothing),
+    unconditional(&["docker stats"], "-a --all --format= --no-trunc --no-stream", Text),
+    unconditional(&["docker logs", "podman logs"], "-t -n= --tail= --since= --until= --timestamps --details", Text),
+    unconditional(&["docker port", "docker top", "docker history", "docker diff"], "-q --no-trunc --format= --human", Text),
     // Compose reads a file of the repository, which may include others from the network.
-    looks(&["docker compose ps", "docker compose images", "docker compose logs", "docker compose top", "docker-compose ps", "docker-compose logs"], "-a -q --all --quiet --services --format= --tail= -n= --no-color --no-log-prefix --since= -t", Text).only_confined(),
+    unconditional(&["docker compose ps", "docker compose images", "docker compose logs", "docker compose top", "docker-compose ps", "docker-compose logs"], "-a -q --all --quiet --services --format= --tail= -n= --no-color --no-log-prefix --since= -t", Text).only_confined(),
     // Clusters.
-    looks(&["kubectl get", "kubectl describe"], "-n= -A -o= -l= --namespace= --all-namespaces --output= --selector= --show-labels --sort-by= --no-headers --field-selector=", Text).with_check(names_no_secrets),
-    looks(&["kubectl logs"], "-n= -c= -l= -p --namespace= --container= --selector= --tail= --since= --previous --timestamps --all-containers", Text),
-    looks(&["kubectl version", "kubectl config current-context", "kubectl config get-contexts", "kubectl cluster-info", "kubectl api-resources", "kubectl explain", "kubectl top pods", "kubectl top nodes", "helm list", "helm version", "helm status"], "-n= -A -o= --client --namespace= --all-namespaces --output= --short", Text),
-    looks(&["terraform version", "terraform --version", "tofu version", "aws --version", "gcloud --version", "az --version", "kubectl --version", "helm --version"], "", Nothing),
-    // GitHub and GitLab. The repository decides only which project is asked for; the host must be
-    // one that the user named.
-    looks(&["gh --version", "gh version", "glab --version"], "", Nothing),
-    looks(&["gh auth status"], "", Nothing),
-    looks(&["gh pr view", "gh pr list", "gh pr status", "gh pr diff", "gh pr checks", "gh issue view", "gh issue list", "gh issue status", "gh run list", "gh run view", "gh repo view", "gh release list", "gh release view", "gh label list", "gh workflow list"], "-q= -L= -s= -a= -A= -l= -B= -H= -S= -c -R= -j= -d --json= --jq= --limit= --state= --assignee= --author= --label= --base= --head= --search= --comments --repo= --log --log-failed --job= --draft --name-only --patch --required --branch= --status= --workflow=", Text).in_clean_repository().with_check(asks_known_host),
+    unconditional(&["kubectl get", "kubectl describe"], "-n= -A -o= -l= --namespace= --all-namespaces --output= --selector= --show-labels --sort-by= --no-headers --field-selector=", Text).with_check(names_no_secrets),
+    unconditional(&["kubectl logs"], "-n= -c= -l= -p --namespace= --container= --selector= --tail= --since= --previous --timestamps --all-containers", Text),
+    unconditional(&["kubectl version", "kubectl config current-context", "kubectl config get-contexts", "kubectl cluster-info", "kubectl api-resources", "kubectl explain", "kubectl top pods", "kubectl top nodes", "helm list", "helm version", "helm status"], "-n= -A -o= --client --namespace= --all-namespaces --output= --short", Text),
+    unconditional(&["terraform version", "terraform --version", "tofu version", "aws --version", "gcloud --version", "az --version", "kubectl --version", "helm --version"], "", Nothing),
+    // GitHub and GitLab. The repository only chooses the project of the request; the host must be one that the user named.
+    unconditional(&["gh --version", "gh version", "glab --version"], "", Nothing),
+    unconditional(&["gh auth status"], "", Nothing),
+    unconditional(&["gh pr view", "gh pr list", "gh pr status", "gh pr diff", "gh pr checks", "gh issue view", "gh issue list", "gh issue status", "gh run list", "gh run view", "gh repo view", "gh release list", "gh release view", "gh label list", "gh workflow list"], "-q= -L= -s= -a= -A= -l= -B= -H= -S= -c -R= -j= -d --json= --jq= --limit= --state= --assignee= --author= --label= --base= --head= --search= --comments --repo= --log --log-failed --job= --draft --name-only --patch --required --branch= --status= --workflow=", Text).in_clean_repository().with_check(asks_known_host),
     // The system.
-    looks(&["systemctl status", "systemctl list-units", "systemctl list-unit-files", "systemctl is-active", "systemctl is-enabled", "systemctl list-timers"], "-a -l -n= --all --full --no-pager --user --type= --state= --failed --lines=", Text),
-    looks(&["journalctl"], "-u= -n= -b=? -p= -k -x -e -r -o= --unit= --lines= --since= --until= --no-pager --user --priority= --output= --reverse", Nothing),
-    looks(&["crontab -l"], "", Nothing),
-    looks(&["apt list", "apt-cache search", "apt-cache show", "apt-cache policy", "apt-cache depends", "apt show"], "-a --installed --upgradable --all-versions -n", Text),
-    looks(&["brew list", "brew --version", "brew --prefix"], "--versions --cask --formula -1", Text),
-    looks(&["snap list", "flatpak list", "rpm -qa", "rpm -q", "pacman -Q", "apk info"], "-v", Text),
-    looks(&["nvidia-smi"], "-L -q --query-gpu= --format= --list-gpus", Nothing),
-    looks(&["npm --version", "bundle --version", "composer --version", "vite --version", "jest --version", "pre-commit --version", "ansible --version"], "", Nothing).unless_present(NPM),
+    unconditional(&["systemctl status", "systemctl list-units", "systemctl list-unit-files", "systemctl is-active", "systemctl is-enabled", "systemctl list-timers"], "-a -l -n= --all --full --no-pager --user --type= --state= --failed --lines=", Text),
+    unconditional(&["journalctl"], "-u= -n= -b=? -p= -k -x -e -r -o= --unit= --lines= --since= --until= --no-pager --user --priority= --output= --reverse", Nothing),
+    unconditional(&["crontab -l"], "", Nothing),
+    unconditional(&["apt list", "apt-cache search", "apt-cache show", "apt-cache policy", "apt-cache depends", "apt show"], "-a --installed --upgradable --all-versions -n", Text),
+    unconditional(&["brew list", "brew --version", "brew --prefix"], "--versions --cask --formula -1", Text),
+    unconditional(&["snap list", "flatpak list", "rpm -qa", "rpm -q", "pacman -Q", "apk info"], "-v", Text),
+    unconditional(&["nvidia-smi"], "-L -q --query-gpu= --format= --list-gpus", Nothing),
+    unconditional(&["npm --version", "bundle --version", "composer --version", "vite --version", "jest --version", "pre-commit --version", "ansible --version"], "", Nothing).unless_present(NPM),
 ];
 
 /// Rejects names of settings that hold keys; npm itself refuses most of them.
-fn names_no_key(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn no_key_settings(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     match seen
         .operands

@@ -83,7 +83,7 @@ const PLAIN: [&str; 28] = [
     "-follow",
 ];
 
-/// Returns the commands of all `-exec` actions; the caller checks them. Everything else of the expression only reads.
+/// Returns the commands of all `-exec` actions, which the caller checks. The other parts of the expression only read.
 ///
 /// # Errors
 /// Returns the reason if a path, test or action is not known to only read.

@@ -23,7 +23,7 @@ use super::word::ShellWord;
 /// The place from which a git command prints contents of files that it does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GitContents {
-    /// It prints none.
+    /// None are printed.
     Nothing,
     /// The index and the work tree.
     Index,
@@ -31,8 +31,8 @@ pub(crate) enum GitContents {
     Commits,
 }
 
-/// Reports whether an operand of `git show` or `git cat-file` names one file or folder of a commit or of the index, seen from
-/// the top: `HEAD:src/a.rs`. What begins with a `:` may be a search for a commit, or a pattern.
+/// Reports whether an operand of `git show` or `git cat-file` names one file or folder of a commit or of the index, with a path from the
+/// top: `HEAD:src/a.rs`. An operand that begins with a `:` may be a search for a commit, or a pattern.
 fn names_file(word: &ShellWord) -> bool {
     word.known_text()
         .and_then(|text| text.split_once(':'))
@@ -213,8 +213,8 @@ impl GitInvocation<'_> {
             .is_some_and(|name| CONTENTS.contains(&name))
     }
 
-    /// Returns where the command prints contents of files from that it does not name: `git diff` from the index and the work
-    /// tree, `git show` from commits, `git diff --stat` from nowhere, and `git log` from commits only with `-p`.
+    /// Returns the source from which the command prints contents of files that it does not name: `git diff` from the index and the work
+    /// tree, `git show` from commits, `git diff --stat` none, and `git log` from commits only with `-p`.
     pub(crate) fn shown_contents(&self) -> GitContents {
         /// Options of the diff commands with which they print names and counts instead.
         const LISTS: [&str; 11] = [
@@ -319,8 +319,8 @@ impl GitInvocation<'_> {
         })
     }
 
-    /// Reports whether an option of a diff command may make it print contents. Lines of a function or range, and a number of
-    /// context lines, print contents, too.
+    /// Reports whether an option of a diff command may make it print contents. Options for a function, a range of lines or a number of
+    /// context lines print contents, too.
     fn may_patch(&self) -> bool {
         const PATCHES: [&str; 8] = [
             "--patch",
@@ -352,8 +352,8 @@ impl GitInvocation<'_> {
             || self.arguments().iter().any(starts)
     }
 
-    /// Returns the words that may be ids of contents, which git prints whatever paths and options are given: of `git show`,
-    /// `git cat-file` and `git grep`, and of diffs.
+    /// Returns the words of `git show`, `git cat-file`, `git grep` and diffs that may be ids of contents, which git prints whatever paths
+    /// and options are given.
     pub(crate) fn object_ids(&self) -> Vec<&str> {
         let takes_ids = matches!(
             self.subcommand(),
@@ -400,10 +400,10 @@ impl GitInvocation<'_> {
         }
     }
 
-    /// Reports whether the paths behind `--` leave a file of the repository in. Without `--` every file is.
+    /// Reports whether the paths behind `--` include a file of the repository. Without `--` they include every file.
     ///
-    /// The path may be seen from the top of the repository or from a folder above it. Compares without regard to case, and
-    /// from any folder of the path on, since the folder of the command may lie below the top.
+    /// The path may be relative to the top of the repository or to a folder above it. Ignores case, and compares any successive components,
+    /// since the command may run in a folder below the top.
     pub(crate) fn may_show(&self, file: &str) -> bool {
         // With these, other files of a commit are printed as well, or earlier ones.
         if self.has_option(&["--full-diff", "--follow"]) {
@@ -449,8 +449,8 @@ impl GitInvocation<'_> {
         })
     }
 
-    /// Returns the pathspecs with wildcards, which git itself expands even if they are quoted. Words in front of `--` count
-    /// too, but for the pattern of `git grep`.
+    /// Returns the pathspecs with wildcards, which git itself expands even if they are quoted. Words in front of `--` count too, except for
+    /// the pattern of `git grep`.
     pub(crate) fn wildcard_pathspecs(&self) -> Vec<&str> {
         let arguments = self.arguments();
         let has_pattern_option = arguments.iter().any(|word| {
@@ -484,7 +484,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["shortlog"], "-s -n -e -c --summary --numbered --email --no-merges --all --since= --until= --after= --before= --group=", Paths),
     ProgramGrammar::new(&["blame", "annotate"], "-L= -w -C=? -M=? -e -l -s -t -f -n -p -c --date= --show-name --show-number --show-email --porcelain --line-porcelain --since= --reverse --first-parent --root --color-lines", Paths),
     ProgramGrammar::new(&["grep"], "-a -i -w -v -h -H -E -G -P -F -n -l -L -c -q -o -p -W -z -A= -B= -C= -e= -f=@ -# --text --ignore-case --word-regexp --invert-match --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number --column --files-with-matches --files-without-match --name-only --count --quiet --only-matching --show-function --function-context --cached --untracked --heading --break --color=? --no-color --all-match --and --or --not --max-depth= --context= --after-context= --before-context= --max-count= --recursive --no-recursive --full-name --null --threads= -m= -I -r", Paths),
-    ProgramGrammar::new(&["branch"], "-a -r -v -vv -q -i --all --remotes --verbose --list --show-current --merged=? --no-merged=? --contains=? --no-contains=? --points-at= --sort= --format= --color=? --no-color --column=? --no-column --abbrev= --no-abbrev --ignore-case -l", Text).with_check(lists_branches),
+    ProgramGrammar::new(&["branch"], "-a -r -v -vv -q -i --all --remotes --verbose --list --show-current --merged=? --no-merged=? --contains=? --no-contains=? --points-at= --sort= --format= --color=? --no-color --column=? --no-column --abbrev= --no-abbrev --ignore-case -l", Text).with_check(only_branch_listing),
     ProgramGrammar::new(&["tag"], "-l -n=? -i --list --sort= --format= --contains=? --no-contains=? --merged=? --no-merged=? --points-at= --column=? --no-column --color=? --ignore-case", Text).with_check(check_lists_only),
     ProgramGrammar::new(&["remote", "remote show"], "-v --verbose", Nothing),
     ProgramGrammar::new(&["submodule status"], "--cached --recursive -q --quiet", Nothing),
@@ -498,9 +498,9 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["stash list", "stash show"], LOG, Text).with_check(no_programs),
     ProgramGrammar::new(&["config --get", "config --get-all", "config --get-regexp", "config get", "config list", "config --list", "config -l", "config --get-urlmatch"], "-f=@ --file=@ --global --system --local --worktree --show-origin --show-scope --name-only -z --null --all --default= --type= --bool --int --path", AtMost(2)),
     // With a second operand `git config` sets a value.
-    ProgramGrammar::new(&["config"], "-f=@ --file=@ --get-regexp --get-all --name-only --global --system --local --worktree --show-origin --show-scope -z --null --type= --bool --int --path --get --list -l --includes", AtMost(1)).with_check(one_key),
+    ProgramGrammar::new(&["config"], "-f=@ --file=@ --get-regexp --get-all --name-only --global --system --local --worktree --show-origin --show-scope -z --null --type= --bool --int --path --get --list -l --includes", AtMost(1)).with_check(only_setting_name),
     ProgramGrammar::new(&["hash-object"], "-t= --no-filters", Paths),
-    ProgramGrammar::new(&["var"], "", Text).with_check(no_editor),
+    ProgramGrammar::new(&["var"], "", Text).with_check(only_git_variables),
     ProgramGrammar::new(&["rev-parse"], "-q --abbrev-ref=? --short=? --verify --show-toplevel --show-prefix --show-cdup --git-dir --git-common-dir --absolute-git-dir --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --symbolic --symbolic-full-name --all --branches=? --tags=? --remotes=? --quiet --show-superproject-working-tree --show-object-format=? --revs-only --no-revs --default= --path-format= --git-path= --shared-index-path --show-ref-format --disambiguate= --since= --until= --local-env-vars --no-flags --flags --not", Paths),
     ProgramGrammar::new(&["ls-files"], "-c -d -o -i -s -u -k -m -z -t -v -f -x= -X=@ --cached --deleted --others --ignored --stage --unmerged --killed --modified --directory --no-empty-directory --exclude= --exclude-standard --error-unmatch --full-name --recurse-submodules --abbrev=? --eol --deduplicate --format=", Paths),
     ProgramGrammar::new(&["ls-tree"], "-d -r -t -l -z --long --name-only --name-status --object-only --full-name --full-tree --abbrev=? --format=", Paths),
@@ -594,8 +594,8 @@ fn is_harmless_setting(setting: &str) -> bool {
     }
 }
 
-/// Rejects formats that make git run gpg (to verify a signature), and options that make it read the repositories of submodules,
-/// whose configuration could run programs.
+/// Rejects formats with which git runs gpg (to verify a signature), and options with which it reads the repositories of submodules, whose
+/// configuration could run programs.
 fn no_programs(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let mut formats = ["--format=", "--pretty=?"]
         .into_iter()
@@ -631,7 +631,7 @@ fn only_prints(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Accepts `git branch` only if it lists. Before Git 2.20 `-l` did not list but created a reflog, so it is accepted only alone or
 /// with patterns.
-fn lists_branches(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_branch_listing(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let patterns = seen
         .operands
         .iter()
@@ -663,7 +663,7 @@ fn check_lists_only(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts `git config KEY`, which prints a value. A word without a dot may be a subcommand (`git config edit`).
-fn one_key(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_setting_name(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     // Git takes it for the value: `git config core.fsmonitor '--type=x; evil'`.
     if seen.option_after_operand {
         return Err("a word behind the name of a setting may be its value".into());
@@ -678,13 +678,17 @@ fn one_key(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts only variables named `GIT_…`. Their values are names and commands, which `git var` prints without running them.
-fn no_editor(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_git_variables(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.iter().find(|word| {
         !word
             .known_text()
             .is_some_and(|name| name.starts_with("GIT_"))
     }) {
-        Some(word) => Err(format!("{} is not judged here", word.raw).into()),
+        Some(word) => Err(format!(
+            "{} is not understood, so the command needs an approval",
+            word.raw
+        )
+        .into()),
         None => Ok(()),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum OperandKind {
     Text,
     /// Paths to read.
     Paths,
-    /// At most this many paths: with more of them the program does something else, such as writing a file.
+    /// At most this many paths. With more of them, the program does something else, such as writing a file.
     AtMost(usize),
     /// This many words, such as a pattern or script, and then paths.
     Then(usize),
@@ -48,11 +48,11 @@ pub(crate) struct ProgramGrammar {
     /// The allowed options, in the notation of the module.
     pub(crate) options: &'static str,
     pub(crate) operands: OperandKind,
-    /// True if no option at all has a side effect, so that a word may expand to an option.
+    /// True if no option of the program has a side effect, so that a word may expand to one.
     pub(crate) options_harmless: bool,
     /// True if short options cannot be combined: the program ignores the characters after the first letter.
     pub(crate) no_clusters: bool,
-    /// True if the row only lets the program tell its version, so that it says nothing of what else the program does.
+    /// True if the row allows only printing the version: then it does not show that the program has no other effects.
     version_only: bool,
     /// A check that the table cannot express.
     pub(crate) extra_check: Option<ArgumentCheck>,
@@ -64,7 +64,7 @@ pub(crate) struct ParsedArguments<'a> {
     /// The options, in the notation of the grammar, with their values.
     pub(crate) options: Vec<(&'a str, Option<OptionValue<'a>>)>,
     pub(crate) operands: Vec<&'a ShellWord>,
-    /// True if an option follows an operand: some programs take it for another operand.
+    /// True if an option follows an operand. Some programs take it for another operand.
     pub(crate) option_after_operand: bool,
 }
 
@@ -304,8 +304,7 @@ impl ProgramGrammar {
             return Ok(());
         }
         let behind = digits.get(1..).unwrap_or_default();
-        // A program that ignores what follows the first letter would take the rest for something
-        // else.
+        // Such a program ignores the characters after the first letter, so only a number may follow.
         if self.no_clusters && !behind.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(unknown_option(text));
         }
@@ -341,8 +340,7 @@ impl ProgramGrammar {
         let word = words
             .next()
             .ok_or_else(|| format!("{name} needs a value"))?;
-        // Another version of the program may take no value here, so the word must not be an option
-        // either.
+        // In another version of the program the option may have no value, so the word must not be an option either.
         let number = word
             .text
             .strip_prefix('-')
@@ -381,8 +379,7 @@ impl ProgramGrammar {
             OperandKind::Text | OperandKind::Nothing => seen.operands.len(),
             OperandKind::Paths | OperandKind::AtMost(_) => 0,
             OperandKind::Then(_) if seen.has_option(&PATTERN_OPTIONS) => 0,
-            // A word that may become several shifts the others, so that the first may be a path as
-            // well.
+            // A word that expands to several shifts the others, so the first may be a path as well.
             OperandKind::Then(_) if seen.has_many() => 0,
             OperandKind::Then(count) => count,
         };
@@ -398,12 +395,18 @@ impl ProgramGrammar {
         let first = match self.operands {
             OperandKind::Text => return self.check_texts(&seen.operands),
             OperandKind::Nothing => match seen.operands.first() {
-                Some(word) => return Err(format!("{} is not judged here", word.raw).into()),
+                Some(word) => {
+                    return Err(format!(
+                        "{} is not understood, so the command needs an approval",
+                        word.raw
+                    )
+                    .into());
+                }
                 None => return Ok(()),
             },
             OperandKind::Paths => 0,
             OperandKind::AtMost(most) if seen.operands.len() > most || seen.has_many() => {
-                return Err(format!("more than {most} operands are not judged").into());
+                return Err(format!("more than {most} operands are not understood").into());
             }
             OperandKind::AtMost(_) => 0,
             // With a pattern given by an option, all operands are paths.

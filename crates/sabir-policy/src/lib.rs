@@ -174,7 +174,7 @@ pub struct PolicyDecision {
     pub verdict: Verdict,
     /// The reason, as a phrase for the user.
     pub reason: String,
-    /// True if it is allowed because it is known to only read, without the help of any rule or approval.
+    /// True if it is allowed without any rule or approval, because it is known to only read.
     pub only_reads: bool,
     /// The parts of a command, in the order in which they were checked. Empty for any other access.
     pub segments: Vec<CommandSegment>,
@@ -241,7 +241,7 @@ pub fn decide_access(rules: &PolicyRules, access: &Access) -> PolicyDecision {
 ///
 /// The caller looks them up and checks the line with the complete facts.
 ///
-/// Facts that are given are not asked for again, so a second call with complete facts returns nothing that matters.
+/// Known facts are not requested again, so a second call with complete facts requests nothing more.
 pub fn required_facts(command: &str, facts: &CommandFacts) -> RequiredFacts {
     let rules = PolicyRules::default();
     let mut evaluator = CommandEvaluator {
@@ -416,8 +416,8 @@ impl PolicyRules {
 
     /// Checks an access.
     ///
-    /// The order of precedence: the mode, deny rules, ask rules, allow rules and approvals, and then what is known of programs. A
-    /// command is as strict as its strictest part. The result is the same for the same access: nothing is remembered.
+    /// The order of precedence: the mode, deny rules, ask rules, allow rules and approvals, and then what is known of programs. A command
+    /// is as strict as its strictest part. The same access always gets the same decision, since no state is kept.
     ///
     /// ```
     /// use sabir_policy::{Access, PolicyRules, Verdict};
@@ -607,8 +607,7 @@ impl PolicyRules {
             allowed_build,
             ..
         } = evaluator;
-        // Among parts that ask, the first one that no approval covers is the most dangerous.
-        // `max_by_key` takes the last of equals, so the parts are walked from the end.
+        // The first of the strictest parts decides. `max_by_key` returns the last of equals, so the parts are walked from the end.
         let decisive = parts
             .iter()
             .rev()
@@ -630,8 +629,7 @@ impl PolicyRules {
                 .to_owned(),
         };
         let mut is_approved_line = false;
-        // An exact approval answers the policy's own questions, never those that the user asked for
-        // by a rule.
+        // An exact approval answers the policy's own questions, never those of the user's ask rules.
         if verdict == Verdict::Ask
             && !asked_by_rule
             && self.exact.iter().any(|line| line == command.trim())
@@ -729,8 +727,8 @@ impl PolicyRules {
         Self::default().decide_command(command, &facts, Beyond::Nothing)
     }
 
-    /// Returns the finding of the first matching rule, with how much that rule matches. Deny rules win over ask rules, and those
-    /// over allow rules.
+    /// Returns the finding of the first matching rule, with the reach of that rule. Deny rules win over ask rules, and those over allow
+    /// rules.
     fn user_rule_finding(&self, words: &[ShellWord]) -> Option<(PolicyFinding, RuleReach)> {
         if self.deny.iter().any(|rule| rule.may_match(words)) {
             let reason = "a rule forbids it".to_owned();
@@ -749,8 +747,8 @@ impl PolicyRules {
                 RuleReach::Wide,
             ));
         }
-        // An exact rule is preferred: it also allows destructive commands, which a wide one does
-        // not. Several rules may match; the order in which they were given has no meaning.
+        // An exact rule is preferred, since it also allows destructive commands, unlike a wide one. Several rules may match; the order in
+        // which they were given has no meaning.
         let mut reaches = self
             .allow
             .iter()
@@ -770,8 +768,8 @@ impl PolicyRules {
         finding
     }
 
-    /// Returns the question about a command that wants more than its sandbox permits. The network can be approved in advance;
-    /// running without a sandbox always asks.
+    /// Returns the question about a command that needs more than its sandbox permits. The network can be approved in advance; running
+    /// without a sandbox always asks.
     fn exception_question(&self, beyond: Beyond) -> Option<&'static str> {
         match beyond {
             Beyond::Nothing => None,

@@ -38,7 +38,7 @@ pub(crate) fn parse_line(text: &str) -> Result<Program, &'static str> {
 /// Rejects lines that must not reach the parser.
 fn check_line(text: &str) -> Result<(), &'static str> {
     if text.len() > MAX_BYTES {
-        return Err("it is too long to be judged");
+        return Err("it is too long to be checked");
     }
     if text
         .chars()
@@ -50,7 +50,7 @@ fn check_line(text: &str) -> Result<(), &'static str> {
         return Err("it holds invisible characters");
     }
     if nesting_depth(text) > MAX_DEPTH {
-        return Err("it is nested too deeply to be judged");
+        return Err("it is nested too deeply to be checked");
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::{PolicyDecision, PolicyRules, plain_decision};
 impl PolicyRules {
     /// Checks a switch to a mode by a call of the model. `foreign` is true if a repository defines the mode.
     ///
-    /// The question names the abilities that are new, since they are what a yes gives away.
+    /// The question names the new abilities, since an approval grants them.
     pub fn decide_mode_switch(&self, to: &Mode, foreign: bool) -> PolicyDecision {
         let Some(from) = self.mode() else {
             return plain_decision(Verdict::Allow, "no mode holds");

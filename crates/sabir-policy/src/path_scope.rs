@@ -18,8 +18,7 @@ pub(crate) struct FolderScope {
     maybe_outside: bool,
 }
 
-/// Files outside of the workspace that any program may read: devices, and descriptions of the machine that say nothing of its
-/// users.
+/// Files outside of the workspace that any program may read: devices, and descriptions of the machine without data of its users.
 const HARMLESS: [&str; 24] = [
     "/dev/null",
     "/dev/stdin",
@@ -62,7 +61,7 @@ impl FolderScope {
     }
 
     /// Returns an unknown folder inside of the workspace.
-    pub(crate) fn somewhere() -> Self {
+    pub(crate) fn unknown_inside() -> Self {
         Self {
             path: None,
             depth: 0,
@@ -74,7 +73,7 @@ impl FolderScope {
     pub(crate) fn outside() -> Self {
         Self {
             maybe_outside: true,
-            ..Self::somewhere()
+            ..Self::unknown_inside()
         }
     }
 
@@ -82,7 +81,7 @@ impl FolderScope {
     pub(crate) fn forget_path(&self) -> Self {
         Self {
             maybe_outside: self.maybe_outside,
-            ..Self::somewhere()
+            ..Self::unknown_inside()
         }
     }
 

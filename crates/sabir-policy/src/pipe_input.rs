@@ -88,8 +88,8 @@ impl PipedCommand<'_> {
         let arguments = self.arguments.as_slice();
         let by_nul = is_zero_mode(arguments);
         match (self.program, arguments) {
-            ("sort", _) if only_clusters(arguments, "urnVfzh") => filtered(fed, by_nul),
-            ("uniq", _) if only_clusters(arguments, "udiz") => filtered(fed, by_nul),
+            ("sort", _) if only_clusters(arguments, "urnVfzh") => filter_names(fed, by_nul),
+            ("uniq", _) if only_clusters(arguments, "udiz") => filter_names(fed, by_nul),
             ("head" | "tail", _) => {
                 let counts: Vec<&str> = arguments
                     .iter()
@@ -97,14 +97,14 @@ impl PipedCommand<'_> {
                     .filter(|word| *word != "-z")
                     .collect();
                 match is_line_count(&counts) {
-                    true => filtered(fed, by_nul),
+                    true => filter_names(fed, by_nul),
                     false => PipeInput::Unknown,
                 }
             }
             ("grep", [options @ .., pattern])
                 if !pattern.starts_with('-') && only_clusters(options, "vEFiPwxz") =>
             {
-                filtered(fed, is_zero_mode(options))
+                filter_names(fed, is_zero_mode(options))
             }
             _ => PipeInput::Unknown,
         }
@@ -161,8 +161,7 @@ impl CommandEvaluator<'_> {
             {
                 self.names_output(NameSource::Tree, false, false, &[FileReach::everything()])
             }
-            // xargs interprets quotes and backslashes, and so do some versions of echo, so only
-            // plain characters are accepted.
+            // xargs, and some versions of echo, interpret quotes and backslashes, so only plain characters are accepted.
             "echo" if rest.iter().all(|word| self.is_plain_operand(word, scope)) => {
                 self.names_output(NameSource::Words, false, true, &[])
             }
@@ -236,8 +235,7 @@ impl CommandEvaluator<'_> {
                     .iter()
                     .any(|part| word.starts_with("--") && word.contains(part))
         };
-        // A folder that is named or entered is searched even if it is hidden. The pattern of fd is
-        // an operand of its own.
+        // A folder that an operand names is searched even if it is hidden. The first operand of fd is its pattern.
         let operands = piped
             .arguments
             .iter()
@@ -330,7 +328,7 @@ impl CommandEvaluator<'_> {
 
 /// Returns the output of a filter that keeps or reorders whole names. A filter that splits at the other separator would cut
 /// names or join them.
-fn filtered(fed: PipeInput, by_nul: bool) -> PipeInput {
+fn filter_names(fed: PipeInput, by_nul: bool) -> PipeInput {
     match fed {
         PipeInput::Names(names) if names.ends_with_nul == by_nul => fed,
         _ => PipeInput::Unknown,

@@ -27,8 +27,8 @@ pub(crate) fn find_program(name: &str) -> Option<&'static ProgramGrammar> {
     ROWS.iter().find(|row| row.names.contains(&name))
 }
 
-/// Programs that others start by a bare name, apart from those that the tables know: pagers, editors, what decompresses, signs and
-/// connects, what runs scripts, and what logs in to a cluster (`kubectl`).
+/// Programs that other programs start by a bare name, apart from those in the tables: pagers, editors, decompressors, signers,
+/// interpreters, and helpers for connections and logins (`kubectl`).
 const HELPER_PROGRAMS: &str = "ash askpass aws-iam-authenticator aws-vault bash brotli bun bunzip2 busybox code compress dash deno doctl \
     editor emacs env fish gke-gcloud-auth-plugin gpg gpg-agent gpg2 gpgsm gpgv gunzip java ksh kubelogin less lesspipe lz4 lzop man \
     most nano node nodejs nvim oci op pager pass perl php pinentry plink rbash ruby scp sh ssh ssh-add ssh-agent ssh-askpass ssh-keygen \
@@ -42,11 +42,11 @@ pub(crate) fn starts_python(name: &str) -> bool {
     PYTHON_SCRIPTS.contains(&name)
 }
 
-/// Returns true if a program of this name may lie in a folder of the workspace that `PATH` has, as those of an activated virtual
-/// environment do, and other commands still have their usual effect.
+/// Returns true if other commands keep their usual effect although a program of this name is in a folder of the workspace that `PATH`
+/// contains, such as an activated virtual environment.
 ///
-/// False for a name that the tables know, or that other programs start, except Python, its installers, and tests and linters:
-/// these ask by their own name.
+/// False for a name that is in the tables or that other programs start, except Python, its installers, tests and linters, which ask under
+/// their own names.
 #[must_use]
 pub fn may_lie_in_workspace(name: &str) -> bool {
     if is_python_tool(name) {
@@ -66,8 +66,8 @@ pub fn may_lie_in_workspace(name: &str) -> bool {
             .any(|helper| helper == name)
 }
 
-/// Returns true for Python, its installers, and its usual tests and linters. Others start them only by their full path (but for
-/// `gcloud` and the like, which ask then), so one that lies in the workspace changes what its own name runs, and nothing else.
+/// Returns true for Python, its installers, and its usual tests and linters. Other programs start them only by their full path (except
+/// `gcloud` and the like, which ask then), so one in the workspace only changes the effect of its own name.
 #[must_use]
 pub fn is_python_tool(name: &str) -> bool {
     const TOOLS: [&str; 12] = [
@@ -82,7 +82,7 @@ pub fn is_python_tool(name: &str) -> bool {
 }
 
 /// Describes the effect of a program that runs unasked only to tell its version, as a phrase for the user.
-pub(crate) fn effect_of(name: &str) -> String {
+pub(crate) fn describe_effect(name: &str) -> String {
     let effect = match name {
         "curl" | "wget" => "sends to and fetches from the network",
         "ssh" => "runs commands on another machine",
@@ -109,13 +109,13 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["true", "false", ":", "yes"], "", Text).with_harmless_options(),
     ProgramGrammar::new(&["printf"], "", Text).with_harmless_options().with_check(plain_format),
     ProgramGrammar::new(&["pwd"], "-L -P", Nothing),
-    ProgramGrammar::new(&["type"], "-a -t -p -P -f", Text).with_check(plain_names),
+    ProgramGrammar::new(&["type"], "-a -t -p -P -f", Text).with_check(only_plain_operands),
     ProgramGrammar::new(&["wait"], "", Nothing),
     ProgramGrammar::new(&["sleep", "seq"], "-w -s= -f= -#", Text),
     ProgramGrammar::new(&["expr"], "", Text).with_harmless_options(),
     ProgramGrammar::new(&["which"], "-a -s", Text),
-    ProgramGrammar::new(&["whereis"], "-b -m -s -l -u", Text).with_check(plain_names),
-    ProgramGrammar::new(&["whatis", "apropos"], "-l -e -w -r -s=", Text).with_check(plain_names),
+    ProgramGrammar::new(&["whereis"], "-b -m -s -l -u", Text).with_check(only_plain_operands),
+    ProgramGrammar::new(&["whatis", "apropos"], "-l -e -w -r -s=", Text).with_check(only_plain_operands),
     ProgramGrammar::new(&["basename", "dirname"], "-a -s= -z --suffix= --multiple --zero", Text).with_harmless_options(),
     ProgramGrammar::new(
         &["date"],
@@ -136,24 +136,24 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["free"], "-h -m -g -k -b -t -w", Nothing),
     ProgramGrammar::new(&["df"], "-h -H -k -m -T -i -a -P -l --total", Text),
     ProgramGrammar::new(&["lscpu"], "-e=? -p=? -J -x -a --json --all", Nothing),
-    ProgramGrammar::new(&["lsblk"], "-f -l -o= -J -a -b -d -p -n -t -S -m --json --all --bytes --output= --fs --list --noheadings", Text).with_check(plain_names),
+    ProgramGrammar::new(&["lsblk"], "-f -l -o= -J -a -b -d -p -n -t -S -m --json --all --bytes --output= --fs --list --noheadings", Text).with_check(only_plain_operands),
     ProgramGrammar::new(&["findmnt"], "-l -t= -o= -n -J -a -T=@ -D --df --json --noheadings --output= --types=", Text),
     // Other options of ss and netstat close connections or write files. Without `-n`, netstat and
     // lsof resolve host names over the network.
     ProgramGrammar::new(&["ss"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -m --tcp --udp --listening --numeric --processes --all", Nothing),
-    ProgramGrammar::new(&["netstat"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -r --tcp --udp --listening --numeric --programs --all --route", Nothing).with_check(in_numbers),
-    ProgramGrammar::new(&["lsof"], "-i=? -n -P -p= -u= -t -c= -a", Text).with_check(in_numbers),
-    ProgramGrammar::new(&["ip"], "-4 -6 -br -o -j -c -s -brief -json -oneline", Text).with_check(ip_shows),
+    ProgramGrammar::new(&["netstat"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -r --tcp --udp --listening --numeric --programs --all --route", Nothing).with_check(only_numeric_output),
+    ProgramGrammar::new(&["lsof"], "-i=? -n -P -p= -u= -t -c= -a", Text).with_check(only_numeric_output),
+    ProgramGrammar::new(&["ip"], "-4 -6 -br -o -j -c -s -brief -json -oneline", Text).with_check(only_ip_listings),
     ProgramGrammar::new(&["ifconfig"], "-a -s", Nothing),
-    ProgramGrammar::new(&["getent"], "", Text).with_check(local_names),
+    ProgramGrammar::new(&["getent"], "", Text).with_check(only_local_databases),
     ProgramGrammar::new(&["pstree"], "-a -c -h -l -n -p -u -s -A -T", Text),
     ProgramGrammar::new(&["pidof"], "-s -x -c", Text),
     ProgramGrammar::new(&["pmap"], "-x -d -q -X", Text),
     ProgramGrammar::new(&["dmesg"], "-T -x -t -k -u -e -l= -f= --ctime --decode --kernel --level= --facility= --nopager -P", Nothing),
-    ProgramGrammar::new(&["tput"], "", Text).with_check(asks_terminal),
+    ProgramGrammar::new(&["tput"], "", Text).with_check(only_terminal_queries),
     ProgramGrammar::new(&["stty"], "-a -g", Nothing),
-    ProgramGrammar::new(&["dpkg", "dpkg-query"], "-l -s -S -L -W -f= --list --status --search --listfiles --show --showformat= --print-architecture", Text).with_check(first_is_option),
-    ProgramGrammar::new(&["ps"], "-e -f -a -x -u= -p= -o= -A -l -L -w -H --sort= --no-headers --forest -C=", Text).with_check(ps_words),
+    ProgramGrammar::new(&["dpkg", "dpkg-query"], "-l -s -S -L -W -f= --list --status --search --listfiles --show --showformat= --print-architecture", Text).with_check(requires_option),
+    ProgramGrammar::new(&["ps"], "-e -f -a -x -u= -p= -o= -A -l -L -w -H --sort= --no-headers --forest -C=", Text).with_check(only_ps_letters),
     ProgramGrammar::new(&["pgrep"], "-f -l -a -x -n -o -c -u= -P=", Text),
     ProgramGrammar::new(&["printenv"], "", Text),
     ProgramGrammar::new(&["locale"], "-a", Nothing),
@@ -194,8 +194,8 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["yq"], "-r -o= -p= -P -M -C -N -e -j -c --output-format= --input-format= --prettyPrint --no-colors --no-doc --exit-status --raw-output", Then(1)).with_check(scripts::check_yq),
     // Text.
     ProgramGrammar::new(&["grep", "egrep", "fgrep"], GREP, Then(1)).with_harmless_options(),
-    ProgramGrammar::new(&["rg"], RG, Then(1)).with_check(rg_lists),
-    ProgramGrammar::new(&["zgrep", "xzgrep", "bzgrep"], "-i -v -c -n -l -h -H -w -x -E -F -o -q -e= -A= -B= -C= -m=", Then(1)).with_check(named_plainly),
+    ProgramGrammar::new(&["rg"], RG, Then(1)).with_check(no_outside_listing),
+    ProgramGrammar::new(&["zgrep", "xzgrep", "bzgrep"], "-i -v -c -n -l -h -H -w -x -E -F -o -q -e= -A= -B= -C= -m=", Then(1)).with_check(only_plain_file_names),
     ProgramGrammar::new(&["ag"], "-l -L -i -c -n -w -Q -v -A= -B= -C= -g= --nocolor --nogroup --files-with-matches --ignore-case", Then(1)),
     ProgramGrammar::new(&["fd", "fdfind"], FD, Then(1)),
     ProgramGrammar::new(&["sort"], SORT, Paths),
@@ -219,7 +219,7 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["sed", "gsed"], "-n -e= -E -r -s -u -z --quiet --silent --expression= --regexp-extended --null-data --separate --unbuffered --posix --sandbox", Then(1)).with_check(scripts::check_sed),
     ProgramGrammar::new(&["awk", "gawk", "mawk"], "-F= -v= --field-separator= --assign=", Then(1)).with_check(scripts::check_awk),
     ProgramGrammar::new(&["shuf"], "-n= -e -i= -r -z", Paths),
-    ProgramGrammar::new(&["bc", "numfmt", "factor"], "-l -q --to= --from= --suffix= --padding= --round= --grouping --header=? --field= -d= --delimiter= --format=", Text).with_check(no_files),
+    ProgramGrammar::new(&["bc", "numfmt", "factor"], "-l -q --to= --from= --suffix= --padding= --round= --grouping --header=? --field= -d= --delimiter= --format=", Text).with_check(only_numbers),
     ProgramGrammar::new(&["gofmt"], "-l -d -s -e", Paths),
     ProgramGrammar::new(&["shellcheck"], "-s= -e= -f= -S= -i= -a --shell= --exclude= --format= --severity= --include=", Paths),
     ProgramGrammar::new(&["tokei", "cloc", "scc"], "--files", Paths),
@@ -228,23 +228,22 @@ const ROWS: &[ProgramGrammar] = &[
     ProgramGrammar::new(&["less", "more"], "-R -S -N -F -X -n -i -M -r -E -s", Paths).with_check(no_plus_files),
     ProgramGrammar::new(&["tee"], "-a -i", Text).with_check(only_null),
     // tar takes a name with a colon for a file on another machine and fetches it by rsh or ssh.
-    ProgramGrammar::new(&["tar"], "-t -v -z -j -J -f=@ --list --verbose --file=@", Text).with_check(lists_tar),
-    ProgramGrammar::new(&["unzip"], "-l -v", AtMost(1)).with_check(lists_archive),
+    ProgramGrammar::new(&["tar"], "-t -v -z -j -J -f=@ --list --verbose --file=@", Text).with_check(only_tar_listing),
+    ProgramGrammar::new(&["unzip"], "-l -v", AtMost(1)).with_check(only_zip_listing),
     ProgramGrammar::new(&["zcat", "bzcat", "xzcat", "lzcat", "zstdcat"], "", Paths),
     // Without `-c` or `-l` these replace the file.
-    ProgramGrammar::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v -t --stdout --list --decompress --test", Paths).with_check(to_stdout),
+    ProgramGrammar::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v -t --stdout --list --decompress --test", Paths).with_check(only_to_stdout),
     ProgramGrammar::new(&["nm", "size"], "-g -u -n -C -D -A -t", Paths).with_check(no_responses),
     ProgramGrammar::new(&["readelf"], "-a -h -l -S -s -n -r -d -V -W", Paths).with_check(no_responses),
     ProgramGrammar::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "-l -p -v -a -b -q -H -u -h -s -f -S -w -r", Nothing),
     // Without operands these print.
     ProgramGrammar::new(&["alias", "export", "hash", "history", "shopt", "trap"], "-p", Nothing),
-    ProgramGrammar::new(&["help"], "-d -m -s", Text).with_check(plain_names),
+    ProgramGrammar::new(&["help"], "-d -m -s", Text).with_check(only_plain_operands),
     ProgramGrammar::new(&["ulimit"], "-a -n -H -S", Nothing),
-    ProgramGrammar::new(&["getconf"], "-a", Text).with_check(plain_names),
-    // Only the version of interpreters and build tools, since everything else of them may run code.
-    // Programs that choose what to run from a file in the folder are left out: cargo and rustc
-    // (rust-toolchain.toml), go (go.mod), mvn (.mvn), yarn (.yarnrc), dotnet (global.json). See
-    // `everyday.rs` for what they may do where no such file is.
+    ProgramGrammar::new(&["getconf"], "-a", Text).with_check(only_plain_operands),
+    // Interpreters and build tools only print their version, since anything else may run code. Left out are programs that choose what to
+    // run from a file in the folder: cargo and rustc (rust-toolchain.toml), go (go.mod), mvn (.mvn), yarn (.yarnrc), dotnet (global.json).
+    // `everyday.rs` lists what they may do without such a file.
     ProgramGrammar::new(&["python", "python3", "pip", "pip3"], "--version -V", Nothing).with_check(only_version).for_version_only(),
     ProgramGrammar::new(&["ruby", "php", "perl", "node", "npm", "lua", "deno", "bun", "docker"], "--version -v", Nothing).with_check(only_version).for_version_only(),
     ProgramGrammar::new(&["gcc", "g++", "clang", "clang++", "cc", "c++", "cmake", "ninja", "make", "gmake", "ld", "gdb", "lldb", "curl", "wget"], "--version", Nothing).with_check(only_version).for_version_only(),
@@ -341,8 +340,8 @@ fn conversions(format: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Reports whether `printf` may evaluate an argument as arithmetic, which zsh does for number conversions and which can run
-/// commands. Only arguments that are plain numbers are safe.
+/// Reports whether `printf` may evaluate an argument as arithmetic. zsh does so for number conversions, which can run commands unless the
+/// argument is a plain number.
 pub(crate) fn evaluates_numbers(words: &[ShellWord]) -> bool {
     let Some((format, rest)) = words.split_first() else {
         return false;
@@ -380,7 +379,7 @@ fn no_modules(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts only operands that are certain and of plain characters.
-fn plain_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_plain_operands(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |text: &str| {
         text.chars()
             .all(|c| c.is_ascii_alphanumeric() || "_-./+".contains(c))
@@ -408,7 +407,7 @@ fn only_formats(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts only clusters of letters without `e`, which shows the environment of processes.
-fn ps_words(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_ps_letters(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |text: &str| {
         text.chars()
             .all(|c| "auxwfljT".contains(c) || c.is_ascii_digit())
@@ -418,7 +417,11 @@ fn ps_words(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
         .iter()
         .find(|word| !word.known_text().is_some_and(plain))
     {
-        Some(word) => Err(format!("{} is not judged here", word.raw).into()),
+        Some(word) => Err(format!(
+            "{} is not understood, so the command needs an approval",
+            word.raw
+        )
+        .into()),
         None => Ok(()),
     }
 }
@@ -436,7 +439,7 @@ fn no_plus_files(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Checks the first operand of `rg --files PATH` as a path. The grammar takes it for a pattern, which `--files` does not have.
-fn rg_lists(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn no_outside_listing(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let outside = |word: &&&ShellWord| {
         word.known_prefix().starts_with('/') || word.text.split('/').any(|part| part == "..")
     };
@@ -451,14 +454,18 @@ fn rg_lists(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts only numbers as operands: bc would run a file as a program.
-fn no_files(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_numbers(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match seen
         .operands
         .iter()
         .find(|word| !word.known_text().is_some_and(number))
     {
-        Some(word) => Err(format!("{} is not judged here", word.raw).into()),
+        Some(word) => Err(format!(
+            "{} is not understood, so the command needs an approval",
+            word.raw
+        )
+        .into()),
         None => Ok(()),
     }
 }
@@ -476,7 +483,7 @@ fn no_responses(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts only the forms of `ip` that show something.
-fn ip_shows(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_ip_listings(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     /// The objects of `ip` that have a listing.
     const OBJECTS: [&str; 12] = [
         "a", "addr", "address", "l", "link", "r", "route", "n", "neigh", "rule", "maddr", "netns",
@@ -494,7 +501,7 @@ fn ip_shows(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Requires `-n`, without which names are resolved over the network.
-fn in_numbers(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_numeric_output(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     if seen.has_option(&["-n", "--numeric"]) {
         Ok(())
     } else {
@@ -503,7 +510,7 @@ fn in_numbers(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts only databases that are local files; others may be resolved over the network.
-fn local_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_local_databases(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.first().and_then(|word| word.known_text()) {
         Some("passwd" | "group" | "services" | "protocols" | "networks" | "rpc") => Ok(()),
         _ => Err("getent may ask the network".into()),
@@ -511,7 +518,7 @@ fn local_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts only capabilities of `tput` that print a value; others change the terminal.
-fn asks_terminal(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_terminal_queries(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     match seen.operands.as_slice() {
         [word]
             if matches!(
@@ -526,7 +533,7 @@ fn asks_terminal(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Requires an option, since dpkg's actions are options and only those that list are in its row.
-fn first_is_option(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn requires_option(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     if seen.options.is_empty() {
         Err("dpkg may install".into())
     } else {
@@ -546,7 +553,7 @@ fn no_cache(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts only plain file names: zgrep and its relatives are shell scripts that put the names into commands.
-fn named_plainly(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_plain_file_names(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |text: &str| {
         text.chars()
             .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
@@ -588,7 +595,7 @@ fn options_first(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts `unzip` only with `-l`, and only local archives.
-fn lists_archive(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_zip_listing(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = seen
         .operands
         .iter()
@@ -602,7 +609,7 @@ fn lists_archive(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts `tar` only if it lists a local archive: `tar -tf FILE` or `tar tf FILE`.
-fn lists_tar(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_tar_listing(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     let plain = |name: Option<&str>| {
         name.is_some_and(|name| {
             !name.contains(':')
@@ -641,7 +648,7 @@ fn lists_tar(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 }
 
 /// Accepts compressors only if they write to standard output, list or test.
-fn to_stdout(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
+fn only_to_stdout(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
     // With both `-l` and `-d`, some versions decompress.
     let lists = seen.has_option(&["-l", "--list", "-t", "--test"])
         && !seen.has_option(&["-d", "--decompress"]);
@@ -663,9 +670,9 @@ fn only_version(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 /// Reports whether a line may assign any value to a variable. Variables that the shell or programs use have upper-case names,
 /// with a few exceptions.
 pub(crate) fn may_name(name: &str) -> bool {
-    /// Lower-case names that the shell or network programs look at.
+    /// Lower-case variables that the shell or network programs read.
     const USED_BY_PROGRAMS: [&str; 4] = ["histchars", "auto_resume", "http_proxy", "https_proxy"];
-    /// Upper-case names that people give to values of their own, and no shell or common program looks at.
+    /// Upper-case names that people give to their own variables, and that no shell or common program reads.
     const OWN: [&str; 14] = [
         "FILE", "FILES", "DIR", "NAME", "NUM", "COUNT", "LIMIT", "START", "END", "LINE", "PATTERN",
         "BRANCH", "COMMIT", "HASH",

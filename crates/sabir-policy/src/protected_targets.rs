@@ -20,7 +20,7 @@ const WRITERS: [&str; 29] = [
 impl CommandEvaluator<'_> {
     /// Returns the reason why a command that writes files asks, if one of its words names a protected path.
     ///
-    /// The source of a copy counts, too: what is moved is gone from its place, and a folder is copied by its own name.
+    /// The source of a copy counts, too: a move removes it, and a copied folder keeps its name.
     pub(crate) fn protected_target_reason(
         &self,
         name: &str,

@@ -31,8 +31,7 @@ enum SecretPath {
 /// The stores of secrets. Rows with a folder in front are stores of one program; most of them live in the home folder.
 #[rustfmt::skip]
 const ROWS: &[SecretPath] = &[
-    // Environment files. `.env` itself, `.env.local`, `prod.env`; direnv runs `.envrc`, which
-    // exports what it holds.
+    // Environment files: `.env` itself, `.env.local`, `prod.env`, and `.envrc`, which direnv runs to export variables.
     File(".env"), Start(".env.", ""), Start(".env-", ""), Start(".env_", ""), End(".env"), File(".envrc"), File(".dev.vars"),
     // Private keys and the containers that they come in.
     End(".pem"), End(".key"), End(".p12"), End(".pfx"), End(".p8"), End(".jks"), End(".jceks"), End(".keystore"), End(".bks"),
@@ -105,8 +104,8 @@ const ROWS: &[SecretPath] = &[
     Folder(".aptos"), File("wallet.dat"), Folder(".brownie/accounts"), Folder(".foundry/keystores"), Folder(".zcash"),
 ];
 
-/// Files that programs read for settings beside the secret in them. They are asked about, but the sandbox leaves them
-/// readable: without them a package manager would look elsewhere for packages, and not where the user wants.
+/// Files that programs read for settings beside the secret in them. Naming one asks, but the sandbox leaves them readable: without its
+/// settings, a package manager would use other sources than the user configured.
 const SETTINGS: [&str; 4] = [
     ".yarnrc.yml",
     ".bundle/config",
@@ -278,9 +277,8 @@ pub fn names_secrets(command: &str) -> bool {
 
 /// Iterates over the stores of secrets in a home folder, as paths relative to it, for a sandbox to hide.
 ///
-/// Rows that only name files wherever they are (`*.pem`, `id_rsa`) are left out: a sandbox hides paths, not patterns. On a
-/// file system that minds case, the spelling that programs use is what counts, so the few names with capitals come in both
-/// spellings.
+/// Rows that only name files wherever they are (`*.pem`, `id_rsa`) are left out: a sandbox hides paths, not patterns. Where file names are
+/// case-sensitive, programs use one spelling, so the few names with capitals are returned in both spellings.
 ///
 /// ```
 /// assert!(sabir_policy::home_secret_paths().any(|path| path == ".aws"));
@@ -316,7 +314,7 @@ pub fn home_secret_paths() -> impl Iterator<Item = &'static str> {
 
 /// Reports whether a shell pattern may match the name of some file that usually holds secrets.
 ///
-/// The answer errs towards yes. It is independent of the files that exist, so a no needs no look at the workspace.
+/// Errs towards true. Independent of the files that exist, so after false the workspace need not be searched.
 pub(crate) fn pattern_may_name_secret(pattern: &str) -> bool {
     let pattern = pattern.to_lowercase();
     let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();

@@ -34,7 +34,7 @@ use super::programs;
 use super::secret_paths::pattern_may_name_secret;
 use super::word::{ShellWord, WordForm};
 
-/// Readers that show names, sizes, times or kinds of files, and nothing of their content.
+/// Readers that show names, sizes, times or kinds of files, but no content.
 const SHOWS_NAMES: [&str; 31] = [
     "ls", "dir", "vdir", "eza", "exa", "tree", "du", "df", "stat", "file", "wc", "readlink",
     "realpath", "basename", "dirname", "namei", "echo", "printf", "test", "[", "which", "type",
@@ -43,8 +43,8 @@ const SHOWS_NAMES: [&str; 31] = [
 
 /// The files that a command may open.
 ///
-/// A file is in reach if it lies in the area, its name passes, and it is not skipped. Each limit is taken only where it is certain:
-/// a wrong limit would let a secret be read, a missing one costs a question.
+/// A file is in reach if it is in the area, its name matches, and it is not skipped. A limit applies only if it is certain: a wrong limit
+/// would allow reading a secret, a missing one only costs a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileReach {
     area: ReachArea,
@@ -107,8 +107,7 @@ impl FileReach {
 
     /// Returns the reach of a path or pattern seen from a folder; `below` if a folder means all files in it.
     pub(crate) fn from_path(text: &str, below: bool, scope: &ShellScope, root: &str) -> Self {
-        // A path that is not certain, or lies outside, is asked about elsewhere; here it may be any
-        // file.
+        // Another check asks about a path that is not certain or lies outside; here it may be any file.
         let joined = scope.folder.join(text, root).ok();
         let path = joined.as_ref().and_then(|folder| folder.path());
         Self::new(match path {
@@ -258,8 +257,8 @@ impl CommandEvaluator<'_> {
             || !matches!(self.find_secret(reach), SecretInReach::Nothing)
     }
 
-    /// Returns the first path of a deny or ask rule that a reach may hold. The words of the command were compared with the
-    /// rules before, so patterns do not count here.
+    /// Returns the first path of a deny or ask rule that a reach may hold. Patterns do not count, since the words of the command have
+    /// already been compared with the rules.
     fn denied_in_reach(&self, reach: &[FileReach]) -> Option<String> {
         // A sandbox hides denied paths, or the command does not run.
         let denied = self.rules.deny.iter().filter(|_| !self.facts.confined);
@@ -361,8 +360,7 @@ impl CommandEvaluator<'_> {
             WordForm::Literal | WordForm::Glob(_) => {
                 Some(FileReach::from_path(&word.text, below, scope, root))
             }
-            // The value as a whole was checked where it was bound; with text around it, it is
-            // another path.
+            // The whole value was checked when the variable was bound; with text around it, it is another path.
             WordForm::Field(_) if word.text.is_empty() && word.tail.is_empty() && !below => None,
             WordForm::Field(_) if below => Some(FileReach::everything()),
             WordForm::Field(_) => Some(match scope.folder.path() {
@@ -430,8 +428,7 @@ impl CommandEvaluator<'_> {
             .collect()
     }
 
-    /// Returns the reach of `rg` and `ag`, which search folders without being asked to, and by default skip hidden and
-    /// ignored files.
+    /// Returns the reach of `rg` and `ag`, which search folders without an option for it, and by default skip hidden and ignored files.
     fn search_reach(
         &self,
         paths: &[&ShellWord],

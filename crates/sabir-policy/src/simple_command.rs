@@ -61,9 +61,7 @@ impl CommandEvaluator<'_> {
                 CommandPrefixOrSuffixItem::IoRedirect(redirection) => {
                     note(self.evaluate_redirection(redirection, scope))
                 }
-                _ => note(PolicyFinding::ask(
-                    "it begins with something that is not judged",
-                )),
+                _ => note(PolicyFinding::ask("its beginning is not understood")),
             }
         }
         if let Some(name) = &simple.word_or_name {
@@ -77,7 +75,7 @@ impl CommandEvaluator<'_> {
                 }
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, raw) => {
                     if matches!(assignment.value, AssignmentValue::Array(_)) {
-                        note(PolicyFinding::ask("arrays are not judged"));
+                        note(PolicyFinding::ask("arrays are not understood"));
                     }
                     words.push(self.evaluate_word(&raw.value, scope));
                 }
@@ -135,8 +133,8 @@ impl CommandEvaluator<'_> {
 
     /// Returns a word for the file names that a lone `$(…)` prints: `wc -l $(git ls-files)`.
     ///
-    /// The names are known to stay whole, to begin with no `-` and to hold no secret, so they read like a pattern for files of
-    /// the workspace. `None` for any other word, and where a rule speaks of paths, which could be among the names.
+    /// The names stay whole, do not begin with `-` and hold no secret, so they are checked like a pattern for files of the workspace.
+    /// `None` for any other word, and if there are rules for paths, which could be among the names.
     fn substituted_names(
         &mut self,
         raw: &str,
@@ -232,7 +230,7 @@ impl CommandEvaluator<'_> {
             }
             IoRedirect::File(_, _, IoFileRedirectTarget::ProcessSubstitution(kind, command)) => {
                 self.evaluate_process_substitution(kind, command, scope);
-                PolicyFinding::allow("reads or writes a command that is judged")
+                PolicyFinding::allow("reads or writes a command that is checked")
             }
             IoRedirect::OutputAndError(raw, _) => {
                 self.evaluate_file_redirect(&IoFileRedirectKind::Write, raw, scope)
@@ -246,15 +244,14 @@ impl CommandEvaluator<'_> {
             }
             IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
-                    // A here document expands like text in double quotes.
-                    // The rules of double quotes apply, except that a quotation mark means itself.
+                    // A here document expands like text in double quotes, except that a quotation mark means itself.
                     let quoted = format!("\"{}\"", document.doc.value.replace('"', "\\\""));
                     _ = self.evaluate_word(&quoted, scope);
                 }
                 if self.has_certain_end(document) {
                     return PolicyFinding::allow("reads a text");
                 }
-                PolicyFinding::ask("where a document in the line ends is not judged")
+                PolicyFinding::ask("the end of a document in the line is not certain")
             }
         }
     }
@@ -334,8 +331,8 @@ impl CommandEvaluator<'_> {
 
     /// Checks the file of a redirection, without the user's path rules.
     ///
-    /// Writing inside of the workspace asks and can be approved. Writing where no checkpoint is kept, and to devices and the
-    /// configuration of the system, asks despite any approval.
+    /// Writing inside of the workspace asks and can be approved. Writing to files without checkpoints, devices or the configuration of the
+    /// system asks despite any approval.
     fn evaluate_redirect_target(
         &self,
         kind: &IoFileRedirectKind,
@@ -349,7 +346,7 @@ impl CommandEvaluator<'_> {
             {
                 PolicyFinding::allow("prints")
             }
-            IoFileRedirectKind::Read if self.zsh_range(word) => {
+            IoFileRedirectKind::Read if self.may_be_zsh_range(word) => {
                 PolicyFinding::ask("a range of zsh")
             }
             IoFileRedirectKind::Read if !matches!(word.form, WordForm::Glob(_)) => {
@@ -387,7 +384,7 @@ impl CommandEvaluator<'_> {
     }
 
     /// Reports whether the word after `<` may belong to a zsh number pattern such as `<1-5>`.
-    fn zsh_range(&self, word: &ShellWord) -> bool {
+    fn may_be_zsh_range(&self, word: &ShellWord) -> bool {
         self.facts.shell == super::ShellKind::Zsh
             && word
                 .text

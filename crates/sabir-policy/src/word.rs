@@ -47,7 +47,7 @@ pub(crate) enum WordForm {
 
 /// Known properties of an unknown text.
 ///
-/// They are joined where values meet: a loop variable has the traits that all values share.
+/// The traits of several possible values are those that all of them share, as for a loop variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TextTraits {
     /// True if it cannot begin with `-`.
@@ -97,7 +97,8 @@ pub(crate) fn scan_word(
         (Ok(()), WordForm::Field(known)) => {
             scanner.form = WordForm::Field(TextTraits {
                 inside: known.inside
-                    && (stays_beneath(&scanner.tail) || known.name && !scanner.tail.contains("..")),
+                    && (keeps_path_inside(&scanner.tail)
+                        || known.name && !scanner.tail.contains("..")),
                 ..known
             });
         }
@@ -430,8 +431,7 @@ impl WordScanner<'_> {
             Some(VariableValue::Literal(value)) if quoted || is_one_word(&value) => {
                 value.chars().for_each(|c| self.push_char(c))
             }
-            // Without quotes the value must be known to stay one word: a file name may contain
-            // blanks.
+            // Without quotes the value is used only if it stays one word: a file name may contain blanks.
             Some(VariableValue::Some(known)) if quoted || known.word => {
                 let fits = self.text.is_empty()
                     || self.text.ends_with('/')
@@ -504,7 +504,7 @@ impl WordScanner<'_> {
                 .is_some_and(|text| is_name(name) && plain(text)),
         };
         if !known {
-            return Err("an expansion that is not judged");
+            return Err("an expansion that is not understood");
         }
         self.mark_unknown(
             TextTraits {
@@ -561,14 +561,15 @@ impl WordScanner<'_> {
 
     /// Takes the command line of a `$(…)`, whose end must be certain.
     fn scan_command(&mut self) -> Result<String, OddReason> {
-        let end = substitution_end(self.rest).ok_or("a command substitution that is not judged")?;
+        let end =
+            substitution_end(self.rest).ok_or("a command substitution that is not understood")?;
         let (inner, rest) = self
             .rest
             .split_at_checked(end)
-            .ok_or("a command substitution that is not judged")?;
+            .ok_or("a command substitution that is not understood")?;
         self.rest = rest.strip_prefix(')').unwrap_or(rest);
         if inner.trim().is_empty() {
-            return Err("a command substitution that is not judged");
+            return Err("a command substitution that is not understood");
         }
         Ok(inner.to_owned())
     }
@@ -619,7 +620,7 @@ fn substitution_end(text: &str) -> Option<usize> {
 }
 
 /// Reports whether a path inside of a folder stays inside with this text behind it.
-fn stays_beneath(tail: &str) -> bool {
+fn keeps_path_inside(tail: &str) -> bool {
     let suffix = tail
         .strip_prefix('.')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()));
@@ -638,8 +639,7 @@ fn is_slice(operation: &str) -> bool {
 
 /// Reports whether the text behind a `{` makes it a brace expansion with a list or a range.
 fn is_brace_list(rest: &str) -> bool {
-    // Only the text inside of the brace counts, so that `@{u}..` is accepted. If the end of the
-    // brace is not certain, the whole rest counts.
+    // Looks only at the text inside of the brace, so that `@{u}..` is accepted; at the whole rest if the end of the brace is not certain.
     let closed = rest.split_once('}').map(|(inner, _)| inner);
     let inner = closed
         .filter(|inner| !inner.contains(['{', '\\', '\'', '"', '$', '`']))

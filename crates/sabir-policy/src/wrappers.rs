@@ -119,9 +119,8 @@ pub(crate) fn is_wrapper(name: &str) -> bool {
 impl CommandEvaluator<'_> {
     /// Checks the words of a command: by the user's rules, and then by the grammar of the program.
     ///
-    /// A deny or ask rule is compared first, but the command is still checked, because commands that
-    /// it runs may be denied as well. An allow rule with `*` does not reach what cannot be undone;
-    /// one that names exactly these words does.
+    /// A deny or ask rule is compared first, but the command is still checked, because a command that it runs may be denied as well. An
+    /// allow rule with `*` does not cover destructive commands; one that names exactly these words does.
     pub(crate) fn evaluate_words(
         &mut self,
         words: &[ShellWord],
@@ -152,9 +151,9 @@ impl CommandEvaluator<'_> {
 
     /// Checks the words of a command by its program.
     ///
-    /// The name decides which check applies. A path is not a name: `./ls` is a file of the workspace, which can be anything, and only `/bin`,
-    /// `/usr/bin` and `/usr/local/bin` hold programs of the system. Builtins are known by their bare name only, since `/bin/cd` is another
-    /// program.
+    /// The name decides which check applies. A path is not a name: `./ls` is a file of the workspace, which may be any program. Only
+    /// `/bin`, `/usr/bin` and `/usr/local/bin` hold programs of the system. Builtins are known by their bare name only, since `/bin/cd` is
+    /// another program.
     fn evaluate_command_words(
         &mut self,
         words: &[ShellWord],
@@ -286,7 +285,7 @@ impl CommandEvaluator<'_> {
 
     /// Returns the reason why a line asks even if all commands are approved, or `None` if it does not.
     ///
-    /// The line is checked apart, so its parts are not shown. A text that is not a line at all has no such reason.
+    /// The line is checked by a separate evaluator, so its parts are not shown. A text that cannot be parsed has no such reason.
     fn destructive_line_reason(&self, line: &str, scope: &ShellScope) -> Option<String> {
         if self.line_depth >= MAX_NESTED_LINES || super::line::parse_line(line).is_err() {
             return None;
@@ -334,7 +333,7 @@ impl CommandEvaluator<'_> {
             Some(row) if row.is_version_only() => row
                 .check_arguments(rest, context)
                 .map(|()| format!("{name} only tells its version"))
-                .map_err(|_| programs::effect_of(name).into()),
+                .map_err(|_| programs::describe_effect(name).into()),
             Some(row) => row
                 .check_arguments(rest, context)
                 .map(|()| format!("{name} only reads")),
@@ -343,8 +342,7 @@ impl CommandEvaluator<'_> {
         PolicyFinding::from(finding)
     }
 
-    /// Checks a command that only looks, as long as the repository cannot choose the program that
-    /// runs.
+    /// Checks a command that only prints information, unless the repository can choose the program that runs.
     ///
     /// A row that needs facts which are not known asks, and the facts are noted for the caller.
     fn evaluate_everyday(
@@ -445,12 +443,12 @@ impl CommandEvaluator<'_> {
 
     /// Checks `cd` and changes the folder of the scope.
     ///
-    /// A `cd` that may leave the workspace asks; if the user allows it, everything relative behind it is checked as outside.
+    /// A `cd` that may leave the workspace asks; relative paths after it are checked as outside, for the case that the user allows it.
     fn evaluate_cd(&self, rest: &[ShellWord], scope: &mut ShellScope) -> PolicyFinding {
         let [folder] = rest else {
             // Without an operand it goes to the home folder.
             scope.folder = super::path_scope::FolderScope::outside();
-            return PolicyFinding::ask("cd with anything but one folder is not judged");
+            return PolicyFinding::ask("cd is understood only with exactly one folder");
         };
         let joined = match folder.known_text() {
             Some(path) if !path.starts_with('-') => scope.folder.join(path, &self.facts.root),
@@ -461,8 +459,7 @@ impl CommandEvaluator<'_> {
                 scope.folder = folder;
                 PolicyFinding::allow("changes the folder inside the workspace")
             }
-            // The question may be answered with yes, and the rest of the line must be checked for
-            // that case.
+            // The user may allow it, and the rest of the line must be checked for that case.
             Err(reason) => {
                 scope.folder = super::path_scope::FolderScope::outside();
                 PolicyFinding::ask(reason)
@@ -495,7 +492,7 @@ impl CommandEvaluator<'_> {
         let names: Vec<_> = seen.operands.iter().map(|word| word.text.clone()).collect();
         names.iter().for_each(|name| scope.forget_variable(name));
         if self.facts.shell == super::ShellKind::Zsh {
-            return PolicyFinding::ask("read is not judged in zsh");
+            return PolicyFinding::ask("read is not understood in zsh");
         }
         // A line of a pipe of file names is one file name, as long as `read` gets a single variable
         // and no delimiter.
@@ -531,8 +528,8 @@ impl CommandEvaluator<'_> {
 
     /// Checks `find` and the commands that it runs.
     ///
-    /// The words that find puts in the place of `{}` are names below the paths where it starts, so they stay inside and begin with no
-    /// `-`. Files with secrets may be among them, which matters only to commands that open what they are given.
+    /// find replaces `{}` by names below its start paths, which stay inside and do not begin with `-`. Files with secrets may be among
+    /// them, which matters only for commands that open their arguments.
     fn evaluate_find(&mut self, rest: &[ShellWord], scope: &ShellScope) -> PolicyFinding {
         let context = PathContext {
             folder: &scope.folder,
@@ -592,8 +589,8 @@ impl CommandEvaluator<'_> {
         self.check_tracked_secrets(&git, finding)
     }
 
-    /// Checks a shell by the line that it runs: `bash -c 'TEXT'`, `bash -lc 'TEXT'`, a here document. A script file is not
-    /// read; what comes from a pipe cannot be known, so it asks even if all commands are approved.
+    /// Checks a shell by the line that it runs: `bash -c 'TEXT'`, `bash -lc 'TEXT'`, a here document. A script file is not read. Input from
+    /// a pipe is unknown, so it asks even if all commands are approved.
     fn evaluate_shell(
         &mut self,
         name: &str,
@@ -627,7 +624,7 @@ impl CommandEvaluator<'_> {
         }
         match invocation.reads_profile {
             true => PolicyFinding::ask(format!("{name} first runs its start files")),
-            false => PolicyFinding::allow("is judged by what it runs"),
+            false => PolicyFinding::allow("is checked by what it runs"),
         }
     }
 
@@ -732,7 +729,7 @@ impl CommandEvaluator<'_> {
         let mut finding = match name {
             // nohup writes this file if its output is a terminal.
             "nohup" => PolicyFinding::ask("nohup may write nohup.out"),
-            _ => PolicyFinding::allow("is judged by what it runs"),
+            _ => PolicyFinding::allow("is checked by what it runs"),
         };
         // Settings that ask of most commands and cannot change what a build runs.
         let mut settings = PolicyFinding::allow("only sets variables");
@@ -773,8 +770,7 @@ impl CommandEvaluator<'_> {
                 if finding.verdict == Verdict::Allow && found.reason == BY_TRUST {
                     return found;
                 }
-                // The reason of the program comes before that of a plain setting: it also says how
-                // builds run unasked.
+                // The reason of the program precedes that of a setting: it also says how builds run unasked.
                 finding.stricter(found).stricter(settings)
             }
         }
@@ -782,8 +778,8 @@ impl CommandEvaluator<'_> {
 
     /// Checks the command of xargs, with an unknown word appended or put in the place of the `-I` mark.
     ///
-    /// xargs splits its input at blanks, quotes and line feeds, and appends what it gets. The appended words are known only if the pipe
-    /// carries names that cannot be split, or NUL bytes and `-0` on both sides.
+    /// xargs splits its input at blanks, quotes and line feeds, and appends the words. They are known only if the pipe carries names that
+    /// cannot be split, or names that end with NUL bytes, with `-0` on both sides.
     fn evaluate_xargs(
         &mut self,
         options: &[ShellWord],
@@ -832,8 +828,7 @@ impl CommandEvaluator<'_> {
             .is_some_and(|seen| {
                 seen.has_option(&["-0", "--null"]) && !seen.has_option(&["-d=", "--delimiter="])
             });
-        // Names that end with NUL bytes are whole only with `-0`; others were found to hold nothing
-        // that xargs splits at.
+        // Names that end with NUL bytes stay whole only with `-0`; the others hold nothing at which xargs splits.
         let names = match fed {
             PipeInput::Names(names) if names.ends_with_nul == by_nul => Some(names),
             _ => None,

@@ -7,12 +7,12 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehav
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::{Deserialize, Serialize};
 
-/// The work that a rendering may cause. The engine counts a step as 1 and 64 bytes of data as 1, so this bounds both the time
-/// and the memory of nearly everything that a template can do.
+/// The work that a rendering may cause. The engine counts 1 for a step and 1 for 64 bytes of data, so this bounds the time and memory of
+/// nearly all operations of a template.
 const MAX_FUEL: u64 = 1_000_000;
 /// The deepest nesting of values that are written as JSON.
 const MAX_JSON_DEPTH: usize = 64;
-/// The longest JSON text that one filter writes, in bytes. A value can hold another one twice, so a short template can describe an
+/// The longest JSON text that one filter writes, in bytes. A value can contain another one twice, so a short template can produce an
 /// immense text.
 const MAX_JSON_BYTES: usize = 1 << 20;
 
@@ -109,8 +109,7 @@ impl<'s> CompiledTemplate<'s> {
     }
 }
 
-/// Returns a template without the tags that mark what a model generates: they concern training only, and no engine but that of
-/// transformers knows them.
+/// Returns a template without the tags that mark generated text: they are only for training, and only the engine of transformers has them.
 pub(crate) fn remove_generation_tags(source: &str) -> String {
     let mut kept = String::with_capacity(source.len());
     let mut rest = source;
@@ -136,8 +135,8 @@ pub(crate) fn remove_generation_tags(source: &str) -> String {
     kept
 }
 
-/// Rewrites `{% set _ = ns.list.append(item) %}` as `{% set ns.list = ns.list + [item] %}`, which is the same for a list that nothing
-/// else holds. llama.cpp's engine changes lists in place, and some of its templates rely on that; this engine has no lists that change.
+/// Rewrites `{% set _ = ns.list.append(item) %}` as `{% set ns.list = ns.list + [item] %}`, which is equivalent unless another variable
+/// holds the list. llama.cpp's engine changes lists in place, and some of its templates rely on that; lists of this engine are immutable.
 pub(crate) fn replace_appends(source: &str) -> String {
     let mut replaced = String::with_capacity(source.len());
     let mut rest = source;

@@ -44,8 +44,8 @@ pub struct DialectCandidate {
     pub level: MatchLevel,
     /// The number of markers that Sabir would write and the template did not.
     pub missing_markers: usize,
-    /// The length of the text that the template and Sabir write in the same way. The text of a
-    /// dialect without markers is part of that of others.
+    /// The length of the text that the template and Sabir write in the same way. It resolves ties, since the text of a dialect without
+    /// markers is part of the text of others.
     #[serde(skip)]
     matched_bytes: usize,
 }
@@ -222,8 +222,7 @@ impl<'r> ConversationFrame<'r> {
 
     /// Returns the part of a rendering that is the call, from the narrowest guess to the widest.
     fn call_texts<'t>(&self, text: &'t str) -> Vec<&'t str> {
-        // The instructions hold examples of calls and the name of the tool, so the search begins
-        // behind them.
+        // The instructions contain examples of calls and the name of the tool, so the search begins after them.
         let question_end = text.rfind(QUESTION).map_or(0, |at| at + QUESTION.len());
         let start = match text.starts_with(self.question) {
             true => question_end.max(self.question.len()),
@@ -268,7 +267,7 @@ struct Reading {
     shape: CallShape,
     /// The closest first.
     candidates: Vec<DialectCandidate>,
-    /// Of several closest candidates, those that also read a value which begins and ends with a line feed, if others do not.
+    /// Of several closest candidates, those that can read a value which begins and ends with a line feed, if others cannot.
     line_feed_readers: Vec<String>,
 }
 
@@ -331,7 +330,7 @@ impl Reading {
             .filter(|name| !right.iter().any(|right| right == name))
             .map(str::to_owned)
             .collect();
-        // A template may also trim its values, and then nobody reads them.
+        // A template may also trim its values, and then no dialect reads them unchanged.
         if !right.is_empty() && !wrong.is_empty() {
             self.line_feed_readers = right;
         }

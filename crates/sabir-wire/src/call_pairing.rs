@@ -22,8 +22,8 @@ pub(crate) struct CallPairing {
     by_name: HashMap<String, VecDeque<u64>>,
     /// The number of the next call.
     next: u64,
-    /// True if the user has spoken since the last call.
-    spoken: bool,
+    /// True if a message of the user followed the last call.
+    user_spoke: bool,
     /// The number of the next generated id.
     count: u64,
 }
@@ -40,7 +40,7 @@ struct UnansweredCall {
 impl CallPairing {
     /// Notes that a user message begins: later calls belong to another turn.
     pub(crate) fn begin_user_turn(&mut self) {
-        self.spoken = true;
+        self.user_spoke = true;
     }
 
     /// Returns the id for a call.
@@ -49,7 +49,7 @@ impl CallPairing {
     /// history, as the other wires require.
     pub(crate) fn assign_call_id(&mut self, native: &str, name: &str) -> CallId {
         // The user spoke since the last call, so earlier calls stay without a result.
-        if std::mem::take(&mut self.spoken) {
+        if std::mem::take(&mut self.user_spoke) {
             self.open.clear();
             self.by_native.clear();
             self.by_name.clear();
@@ -84,8 +84,7 @@ impl CallPairing {
     /// Each call is matched at most once, so two results with one id go to two calls.
     pub(crate) fn match_result(&mut self, native: &str, name: &str) -> (CallId, String) {
         let open = &mut self.open;
-        // The id is most reliable. The name matters for Gemini, where ids may be missing; calls of
-        // one tool are answered in their order.
+        // The id is most reliable. Gemini may omit ids; then the name decides, and calls of one tool are answered in order.
         let by_id = remove_first(open, self.by_native.get_mut(native));
         let found = by_id.or_else(|| remove_first(open, self.by_name.get_mut(name)));
         // A result without an id and a name can only be matched by its position.
@@ -132,8 +131,7 @@ fn remove_first(
 mod tests {
     use super::*;
 
-    /// Calls as `native=name`, results as `native>name`, `|` where the user speaks: the ids, with
-    /// the name of each result.
+    /// Checks the ids of a history, and the name of each result. Calls are `native=name`, results `native>name`, messages of the user `|`.
     fn check(history: &str, expected: &str) {
         let mut pairing = CallPairing::default();
         let mut found = Vec::new();

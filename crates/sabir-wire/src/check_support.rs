@@ -26,7 +26,7 @@ pub(crate) struct SupportChecker<'a> {
 }
 
 impl SupportChecker<'_> {
-    /// Checks a request and returns notes on everything that is left out.
+    /// Checks a request and returns notes on the parts that are left out.
     ///
     /// # Errors
     /// Something that must not be left out: content from the user, or a tool that must be called.
@@ -301,8 +301,7 @@ impl SupportChecker<'_> {
         }
     }
 
-    /// Returns true if the provider gets a part of the user that is not text: its own, or a document
-    /// that is written in its form.
+    /// Returns true if the provider can get a part from the user that is not text: its own state, or a document that its form can express.
     fn can_take_user_state(&self, request: &Request, state: &OpaqueState) -> bool {
         let is_document = || {
             request.protocol == ToolProtocol::Native
@@ -352,8 +351,7 @@ impl SupportChecker<'_> {
         }
     }
 
-    /// Returns true if state can go back: only to the wire that it came from, and not in a prompted
-    /// request, where the history is rendered as text.
+    /// Returns true if state can be sent back: only on its own wire, and not in a prompted request, whose history is rendered as text.
     fn can_take_state(&self, request: &Request, state: &OpaqueState) -> bool {
         request.protocol == ToolProtocol::Native && state.wire == self.wire
     }

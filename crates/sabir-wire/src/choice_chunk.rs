@@ -100,7 +100,7 @@ pub(crate) struct SplitChunk {
     pub(crate) shared: Value,
 }
 
-/// A function that reads a choice at its position in the answer, and removes what belongs to all choices.
+/// A function that reads the choice with this index in the answer, and removes the members that belong to all choices.
 /// It returns true if the choice ends here.
 type ReadChoice<'f> = &'f mut dyn FnMut(usize, &mut Value, &mut dyn EventSink) -> bool;
 
@@ -127,8 +127,8 @@ impl SplitChoices {
                 .filter(|label| !seen.contains(label))
                 .unwrap_or(position);
             // The choice is in the chunk twice, or there are more than requested.
-            let place = self.place_of(label, state.choices);
-            let Some(place) = place.filter(|_| !seen.contains(&label)) else {
+            let at = self.choice_index(label, state.choices);
+            let Some(at) = at.filter(|_| !seen.contains(&label)) else {
                 state.status.skipped += 1;
                 continue;
             };
@@ -137,8 +137,8 @@ impl SplitChoices {
             if let Some(members) = choice.as_object_mut() {
                 members.shift_remove("index");
             }
-            let is_finished = read(place, &mut choice, out);
-            if let Some(known) = self.known.get_mut(place) {
+            let is_finished = read(at, &mut choice, out);
+            if let Some(known) = self.known.get_mut(at) {
                 known.is_finished |= is_finished;
             }
             let list = wire.choice_members().map(|members| members.list);
@@ -163,12 +163,12 @@ impl SplitChoices {
         state.has_finished_choices = finished > 0 && finished == self.known.len();
     }
 
-    /// Returns the place of a choice among those that have begun; `None` if it is one more than were
+    /// Returns the index of a choice among those that have begun; `None` if it is one more than were
     /// requested.
-    fn place_of(&mut self, label: u64, requested: u32) -> Option<usize> {
+    fn choice_index(&mut self, label: u64, requested: u32) -> Option<usize> {
         let known = self.known.iter().position(|known| known.label == label);
-        let place = known.unwrap_or(self.known.len());
-        if place >= usize::try_from(requested).unwrap_or(usize::MAX) {
+        let index = known.unwrap_or(self.known.len());
+        if index >= usize::try_from(requested).unwrap_or(usize::MAX) {
             return None;
         }
         if known.is_none() {
@@ -177,7 +177,7 @@ impl SplitChoices {
                 is_finished: false,
             });
         }
-        Some(place)
+        Some(index)
     }
 }
 

@@ -21,9 +21,9 @@ pub(crate) struct PassedMembers {
     pub(crate) known: &'static MemberDispositions,
     /// The members that the gateway writes itself; lists and objects are merged.
     pub(crate) own: &'static [&'static str],
-    /// The members that limit the output, the usual one first. A dot goes into an object.
+    /// The members that limit the output, the usual one first. A dot separates an object and its member.
     pub(crate) limits: &'static [&'static str],
-    /// The members about thinking. A dot goes into an object.
+    /// The members about thinking. A dot separates an object and its member.
     pub(crate) reasoning: &'static [&'static str],
     /// The members for several choices, on a wire that has them.
     pub(crate) choices: Option<ChoiceMembers>,
@@ -37,19 +37,18 @@ pub(crate) struct PassedMembers {
     pub(crate) clean_history: fn(&mut Vec<Value>),
 }
 
-/// Members by which servers such as OpenRouter and LiteLLM take other models than `model`. They are
-/// not passed on: the gateway's routes say which models a client may use.
+/// Members with which servers such as OpenRouter and LiteLLM use other models than `model`. They are not passed on: the gateway's routes
+/// define which models a client may use.
 const OTHER_MODELS: [&str; 4] = ["models", "route", "fallbacks", "model_list"];
 
-/// The member that allows several calls in an answer. The common form has only the wish for one call,
-/// since several are the default of OpenAI; that of other servers (llama.cpp) is one.
+/// The member that allows several calls in an answer. The common form can only request one call, since OpenAI allows several by default;
+/// other servers (llama.cpp) allow one.
 const PARALLEL_CALLS: &str = "parallel_tool_calls";
 
 /// Decodes a client's body for a provider of the same wire. The request carries the body.
 ///
-/// # Errors
-/// Something that is refused even on the same wire, or that is wrong outside of the history: the
-/// provider itself answers a history that it does not understand.
+/// # Errors Something that is refused even on the same wire, or an error outside of the history: the provider itself rejects a wrong
+/// history.
 pub(crate) fn decode_for_same_wire(
     spec: &WireSpec,
     members: &PassedMembers,
@@ -96,8 +95,7 @@ pub(crate) fn decode_for_same_wire(
             *place = value;
         }
     }
-    // What the common form has no place for is not lost, unless it is inside of something that is
-    // written anew.
+    // Members without a place in the common form are kept, unless they are inside of a member that is written anew.
     let is_inside = |note: &LossNote| note.path.contains(['.', '[']);
     for note in std::mem::take(&mut decoded.notes) {
         if is_inside(&note) && body_has_path(&passed, &note.path) {
@@ -125,7 +123,7 @@ fn is_for_same_wire(disposition: FieldDisposition) -> bool {
     )
 }
 
-/// Returns a member; a dot in its place goes into an object.
+/// Returns a member; a dot in its path separates an object and its member.
 fn member_mut<'v>(body: &'v mut Value, place: &str) -> Option<&'v mut Value> {
     place
         .split('.')
@@ -231,7 +229,7 @@ fn restore_checked_members(
     }
 }
 
-/// Removes members of a body; a dot in a place goes into an object.
+/// Removes members of a body; a dot in a path separates an object and its member.
 pub(crate) fn remove_members(body: &mut Value, places: &[&str]) {
     for place in places {
         let (objects, key) = place.rsplit_once('.').unwrap_or(("", place));

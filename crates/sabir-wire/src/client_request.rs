@@ -6,7 +6,7 @@ use std::time::Duration;
 use sabir_call::{Request, ToolChoice};
 use serde_json::{Map, Value};
 
-use crate::field::{InstructionPlace, place_instructions};
+use crate::field::{InstructionPosition, place_instructions};
 use crate::native_tools::{self, NamespacedTool};
 use crate::surrogates::locate_lone_surrogate;
 
@@ -31,7 +31,7 @@ pub struct DecodedRequest {
     /// wire. Then the request has no messages, and only the body may be sent.
     pub unread_history: Option<RequestError>,
     /// The places of instructions in the middle of the history.
-    pub(crate) instructions: Vec<InstructionPlace>,
+    pub(crate) instructions: Vec<InstructionPosition>,
     /// The system prompt without those instructions.
     pub(crate) leading_system: String,
 }

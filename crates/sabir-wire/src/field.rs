@@ -12,8 +12,8 @@ use crate::read_tracker::ReadTracker;
 
 /// A value in a body, with its path.
 ///
-/// A missing member is a field as well, with the value `null`, so a chain of `get` calls needs no
-/// check at each step. The path is in the form that clients know: `messages[2].content[0].type`.
+/// A missing member is a field with the value `null`, so a chain of `get` calls needs no check at each step. The path has the form that
+/// clients know: `messages[2].content[0].type`.
 #[derive(Debug, Clone)]
 pub(crate) struct JsonField<'a> {
     /// The path from the body; empty for the body itself.
@@ -231,8 +231,7 @@ pub(crate) struct ResultContent {
     pub(crate) text: String,
     /// The images.
     pub(crate) images: Vec<Image>,
-    /// Documents and addresses of images, which a result in the common form cannot hold. They follow it,
-    /// after a caption.
+    /// Documents and addresses of images, which a result in the common form cannot hold. They follow the result, after a caption.
     pub(crate) files: Vec<MessagePart>,
 }
 
@@ -359,12 +358,12 @@ pub(crate) struct HistoryBuilder {
     /// The messages so far; no two neighbours have the same role.
     pub(crate) messages: Vec<Message>,
     /// The instructions behind the first message, which are part of the system prompt as well.
-    pub(crate) instructions: Vec<InstructionPlace>,
+    pub(crate) instructions: Vec<InstructionPosition>,
 }
 
-/// The place of an instruction in a client's history.
+/// The position of an instruction in a client's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InstructionPlace {
+pub(crate) struct InstructionPosition {
     /// The index of the message that it follows, or in whose midst it is.
     message: usize,
     /// The number of that message's parts before it.
@@ -373,16 +372,16 @@ pub(crate) struct InstructionPlace {
     text: String,
 }
 
-/// Puts instructions in their places in the history of a request.
-pub(crate) fn place_instructions(request: &mut Request, places: Vec<InstructionPlace>) {
+/// Puts instructions at their positions in the history of a request.
+pub(crate) fn place_instructions(request: &mut Request, positions: Vec<InstructionPosition>) {
     let mut messages: Vec<Message> = request.messages.iter().cloned().collect();
     let mut placed: Vec<PlacedInstruction> = Vec::new();
-    // From the end, so that the indexes of earlier places stay right.
-    for InstructionPlace {
+    // From the end, so that the indexes of earlier positions stay right.
+    for InstructionPosition {
         message,
         part,
         text,
-    } in places.into_iter().rev()
+    } in positions.into_iter().rev()
     {
         if let Some(whole) = messages.get_mut(message)
             && part < whole.parts.len()
@@ -438,10 +437,10 @@ impl HistoryBuilder {
         }
     }
 
-    /// Notes the place of an instruction, if a message precedes it.
+    /// Notes the position of an instruction, if a message precedes it.
     pub(crate) fn note_instruction(&mut self, text: &str) {
         if let Some(last) = self.messages.last() {
-            self.instructions.push(InstructionPlace {
+            self.instructions.push(InstructionPosition {
                 message: self.messages.len() - 1,
                 part: last.parts.len(),
                 text: text.to_owned(),

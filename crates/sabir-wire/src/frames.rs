@@ -165,8 +165,7 @@ impl FrameDecoder {
                 out(decode_frame(frame));
                 rest
             }
-            // The skipped bytes still include the prelude. Of an invalid prelude only the first
-            // byte is known to start no frame.
+            // The skipped bytes still include the prelude. After an invalid prelude, only its first byte is known not to start a frame.
             None if self.skip > 0 => bytes,
             None => bytes.get(1..).unwrap_or_default(),
         }
@@ -223,8 +222,7 @@ impl FrameDecoder {
                 self.lost = false;
                 Some(total)
             }
-            // Right after damage an oversized length is more likely garbage: `ff ff ff ff 00 00 00
-            // 00` has the valid checksum `ff ff ff ff`.
+            // Right after damage, an oversized length is probably garbage: `ff ff ff ff 00 00 00 00` has the valid checksum `ff ff ff ff`.
             PreludeCheck::TooLong(total) if !self.lost => {
                 self.skip = total;
                 out(FrameEvent::TooLong);
@@ -305,28 +303,28 @@ fn write_value(value: HeaderValue<'_>, out: &mut Vec<u8>) -> Result<(), FrameErr
     match value {
         // The type is the value: 0 is true and 1 is false.
         HeaderValue::Bool(yes) => out.push(u8::from(!yes)),
-        HeaderValue::Byte(number) => put_value(2, &number.to_be_bytes(), out),
-        HeaderValue::Short(number) => put_value(3, &number.to_be_bytes(), out),
-        HeaderValue::Int(number) => put_value(4, &number.to_be_bytes(), out),
-        HeaderValue::Long(number) => put_value(5, &number.to_be_bytes(), out),
-        HeaderValue::Bytes(bytes) => put_long(6, bytes, out)?,
-        HeaderValue::Text(text) => put_long(7, text.as_bytes(), out)?,
-        HeaderValue::Time(number) => put_value(8, &number.to_be_bytes(), out),
-        HeaderValue::Uuid(bytes) => put_value(9, &bytes, out),
+        HeaderValue::Byte(number) => write_fixed_value(2, &number.to_be_bytes(), out),
+        HeaderValue::Short(number) => write_fixed_value(3, &number.to_be_bytes(), out),
+        HeaderValue::Int(number) => write_fixed_value(4, &number.to_be_bytes(), out),
+        HeaderValue::Long(number) => write_fixed_value(5, &number.to_be_bytes(), out),
+        HeaderValue::Bytes(bytes) => write_sized_value(6, bytes, out)?,
+        HeaderValue::Text(text) => write_sized_value(7, text.as_bytes(), out)?,
+        HeaderValue::Time(number) => write_fixed_value(8, &number.to_be_bytes(), out),
+        HeaderValue::Uuid(bytes) => write_fixed_value(9, &bytes, out),
     }
     Ok(())
 }
 
 /// Writes a type and a value of fixed length.
-fn put_value(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
+fn write_fixed_value(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(bytes);
 }
 
 /// Writes a type and a value with its length in two bytes.
-fn put_long(kind: u8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+fn write_sized_value(kind: u8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
     let length = u16::try_from(bytes.len()).map_err(|_| FrameError)?;
-    put_value(kind, &length.to_be_bytes(), out);
+    write_fixed_value(kind, &length.to_be_bytes(), out);
     out.extend_from_slice(bytes);
     Ok(())
 }

@@ -26,8 +26,8 @@ pub(crate) fn short_id(id: &str) -> Cow<'_, str> {
     sanitize_id(id, |c| c.is_ascii_graphic())
 }
 
-/// Returns the id if it is short and has only allowed characters; else its first characters, with
-/// `_` for those that are not allowed, and the hash of all of it.
+/// Returns the id if it is short and has only allowed characters; else its first characters, with `_` for those that are not allowed, and
+/// the hash of the whole id.
 fn sanitize_id(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= MAX_LENGTH && id.chars().all(&allowed) {
         return Cow::Borrowed(id);
@@ -38,8 +38,7 @@ fn sanitize_id(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
         .map(|c| if allowed(c) { c } else { '_' })
         .take(KEPT_CHARS)
         .collect();
-    // FNV-1a is fixed for all time, unlike the standard library's hashers, so resumed sessions send
-    // the same ids.
+    // FNV-1a never changes, unlike the standard library's hashers, so resumed sessions send the same ids.
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });

@@ -43,7 +43,7 @@ pub(crate) struct ValueSplitter {
     state: SplitterState,
     /// The unfinished object of the last chunk.
     held: Vec<u8>,
-    /// True if the object has grown too long: its end is still searched, but nothing is kept.
+    /// True if the object is too long: its end is still searched, but no bytes are kept.
     too_long: bool,
     /// True if stray bytes were reported since the last object.
     strayed: bool,

@@ -194,13 +194,12 @@ impl NativeCall {
 
     /// Adds a piece of the argument text.
     ///
-    /// Text for a call that is not open is ignored.
+    /// Ignores text for a call that is not open.
     pub(crate) fn push_arguments(&mut self, text: &str, out: &mut dyn EventSink) {
         if text.is_empty() || !self.is_open() {
             return;
         }
-        // The balance is followed even before the start, because the wires ask for it to match
-        // deltas.
+        // The balance is tracked even before the start, because the wires use it to match deltas.
         self.balance.scan_text(text);
         self.length += text.len();
         match &mut self.started {
@@ -225,8 +224,8 @@ impl NativeCall {
 
     /// Notes that the provider marked the end of the call.
     ///
-    /// The mark alone proves nothing: some providers mark the end of a call that their output limit
-    /// cut. The JSON text must be complete as well.
+    /// The mark is not sufficient: some providers mark the end of a call that their output limit cut. The JSON text must be complete as
+    /// well.
     pub(crate) fn mark_end_seen(&mut self, next: &mut u32, out: &mut dyn EventSink) {
         if !self.is_open() {
             return;
@@ -252,8 +251,7 @@ impl NativeCall {
         }
     }
 
-    /// Notes that the provider began something else: an ended call without arguments is really
-    /// empty.
+    /// Notes that the provider began something else, which confirms that an ended call without arguments is empty.
     pub(crate) fn confirm_empty(&mut self, out: &mut dyn EventSink) {
         if self.state == NativeCallState::Waiting(ScanOutcome::Complete) {
             self.finish_empty(out);
@@ -262,7 +260,7 @@ impl NativeCall {
 
     /// Applies the stop reason, which decides calls that wait for it.
     ///
-    /// Calls that are open or closed stay so: a reason may come before the last deltas.
+    /// Open and closed calls do not change, since a reason may come before the last deltas.
     pub(crate) fn apply_stop_reason(
         &mut self,
         reason: StopReason,
@@ -342,8 +340,7 @@ impl NativeCall {
     }
 }
 
-/// Tells whether a JSON text is one complete value yet. It follows brackets and strings only; the
-/// scanner checks validity.
+/// Detects the end of one JSON value, by brackets and strings only; the scanner checks validity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum JsonBalance {
     /// At most white space.

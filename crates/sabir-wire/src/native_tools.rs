@@ -32,7 +32,7 @@ const NAMESPACE_SEPARATOR: &str = "__";
 
 /// A tool of a namespace.
 ///
-/// The model, and the history, know it by the joined name; only the Responses wire splits it again.
+/// The model and the history use the joined name; only the Responses wire splits it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespacedTool {
     /// The joined name under which the tool is offered.
@@ -127,8 +127,8 @@ pub(crate) fn freeform_tool_names(request: &Request, wire: &str) -> Vec<String> 
         .collect()
 }
 
-/// Joins the names of a namespace and its tool. A function that a search for tools found is called
-/// in a namespace with the function's own name (recordings 405 and 409); its name stays as it is.
+/// Joins the names of a namespace and its tool. A function that a search for tools found is called in a namespace with the function's own
+/// name (recordings 405 and 409); its name is not changed.
 pub(crate) fn joined_tool_name(namespace: &str, name: &str) -> String {
     if namespace.is_empty() || namespace == name {
         name.to_owned()

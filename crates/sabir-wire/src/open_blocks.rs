@@ -28,8 +28,8 @@ impl<B> Default for OpenBlocks<B> {
 }
 
 impl<B: OpenBlock> OpenBlocks<B> {
-    /// Returns true if a block may start under this index. It may not if the start only repeats the
-    /// open call with the same id. Any other open block with that index is abandoned with a fault.
+    /// Returns true if a block may start under this index: false if the start only repeats the open call with the same id. Abandons any
+    /// other open block with that index, with a fault.
     pub(crate) fn may_start(
         &mut self,
         label: Option<u64>,

@@ -137,8 +137,7 @@ pub(crate) fn stop_reason(word: &str) -> StopReason {
     stop_words::reason_of_word(&STOP_REASONS, word)
 }
 
-/// The stop words that clients know. Other words of the table are read from servers that use them,
-/// and never written.
+/// The stop words that clients know. Other words of the table are only read, from servers that use them.
 const WRITTEN_STOP_WORDS: [&str; 5] = [
     "stop",
     "tool_calls",

@@ -12,8 +12,7 @@ use serde_json::Value;
 use crate::client_request::LossNote;
 use crate::field_disposition::is_empty_value;
 
-/// The member that says which form an object has. Where a decoder does not ask for it, only one form is
-/// possible.
+/// The member that names the form of an object. If a decoder does not read it, only one form is possible.
 const TAG: &str = "type";
 
 /// The most kinds of members that get a note each.
@@ -72,8 +71,7 @@ impl ReadTracker {
         self.0.borrow_mut().whole.insert(value);
     }
 
-    /// Returns a note on each kind of member that was not read. Members of the body itself have
-    /// dispositions of their own, and are left to them.
+    /// Returns a note on each kind of member that was not read. Members of the body itself are left out, since they have dispositions.
     pub(crate) fn unread_members(&self, body: &Value) -> Vec<LossNote> {
         let mut places = BTreeMap::new();
         let values = self.0.borrow();
@@ -105,7 +103,7 @@ impl ReadValues {
     /// Counts the unread members inside a value that was read, by their paths without indexes.
     fn find_unread(&self, value: &Value, path: &str, places: &mut BTreeMap<String, usize>) {
         let address = std::ptr::from_ref(value);
-        // A value that was never opened was taken as it is.
+        // A value that was never opened was used unchanged.
         if self.whole.contains(&address) || !self.opened.contains(&address) {
             return;
         }

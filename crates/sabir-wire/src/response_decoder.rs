@@ -162,7 +162,7 @@ pub(crate) struct ResponseState {
     pub(crate) closes_last_call: bool,
     /// True if each choice that has begun has finished: a provider may send fewer than were requested.
     pub(crate) has_finished_choices: bool,
-    /// True if details that only clients of the same wire understand become opaque state.
+    /// True if details that only clients of the same wire understand are emitted as opaque state.
     pub(crate) keeps_details: bool,
 }
 
@@ -175,8 +175,8 @@ pub fn is_answer_detail(state: &OpaqueState) -> bool {
     is_detail_data(&state.data)
 }
 
-/// Returns true for data whose type only this crate gives to state. From a provider it is not taken:
-/// an encoder would write it into the answer without any check.
+/// Returns true for data of a type that only this crate creates. It is not accepted from a provider: an encoder would write it into the
+/// answer unchecked.
 pub(crate) fn is_detail_data(data: &serde_json::Value) -> bool {
     data.get("type")
         .and_then(serde_json::Value::as_str)
@@ -323,11 +323,9 @@ impl ResponseDecoder {
         let opening = String::from_utf8_lossy(&self.opening).into_owned();
         let status = std::mem::take(&mut self.reader.decoder.state_mut().status);
         let error = status.error.or_else(|| {
-            // Skipped deltas are counted separately from events, so one event may contribute
-            // several of them.
+            // One event may contribute several skipped deltas, since deltas are counted separately.
             let known = status.events > status.unreadable + status.skipped;
-            // A broken or cancelled body may be empty for good reasons. A clean one without any
-            // known event is not a response.
+            // A broken or cancelled body may be empty. A clean one without any known event is not a response.
             let answered = known || status.ended || how != BodyEnd::Clean;
             let words = "the body is not an answer of this wire".to_owned();
             (!answered).then(|| ProviderError {
@@ -385,8 +383,7 @@ fn read_frame(reader: &mut EventReader, frame: &EventFrame<'_>, out: &mut dyn Ev
         );
     }
     let known = ProviderError::from_body(frame.payload);
-    // Modeled exceptions have the first header, other errors the second. Only then the payload is
-    // asked.
+    // Modeled exceptions have the first header, other errors the second. The payload is read only without both.
     let code = [":exception-type", ":error-code"]
         .iter()
         .find_map(|name| frame.text_header(name))
@@ -450,7 +447,7 @@ impl EventReader {
 
 /// Reports an event that could not be read.
 ///
-/// The stream continues after it: one odd event is no reason to lose the rest of a response.
+/// The stream continues: one unreadable event must not lose the rest of a response.
 pub(crate) fn note_unreadable(
     decoder: &mut dyn WireDecoder,
     message: &str,
@@ -490,8 +487,7 @@ impl ResponseState {
 
     /// Records an error that the provider reported. A later one does not replace the first.
     ///
-    /// It is a fault as well, so that it is in the record of the response even if the caller only
-    /// looks at events.
+    /// It also becomes a fault, so that callers that only read events have it.
     pub(crate) fn note_provider_error(&mut self, error: ProviderError, out: &mut dyn EventSink) {
         let code = if error.code.is_empty() {
             "error"
@@ -579,8 +575,7 @@ impl OpaqueBudget {
     /// reported as a fault.
     pub(crate) fn has_room(&mut self, more: usize, out: &mut dyn EventSink) -> bool {
         let before = self.bytes;
-        // The sum grows even above the limit, so that the excess is reported once and nothing is
-        // kept after it.
+        // The sum grows even above the limit, so that the excess is reported once and no state is kept afterwards.
         self.bytes = before.saturating_add(more);
         if before <= MAX_EVENT && self.bytes > MAX_EVENT {
             emit_limit_fault(

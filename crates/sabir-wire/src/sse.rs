@@ -69,9 +69,9 @@ pub struct SseDecoder {
     begun: bool,
     /// True if the last byte was a CR: a LF that follows belongs to it.
     after_cr: bool,
-    /// True if the event's data has grown too long and was dropped.
+    /// True if the event's data was too long and was dropped.
     too_long: bool,
-    /// True if the unfinished line has grown too long and was dropped.
+    /// True if the unfinished line was too long and was dropped.
     line_dropped: bool,
 }
 
@@ -106,7 +106,7 @@ impl SseDecoder {
                 rest = rest.strip_prefix(b"\n").unwrap_or(rest);
             }
             if self.line.is_empty() && !self.line_dropped {
-                self.whole_line(line, &mut held, out);
+                self.process_line(line, &mut held, out);
             } else {
                 self.carried_line(line, &mut held, out);
             }
@@ -173,13 +173,12 @@ impl SseDecoder {
                 self.has_data = true;
             }
             _ => {
-                // The data cannot borrow from our own buffer: it is copied. Other fields are read
-                // in place.
+                // Data is copied, since it cannot borrow from the decoder's own buffer. Other fields are read in place.
                 if let Some(first) = held.take() {
                     self.append_data(first);
                 }
                 let mut own = None;
-                self.whole_line(&line, &mut own, out);
+                self.process_line(&line, &mut own, out);
                 if let Some(data) = own {
                     self.append_data(data);
                 }
@@ -190,7 +189,7 @@ impl SseDecoder {
     }
 
     /// Reads one line without its end.
-    fn whole_line<'c>(
+    fn process_line<'c>(
         &mut self,
         mut line: &'c [u8],
         held: &mut Option<&'c [u8]>,
@@ -218,12 +217,12 @@ impl SseDecoder {
                 self.append_data(value);
             }
         } else {
-            self.other_field(line, out);
+            self.process_other_field(line, out);
         }
     }
 
     /// Reads a field other than `data`. Unknown fields are skipped.
-    fn other_field(&mut self, line: &[u8], out: &mut impl FnMut(SseEvent<'_>)) {
+    fn process_other_field(&mut self, line: &[u8], out: &mut impl FnMut(SseEvent<'_>)) {
         let (name, value) = match memchr::memchr(b':', line) {
             Some(colon) => (line.get(..colon), line.get(colon + 1..)),
             None => (Some(line), None),

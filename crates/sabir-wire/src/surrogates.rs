@@ -29,8 +29,7 @@ const REPLACEMENT: &str = "\\ufffd";
 /// Finds escapes of UTF-16 units.
 static UNIT_ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u"));
 
-/// Parses JSON; lone surrogates in it become U+FFFD. They are looked for only if the text cannot be
-/// parsed as it is.
+/// Parses JSON; lone surrogates in it become U+FFFD. They are replaced only if the unchanged text cannot be parsed.
 ///
 /// # Errors
 /// The text is not JSON.
@@ -67,7 +66,7 @@ fn has_surrogate(json: &str) -> bool {
 /// bytes, or `None` if there is none, or the text is not JSON even without it. The path is `None` for
 /// the name of a member.
 pub(crate) fn locate_lone_surrogate(json: &[u8]) -> Option<(Option<String>, usize)> {
-    /// As long as the replacement, and another character.
+    /// Another character, of the same length as the replacement.
     const OTHER_REPLACEMENT: &str = "\\ufffe";
     let text = std::str::from_utf8(json).ok()?;
     let lone = find_lone_surrogates(text);

@@ -16,11 +16,14 @@ pub(crate) fn unknown_members(value: &Value, known: &[&str]) -> Map<String, Valu
 /// Clients in Go match names without case, and others accept a name with underscores or without. A
 /// known member in another spelling would bring them content that nobody has checked.
 pub(crate) fn is_among(key: &str, known: &[&str]) -> bool {
-    known.contains(&key) || known.iter().any(|known| folded(key).eq(folded(known)))
+    known.contains(&key)
+        || known
+            .iter()
+            .any(|known| fold_name(key).eq(fold_name(known)))
 }
 
 /// Returns the characters of a name without underscores and case.
-fn folded(name: &str) -> impl Iterator<Item = char> {
+fn fold_name(name: &str) -> impl Iterator<Item = char> {
     // By way of capitals, because Go takes `ſ` for an `s`.
     name.chars()
         .filter(|c| *c != '_')

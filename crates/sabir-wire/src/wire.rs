@@ -146,8 +146,8 @@ pub(crate) struct WireSpec {
     pub(crate) stream_type: &'static str,
     /// The request parameters and features that the wire supports beyond history and tools.
     pub(crate) capabilities: &'static WireCapabilities,
-    /// The member of a request's body that holds the history as a list. The items of a run of
-    /// messages that begins with an assistant message do not depend on the messages before it.
+    /// The member of a request's body that holds the history as a list. The items of messages from an assistant message on do not depend on
+    /// the messages before it.
     pub(crate) history_member: &'static str,
     /// True if an instruction is possible in the middle of a history.
     pub(crate) accepts_inline_instructions: bool,
@@ -414,8 +414,7 @@ impl Wire {
     fn match_path(self, path: &str) -> Option<(&str, bool)> {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let [whole, stream] = self.spec().endpoint_patterns;
-        // The stream's pattern comes first: if both patterns are the same, the body tells which of
-        // them is meant.
+        // The stream's pattern is compared first. If both patterns are equal, the body decides.
         [(stream, stream != whole), (whole, false)]
             .into_iter()
             .find_map(|(pattern, streamed)| {
@@ -512,8 +511,8 @@ impl ResponseEncoder {
 
     /// Appends the proper end of the stream. To break it off, drop the encoder instead.
     ///
-    /// Without it clients report a broken stream, which is the honest end after an error. Returns
-    /// the items of the answer where later requests may refer to them (Responses), else nothing.
+    /// Without it clients report a broken stream, which is right after an error. Returns the items of the answer where later requests may
+    /// refer to them (Responses), else nothing.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Vec<Value> {
         self.encoder.finish(out);
         self.encoder.take_output()
@@ -557,7 +556,7 @@ fn percent_encode(model: &str, marks: &[u8]) -> String {
     })
 }
 
-/// Decodes percent escapes in a path or a query. Invalid escapes stay as they are.
+/// Decodes percent escapes in a path or a query. Invalid escapes are not changed.
 pub fn percent_decode(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();

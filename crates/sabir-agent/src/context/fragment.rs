@@ -97,8 +97,7 @@ pub(crate) fn render_fragments(fragments: &[ContextFragment]) -> String {
     text
 }
 
-/// Describes to the model how fragments have changed; `None` if no change matters. Listings are
-/// left out, because they are expected to change.
+/// Describes changes of fragments to the model; `None` if no change matters. Listings are left out, because they are expected to change.
 pub(crate) fn describe_changes(
     before: &[ContextFragment],
     now: &[ContextFragment],

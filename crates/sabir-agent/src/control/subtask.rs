@@ -15,8 +15,7 @@ use crate::tool::CallArguments;
 /// The name of the call that begins a subtask.
 pub const NEW_TASK_TOOL: &str = "new_task";
 
-/// The manual of `new_task`. It has no runs of its own, since the answers of a subtask come from a
-/// model.
+/// The manual of `new_task`. It has no example runs, since the answers of a subtask come from a model.
 pub(super) const MANUAL: &str = include_str!("new_task.md");
 
 /// The work that a call hands to a subtask.

@@ -80,11 +80,11 @@ impl SharedBudget {
         let Some(inside) = &self.0 else {
             return Ok(TurnReservation(None));
         };
-        let mut taken = inside.lock_usage();
-        if let Some(limit) = taken.exhausted_limit(&inside.limits) {
+        let mut usage = inside.lock_usage();
+        if let Some(limit) = usage.exhausted_limit(&inside.limits) {
             return Err(limit);
         }
-        taken.turns = taken.turns.saturating_add(1);
+        usage.turns = usage.turns.saturating_add(1);
         Ok(TurnReservation(Some(inside)))
     }
 }
@@ -145,8 +145,8 @@ impl TurnReservation<'_> {
 impl Drop for TurnReservation<'_> {
     fn drop(&mut self) {
         if let Some(inside) = self.0 {
-            let mut taken = inside.lock_usage();
-            taken.turns = taken.turns.saturating_sub(1);
+            let mut usage = inside.lock_usage();
+            usage.turns = usage.turns.saturating_sub(1);
         }
     }
 }
@@ -154,8 +154,8 @@ impl Drop for TurnReservation<'_> {
 impl BudgetSlot {
     /// Returns the budget of the permit's period: the one of an earlier permit, or a new one with what this permit leaves.
     ///
-    /// A budget outlives its subtasks until the period ends: one may have ended before another of the same period begins, whose
-    /// permit does not know yet what the first has used.
+    /// A budget outlives its subtasks until the period ends: when a later subtask of the period begins, its permit does not include the
+    /// usage of ended ones.
     pub(super) fn shared_budget(&self, permit: &CallPermit) -> SharedBudget {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let state = match current.take() {

@@ -37,8 +37,7 @@ pub(super) fn approval_question(
 }
 
 impl Task {
-    /// Approves or denies a call by the user's reply. Only a yes approves: a message, however
-    /// friendly, does not.
+    /// Approves or denies a call by the user's reply. Only a yes approves; a message never does.
     pub(super) fn handle_approval(
         &mut self,
         id: &CallId,
@@ -111,8 +110,7 @@ impl Task {
     }
 }
 
-/// Returns the rules that may be approved beyond this call: together they answer the question.
-/// Empty if there are none.
+/// Returns the rules that may be approved beyond this call, which together answer the question. Empty if there are none.
 fn rule_proposals(access: &Access, rules: Vec<String>, held: &PolicyRules) -> Vec<RuleProposal> {
     if !is_plain(access) {
         return Vec::new();
@@ -127,8 +125,7 @@ fn rule_proposals(access: &Access, rules: Vec<String>, held: &PolicyRules) -> Ve
         };
         offered.push(RuleProposal { rule, words });
     }
-    // Tried out: a proposal that would not have answered this question would only make the user
-    // approve more than they know.
+    // Checked: a proposal that does not answer this question would make the user approve more than intended.
     if wider.decide(access).verdict == Verdict::Allow {
         offered
     } else {

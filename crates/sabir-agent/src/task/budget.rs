@@ -31,7 +31,7 @@ pub(super) struct TaskBudget {
 pub struct BudgetPeriod {
     /// The answers in the whole life of the task.
     turns: u32,
-    /// Those before the run: a new run has new limits.
+    /// The turns before this run, which has its own limits.
     earlier_turns: u32,
 }
 

@@ -177,8 +177,7 @@ impl OpenTurn {
                 PendingState::Refused(..) | PendingState::Done(_)
             )
         };
-        // A completion that a check stopped, or that has its result, counts as a mistake and not as
-        // a refusal.
+        // A completion that a check rejected, or that has its result, counts as a mistake and not as a refusal.
         let completion =
             result.name == control::COMPLETION_TOOL && result.ending == ToolResultStatus::Rejected;
         completion
@@ -253,8 +252,7 @@ impl OpenTurn {
         }
     }
 
-    /// Returns the calls whose access was asked for to their beginning: the driver has dropped that work,
-    /// and another run has to ask for it again.
+    /// Resets the calls that are being assessed: the driver has dropped that work, and another run must assess them again.
     pub(super) fn forget_assessments(&mut self) {
         for pending in &mut self.calls {
             if pending.state == PendingState::Assessing {
@@ -272,7 +270,7 @@ impl OpenTurn {
         }
     }
 
-    /// Refuses to run any call that has no result: the records that would tell if it ran are lost. Subtasks are left out if
+    /// Refuses to run any call without a result: the records that would show if it ran are lost. Subtasks are left out if
     /// `continue_subtasks` is set.
     pub(super) fn mark_lost(&mut self, continue_subtasks: bool) {
         for pending in &mut self.calls {
@@ -295,9 +293,8 @@ impl OpenTurn {
         }
     }
 
-    /// Returns the objection to completing by this call: another call of the turn failed, was
-    /// refused, or has not been made, a part of the message could not be read, or the user has sent
-    /// a message.
+    /// Returns the objection to completing by this call: another call of the turn failed, was refused, or has not run, a part of the
+    /// message could not be read, or the user has sent a message.
     pub(super) fn completion_objection(&self, id: &CallId) -> Option<String> {
         let others = self.calls.iter().filter(|pending| pending.call.id != *id);
         let bad = |pending: &&PendingCall| {
@@ -369,13 +366,11 @@ impl OpenTurn {
             subtasks += usize::from(subtask && !matches!(pending.state, PendingState::Done(_)));
             match &pending.state {
                 PendingState::Done(_) => continue,
-                // Refused calls are answered in their turn too, so that results are recorded in
-                // call order where nothing runs concurrently.
+                // Refused calls are answered in order too, so that results are recorded in call order unless calls run concurrently.
                 PendingState::Refused(ending, words) => {
                     return NextAction::Refuse(pending.call.clone(), *ending, words.clone());
                 }
-                // A call that may write must see everything that was called before it, and nothing
-                // of what comes behind it.
+                // A call that may write must see the effects of all calls before it, and of none after it.
                 PendingState::Waiting if open && !reads => return NextAction::Nothing,
                 // Over the limit: the call keeps waiting, and calls behind it that only read may
                 // pass it.
@@ -437,8 +432,7 @@ impl PendingState {
         match check {
             Some(check) if check.passed => Self::Waiting,
             Some(check) => Self::Refused(ToolResultStatus::Rejected, check.feedback_text()),
-            // Only in a journal that was edited: the machine records a check for each call. A
-            // call without a check never runs.
+            // Occurs only in an edited journal: the machine records a check for each call. A call without a check never runs.
             None => Self::Refused(
                 ToolResultStatus::Rejected,
                 "The call was not checked and was not run.".to_owned(),
@@ -457,8 +451,7 @@ impl PendingCall {
 }
 
 impl Task {
-    /// Takes all steps that are possible now: assesses, refuses, asks and answers calls until one
-    /// must be waited for.
+    /// Takes all steps that are possible now: assesses, refuses and answers calls and asks about them, until it must wait for one.
     pub(super) fn advance_calls(&mut self, effects: &mut Vec<TaskEffect>) {
         loop {
             self.apply_current_mode();
@@ -517,8 +510,7 @@ impl Task {
         preconditions: Preconditions,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // Only requested assessments are accepted: a call that was refused or answered meanwhile is
-        // not checked again.
+        // Ignores an assessment that is not pending: a call that was refused or answered meanwhile is not checked again.
         let assessing = self
             .turn
             .as_mut()
@@ -538,8 +530,7 @@ impl Task {
             self.answer_call(&call, ToolResultStatus::Failed, words, effects);
             return self.advance_calls(effects);
         }
-        // Checked by the rules of this moment: a mode that was switched by an earlier call of the
-        // turn holds already.
+        // Checked by the current rules: a mode switch by an earlier call of the turn already applies.
         let decision = self.settings.rules.decide(access);
         let caution = self.text_call_caution(&call);
         let decision = self.require_approval(&call, access, decision, &caution);
@@ -598,8 +589,7 @@ impl Task {
             .and_then(|pending| pending.permit.take());
         // A call that was not weighed has none, and does not run.
         let Some(permit) = permit else { return };
-        // Filled in only now: calls that ran since the decision may have used up a part of the
-        // limits.
+        // Completed only now: calls that ran since the decision may have used a part of the limits.
         let permit = CallPermit {
             remaining_limits: self.budget.remaining_limits(&self.settings.limits),
             budget_period: self.budget.period(),
@@ -651,8 +641,7 @@ impl Task {
         output: ToolOutput,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // The result of a call that was cancelled, or given back to wait, finds no running call and
-        // is dropped (law 7).
+        // The result of a call that was cancelled, or set back to waiting, finds no running call and is dropped (law 7).
         let running = self
             .turn
             .as_mut()
@@ -688,8 +677,7 @@ impl Task {
             .into_iter()
             .for_each(|end| self.end_subtask(id, end, effects));
         let readers = &self.settings.read_only_tools;
-        // Decided before the record is made, so that a replay finds the words as they were and
-        // decides nothing.
+        // Deduplicated before the record is made, so that a replay uses the recorded text.
         let output = if readers.contains(&call.name) {
             self.transcript.dedup_output(&call, output)
         } else {

@@ -50,8 +50,7 @@ impl Default for CompletionConditions {
 /// The form in which a model gives its result in a task without a conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CompletionForm {
-    /// Depends on the protocol: a native task accepts an answer, and a task whose prompt teaches
-    /// calls needs a call.
+    /// Depends on the protocol: a native task accepts an answer, and a prompted task needs a call.
     ByProtocol,
     /// Only a call of `attempt_completion` completes a task. A reply without a call is answered
     /// with a reminder.
@@ -124,8 +123,7 @@ impl Task {
         output: &ToolOutput,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // The check took a while. The user may have said something since, which the model has not
-        // read.
+        // The user may have sent a message during the check, which the model has not read.
         if !output.failed && self.reject_completion(call, effects) {
             return self.advance_calls(effects);
         }

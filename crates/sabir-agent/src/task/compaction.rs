@@ -21,17 +21,15 @@ use crate::record::{
     Record, SummaryAuthor,
 };
 
-/// The number of times in a row that a request which was too long is sent again, each time with
-/// less.
+/// The maximum number of consecutive retries of a request that was too long, each with less content.
 const MAX_OVERFLOW_RETRIES: u32 = 3;
-/// The divisors of the context that give the size of the turns that are kept; a later one is used
-/// where an earlier one kept too much.
+/// The divisors that give the size of the kept turns from that of the context. A later one is used if an earlier one kept too much.
 const KEPT_SHARES: [usize; 3] = [5, 20, usize::MAX];
 
 /// The moment at which a requested compaction happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionTiming {
-    /// Never: nothing could be left out.
+    /// Never: no message could be left out.
     Nothing,
     /// Now.
     Now,
@@ -185,8 +183,7 @@ impl Task {
             + &fragment::render_fragments(self.transcript.view.prefix_fragments())
     }
 
-    /// Announces the context: all of it when the task begins, and afterwards what has changed, at
-    /// the end of what the model sees.
+    /// Announces the context: all of it when the task begins, later only changes, at the end of the model's view.
     pub(super) fn announce_context(&mut self, effects: &mut Vec<TaskEffect>) {
         let fragments = self.transcript.view.context.fragments.clone();
         let change = match &self.transcript.view.announced {
@@ -228,8 +225,7 @@ impl Task {
                 self.transcript.undo_compaction();
                 // The count belongs to the shortened requests.
                 self.transcript.view.measured = None;
-                // Otherwise the context, which is as full as before, would be compacted again at
-                // once.
+                // Otherwise the context, which is full again, would be compacted at once.
                 self.transcript.view.auto_compaction_paused = true;
             }
             ContextChange::Tools(change) => self.apply_tools_change(change),
@@ -244,8 +240,7 @@ impl Task {
     }
 
     fn apply_compaction(&mut self, compacted: &CompactionRecord) {
-        // The record's own figures: a replay must not estimate again, with the prices of another
-        // day.
+        // Uses the record's figures: a replay must not estimate again, with other prices.
         self.budget
             .note_usage(UsageDelta::from_compaction(compacted));
         self.draft = DraftResponse::default();
@@ -257,9 +252,9 @@ impl Task {
             // is known.
             view.refused_tokens = Some(compacted.before);
         }
-        // The beginning of the requests is a new one anyway.
-        if let Some(told) = view.announced.clone() {
-            view.set_prefix(told);
+        // The prefix of the requests changes anyway.
+        if let Some(fragments) = view.announced.clone() {
+            view.set_prefix(fragments);
         }
         view.auto_compaction_paused = false;
         let bytes = self.transcript.request_bytes();
@@ -319,8 +314,7 @@ impl Task {
         else {
             return false;
         };
-        // Only the first overflow pays for a summary. If the shorter request is refused as well, a
-        // digest will do.
+        // Only the first overflow causes a summary. If the shorter request is refused as well, a digest is used.
         if attempt == 0 {
             self.phase = TaskPhase::AwaitingSummary(CompactionReason::Overflow);
             effects.push(TaskEffect::RequestModel);
@@ -337,8 +331,7 @@ impl Task {
     }
 
     pub(super) fn compact_on_request(&mut self, by: SummaryAuthor, effects: &mut Vec<TaskEffect>) {
-        // A request that the last run did not get to is met by this one. Left open, it would begin
-        // a turn after the summary.
+        // This compaction also fulfils an open request of the last run, which would otherwise begin a turn after the summary.
         self.pending_input.compaction = false;
         let Some(messages) = self.compaction_cut(CompactionReason::Asked) else {
             return;
@@ -458,25 +451,27 @@ impl Task {
         }
     }
 
-    /// Adds a text for the model to the end of what it sees. The context stays as it was announced.
-    pub(super) fn note_for_model(&mut self, told: String, effects: &mut Vec<TaskEffect>) {
+    /// Adds a text to the end of the model's view. The announced context does not change.
+    pub(super) fn note_for_model(&mut self, text: String, effects: &mut Vec<TaskEffect>) {
         let fragments = self.transcript.view.announced.clone().unwrap_or_default();
-        let change = ContextChange::Changed { fragments, told };
+        let change = ContextChange::Changed {
+            fragments,
+            told: text,
+        };
         self.commit_record(Record::Context(change), effects);
     }
 
     /// Continues the phase that the summary interrupted.
     fn continue_after_summary(&mut self, why: CompactionReason, effects: &mut Vec<TaskEffect>) {
-        let spoken = std::mem::take(&mut self.pending_input.user_spoke);
+        let has_spoken = std::mem::take(&mut self.pending_input.user_spoke);
         if why != CompactionReason::Asked {
             return self.request_next_turn(effects);
         }
         if !std::mem::take(&mut self.pending_input.compaction) {
             // The task was paused when the user asked, outside of any run.
             self.phase = TaskPhase::Paused;
-        } else if self.is_awaiting_user() && !spoken {
-            // The question is still open, and the user has said nothing: the task waits for its
-            // answer as before.
+        } else if self.is_awaiting_user() && !has_spoken {
+            // The question is still open, and the user has sent no message: the task waits for its answer as before.
             self.phase = TaskPhase::HandlingCalls;
         } else {
             self.withdraw_question(effects);
@@ -502,8 +497,7 @@ impl Task {
                 // About half of the window, at four bytes a token.
                 usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX)
             }
-            // The window is unknown, or not what it was believed to be: surely shorter than the
-            // request that was refused.
+            // The window is unknown or smaller than assumed, and certainly smaller than the refused request.
             _ => self.transcript.request_bytes() / 3,
         };
         let earlier = view
@@ -517,8 +511,7 @@ impl Task {
         summary::render_transcript(&earlier, covered, cap.max(summary::MIN_SUMMARY_BYTES))
     }
 
-    /// Returns the number of messages to leave out; `None` if no further turn can be, or too few to
-    /// be worth a new beginning.
+    /// Returns the number of messages to leave out; `None` if no further turn can be left out, or too few to justify a changed prefix.
     fn compaction_cut(&self, why: CompactionReason) -> Option<usize> {
         let view = &self.transcript.view;
         let all = self.history();
@@ -547,14 +540,12 @@ impl Task {
                 .sum::<usize>()
         };
         cut.filter(|cut| {
-            // A new beginning costs the provider's cache. For less than a tenth of the room that is
-            // not worth it.
+            // A changed prefix invalidates the provider's cache, which a gain of less than a tenth of the room does not justify.
             why != CompactionReason::Threshold || gain(*cut).saturating_mul(10) >= room
         })
     }
 
-    /// Returns the number of messages to leave out so that those that stay fit into `budget` bytes;
-    /// `None` if no further turn can be.
+    /// Returns the number of messages to leave out so that the others fit into `budget` bytes; `None` if no further turn can be left out.
     fn cut_for_budget(&self, budget: usize) -> Option<usize> {
         let from = self.transcript.view.left_out_count();
         let all = self.history();

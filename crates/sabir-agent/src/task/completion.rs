@@ -60,9 +60,8 @@ impl Task {
         false
     }
 
-    /// Refuses a completion if there is an objection, and returns true if it did. This is checked
-    /// when the completion is made and again when it is accepted without the user's yes, since the
-    /// user may have sent a message in between.
+    /// Refuses a completion if there is an objection, and returns true if it did. Called when the completion is made, and again when it is
+    /// accepted without the user's approval, since the user may have sent a message in between.
     pub(super) fn reject_completion(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) -> bool {
         let objection = self
             .turn
@@ -156,8 +155,7 @@ impl Task {
         content: &str,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // The completion first. The remaining calls of the turn follow it in the message, and never
-        // ran.
+        // The completion is answered first. The remaining calls of the turn follow it in the message, and never ran.
         self.answer_call(call, ToolResultStatus::Done, content.to_owned(), effects);
         self.reject_unanswered(
             "The task was completed before this call; it was not run.",
@@ -179,8 +177,7 @@ impl Task {
             return;
         };
         match reply {
-            // The words came while the result was on the screen: the model has not read them, so
-            // its result cannot be the end.
+            // A message came while the result was shown. The model has not read it, so the result cannot be final.
             UserReply::Yes | UserReply::YesWithRules(_) if self.has_unread_words() => {
                 let content = "The user accepted this, and has said more: see below.".to_owned();
                 self.answer_call(&call, ToolResultStatus::Done, content, effects);
@@ -262,8 +259,7 @@ impl Task {
         self.advance_calls(effects);
     }
 
-    /// Handles a reply without a call: in a conversation it is the user's turn; a headless task
-    /// sends reminders and in the end gives up.
+    /// Handles a reply without a call: in a conversation it is the user's turn; a headless task sends reminders and finally gives up.
     pub(super) fn handle_reply_without_call(
         &mut self,
         feedback: Option<String>,
@@ -291,8 +287,7 @@ impl Task {
         }
         let limit = self.settings.limits.reminders;
         if self.settings.interactivity == Interactivity::Interactive
-            // A reply with a broken call is not meant for the user. The model gets its feedback
-            // first, a few times.
+            // A reply with a broken call is not meant for the user. The model gets feedback first, a few times.
             && (feedback.is_none() || self.progress.replies_without_call() > limit)
         {
             return self.ask_user(
@@ -327,8 +322,8 @@ impl Task {
         )
     }
 
-    /// Returns the text of the last reply if it is the task's result: there is no user to talk to, and
-    /// the model has only read. A model that changed something must say with a call that it is done.
+    /// Returns the text of the last reply if it is the task's result: there is no user, and the model has only read. A model that changed
+    /// something must complete the task with a call.
     fn answer_without_call(&self) -> Option<String> {
         let conditions = &self.settings.completion;
         let takes_answers = match conditions.form {
@@ -388,8 +383,7 @@ impl Task {
         self.request_next_turn(effects);
     }
 
-    /// Ends the task because the user left while being asked. Nothing that waits for an answer is
-    /// run.
+    /// Ends the task because the user left at a question. Calls that wait for an answer do not run.
     pub(super) fn handle_leave(&mut self, question: &UserQuestion, effects: &mut Vec<TaskEffect>) {
         let message = match question {
             UserQuestion::Completion { .. } => "left without accepting the completion",

@@ -26,7 +26,7 @@ const REMINDER_THRESHOLD: u32 = 3;
 pub(super) struct CycleDetector {
     /// The fingerprints of the last calls, the newest first.
     recent_calls: VecDeque<u64>,
-    /// For each period, the number of calls in a row that equalled the one that many calls before.
+    /// For each period, the number of consecutive calls that equalled the call one period earlier.
     repeats_by_period: [u32; MAX_PERIOD],
     /// The fingerprint of the last polling call.
     polled: Option<u64>,
@@ -131,8 +131,7 @@ impl Task {
         if result.ending == ToolResultStatus::Interrupted {
             return;
         }
-        // A deduplicated result counts as the one it refers to, or saving tokens would hide a
-        // cycle.
+        // A deduplicated result counts as the one to which it refers, or saving tokens would hide a cycle.
         let pair = call_fingerprint(call, self.transcript.original_result(call, result));
         if self.settings.polling_tools.contains(&call.name) {
             self.progress.cycles.note_poll(pair);
@@ -152,11 +151,9 @@ impl Task {
     }
 }
 
-/// Hashes a call with its result. The texts of checks and rules are left out, because they may vary
-/// from one time to the next.
+/// Hashes a call with its result. The texts of checks and rules are left out, because they may vary.
 fn call_fingerprint(call: &Call, result: &CallResult) -> u64 {
-    // Fixed keys, and never stored: a replay computes the same comparisons even if another version
-    // hashes differently.
+    // The hash has fixed keys and is never stored, so a replay makes the same comparisons even if another version hashes differently.
     let mut hash = DefaultHasher::new();
     call.name.hash(&mut hash);
     serde_json::to_string(&call.arguments)

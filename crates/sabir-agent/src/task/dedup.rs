@@ -17,8 +17,7 @@ use super::digest;
 use super::transcript::Transcript;
 use crate::tool::{CallArguments, ToolOutput};
 
-/// The least bytes of a result that is deduplicated: the notice in place of a shorter one would
-/// save next to nothing.
+/// The minimum size of a deduplicated result, in bytes. For a shorter one the notice would save almost nothing.
 const MIN_DEDUP_BYTES: usize = 1024;
 /// The number of earlier results that a later one is compared with.
 const MAX_CANDIDATES: usize = 8;
@@ -68,8 +67,7 @@ impl Transcript {
         let Some(reading) = self.read_dedup.0.get(&read_key(call)) else {
             return output;
         };
-        // The model asks for the very same once more, so it cannot see the earlier result: it gets
-        // it in full.
+        // The model repeats the same request, so it cannot see the earlier result and gets the full output.
         if reading.last_repeat_arguments.as_ref() == Some(&call.arguments) {
             return output;
         }
@@ -88,8 +86,7 @@ impl Transcript {
         }
     }
 
-    /// Returns the result that a notice refers to, or the result itself. A repetition thus counts as
-    /// one even if its text was replaced by a notice.
+    /// Returns the result that a notice refers to, or the result itself. A repetition thus counts even if a notice replaced its text.
     pub(super) fn original_result<'a>(
         &'a self,
         call: &Call,
@@ -219,8 +216,7 @@ fn repeats_result<'a>(output: &'a ToolOutput, result: &CallResult) -> Option<&'a
     };
     let mut seen = result.content.lines().map(numbered_line);
     let first = lines.lines().next().and_then(numbered_line)?;
-    // The lines must follow one another in both, so a gap in the earlier result is not a
-    // repetition.
+    // The lines must be consecutive in both, so a gap in the earlier result is no repetition.
     seen.by_ref().find(|line| *line == Some(first))?;
     let mut rest = lines.lines().skip(1).map(numbered_line);
     rest.all(|line| line.is_some() && seen.next() == Some(line))

@@ -48,8 +48,8 @@ impl DeniedCall {
         }
     }
 
-    /// Returns true if a call that was done did what this one was to do: the same with the same tool,
-    /// or a change of the same file with another one.
+    /// Returns true if a successful call did the work of this one: the same with the same tool, or a change of the same file with another
+    /// tool.
     fn is_replaced_by(&self, call: &Call, readers: &[String]) -> bool {
         let reads = |tool: &String| readers.contains(tool);
         let is_same_kind = self.tool == call.name

@@ -169,7 +169,7 @@ pub(super) fn render_call_lines(earlier: &str, messages: &[Message]) -> String {
 fn followup_answers(messages: &[Message]) -> Vec<String> {
     let calls = messages.iter().flat_map(Message::calls);
     let calls: HashMap<&CallId, &Call> = calls.map(|call| (&call.id, call)).collect();
-    let said = messages
+    let results = messages
         .iter()
         .flat_map(|message| &message.parts)
         .filter_map(|part| match part {
@@ -189,7 +189,7 @@ fn followup_answers(messages: &[Message]) -> Vec<String> {
             .unwrap_or_default();
         format!("(to `{question}`) {}", result.content)
     };
-    said.filter(asked).map(words).collect()
+    results.filter(asked).map(words).collect()
 }
 
 fn results_by_call(messages: &[Message]) -> HashMap<&CallId, &CallResult> {

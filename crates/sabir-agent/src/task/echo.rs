@@ -17,8 +17,7 @@ use crate::record::EchoSource;
 
 use super::Task;
 
-/// The most places of a tool's name that are looked at in one text, which bounds the search in a
-/// text that repeats the name.
+/// The maximum number of occurrences of a tool's name that are examined in one text.
 const MAX_PLACES: usize = 1000;
 
 /// The words of known notations between the name of a tool and its first argument.
@@ -87,8 +86,7 @@ impl EchoSource {
 }
 
 impl Task {
-    /// Finds the newest text that the model was given to read and that holds this call; `None` for a
-    /// native call.
+    /// Finds the newest text that the model has read and that contains this call; `None` for a native call.
     ///
     /// In a prompted session the user's own messages are left out, since calls in text are the usual
     /// form there.
@@ -133,8 +131,8 @@ impl Task {
         }
     }
 
-    /// Makes a decision stricter for a call that was written as text, unless the call needs no
-    /// approval at all: then the model could make it anyway, and nothing is gained by asking.
+    /// Makes a decision stricter for a call that was written as text, unless the call needs no approval: the model could then make it
+    /// natively anyway.
     pub(super) fn require_approval(
         &self,
         call: &Call,
@@ -199,8 +197,7 @@ impl CallPattern {
 
     fn find_in_message(&self, message: &Message, native: bool) -> Option<EchoSource> {
         message.parts.iter().rev().find_map(|part| match part {
-            // Sabir's own results (a rejection, a denial) may show the right form of a call,
-            // which the model is to copy.
+            // Sabir's own results (a rejection, a denial) may show the right form of a call for the model to copy.
             MessagePart::Result(result)
                 if matches!(
                     result.ending,
@@ -255,8 +252,7 @@ impl CallPattern {
     }
 }
 
-/// Returns the letters of a text, without the names of HTML entities and without the place that a
-/// search puts in front of a line.
+/// Returns the letters of a text, without the names of HTML entities and without the position that a search puts in front of a line.
 fn reduce_text(text: &str) -> String {
     let mut reduced = String::with_capacity(text.len());
     for line in text.split('\n') {

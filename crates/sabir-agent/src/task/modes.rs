@@ -166,12 +166,10 @@ impl Task {
         else {
             return;
         };
-        // Switching to the current mode records nothing, but what is asked about is checked again
-        // all the same.
+        // Switching to the current mode creates no record, but the open question is still checked again.
         if self.modes.history.current_mode() != name {
             let when = if self.phase == TaskPhase::AwaitingModel {
-                // The answer that is being written was requested without it, and replay has no
-                // other way to know.
+                // The current answer was requested without it, and a replay knows that only from this value.
                 Delivery::Later
             } else {
                 Delivery::Next
@@ -231,11 +229,11 @@ impl Task {
         when: Delivery,
         effects: &mut Vec<TaskEffect>,
     ) {
-        let told = format!("The user has switched to another mode. {words}");
+        let announcement = format!("The user has switched to another mode. {words}");
         self.commit_record(
             Record::Context(ContextChange::Moded {
                 mode: name.to_owned(),
-                told,
+                told: announcement,
                 when,
             }),
             effects,
@@ -256,8 +254,7 @@ impl Task {
         let Some(config) = self.modes.find_config(name).cloned() else {
             return;
         };
-        // Measured before the settings change, so that the size of the old tools can be taken out
-        // of the count.
+        // Measured before the settings change, so that the size of the old tools can be subtracted.
         let before = usage::fixed_bytes(&self.settings);
         let ModeConfig {
             mode,
@@ -286,8 +283,7 @@ impl Task {
             .replace_fixed_bytes(before, usage::fixed_bytes(&self.settings));
     }
 
-    /// Returns the text about the mode for a summary; empty if the mode is still the one of the
-    /// instructions.
+    /// Returns the text about the mode for a summary; empty if the instructions still name the current mode.
     pub(super) fn mode_summary(&self) -> String {
         let mode = self
             .settings

@@ -53,8 +53,8 @@ impl TaskProgress {
         // Denials still count: they explain in the end why a task could not be completed.
     }
 
-    /// Notes that the model reads a message of the user that waited for its answer. The answer was
-    /// none to that message, so it does not count as a reply.
+    /// Notes that the model reads a user message that waited for its answer. That answer does not count as a reply, since it did not see
+    /// the message.
     pub(super) fn note_user_message_delivered(&mut self) {
         self.replies_without_call = 0;
     }

@@ -208,8 +208,7 @@ impl Task {
             // Nothing is at work yet.
             self.requeue_subtasks();
         }
-        // Other tools are dropped by now: their calls are answered before the end is recorded, so
-        // that no result is missing.
+        // Other tools have been dropped. Their calls are answered before the end is recorded, so that no result is missing.
         self.interrupt_running(super::INTERRUPTED, effects);
         if let Some(turn) = &mut self.turn {
             turn.forget_assessments();
@@ -266,8 +265,7 @@ impl Task {
         }
     }
 
-    /// Asks the running subtasks to end, and answers the calls whose subtasks were to continue
-    /// later.
+    /// Asks the running subtasks to end, and answers the calls whose subtasks are not running.
     pub(super) fn stop_subtasks(&mut self, effects: &mut Vec<TaskEffect>) {
         for (call, running) in self
             .turn

@@ -13,7 +13,7 @@ use crate::record::TaskId;
 enum Move {
     /// The model makes these calls: each a tool and its one argument.
     Calls(Vec<(usize, usize)>),
-    /// It writes words alone.
+    /// It writes only words.
     Words,
     /// A call is weighed, or ends so.
     Work(bool),

@@ -80,8 +80,7 @@ impl Task {
     pub(super) fn apply_todo_result(&mut self, call: &Call, result: &CallResult) {
         if result.name == control::TODO_LIST_TOOL
             && result.ending == ToolResultStatus::Done
-            // Parsed again instead of taken from the answer: a replay has only the call and its
-            // result.
+            // Parsed again from the call, since a replay has only the call and its result.
             && let Ok(todos) = TodoList::parse(todo_argument(call))
         {
             self.todo_tracker = TodoTracker {

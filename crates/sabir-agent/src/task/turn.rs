@@ -40,7 +40,7 @@ impl Task {
         // Results find their calls by id, so a provider that repeats one must not answer two calls
         // at once (law 7).
         let mut used = HashSet::new();
-        let mut taken = |id: &CallId| self.transcript.has_call(id) || !used.insert(id.clone());
+        let mut is_used = |id: &CallId| self.transcript.has_call(id) || !used.insert(id.clone());
         let loose: Vec<_> = draft
             .faults
             .iter()
@@ -61,8 +61,7 @@ impl Task {
             match part {
                 DraftPart::Text(text) => parts.push(MessagePart::Text { text }),
                 DraftPart::Thought(text) => parts.push(MessagePart::Thought { text, opaque: None }),
-                // A provider's own state belongs to the thought before it, and goes back with it
-                // unchanged.
+                // Opaque state belongs to the thought before it, and is sent back with it unchanged.
                 DraftPart::Opaque(opaque) => match parts.last_mut() {
                     Some(MessagePart::Thought {
                         opaque: slot @ None,
@@ -78,7 +77,7 @@ impl Task {
                         continue;
                     };
                     let checked = checked.swap_remove(at);
-                    let id = unique_call_id(call.id.as_deref(), turn, call.index, &mut taken);
+                    let id = unique_call_id(call.id.as_deref(), turn, call.index, &mut is_used);
                     let native = self.start.protocol == ToolProtocol::Native;
                     // Law 3: only a call that was closed and passed every check may run.
                     let passed = checked.state == CallState::Complete;
@@ -172,8 +171,8 @@ impl Task {
     }
 }
 
-/// Returns the names of the arguments whose values were written on lines of their own. A repair may
-/// have renamed an argument, so they are found by their values.
+/// Returns the names of the arguments whose values were written on lines of their own. They are found by their values, since a repair may
+/// have renamed an argument.
 fn wrapped_arguments(call: &DraftCall, checked: &CheckedCall) -> Vec<String> {
     let is_wrapped = |value: &Value| {
         value.as_str().is_some_and(|value| {
@@ -190,23 +189,22 @@ fn wrapped_arguments(call: &DraftCall, checked: &CheckedCall) -> Vec<String> {
         .collect()
 }
 
-/// Returns the provider's id if it is new, else an id of our own. `taken` reports whether an id is
-/// used, and reserves it.
+/// Returns the provider's id if it is new, else a generated one. `is_used` returns true for a used id, and reserves any other.
 fn unique_call_id(
     native: Option<&str>,
     turn: u32,
     index: u32,
-    taken: &mut dyn FnMut(&CallId) -> bool,
+    is_used: &mut dyn FnMut(&CallId) -> bool,
 ) -> CallId {
     if let Some(id) = native
         .filter(|id| !id.is_empty())
         .map(CallId::new)
-        .filter(|id| !taken(id))
+        .filter(|id| !is_used(id))
     {
         return id;
     }
     let mut id = CallId::new(format!("call_{turn}_{index}"));
-    while taken(&id) {
+    while is_used(&id) {
         id = CallId::new(format!("{id}x"));
     }
     id

@@ -227,8 +227,7 @@ impl Task {
         match self.phase {
             _ if words.is_empty() => {}
             TaskPhase::AwaitingModel => {
-                // The request is dropped before anything is recorded, so no delta of it can arrive
-                // behind the record.
+                // The request is dropped before the record is made, so that no delta can arrive after it.
                 effects.push(TaskEffect::StopAll);
                 self.record_abandoned_answer(ABANDONED_REASON, effects);
                 self.commit_user_message(words, Delivery::Next, effects);
@@ -252,8 +251,7 @@ impl Task {
                     .and_then(UserQuestion::call_id)
                     .cloned();
                 self.withdraw_question(effects);
-                // Subtasks that run are asked to end: they have their own journals, so nothing of
-                // them is in doubt.
+                // Running subtasks are asked to end. They have their own journals, so their effects are known.
                 self.stop_subtasks(effects);
                 let open = self
                     .turn
@@ -299,8 +297,7 @@ impl Task {
             );
         }
         match question {
-            // There is no reviewer any more: it is accepted as in a headless task, unless there is
-            // an objection.
+            // Without a reviewer, it is accepted as in a headless task, unless there is an objection.
             Some(UserQuestion::Completion { call, .. }) => match self.open_call(&call).cloned() {
                 Some(call) if !self.reject_completion(&call, effects) => {
                     self.finish_completed(&call, "Accepted.", effects)
@@ -403,8 +400,7 @@ impl Task {
                     .user_texts
                     .extend(Some(words.text.clone()).filter(|text| !text.trim().is_empty()));
             }
-            // Every message of Sabir counts as the reminder, since the record does not say which
-            // one it is.
+            // Every message of Sabir counts as the reminder, since the record does not identify it.
             MessageAuthor::Sabir => self.progress.cycles.mark_announced(),
         }
         match when {

@@ -32,7 +32,7 @@ pub(super) struct ContextView {
     pub(super) overflows: u32,
     /// The tokens of a request that was too long.
     pub(super) refused_tokens: Option<u64>,
-    /// True after the user undid a compaction: then a full context alone causes none.
+    /// True after the user undid a compaction. Then a full context causes no compaction.
     pub(super) auto_compaction_paused: bool,
 }
 
@@ -101,8 +101,7 @@ impl ContextView {
             Some((measured, known)) if bytes >= measured => {
                 known.saturating_add(estimate_tokens(bytes - measured))
             }
-            // The request has become shorter since: scaled, since no provider counted the smaller
-            // one.
+            // The request is shorter than the counted one, so the count is scaled.
             Some((measured, known)) => {
                 let [bytes, measured] =
                     [bytes, measured.max(1)].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
@@ -112,8 +111,7 @@ impl ContextView {
         }
     }
 
-    /// Returns the size of the context window in tokens: what is known of it, or what it was seen
-    /// to refuse, if that is less.
+    /// Returns the size of the context window in tokens: the known size, or that of a refused request, if that is less.
     pub(super) fn context_window(&self) -> Option<u64> {
         [self.context.window, self.refused_tokens]
             .into_iter()

@@ -48,8 +48,7 @@ pub(crate) struct TaggedCalls {
     pub(crate) exact_values: bool,
     /// True if a value may be a CDATA section, as in XML.
     pub(crate) sections_of_text: bool,
-    /// True if messages have a header with a recipient, as in the harmony dialect: calls count only in one that
-    /// is addressed to a tool.
+    /// True if messages have a header with a recipient, as in the harmony dialect: calls count only in a message to a tool.
     pub(crate) channels: bool,
     /// True if such a header is the opening tag of a call to its recipient, and the end of the message the closing tag.
     pub(crate) header_opens: bool,
@@ -91,8 +90,7 @@ pub(crate) enum TagScheme {
         call_name: NamePosition,
         /// The position of the argument's name in its tag.
         argument_name: NamePosition,
-        /// An attribute that says whether the value is a string, with its values for "yes" and
-        /// "no".
+        /// An attribute that marks string values, with its values for "yes" and "no".
         typed: Option<(&'static str, &'static str, &'static str)>,
     },
     /// The name as text after the call's tag, then pairs of tags for key and value.
@@ -149,8 +147,8 @@ pub(crate) struct JsonCalls {
     pub(crate) section: Option<(&'static str, &'static str)>,
     /// The ways to write a call; the first is written.
     pub(crate) forms: &'static [JsonForm],
-    /// The keys that are written: for the name, the arguments, and the id if there is one. Without a key for the
-    /// name, the name is itself the key of the arguments.
+    /// The keys that are written: for the name, the arguments, and the id if there is one. Without a key for the name, the name is the key
+    /// of the arguments.
     pub(crate) keys: (&'static str, &'static str, Option<&'static str>),
     /// True if several calls are written as one array.
     pub(crate) list: bool,
@@ -194,8 +192,8 @@ pub(crate) struct HeaderFormat {
 }
 
 impl JsonForm {
-    /// Returns true if the call begins with a line that names the tool, behind a marker that prose may hold. The prompt may end
-    /// with that marker.
+    /// Returns true if the call begins with a line that names the tool, after a marker that may occur in prose. The prompt may end with
+    /// that marker.
     pub(crate) fn is_headed_by_line(&self) -> bool {
         let is_token = self.open.contains(['<', '|', '｜']);
         !is_token && self.head.is_some_and(|head| head.end == "\n")

@@ -12,7 +12,7 @@ use super::{Dialect, json, tagged, untagged};
 /// The set that holds no defined dialect.
 static BUILT_IN: DialectSet = DialectSet { defined: None };
 
-/// The dialects that a session knows. Cheap to clone; a change of one clone leaves the others as they are.
+/// The dialects that a session knows. Cheap to clone; a change of one clone does not affect the others.
 ///
 /// ```
 /// use sabir_call::dialect::{DialectSet, DialectTable};
@@ -33,20 +33,20 @@ pub struct DialectSet {
 /// The part of a set that was defined by tables.
 #[derive(Clone, Default)]
 struct DefinedDialects {
-    /// In the order of their definition.
+    /// The rows of the user's tables, in the order of their definition.
     rows: Vec<Dialect>,
     pool: Arc<RowPool>,
 }
 
-/// The rows that tables were built into, by their tables.
+/// The rows that were built from tables, with their tables.
 ///
-/// The reader borrows markers for `'static`, so the texts of a row are never freed. The pool bounds what that costs: within the sets that
-/// share it, equal tables are one row, however often they are defined. A table that breaks a rule is remembered too, because its
-/// first values may have been kept before the rule was reached.
+/// The reader borrows markers for `'static`, so the texts of a row are never freed. The pool bounds that memory: the sets that share it
+/// have one row for equal tables, however often they are defined. A table that breaks a rule is remembered too, because its first values
+/// may have been leaked before the rule was checked.
 #[derive(Default)]
 struct RowPool(Mutex<Vec<PooledRow>>);
 
-/// A table, and the row that it is or the rule that it breaks.
+/// A table, and the row built from it or the rule that it breaks.
 type PooledRow = (DialectTable, Result<Dialect, DefineError>);
 
 /// The dialects of a set that a reader listens for.
@@ -54,7 +54,7 @@ type PooledRow = (DialectTable, Result<Dialect, DefineError>);
 pub struct DialectSelection<'d> {
     dialects: &'d DialectSet,
     only: Option<&'d Dialect>,
-    /// True if the text is expected to hold calls, as that of a model which was taught to write them.
+    /// True if the text is expected to hold calls, because the model was taught to write them.
     text_calls: bool,
     /// The end of the prompt, which the text continues.
     prefill: &'d str,
@@ -95,8 +95,8 @@ impl DialectSet {
 
     /// Adds a dialect. A table that the set holds already changes nothing.
     ///
-    /// The dialect is tried out first: it must read what it writes, both where it was chosen and among the other dialects
-    /// of the set, and must not take calls away from them.
+    /// The dialect is tried out first: it must read what it writes, both alone and among the other dialects of the set, and must not claim
+    /// their calls.
     ///
     /// # Errors
     /// The first rule that the table breaks; the set is as it was then.
@@ -227,9 +227,9 @@ impl<'d> DialectSelection<'d> {
         self.only.is_none() && self.dialects.defined_rows().is_empty()
     }
 
-    /// Every dialect that can be recognised, and whether it is listened for.
+    /// Returns every dialect that can be recognised, with true for the active ones.
     pub(crate) fn recognised_dialects(self) -> impl Iterator<Item = (&'d Dialect, bool)> {
-        // A dialect may be chosen that its set does not hold: it replaces one of its name.
+        // The chosen dialect may not be in the set; then it replaces the one with its name.
         let chosen = self.only.filter(|only| {
             !self
                 .dialects

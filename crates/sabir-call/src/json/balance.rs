@@ -9,7 +9,7 @@
 //!
 //! Grammar as implemented: `value = ws* (balanced | string | word)`, where `balanced` opens with
 //! `{` or `[` and ends where as many brackets are closed as were opened. Each byte is examined
-//! once; the state is a depth and a position.
+//! once; the state is a depth and the position relative to values and strings.
 
 use super::string::plain_end;
 
@@ -23,7 +23,7 @@ pub(crate) const UNGUARDED: GuardBytes = [0xff; 2];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BalanceScanner {
     depth: u32,
-    place: ScanPlace,
+    state: ScanState,
 }
 
 /// The reason for the end of a scan.
@@ -38,7 +38,7 @@ pub(crate) enum ScanStop {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ScanPlace {
+enum ScanState {
     /// Before a key or a value.
     Fresh,
     /// In a word, or after a value.
@@ -54,7 +54,7 @@ impl BalanceScanner {
     pub(crate) fn at_value() -> Self {
         Self {
             depth: 0,
-            place: ScanPlace::Fresh,
+            state: ScanState::Fresh,
         }
     }
 
@@ -63,10 +63,10 @@ impl BalanceScanner {
     pub(crate) fn inside_brackets(depth: u32, fresh: bool) -> Self {
         Self {
             depth,
-            place: if fresh {
-                ScanPlace::Fresh
+            state: if fresh {
+                ScanState::Fresh
             } else {
-                ScanPlace::Word
+                ScanState::Word
             },
         }
     }
@@ -83,30 +83,30 @@ impl BalanceScanner {
         loop {
             // Long strings are by far the most common content, so their plain text is skipped a
             // register at a time.
-            if self.place == ScanPlace::Double {
+            if self.state == ScanState::Double {
                 at = plain_end(bytes, at);
             }
             let Some(&byte) = bytes.get(at) else {
                 return ScanStop::More;
             };
-            self.place = match (self.place, byte) {
-                (ScanPlace::Double, b'"') | (ScanPlace::Single, b'\'') => {
-                    self.place = ScanPlace::Word;
+            self.state = match (self.state, byte) {
+                (ScanState::Double, b'"') | (ScanState::Single, b'\'') => {
+                    self.state = ScanState::Word;
                     if self.depth == 0 {
                         return ScanStop::End(at + 1);
                     }
-                    ScanPlace::Word
+                    ScanState::Word
                 }
-                (ScanPlace::Double, b'\\') => ScanPlace::DoubleEscape,
-                (ScanPlace::Single, b'\\') => ScanPlace::SingleEscape,
-                (ScanPlace::Double | ScanPlace::DoubleEscape, _) => ScanPlace::Double,
-                (ScanPlace::Single | ScanPlace::SingleEscape, _) => ScanPlace::Single,
+                (ScanState::Double, b'\\') => ScanState::DoubleEscape,
+                (ScanState::Single, b'\\') => ScanState::SingleEscape,
+                (ScanState::Double | ScanState::DoubleEscape, _) => ScanState::Double,
+                (ScanState::Single | ScanState::SingleEscape, _) => ScanState::Single,
                 // Strings are matched above, so guarded bytes count only outside of them.
                 (_, byte) if guard.contains(&byte) && !(pass && at == from) => {
                     return ScanStop::Guard(at);
                 }
-                (place, byte) => match self.step_outside(place, byte) {
-                    Ok(place) => place,
+                (state, byte) => match self.step_outside(state, byte) {
+                    Ok(state) => state,
                     Err(past) => return ScanStop::End(at + past),
                 },
             };
@@ -114,32 +114,32 @@ impl BalanceScanner {
         }
     }
 
-    /// Processes one byte outside of strings. Returns the new position, or the number of its bytes
+    /// Processes one byte outside of strings. Returns the new state, or the number of its bytes
     /// that still belong to the value that ends here.
-    fn step_outside(&mut self, place: ScanPlace, byte: u8) -> Result<ScanPlace, usize> {
+    fn step_outside(&mut self, state: ScanState, byte: u8) -> Result<ScanState, usize> {
         let bare = self.depth == 0;
         Ok(match byte {
-            b' ' | b'\t' | b'\n' | b'\r' if bare && place == ScanPlace::Word => return Err(0),
-            b' ' | b'\t' | b'\n' | b'\r' => place,
-            b'"' if bare && place == ScanPlace::Word => return Err(0),
-            b'"' => ScanPlace::Double,
+            b' ' | b'\t' | b'\n' | b'\r' if bare && state == ScanState::Word => return Err(0),
+            b' ' | b'\t' | b'\n' | b'\r' => state,
+            b'"' if bare && state == ScanState::Word => return Err(0),
+            b'"' => ScanState::Double,
             // In a word a single quote is an apostrophe.
-            b'\'' if place == ScanPlace::Fresh => ScanPlace::Single,
+            b'\'' if state == ScanState::Fresh => ScanState::Single,
             // These belong to the object or array around this value.
             b',' | b'}' | b']' if bare => return Err(0),
             b'{' | b'[' => {
                 self.depth = self.depth.saturating_add(1);
-                ScanPlace::Fresh
+                ScanState::Fresh
             }
             b'}' | b']' => {
                 self.depth -= 1;
                 if self.depth == 0 {
                     return Err(1);
                 }
-                ScanPlace::Word
+                ScanState::Word
             }
-            b',' | b':' => ScanPlace::Fresh,
-            _ => ScanPlace::Word,
+            b',' | b':' => ScanState::Fresh,
+            _ => ScanState::Word,
         })
     }
 }

@@ -89,9 +89,8 @@ impl EscapeState {
             if let Some(Ok(c)) = char::decode_utf16([high, value]).next() {
                 return EscapeStep::Taken(Some(c));
             }
-            // The unit after the lone one may itself start a pair. Three of its digits are
-            // restored, so that the caller's next
-            // call, with the same last digit, reads it again as the first unit of its own escape.
+            // The unit after the lone one may start a pair itself. Three of its digits are restored, so that the next call, with the same
+            // last digit, reads it as the first unit of a new escape.
             *self = Self::Unicode(3, value >> 4, 0);
             return EscapeStep::Lone(false);
         }
@@ -148,8 +147,8 @@ pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
 /// The maximum length of a piece for [`SpecialMask`], in bytes: one bit each.
 pub(super) const PIECE: usize = 64;
 
-/// The positions of special characters in a short piece, one bit per byte. All are found before any
-/// is used: searching one after the other would make each search wait for the previous one.
+/// The positions of special characters in a short piece, one bit per byte. All are found at once: if they were searched one by one, each
+/// search would wait for the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SpecialMask(u64);
 
@@ -208,7 +207,7 @@ impl SpecialMask {
             };
             decoded.push(unescape_letter(*letter)?);
             at = mark + 2;
-            // The escaped letter may be a quote or backslash itself, so its bit goes too.
+            // The escaped letter may be a quote or backslash, so its bit is cleared too.
             marks &= !(3 << mark);
         }
         decoded.push_str(piece.get(at..)?);

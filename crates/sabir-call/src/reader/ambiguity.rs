@@ -227,8 +227,7 @@ impl OpenTagCall {
                 return true;
             }
             TagRole::CallClose if !before.is_call_open() => {
-                // Content so far. If a new call follows, the argument's close was probably
-                // forgotten.
+                // Content, unless a new call follows: then the argument's closing tag is probably missing.
                 _ = self
                     .ambiguity
                     .get_or_insert_default()
@@ -246,8 +245,7 @@ impl OpenTagCall {
         false
     }
 
-    /// Processes another argument's closing tag: unless its opening tag is also in this value, that
-    /// argument's value may extend to here.
+    /// Processes another argument's closing tag. If its opening tag is not in this value, that argument's value may extend to here.
     fn close_other(&mut self, name: &str) {
         if !self.value.close_inner(name) && self.given.contains(name) {
             self.value.before = PrecedingTag::Ended;
@@ -271,8 +269,8 @@ impl OpenTagCall {
         }
     }
 
-    /// Notes that the opening tag of an argument that the call has, or can have, is part of the value. Without a name
-    /// it is the tag of the value alone.
+    /// Notes that the value contains the opening tag of an argument that the call has or may have. Without a name, it is the tag of a
+    /// value.
     pub(super) fn note_inner_open(
         &mut self,
         name: Option<&str>,
@@ -337,7 +335,7 @@ impl OpenTagCall {
 
     /// Reports, at the end of the call, tags inside its values that may have been meant as tags of the call.
     ///
-    /// They are content for certain only if the call has every argument that such a tag could begin or end.
+    /// They are certainly content only if the call has every argument that such a tag could begin or end.
     pub(super) fn report_inner_tags(&mut self, vocabulary: &Vocabulary) {
         let Some(doubt) = &mut self.ambiguity else {
             return;
@@ -345,8 +343,8 @@ impl OpenTagCall {
         let siblings = std::mem::take(&mut doubt.siblings);
         let inner_close = doubt.inner_close.take();
         let unclosed_open = doubt.unclosed_open.take();
-        // The value's closing tag, then the end of all calls or the beginning of the next one: that
-        // is more likely a call without its close than content.
+        // The value's closing tag before the end of all calls, or before the next call, is more likely the end of an unclosed call than
+        // content.
         let is_structural = |(what, name, _): &(MisplacedTag, String, Span)| {
             *what == MisplacedTag::Open || self.form.is_wrapper(name)
         };

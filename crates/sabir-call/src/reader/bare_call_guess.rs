@@ -114,8 +114,8 @@ enum ByteVerdict {
 }
 
 impl BareCallGuess {
-    /// Begins a guess at the start of `rest`, which has that offset. `first` tells whether a line
-    /// or a message starts here; inside a line only a chosen dialect is guessed.
+    /// Begins a guess at the start of `rest`, which has that offset. `first` is true at the start of a line or message; inside a line only
+    /// a chosen dialect is guessed.
     pub(super) fn try_begin(
         rest: &str,
         offset: usize,
@@ -204,7 +204,7 @@ impl BareCallGuess {
         ByteVerdict::Continue
     }
 
-    /// Processes a character inside the brackets; `byte` stands for it.
+    /// Processes a character inside the brackets, represented by `byte`.
     fn push_body_char(
         &mut self,
         c: char,
@@ -265,7 +265,7 @@ impl BareCallGuess {
     }
 
     /// Returns the markup event that explains why the text was taken for calls.
-    fn call_mark(&self, rule: &'static str) -> MarkupSpan<'static> {
+    fn call_markup(&self, rule: &'static str) -> MarkupSpan<'static> {
         let at = self.offset + self.body.0;
         let dialect = if self.scan.python {
             self.python
@@ -281,8 +281,7 @@ impl BareCallGuess {
         }
     }
 
-    /// Returns the certainty that the event reports: in a chosen dialect a bare call is what was
-    /// asked for, in a fence it is still a guess.
+    /// Returns the certainty for the event: a bare call is the requested form in a chosen dialect, and a guess in a fence.
     fn guess_certainty(&self) -> Certainty {
         if self.chosen && self.fence == 0 {
             Certainty::Certain
@@ -378,8 +377,8 @@ impl GuessValidator<'_> {
             None => self.vocabulary.is_tool_name(&name),
             Some(tool) => {
                 let nameless = given.iter().any(String::is_empty);
-                // Required arguments are the strongest sign of a call: an object that merely
-                // describes a tool seldom has them all. A cut or unread call is left to the checks.
+                // Required arguments are the strongest sign of a call: an object that only describes a tool seldom has all of them. A cut
+                // or unread call is left to the checks.
                 !closed || nameless || tool.is_satisfied_by(given.iter().map(String::as_str))
             }
         };
@@ -408,8 +407,7 @@ impl EventSink for GuessValidator<'_> {
 }
 
 impl BracketScan {
-    /// Processes a character of the calls; `byte` stands for it. `json` and `python` say which notations are
-    /// possible here.
+    /// Processes a character of the calls, represented by `byte`. `json` and `python` are the notations that are possible here.
     fn push_char(
         &mut self,
         c: char,
@@ -505,8 +503,7 @@ impl BracketScan {
         ByteVerdict::Continue
     }
 
-    /// Processes a character inside a string; `byte` stands for it. Brackets there have no meaning, which is the only reason
-    /// to track strings.
+    /// Processes a character inside a string, represented by `byte`. Strings are tracked only because brackets in them have no meaning.
     fn push_quoted_char(
         &mut self,
         c: char,
@@ -627,7 +624,7 @@ impl CallReader {
             return ReaderStep::To(next);
         };
         out.push_event(Event::Mark(
-            guess.call_mark("calls without a marker, in the dialect that was chosen"),
+            guess.call_markup("calls without a marker, in the dialect that was chosen"),
         ));
         self.note_bare_surroundings();
         let ReaderState::Guess(guess) = &self.state else {
@@ -686,8 +683,7 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) {
         let index = self.diagnostics.calls;
-        // An open fence may show more than calls. Of calls in two places only the last could run,
-        // so none does.
+        // An open fence may show more than calls. If calls are in two places, only the last could run, so none does.
         let open = guess.fence > 0 && !guess.is_fenced();
         // An earlier bare call was released because text followed it, so it was only shown.
         let scattered = std::mem::take(&mut self.diagnostics.shown);
@@ -715,7 +711,7 @@ impl CallReader {
         };
         self.blank.clear();
         self.note_bare_surroundings();
-        out.push_event(Event::Mark(guess.call_mark(
+        out.push_event(Event::Mark(guess.call_markup(
             "calls without a marker: a declared tool with what it requires, and nothing behind",
         )));
         guess.parse_calls(&mut region, why, out);

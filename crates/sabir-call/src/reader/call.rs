@@ -79,8 +79,8 @@ impl OpenTagCall {
             .form
             .decode_name(self.form.argument_name(&tag).unwrap_or_default());
         let span = Span::new(at, at + tag.len);
-        // Two readings: the first value may have contained this tag. Never guessed, since
-        // `…</content><path>evil</path>` inside a file must not redirect a write.
+        // Ambiguous: the first value may have contained this tag. Not guessed, since `…</content><path>evil</path>` inside a file must not
+        // redirect a write.
         if self.given.contains(name) {
             let message =
                 format!("`{name}` is given twice, so the value before it could end in two places");
@@ -228,7 +228,7 @@ impl CallReader {
             return ReaderStep::To(from);
         };
         let mut at = from;
-        let mut said = from;
+        let mut emitted_to = from;
         let first = open.form.first_byte();
         loop {
             let rest = window.text_from(at);
@@ -236,7 +236,7 @@ impl CallReader {
             // feed.
             let Some(found) = find_byte(first, rest.as_bytes()) else {
                 open.value.track_text(rest);
-                let run = window.text_from(said);
+                let run = window.text_from(emitted_to);
                 // At the end of the text nothing can pair with a held line feed any more.
                 let keep = if window.last {
                     0
@@ -255,7 +255,7 @@ impl CallReader {
                 true => open.form.lex_tag(tail, window.last, interest),
                 false => LexedTag::No,
             };
-            let run = window.text_between(said, at);
+            let run = window.text_between(emitted_to, at);
             let tag = match lexed {
                 LexedTag::No => {
                     open.value.before = PrecedingTag::Nothing;
@@ -311,7 +311,7 @@ impl CallReader {
             if ends || open.has_faults() {
                 open.emit_piece(Some(run), out);
                 open.emit_faults(out);
-                said = at;
+                emitted_to = at;
             }
             if ends {
                 open.flush_pending(out);
@@ -428,8 +428,7 @@ impl CallReader {
         ReaderStep::To(at)
     }
 
-    /// Ends the value at a candidate that turned out to be its end. `feed` is the length of the
-    /// line feed before it that was held back.
+    /// Ends the value at a candidate that turned out to be its end. `feed` is the length of the held-back line feed before it.
     fn end_value(&mut self, at: usize, feed: u8, out: &mut dyn EventSink) {
         let ReaderState::Call(open) = &mut self.state else {
             return;
@@ -469,8 +468,8 @@ impl CallReader {
             tool,
             ..
         } = *open;
-        // The end of any argument may have been content, so all are remembered, not only the last
-        // one; also those of arguments that may only come after it.
+        // The end of any argument may have been content, so all are remembered, including those of arguments that can only come after the
+        // last one.
         let declared = tool.and_then(|tool| usize::try_from(tool).ok());
         let closes: Vec<&str> = if form.has_argument_tags() {
             let mut names = given.sorted_names();
@@ -519,8 +518,7 @@ impl CallReader {
         self.held.clear();
         open.end_last_value(out);
         open.explain_cut(out);
-        // Law 3: even a call whose last argument was complete is cut, for more of them may have
-        // been meant.
+        // Law 3: even a call whose last argument was complete is cut, since more arguments may be missing.
         out.push_event(Event::CallCut {
             index: open.index,
             why,
@@ -780,8 +778,7 @@ impl OpenTagCall {
     }
 }
 
-/// Creates the warning about a last call without its closing markup, which an option accepts. `end`
-/// is where the markup is missing.
+/// Creates the warning about a last call without its closing markup, which an option accepts. `end` is the position of the missing markup.
 pub(super) fn missing_last_close(call: u32, close: &str, end: usize) -> Fault {
     let message = format!("`{close}` is missing at the end of the message");
     Fault::warning(FaultKind::CutCall, Span::new(end, end), message)

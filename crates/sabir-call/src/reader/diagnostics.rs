@@ -62,7 +62,7 @@ struct DiagnosticNotes {
     /// The first place where markup of a call was only mentioned, while there is no call.
     mention: Option<CallMention>,
     /// The first markup of an inactive dialect, while there is no call.
-    unheard: Option<(&'static str, Span)>,
+    inactive: Option<(&'static str, Span)>,
     /// The last tag followed by words instead of arguments.
     bare: Option<BareCall>,
     /// The tag of a call that ended directly after its start, and whose close may still follow.
@@ -151,7 +151,7 @@ impl ReaderDiagnostics {
         self.unopened = None;
         if let Some(odd) = &mut self.odd {
             odd.mention = None;
-            odd.unheard = None;
+            odd.inactive = None;
             odd.malformed = None;
             odd.words = None;
             odd.without_call = None;
@@ -166,8 +166,10 @@ impl ReaderDiagnostics {
     /// Releases the memory of rare observations when there are none.
     fn free_if_empty(&mut self) {
         self.odd.take_if(|odd| {
-            let told = odd.notes.is_empty() && odd.mention.is_none() && odd.unheard.is_none();
-            told && odd.bare.is_none()
+            let has_no_notes =
+                odd.notes.is_empty() && odd.mention.is_none() && odd.inactive.is_none();
+            has_no_notes
+                && odd.bare.is_none()
                 && odd.malformed.is_none()
                 && odd.words.is_none()
                 && odd.without_call.is_none()
@@ -401,7 +403,7 @@ impl ReaderDiagnostics {
     pub(super) fn note_other_dialect(&mut self, dialect: &'static str, at: usize, len: usize) {
         if self.calls == 0 {
             self.notes_mut()
-                .unheard
+                .inactive
                 .get_or_insert((dialect, Span::new(at, at + len)));
         }
     }
@@ -418,8 +420,8 @@ impl ReaderDiagnostics {
         let span = Span::new(start, start + length);
         let hint = format!("write `{close}` before calling a tool");
         let fault = match self.thought_has_call {
-            // A call was lost with the rest, or one of special tokens ran and an answer behind it
-            // was lost: the message was not understood.
+            // A call was lost with the rest, or a call in special tokens ran and the answer behind it was lost: the message was not
+            // understood.
             true => Fault::error(FaultKind::WrongClose, span, message.clone()),
             false => Fault::warning(FaultKind::WrongClose, span, message.clone()),
         };
@@ -447,7 +449,7 @@ impl ReaderDiagnostics {
         self.end_wrapper_words();
         self.emit_notes(out);
         let Some(DiagnosticNotes {
-            mention, unheard, ..
+            mention, inactive, ..
         }) = self.odd.take().map(|odd| *odd).filter(|_| self.calls == 0)
         else {
             return;
@@ -465,7 +467,7 @@ impl ReaderDiagnostics {
             let hint = "if a call was meant, write it outside of fences, quotations and thoughts";
             out.push_event(Event::Fault(&fault.with_hint(hint)));
         }
-        if let Some((dialect, span)) = unheard {
+        if let Some((dialect, span)) = inactive {
             let message = format!(
                 "this is markup of the dialect `{dialect}`, which is not listened for; nothing was run"
             );

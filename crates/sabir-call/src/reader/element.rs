@@ -16,23 +16,23 @@ use super::vocabulary::Vocabulary;
 
 /// The maximum length of an element, in bytes. Its text is held back until its end is seen.
 const ELEMENT_CAP: usize = 64 * 1024;
-/// The number of elements of a message that may turn out to be prose. Each of them is read twice, so
-/// that without a limit a text of many openings would be read again and again.
+/// The number of elements of a message that may turn out to be prose. Each is read twice, so without a limit a text with many opening tags
+/// would be read many times.
 pub(super) const MISSES_CAP: u8 = 8;
 
-/// The reading of an element so far. It holds positions, not text, so that no byte is read twice.
+/// The state of reading an element. It holds positions, not text, so that no byte is read twice.
 #[derive(Debug)]
 pub(super) struct ElementShape {
     /// The number of bytes of the text that were read.
     read: usize,
-    place: ElementPlace,
+    position: ElementPosition,
     /// The names of the children.
     children: Vec<String>,
 }
 
 /// The position within an element.
 #[derive(Debug)]
-enum ElementPlace {
+enum ElementPosition {
     /// Before a child, or before the close.
     Between,
     /// Inside the last child, whose closing tag this is.
@@ -53,8 +53,7 @@ pub(super) enum ElementVerdict {
 }
 
 impl ElementShape {
-    /// Creates the reading of an element, if a tag of this name with a child of that name may begin
-    /// a call.
+    /// Creates the state for an element, if a tag of this name with a child of that name may begin a call.
     pub(super) fn try_begin(name: &str, child: &str, vocabulary: &Vocabulary) -> Option<Self> {
         let may_begin = is_tool_word(name)
             && !vocabulary.is_dialect_tag(name)
@@ -63,7 +62,7 @@ impl ElementShape {
             && (name.contains('_') || vocabulary.is_any_argument(child));
         may_begin.then(|| Self {
             read: 0,
-            place: ElementPlace::Between,
+            position: ElementPosition::Between,
             children: Vec::new(),
         })
     }
@@ -104,8 +103,8 @@ impl ElementShape {
     ) -> ElementVerdict {
         loop {
             let rest = text.get(self.read..).unwrap_or_default();
-            match &self.place {
-                ElementPlace::Between => {
+            match &self.position {
+                ElementPosition::Between => {
                     let blank = rest.len() - rest.trim_ascii_start().len();
                     self.read += blank;
                     let rest = rest.trim_ascii_start();
@@ -118,17 +117,17 @@ impl ElementShape {
                         LexedTag::Tag(tag) => tag,
                     };
                     if tag.is_closing_tag(name) {
-                        self.place = ElementPlace::Behind;
+                        self.position = ElementPosition::Behind;
                     } else if !tag.close && tag.is_plain() && is_argument_word(tag.name, vocabulary)
                     {
                         self.children.push(tag.name.to_owned());
-                        self.place = ElementPlace::Inside(format!("</{}>", tag.name));
+                        self.position = ElementPosition::Inside(format!("</{}>", tag.name));
                     } else {
                         return ElementVerdict::Prose;
                     }
                     self.read += tag.len;
                 }
-                ElementPlace::Inside(close) => {
+                ElementPosition::Inside(close) => {
                     let Some(at) = memmem::find(rest.as_bytes(), close.as_bytes()) else {
                         // The close may have begun at the end of this text.
                         let begun = rest.len().saturating_sub(close.len() - 1);
@@ -136,9 +135,9 @@ impl ElementShape {
                         return ElementVerdict::Wait;
                     };
                     self.read += at + close.len();
-                    self.place = ElementPlace::Between;
+                    self.position = ElementPosition::Between;
                 }
-                ElementPlace::Behind => {
+                ElementPosition::Behind => {
                     let line = rest.trim_start_matches([' ', '\t', '\r']);
                     return match line.as_bytes().first() {
                         None if last => ElementVerdict::Call,
@@ -152,8 +151,7 @@ impl ElementShape {
     }
 }
 
-/// Returns true if a name could be that of an argument. Around markup of its own meaning (a call, a
-/// thought) an element is prose.
+/// Returns true if a name could be that of an argument. An element around other markup (a call, a thought) is prose.
 fn is_argument_word(name: &str, vocabulary: &Vocabulary) -> bool {
     is_tool_word(name)
         && vocabulary.find_exact_tool(name).is_none()

@@ -96,8 +96,7 @@ impl CallHeader {
         // text with every chunk (law 2).
         let cap = rest.floor_char_boundary(rest.len().min(HEAD_CAP + end.len()));
         let head = rest.get(..cap).unwrap_or_default();
-        // No name contains a brace. After a special token, which is certainly meant as a call, the
-        // end marker may be missing.
+        // No name contains a brace. After a special token, which certainly opens a call, the end marker may be missing.
         let brace = head
             .find('{')
             .filter(|_| special && self.form.is_some())
@@ -106,9 +105,8 @@ impl CallHeader {
         let found = ended
             .filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace))
             .or(brace);
-        // Decided the same way once the end is there: in small chunks the words would have been
-        // prose before it came.
-        // With the end marker: a token that breaks off before it is not one that is still coming.
+        // The words are checked even after the end marker has come, since in small chunks they would have become prose before it. They
+        // include the end marker, so that a token that breaks off before it does not count as unfinished.
         let words = found.map_or(head, |(_, next)| head.get(..next).unwrap_or_default());
         if self.form.is_none() && !may_be_header(words) {
             return HeaderEnd::No;
@@ -554,8 +552,8 @@ impl CallReader {
         }
     }
 
-    /// Returns true if a line that names a tool begins here. Python's prompt has a space before the code, and in the middle of
-    /// a line only a declared tool counts.
+    /// Returns true if a line that names a tool begins here. After Python's prompt a space precedes the code, and in the middle of a line
+    /// only a declared tool counts.
     fn is_line_of_tool(&self, opening: &PendingOpen, name: &str) -> bool {
         let is_known = match opening.first {
             true => self.vocabulary.is_tool_name(name),
@@ -756,8 +754,8 @@ impl CallReader {
                 self.cut_header(*heading, Truncation::Ended, rest, out);
                 return ReaderStep::To(window.text.len());
             }
-            // A call whose header has no end: what follows may be a value of it. Only the words of the
-            // header count: in small chunks nothing behind them has come yet.
+            // The header of a call has no end, so the text after it may be a value of the call. Only the words of the header are checked:
+            // in small chunks, nothing after them has come yet.
             let head = rest
                 .get(..rest.floor_char_boundary(HEAD_CAP))
                 .unwrap_or_default();
@@ -884,8 +882,8 @@ impl CallReader {
         spelling.tagged.header_opens.then_some(spelling)
     }
 
-    /// Waits behind a header that opens a call for the first argument, or the end of the message. `header` ends with its
-    /// own end, and begins at `at`, behind the marker.
+    /// Waits after a header that opens a call for the first argument, or the end of the message. `header` includes its end marker and
+    /// begins at `at`, after the marker.
     fn open_message_call(
         &mut self,
         heading: &CallHeader,
@@ -993,8 +991,8 @@ impl CallReader {
             false => at + header.len() + MESSAGE.len(),
         };
         let span = Span::new(opening.at, header_end);
-        // Only arguments of a call are constrained, so this is the header of one whose recipient is
-        // lost, and what follows may be a value of it.
+        // Only arguments of a call are constrained, so this is the header of a call without its recipient, and the text after it may be a
+        // value of the call.
         if tool.is_none() && header.contains("<|constrain|>") {
             let calls = self.diagnostics.calls;
             self.diagnostics.outer_signs_mut().note_endless(calls, span);
@@ -1217,8 +1215,8 @@ fn word_length(text: &str) -> usize {
         .sum()
 }
 
-/// Returns true if the text may be a header that has not ended: words, and the token of a channel.
-/// Prose that begins like one is not held longer than a line.
+/// Returns true if the text may be an unfinished header: words, and the token of a channel. Prose that begins like a header is held for at
+/// most a line.
 fn may_be_header(head: &str) -> bool {
     header_words(head).len() == head.len()
 }

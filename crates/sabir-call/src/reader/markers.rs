@@ -69,7 +69,7 @@ pub(crate) struct MarkerEntry {
     pub(crate) text: &'static str,
     pub(crate) dialect: &'static str,
     pub(crate) kind: MarkerKind,
-    listened: bool,
+    is_active: bool,
 }
 
 /// The meaning of a marker.
@@ -116,8 +116,8 @@ impl MarkerTable {
     /// which prose must stop for them.
     pub(crate) fn new(selection: DialectSelection<'_>, triggers: &mut TriggerTable) -> Self {
         let mut made = Self::default();
-        for (dialect, listened) in selection.recognised_dialects() {
-            made.add_dialect(dialect, listened, selection.is_chosen(), triggers);
+        for (dialect, is_active) in selection.recognised_dialects() {
+            made.add_dialect(dialect, is_active, selection.is_chosen(), triggers);
         }
         made.add_turn_tokens();
         // The table is kept as long as its reader, of which there may be thousands.
@@ -129,11 +129,11 @@ impl MarkerTable {
     pub(crate) fn add_dialect(
         &mut self,
         dialect: &Dialect,
-        listened: bool,
+        is_active: bool,
         chosen: bool,
         triggers: &mut TriggerTable,
     ) {
-        for (text, kind) in dialect_markers(dialect, listened, chosen) {
+        for (text, kind) in dialect_markers(dialect, is_active, chosen) {
             text.bytes().take(1).for_each(|byte| match kind {
                 // The reader looks for headless headers at the start of the text only.
                 MarkerKind::Headless => {}
@@ -151,8 +151,7 @@ impl MarkerTable {
             } else {
                 &mut self.bare
             };
-            // Several dialects share a marker. Its text is searched once; `all` keeps every
-            // meaning.
+            // Dialects may share a marker. Its text is searched once; `all` keeps every meaning.
             if !texts.contains(&text) {
                 texts.push(text);
             }
@@ -160,7 +159,7 @@ impl MarkerTable {
                 text,
                 dialect: dialect.name,
                 kind,
-                listened,
+                is_active,
             });
         }
     }
@@ -177,7 +176,7 @@ impl MarkerTable {
                 text,
                 dialect: "",
                 kind: MarkerKind::Section,
-                listened: true,
+                is_active: true,
             });
         }
     }
@@ -238,7 +237,7 @@ impl MarkerTable {
     ) -> impl Iterator<Item = &'v MarkerEntry> {
         self.all
             .iter()
-            .filter(move |marker| marker.listened && marker.text == text)
+            .filter(move |marker| marker.is_active && marker.text == text)
     }
 
     /// Returns true if a marker opens calls in an active dialect, as prose would not.
@@ -265,7 +264,7 @@ impl MarkerTable {
         };
         self.all
             .iter()
-            .any(|marker| marker.listened && is_close(close(marker.kind)))
+            .any(|marker| marker.is_active && is_close(close(marker.kind)))
     }
 
     /// Returns true if `close` is the end of what `open` begins, in an active dialect.
@@ -288,7 +287,7 @@ impl MarkerTable {
     pub(crate) fn echo_ends(&self) -> impl Iterator<Item = &'static str> {
         self.all
             .iter()
-            .filter(|marker| marker.listened)
+            .filter(|marker| marker.is_active)
             .filter_map(|marker| match marker.kind {
                 MarkerKind::Json(form) => form.head.filter(|head| head.echo).map(|head| head.end),
                 _ => None,
@@ -312,8 +311,8 @@ impl MarkerTable {
             .any(|marker| marker.kind == MarkerKind::ThoughtEnd)
     }
 
-    /// Returns the meaning of a marker in the active dialects; one that begins or separates something
-    /// goes before one that ends a call.
+    /// Returns the meaning of a marker in the active dialects. A meaning that begins or separates something takes precedence over the end
+    /// of a call.
     pub(crate) fn main_meaning(&self, text: &str) -> Option<MarkerEntry> {
         let main = self.active_meanings(text).find(|marker| !marker.is_end());
         main.or_else(|| self.active_meanings(text).next()).copied()
@@ -363,13 +362,13 @@ impl MarkerEntry {
 /// Returns the markers of a dialect with their meanings.
 fn dialect_markers(
     dialect: &Dialect,
-    listened: bool,
+    is_active: bool,
     chosen: bool,
 ) -> Vec<(&'static str, MarkerKind)> {
     let section = |text: &'static str| (text, MarkerKind::Section);
     // They begin with ordinary words, which mean nothing in a dialect that is not read.
     let headless = || {
-        let begins = HARMONY_BEGINS.iter().filter(|_| listened);
+        let begins = HARMONY_BEGINS.iter().filter(|_| is_active);
         begins.map(|text| (*text, MarkerKind::Headless))
     };
     let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
@@ -398,10 +397,10 @@ fn dialect_markers(
             let is_tag = |form: &&JsonForm| form.open.starts_with('<') && form.open.ends_with('=');
             let forms = table.forms.iter().filter(|form| !is_tag(form) || chosen);
             // `>>>` means nothing in a dialect that is not read.
-            let forms = forms.filter(|form| listened || !form.is_headed_by_line());
+            let forms = forms.filter(|form| is_active || !form.is_headed_by_line());
             markers.extend(forms.map(|form| (form.open, MarkerKind::Json(*form))));
             let has_lines = table.forms.iter().any(JsonForm::is_headed_by_line);
-            let is_chosen = listened && chosen;
+            let is_chosen = is_active && chosen;
             markers.extend((is_chosen && has_lines).then_some((ALL, MarkerKind::Recipient)));
             markers.extend(
                 table
@@ -428,8 +427,8 @@ fn dialect_markers(
         }
         Grammar::Gemma(ref table) => {
             markers.push((table.open, MarkerKind::Gemma(table, false)));
-            // In prose the bare word means nothing, so it counts only if the dialect was chosen.
-            // Beside other dialects only at the start of a line, and with the name of a tool.
+            // In prose the bare word has no meaning, so it counts only if the dialect was chosen; beside other dialects, only at the start
+            // of a line and with the name of a tool.
             let is_main = table.quote.starts_with("<|");
             markers.extend((chosen || is_main).then_some((GEMMA, MarkerKind::Gemma(table, true))));
         }
@@ -438,7 +437,7 @@ fn dialect_markers(
             markers.extend(headless());
         }
     }
-    if listened {
+    if is_active {
         let ends = end_markers(dialect.grammar).into_iter();
         // The reader of tags handles closing tags.
         markers.extend(ends.filter(|(text, _)| !text.is_empty() && !text.starts_with("</")));
@@ -448,8 +447,7 @@ fn dialect_markers(
                 .thought
                 .map(|(open, close)| (open, MarkerKind::Thought(close))),
         );
-        // The closing marker may appear alone, if the prompt already opened the thought; unless it
-        // ends every block.
+        // The closing marker may appear alone if the prompt opened the thought, except for one that ends every block.
         markers.extend(
             dialect
                 .thought

@@ -33,16 +33,15 @@ pub(super) struct OuterCallSigns {
     empty: Vec<EmptyCall>,
     /// The number of calls before and including the first rejected one whose end is unknown.
     rejected: Option<u32>,
-    /// True if no call precedes that one, so that it explains words behind it that end like a call.
+    /// True if no call precedes the rejected one, so that words after it that end like a call belong to it.
     explains_words: bool,
     /// The first tag of a call that held words.
     bare: Option<WordsInTag>,
-    /// The number of calls before and including the first rejected one that other markup ended, and where that is.
+    /// The number of calls before and including the first rejected one that other markup ended, and its span.
     endless: Option<(u32, Span)>,
     /// The number of calls before the first header of a call without its marker.
     headed: Option<(u32, Span)>,
-    /// The calls that were rejected, in rising ranges with gaps between, so that each is reported once: several closing tags may
-    /// end the same value.
+    /// The rejected calls, as rising ranges that do not touch. Each is reported once, although several closing tags may end the same value.
     reported: Vec<Range<u32>>,
     /// The number of calls before the last quotation of markup.
     pub(super) calls_before_quotation: u32,
@@ -139,8 +138,8 @@ impl OuterCallSigns {
         self.rejected.get_or_insert(calls);
     }
 
-    /// Records a tag of a call that holds words, and its end. Only the end of a value, or a second end of the call, shows that they
-    /// were one.
+    /// Records a tag of a call that holds words, and its end. Only the end of a value, or a second end of the call, shows that the words
+    /// were a value.
     pub(super) fn note_bare_call(&mut self, tag: &str, calls: u32) {
         self.bare.get_or_insert_with(|| WordsInTag {
             tag: tag.into(),
@@ -266,8 +265,8 @@ impl CallReader {
         }
     }
 
-    /// Returns true if words precede the last call, others that end like a call follow it, and the first call was not
-    /// rejected, which would explain them.
+    /// Returns true if words precede the last call, and words that end like a call follow it, unless the first call was rejected, which
+    /// would explain them.
     pub(super) fn is_behind_words(&self) -> bool {
         let is_behind = |position| position > 0 && !self.prose.blank_since(position);
         let ends_payload = matches!(self.prose.last_solid_byte(), b')' | b']' | b'}');
@@ -298,8 +297,7 @@ impl CallReader {
         notation: Option<TagNotation>,
         span: Span,
     ) {
-        // Nearly all messages have no such sign, and closing tags in prose about HTML are frequent,
-        // so nothing is looked up before the first sign.
+        // Most messages have no such sign, and prose about HTML often has closing tags, so nothing is looked up before the first sign.
         let open_bare = self.diagnostics.calls_before_bare_call();
         if self.diagnostics.outer_signs().is_none() && open_bare.is_none() {
             return;
@@ -342,13 +340,12 @@ impl CallReader {
         let opened = signs.opened.iter().filter(|value| value.is_open);
         let opened = opened.filter(is_fixed).min_by_key(|value| value.calls);
         let opened = opened.map(|value| (value.calls, value.span));
-        // The missing end is probably that of a call behind it, which then read the value's own
-        // closing tags as its own.
+        // A later call probably took the missing end, and read the value's closing tags as its own.
         for (first, span) in headed.into_iter().chain(endless).chain(opened) {
             self.reject_calls_from(first, span);
         }
-        // With a call in the message, the faults of that call say more. Without one, the message
-        // would end as an answer although a call was meant.
+        // If the message has a call, the faults of that call say more. Without one, the message would pass as an answer although a call was
+        // meant.
         let lost = self.diagnostics.outer_signs().and_then(|signs| signs.lost);
         let span = lost.or(headed.map(|(_, span)| span));
         if let Some(span) =

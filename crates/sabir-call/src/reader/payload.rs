@@ -350,17 +350,17 @@ impl JsonRegionParser {
         let PayloadState::Item(commas) = self.state else {
             return PayloadStep::To(at);
         };
-        let place = view.offset + at;
+        let offset = view.offset + at;
         if byte == b']' && self.frames.last() == Some(BracketFrame::List) {
             if commas == CommaCount::One {
-                self.emit_last_call_fault(trailing_comma(place), out);
+                self.emit_last_call_fault(trailing_comma(offset), out);
             }
             return self.end_list(view, at, out);
         }
         // Extra commas have no meaning, so any number of them is reported once.
         if byte == b',' && commas != CommaCount::None {
             if commas == CommaCount::One {
-                self.emit_last_call_fault(extra_comma(place), out);
+                self.emit_last_call_fault(extra_comma(offset), out);
             }
             self.state = PayloadState::Item(CommaCount::Many);
             return PayloadStep::To(at + 1);
@@ -371,7 +371,7 @@ impl JsonRegionParser {
             CallEdge::First(at) => Some(at),
             CallEdge::None | CallEdge::Pending(..) => None,
         };
-        let mut item = JsonCallState::new(self.next, first.unwrap_or(place), first.is_some());
+        let mut item = JsonCallState::new(self.next, first.unwrap_or(offset), first.is_some());
         self.frames
             .take_quote_spans()
             .for_each(|slip| item.queue_fault(single_quotes(slip), out));
@@ -381,7 +381,7 @@ impl JsonRegionParser {
             self.state = PayloadState::FirstKey;
             return PayloadStep::To(at + 1);
         }
-        self.skip_broken_call(place, "an object with a call was expected", out);
+        self.skip_broken_call(offset, "an object with a call was expected", out);
         PayloadStep::To(at)
     }
 
@@ -441,24 +441,24 @@ impl JsonRegionParser {
         byte: u8,
         out: &mut dyn EventSink,
     ) -> PayloadStep {
-        let place = view.offset + at;
+        let offset = view.offset + at;
         match byte {
             b'"' | b'\'' => {
-                self.word.get_or_insert_default().begin_at(place, false);
+                self.word.get_or_insert_default().begin_at(offset, false);
                 self.balance = BalanceScanner::at_value();
                 self.state = PayloadState::Key;
             }
             b'}' => {
                 if self.state == PayloadState::NextKey {
                     match &mut self.item {
-                        Some(item) => item.queue_fault(trailing_comma(place), out),
-                        None => self.emit_last_call_fault(trailing_comma(place), out),
+                        Some(item) => item.queue_fault(trailing_comma(offset), out),
+                        None => self.emit_last_call_fault(trailing_comma(offset), out),
                     }
                 }
                 return self.end_object(view, at, out);
             }
             _ => {
-                self.skip_broken_call(place, "a key in double quotes was expected", out);
+                self.skip_broken_call(offset, "a key in double quotes was expected", out);
                 self.state = PayloadState::Broken(byte == b'\\');
             }
         }
@@ -500,8 +500,8 @@ impl JsonRegionParser {
     }
 
     /// Reports a call that cannot be read, and skips to the end of its brackets.
-    fn skip_broken_call(&mut self, place: usize, message: &str, out: &mut dyn EventSink) {
-        let fault = malformed_json(place, message);
+    fn skip_broken_call(&mut self, offset: usize, message: &str, out: &mut dyn EventSink) {
+        let fault = malformed_json(offset, message);
         match &mut self.item {
             Some(item) => item.queue_fault(fault, out),
             None => self.emit_pending_fault(fault, out),

@@ -289,8 +289,7 @@ impl CallReader {
             return ReaderStep::To(at);
         }
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
-        // A tag that names the tool was certainly meant as a call, so even another tag after it
-        // counts as misplaced content.
+        // A tag that names the tool certainly begins a call, so even another tag after it counts as misplaced content.
         if fault.is_some() {
             // Calls that follow may be content of the argument that was not understood.
             let calls = self.diagnostics.calls;
@@ -480,8 +479,7 @@ impl CallReader {
             return false;
         };
         let closes = tag.is_closing_tag(&opening.tag);
-        // Two dialects may have the same tag around a call; the tag of its first argument tells
-        // which.
+        // Two dialects may have the same tag around a call; the tag of its first argument identifies the dialect.
         if !closes
             && !form.has_argument_tags()
             && form.argument_name(&tag).is_none()
@@ -652,8 +650,7 @@ impl CallReader {
         index
     }
 
-    /// Emits the marker as prose. `bare` is set if text that is not an argument follows, and tells
-    /// whether that text is JSON.
+    /// Emits the marker as prose. `bare` is set if text that is not an argument follows; it is true if that text is JSON.
     pub(super) fn release_as_prose(
         &mut self,
         opening: PendingOpen,
@@ -664,8 +661,8 @@ impl CallReader {
             return;
         }
         let held = std::mem::take(&mut self.held);
-        // Another tag follows directly, so this is not a word about the tag. If a tag of its first
-        // argument is missing, calls that follow may be content of that.
+        // Another tag follows directly, so the text is not about the tag. If the tag of its first argument is missing, later calls may be
+        // content of that argument.
         let after = held.get(opening.len..).unwrap_or_default();
         if bare.is_none()
             && matches!(

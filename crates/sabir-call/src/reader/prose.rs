@@ -27,8 +27,7 @@ pub(crate) struct ProseTracker {
     line: LineState,
     /// The width of the white space at the start of the line, in columns.
     indent: u8,
-    /// True if the preceding line was blank and came after some text: a text that begins with an
-    /// indented line does not begin with code.
+    /// True if the preceding line was blank, with text before it: a text that begins with an indented line does not begin with code.
     after_blank: bool,
     fence: Option<CodeFence>,
     /// The length of the backtick run that opened inline code; 0 if none is open.
@@ -41,7 +40,7 @@ pub(crate) struct ProseTracker {
     comment: bool,
     /// The index in [`SHOWN`] of the enclosing HTML element.
     shown: Option<u8>,
-    /// True if nothing was read since markup around calls.
+    /// True if nothing has been read since markup around calls.
     fresh: bool,
     /// True if an odd number of straight quotation marks precedes on this line.
     quote: bool,
@@ -85,8 +84,8 @@ enum LineState {
     Code,
 }
 
-/// The strings of a payload, such as `{"path": "a` or `f(path="a`, on one line. A call that begins inside such a string is part of a
-/// value whose own call was not understood. One byte, since each reader holds it.
+/// The strings of a payload, such as `{"path": "a` or `f(path="a`, on one line. A call that begins inside such a string is part of a value
+/// whose own call was not understood. It is one byte, since each reader holds it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct LineStrings(u8);
 
@@ -97,8 +96,7 @@ impl LineStrings {
     const SINGLE: u8 = 2;
     /// Behind an odd number of backslashes in a string.
     const ESCAPED: u8 = 4;
-    /// Behind the beginning of a string directly behind a bracket or an equals sign. Colons and commas come before quotation marks
-    /// in prose, too.
+    /// In a string that begins directly after a bracket or an equals sign. In prose, colons and commas precede quotation marks, too.
     const PAYLOAD: u8 = 8;
 
     fn is_open(self) -> bool {
@@ -191,8 +189,8 @@ impl ProseTracker {
         }
     }
 
-    /// Records that markup of a call is mentioned here. If a quotation mark comes directly before it, all of the quotation is
-    /// a mention: its later markup has no such mark of its own. Returns true if a quotation begins.
+    /// Records that markup of a call is mentioned here. If a quotation mark directly precedes it, the whole quotation is a mention,
+    /// including later markup in it. Returns true if a quotation begins.
     pub(crate) fn open_quotation(&mut self) -> bool {
         let begins = self.quotation == 0 && self.mention_reason() == Some(IN_QUOTATION);
         if begins {
@@ -241,8 +239,7 @@ impl ProseTracker {
         if close {
             self.shown = self.shown.filter(|open| *open != at);
         } else if self.mention_reason().is_none() && (first || name == "code") {
-            // `<pre>` in the middle of a line is mostly a word about HTML, and would hide the whole
-            // rest.
+            // `<pre>` in the middle of a line is usually a mention of the tag, and would hide all text after it.
             self.shown = Some(at);
         }
         true
@@ -302,8 +299,8 @@ impl ProseTracker {
         find_last_solid(self.last)
     }
 
-    /// Returns true if a sentence continues at this place: words and white space precede it on the line, and no mark that ends or
-    /// introduces a sentence. Behind a call on the same line, the words tell of that call.
+    /// Returns true if a sentence continues at this place: words and white space precede it on the line, without a mark that ends or
+    /// introduces a sentence. After a call on the same line, the words are about that call.
     pub(crate) fn is_in_sentence(&self) -> bool {
         let ends = matches!(
             self.last_solid_byte(),
@@ -323,7 +320,7 @@ impl ProseTracker {
         self.foreign_end > 0 && self.blank_since(self.foreign_end)
     }
 
-    /// Returns true if a name without blanks lies between such markup and this place, as in a header between special tokens.
+    /// Returns true if a name without blanks is between such markup and this place, as in a header between special tokens.
     fn is_behind_foreign_name(&self) -> bool {
         let is_near = self.read.saturating_sub(self.foreign_end) <= FOREIGN_NAME_CAP;
         self.foreign_end > 0 && is_near && !self.previous_byte().is_ascii_whitespace()
@@ -733,7 +730,7 @@ mod tests {
         check("f(path=\"a < b\", content=\"c < d\") <", "ssc");
         check("{'a': 'b < c', 'd': 2} <", "sc");
         check("{\"a\": \"b \\\" < \\\\\" <", "sc");
-        // A line ends each string: values hold no line feed as it is.
+        // A line feed ends each string, since a string of a payload contains no raw line feed.
         check("{\"a\": \"b < c\n<", "sc");
         // Quotation marks of prose.
         check("He said: \"a < b", "c");

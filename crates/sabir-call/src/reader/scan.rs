@@ -60,9 +60,8 @@ pub(super) enum TriggerMatch {
 impl CallReader {
     /// Identifies the construct at the start of `rest`, which is at `at` in the window.
     pub(super) fn scan_trigger(&mut self, rest: &str, at: usize, last: bool) -> TriggerMatch {
-        // Decided by the text before the trigger alone, so the chunks after it cannot change it
-        // (law 1). Only the end of the quotation proves that special tokens in it are quoted; then
-        // the calls are rejected.
+        // Depends only on the text before the trigger, so later chunks cannot change it (law 1). Only the end of a quotation proves that
+        // special tokens in it are quoted, and then rejects their calls.
         let is_special = rest.starts_with("<|") || rest.starts_with("<｜");
         let quoted = self
             .prose
@@ -162,8 +161,7 @@ impl CallReader {
             && self.prose.ends_fence();
         // Law 4: whatever the tag would open, here it is shown and not called.
         if let Some(why) = mention.filter(|_| !ends) {
-            // Even inside a mention, closing tags are noted: they may show that the value before
-            // them was meant to extend to here.
+            // Closing tags are noted even inside a mention, since the value before them may extend to here.
             if tag.close {
                 self.note_stray_close(tag, at);
                 let span = Span::new(self.offset + at, self.offset + at + tag.len);
@@ -369,8 +367,7 @@ impl CallReader {
         {
             return TagInterest::Any;
         }
-        // Closing tags after a call has ended matter: its last value may have been meant to reach
-        // here.
+        // Closing tags after the end of a call matter, since its last value may extend to here.
         let ends = |closed: &ClosedCall| {
             names_match(name, &closed.argument_close) || names_match(name, &closed.call_close)
         };
@@ -464,8 +461,7 @@ impl CallReader {
             if !tag {
                 self.note_foreign_markup(text.len());
             }
-            // A marker in angle brackets may be typed; in the middle of a line it is not worth a
-            // fault.
+            // A person may type a marker in angle brackets, so in the middle of a line it is no fault.
             let whole = text.starts_with('<') && text.ends_with('>');
             let meant = is_special(text) || (whole && self.prose.at_line_start() && !tag);
             if let Some(dialect) = self
@@ -494,8 +490,8 @@ impl CallReader {
         {
             return None;
         }
-        // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
-        // "The next step, Action: stop, …" is a sentence. Three angle brackets behind a letter are a shift or the end of nested types.
+        // A marker such as `Action:` consists of ordinary words, so it must be on its own line. "The next step, Action: stop, …" is a
+        // sentence. Three angle brackets after a letter are a shift operator or the end of nested types.
         let is_prompt = !self.vocabulary.chosen
             && matches!(meaning.kind, MarkerKind::Json(form) if form.is_headed_by_line());
         let is_apart = is_prompt && is_between_words(self.prose.previous_byte());
@@ -530,8 +526,7 @@ impl CallReader {
             start,
             self.prose.at_line_start() || self.prose.is_fresh(),
         );
-        // The same tag may be a wrapper around calls in tags. The text after it decides about
-        // those, too.
+        // The same tag may be a wrapper around calls in tags, which the text after it decides as well.
         let name = text.trim_matches(['<', '>']);
         let tag = text.len() == name.len() + 2
             && (self
@@ -565,8 +560,8 @@ impl CallReader {
             }
             return TriggerMatch::Text;
         }
-        // A quotation protects the marker from being dropped, but not the calls before it: their
-        // value may hold the quotation mark.
+        // A quotation keeps the marker in the text, but does not protect the calls before it: the quotation mark may be part of their
+        // value.
         match kind {
             MarkerKind::Quote => self.note_quote(text, span),
             _ => self.reject_inner_calls(text, None, span),
@@ -741,8 +736,8 @@ impl CallReader {
             && !self.vocabulary.is_any_argument(name)
     }
 
-    /// Returns true if the closing tag is left out of the text where it closes nothing, directly behind a call or at the end of the
-    /// message. A tag behind a space is a word, and one behind other markup may belong to it.
+    /// Returns true if a closing tag that closes nothing is removed from the text, directly after a call or at the end of the message. A
+    /// tag after a space is a word, and one after other markup may belong to that.
     fn may_be_left_out(&self, tag: Tag<'_>, notation: TagNotation) -> bool {
         notation == TagNotation::Angle
             && tag.is_plain()
@@ -989,8 +984,8 @@ impl CallReader {
         }
     }
 
-    /// Notes a tool's tag with words or JSON inside instead of argument tags. It becomes a fault
-    /// and no call: the words may just as well be prose about the tool. Calls among the words may be meant as content.
+    /// Notes a tool's tag with words or JSON inside instead of argument tags, as a fault: the words may also be prose about the tool. Calls
+    /// among the words may be content.
     fn note_bare_call(&mut self, bare: &BareCall, close: Span) {
         // The words may have been a value that reaches past this tag.
         self.diagnostics
@@ -1032,8 +1027,7 @@ impl CallReader {
             .unwrap_or_default()
     }
 
-    /// Reports that the closing tags of a call occur twice: its last value may have been meant to
-    /// extend to here.
+    /// Reports that the closing tags of a call occur twice, so its last value may extend to here.
     fn report_ambiguous_end(&mut self, at: usize, span: Span) {
         let closed = self.diagnostics.closed_calls_mut().swap_remove(at);
         let message = format!(

@@ -83,8 +83,8 @@ impl CallReader {
         }
     }
 
-    /// Rejects the calls before this place if the text at it shows that they were only mentioned.
-    /// `blank` is the white space behind them. Returns false if more text is needed.
+    /// Rejects the calls before this place if the text here shows that they were only mentioned. `blank` is the white space behind them.
+    /// Returns false if more text is needed.
     pub(super) fn reject_mentioned_calls(
         &mut self,
         rest: &str,

@@ -476,8 +476,8 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
         if bytes.get(end) == Some(&b'=') {
             break;
         }
-        // A bar or a `=` may still arrive, so whether this part belongs to the name is not known yet. As long as the name
-        // without it is short enough, the tag must not be ruled out.
+        // A bar or a `=` may still arrive, so this part may not belong to the name. If the name without it is short enough, the tag must
+        // not be ruled out.
         if end == bytes.len() && end > NAME_CAP {
             break;
         }

@@ -15,7 +15,7 @@ use super::tag::{
 };
 use super::vocabulary::{TagDialect, Vocabulary};
 
-/// The name that stands for the header and the end of a message which are the tags of a call.
+/// The tag name for a call whose tags are the header and the end of a message.
 pub(super) const MESSAGE_CALL: &str = "rfl:call";
 
 /// The tags that make up one call.
@@ -63,8 +63,8 @@ impl TagForm {
         self.tagged.is_wrapper_name(name)
     }
 
-    /// Returns true if a wrapper's name, or the part of it that has come, is at the start of `text`. Its first letter alone is that
-    /// of many other names.
+    /// Returns true if `text` starts with a wrapper's name, or with the part of it that has arrived. The first letter alone would match
+    /// many other names.
     pub(super) fn may_begin_wrapper(&self, text: &[u8]) -> bool {
         let begins = |name: &&str| name.bytes().zip(text).all(|(own, given)| own == *given);
         self.tagged.wrappers.iter().any(begins)
@@ -85,7 +85,7 @@ impl TagForm {
         self.tagged.exact_values
     }
 
-    /// Returns true if every value goes on its own lines.
+    /// Returns true if every value is written on its own lines.
     pub(super) fn has_value_lines(&self) -> bool {
         let is_equals = matches!(
             self.tagged.tags,

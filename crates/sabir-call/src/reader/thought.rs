@@ -125,9 +125,8 @@ impl ThoughtBlock {
         }
     }
 
-    /// Returns true if a tag of this name may end the thought.
-    /// Only its own closing tag counts: a model that thinks about `</think>` in `<thinking>` goes
-    /// on.
+    /// Returns true if a tag of this name may end the thought. Only its own closing tag counts: a mention of `</think>` in `<thinking>`
+    /// does not end the thought.
     fn can_end_with(self, name: &str) -> bool {
         match self.end {
             ThoughtEnd::Tag(close) => name == close,
@@ -169,11 +168,11 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) -> ReaderStep {
         let mut at = from;
-        let mut said = from;
+        let mut emitted_to = from;
         loop {
             let hay = window.text_from(at).as_bytes();
             let Some(found) = first_tag(hay, self.vocabulary.marked, thought.end_byte()) else {
-                emit_thought(window.text_from(said), out);
+                emit_thought(window.text_from(emitted_to), out);
                 self.prose
                     .note_preceding(last_char(window.text_from(from)).unwrap_or_default());
                 return ReaderStep::To(window.text.len());
@@ -183,22 +182,22 @@ impl CallReader {
             match thought.end_marker_len(tail, window.last) {
                 Some(0) => {}
                 Some(len) => {
-                    self.end_thought(window.text_between(said, at), at, len, out);
+                    self.end_thought(window.text_between(emitted_to, at), at, len, out);
                     return ReaderStep::To(at + len);
                 }
                 None => {
-                    emit_thought(window.text_between(said, at), out);
+                    emit_thought(window.text_between(emitted_to, at), out);
                     return ReaderStep::Wait(at);
                 }
             }
-            if let Some(step) = self.read_special_call(window, said..at, thought, out) {
+            if let Some(step) = self.read_special_call(window, emitted_to..at, thought, out) {
                 return step;
             }
-            // The mark of a call that is lost if the thought is never closed. Without it the
-            // message would pass as a thought without an answer.
+            // Records the marker of a call, which is lost if the thought is never closed. Otherwise the message would pass as a thought
+            // without an answer.
             if let Some(text) = self.call_marker_at(tail, thought) {
-                emit_thought(window.text_between(said, at), out);
-                said = at;
+                emit_thought(window.text_between(emitted_to, at), out);
+                emitted_to = at;
                 let start = self.offset + at;
                 self.diagnostics
                     .note_mention(IN_THOUGHT, text, start, text.len());
@@ -239,7 +238,7 @@ impl CallReader {
             match lexed {
                 LexedTag::Tag(tag) => {
                     if let Some(len) = ends(tag) {
-                        self.end_thought(window.text_between(said, at), at, len, out);
+                        self.end_thought(window.text_between(emitted_to, at), at, len, out);
                         return ReaderStep::To(at + len);
                     }
                     if !tag.close && !thought.can_end_with(tag.name) {
@@ -249,14 +248,14 @@ impl CallReader {
                             self.offset + at,
                             tag.len,
                         );
-                        emit_thought(window.text_between(said, at), out);
-                        said = at;
+                        emit_thought(window.text_between(emitted_to, at), out);
+                        emitted_to = at;
                         self.diagnostics.emit_notes(out);
                     }
                     at += tag.len;
                 }
                 LexedTag::Partial => {
-                    emit_thought(window.text_between(said, at), out);
+                    emit_thought(window.text_between(emitted_to, at), out);
                     self.prose.note_preceding(before.unwrap_or_default());
                     return ReaderStep::Wait(at);
                 }

@@ -88,8 +88,8 @@ impl TriggerTable {
     }
 }
 
-/// Returns true if no word or code continues behind this byte: it is white space, ends a sentence or inline code, or is a letter
-/// beyond ASCII, since Chinese and Japanese have no spaces.
+/// Returns true if no word or code continues after this byte: white space, the end of a sentence or of inline code, or a letter beyond
+/// ASCII, since Chinese and Japanese have no spaces.
 pub(crate) fn is_between_words(before: u8) -> bool {
     before.is_ascii_whitespace()
         || !before.is_ascii()

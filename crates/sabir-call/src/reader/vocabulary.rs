@@ -80,7 +80,7 @@ pub(crate) struct TagDialect {
     pub(crate) dialect: &'static str,
     pub(crate) tagged: &'static TaggedCalls,
     /// True if the dialect is active; inactive ones are only recognized for faults.
-    listened: bool,
+    is_active: bool,
 }
 
 /// A call in keys and values whose opening tag is missing.
@@ -124,8 +124,8 @@ impl Vocabulary {
         names.for_each(|name| made.names.add_first_letter(name));
         // Without tools nothing can be a call, so no dialect is needed.
         if !made.is_empty() {
-            for (dialect, listened) in selection.recognised_dialects() {
-                made.add_dialect(dialect, listened);
+            for (dialect, is_active) in selection.recognised_dialects() {
+                made.add_dialect(dialect, is_active);
             }
             if selection.is_all_built_in() {
                 made.markers = Arc::clone(&ALL_BUILT_IN.0);
@@ -141,17 +141,17 @@ impl Vocabulary {
         made
     }
 
-    /// Adds a dialect's tags and markers; `listened` is false for one that is only recognized.
-    fn add_dialect(&mut self, dialect: &Dialect, listened: bool) {
+    /// Adds a dialect's tags and markers; `is_active` is false for one that is only recognized.
+    fn add_dialect(&mut self, dialect: &Dialect, is_active: bool) {
         let name = dialect.name;
         if let Grammar::Tagged(tagged) = dialect.grammar {
             let spelling = TagDialect {
                 dialect: name,
                 tagged,
-                listened,
+                is_active,
             };
             self.tagged.push(spelling);
-            if listened && tagged.notation != TagNotation::Angle {
+            if is_active && tagged.notation != TagNotation::Angle {
                 self.others.push(spelling);
             }
             tagged
@@ -163,10 +163,10 @@ impl Vocabulary {
                     .bytes()
                     .take(1)
                     .for_each(|byte| self.triggers.add_byte(byte));
-                self.marked = self.marked.or(marker.bytes().next().filter(|_| listened));
+                self.marked = self.marked.or(marker.bytes().next().filter(|_| is_active));
             }
         }
-        if listened {
+        if is_active {
             self.add_bare_dialect(dialect);
         }
     }
@@ -175,9 +175,9 @@ impl Vocabulary {
     /// that listens for all dialects.
     fn add_compatible_json(&mut self, selection: DialectSelection<'_>) {
         // The same wrapper with JSON in it is a dialect of its own.
-        for (dialect, listened) in selection.recognised_dialects() {
+        for (dialect, is_active) in selection.recognised_dialects() {
             if let Grammar::Python(table) = *dialect.grammar
-                && !listened
+                && !is_active
                 && self.is_wrapper_name(table.open.trim_matches(['<', '>']))
             {
                 Arc::make_mut(&mut self.markers).add_dialect(
@@ -298,8 +298,7 @@ impl Vocabulary {
         &self.others
     }
 
-    /// Returns true if a tag of the tables may have this name. Rules out most tags without a
-    /// search.
+    /// Returns true if a tag of the tables may have this name. False for most tags, without a search.
     pub(crate) fn may_name(&self, name: &str) -> bool {
         split_name(name)
             .1
@@ -340,7 +339,7 @@ impl Vocabulary {
         self.tagged
             .iter()
             .copied()
-            .filter(|spelling| spelling.listened)
+            .filter(|spelling| spelling.is_active)
     }
 
     /// Returns true if some dialect, active or not, has a tag of this name around calls or for them.
@@ -362,7 +361,7 @@ impl Vocabulary {
             is_call || tagged.is_wrapper_name(name)
         };
         let mut known = self.tagged.iter().filter(has_tag).peekable();
-        known.peek().is_some() && known.all(|spelling| !spelling.listened)
+        known.peek().is_some() && known.all(|spelling| !spelling.is_active)
     }
 
     /// Returns true if a tag of this name is a wrapper in some active dialect.
@@ -491,7 +490,7 @@ impl Vocabulary {
             .tagged
             .iter()
             .copied()
-            .filter(|spelling| !spelling.listened);
+            .filter(|spelling| !spelling.is_active);
         best_match(others, name, TagNotation::Angle, None).map(|spelling| spelling.dialect)
     }
 
@@ -500,7 +499,7 @@ impl Vocabulary {
         let own = || {
             self.tagged
                 .iter()
-                .find(|spelling| !spelling.listened && spelling.tagged.tags == TagScheme::Own)
+                .find(|spelling| !spelling.is_active && spelling.tagged.tags == TagScheme::Own)
         };
         own()
             .filter(|_| self.find_exact_tool(name).is_some())
@@ -511,7 +510,7 @@ impl Vocabulary {
     /// call.
     pub(crate) fn inactive_keyed_dialect(&self, tag: &str, name: &str) -> Option<&'static str> {
         let keyed = |spelling: &&TagDialect| {
-            !spelling.listened
+            !spelling.is_active
                 && matches!(spelling.tagged.tags, TagScheme::Keyed { call, .. } if call == tag)
         };
         self.tagged
@@ -537,9 +536,8 @@ impl Vocabulary {
         })
     }
 
-    /// Returns the position of a tool: by its exact name, or else the only tool whose name differs
-    /// in case alone, or else by its name without a namespace (`functions.bash`). Declared tools go
-    /// before those of other agents.
+    /// Returns the position of a tool: by its exact name, or else the only tool whose name differs in case alone, or else by its name
+    /// without a namespace (`functions.bash`). Declared tools take precedence over those of other agents.
     pub(crate) fn resolve_tool(&self, name: &str) -> Option<usize> {
         self.resolve_bare_tool(name)
             .or_else(|| self.resolve_bare_tool(strip_namespace(name)?))
@@ -615,8 +613,7 @@ impl Vocabulary {
         tool.understands_argument(argument, is_given)
     }
 
-    /// Returns true if another agent's tool is only known by its name: it is read like an unknown
-    /// one, which may have any argument.
+    /// Returns true if only the name of another agent's tool is known: like an unknown tool, it may have any argument.
     pub(crate) fn has_any_argument(&self, at: usize) -> bool {
         self.tools
             .get(at)

@@ -68,7 +68,7 @@ pub(super) struct SecretMatch {
     pub(super) name: &'static str,
     /// The start of the secret part; the text before it stays visible.
     pub(super) from: usize,
-    /// The end of the secret as far as it is known.
+    /// The known end of the secret.
     pub(super) to: usize,
     /// The rule for the rest of the secret.
     pub(super) rest: SecretRest,
@@ -508,8 +508,8 @@ impl SecretPattern {
     ) -> SecretScan {
         let value = behind.skip_bytes(gap);
         let found = self::count_while(value.first_bytes(count + 1), of);
-        // A private key block directly after the value becomes a marker, which ends the value. Its
-        // prefix must end the value too, or a second redaction would find more than the first.
+        // A private key block directly after the value becomes a marker, which ends the value. A prefix of the block must end the value
+        // too, or a second redaction would find more than the first.
         let behind = value.text.get(count..).unwrap_or_default();
         let common = behind.len().min(BLOCK.len());
         let block = found >= count
@@ -642,7 +642,7 @@ impl SecretPattern {
     }
 }
 
-/// The text after a position, as far as it is known.
+/// The known text after a position.
 #[derive(Clone, Copy)]
 struct FollowingText<'a> {
     text: &'a [u8],

@@ -262,7 +262,7 @@ pub(crate) fn single_question(value: &Value) -> Option<(String, Vec<String>)> {
     Some((question, choices))
 }
 
-/// Reads a todo list of objects, and renders it as lines with boxes. A text stays as it is.
+/// Reads a todo list of objects, and renders it as lines with boxes. A text is returned unchanged.
 pub(crate) fn todo_text(value: &Value) -> Option<String> {
     let items = match value {
         Value::String(text) => match serde_json::from_str(text) {

@@ -37,8 +37,7 @@ pub(super) fn not_a_tool(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
-/// Reports every tool whose name an earlier one has: a call says only the name, so no call could
-/// say which of the two is meant.
+/// Reports every tool with the name of an earlier one: a call has only the name, so it could not choose between the two.
 pub(super) fn doubled_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         if let Some((first, _)) = tools
@@ -107,10 +106,10 @@ pub(super) fn wire_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
-/// Reports tools and arguments whose tag already means something.
+/// Reports tools and arguments whose tag already has a meaning.
 ///
-/// It matters only for dialects that write the tool's own name as a tag (`<read_file>`). A tool
-/// `thinking` is an error, because the reader takes its tag for reasoning and never yields a call.
+/// It matters only for dialects that write the tool's own name as a tag (`<read_file>`). A tool `thinking` is an error, because the reader
+/// takes its tag for reasoning and never emits a call.
 pub(super) fn reserved_name(tools: &LintInput<'_>, found: &mut LintFindings) {
     let own = tools.scope.dialect_names(|dialect| dialect.has_own_tags());
     if own.is_empty() {
@@ -206,8 +205,8 @@ pub(super) fn case_collision(tools: &LintInput<'_>, found: &mut LintFindings) {
     });
 }
 
-/// Reports names that differ only in separators or by one edit. Models confuse them, and the rules
-/// `near_name` and `near_argument` find no single reading among them.
+/// Reports names that differ only in separators or by one edit. Models confuse them, and the rules `near_name` and `near_argument` cannot
+/// choose among them.
 pub(super) fn near_names(tools: &LintInput<'_>, found: &mut LintFindings) {
     let near = |one: &str, other: &str| {
         let one = one.to_lowercase();

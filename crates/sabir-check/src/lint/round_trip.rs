@@ -12,8 +12,7 @@ use crate::schema::{JsonTypes, SchemaView};
 /// Reports tools whose calls do not survive rendering and parsing, grouped by the argument that
 /// causes it.
 ///
-/// The dialects of one finding share tool and argument, so a bad name is reported once and not for
-/// each of almost fifty dialects.
+/// One finding covers all dialects with the same tool and argument, so a bad name is not reported for each of almost fifty dialects.
 pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
     let calls: Vec<Call> = tools
         .set
@@ -93,8 +92,8 @@ fn round_trips(tools: &LintInput<'_>, dialect: &Dialect, calls: &[Call]) -> bool
         })
 }
 
-/// Returns true if the call was closed without errors and has the same name and argument names.
-/// Values are not compared: they are the linter's own, and the checks would still coerce them.
+/// Returns true if the call was closed without errors and has the same name and argument names. Values are not compared: they are samples
+/// of the linter, which the checks would still coerce.
 fn is_same_call(draft: &DraftResponse, read: &DraftCall, call: &Call) -> bool {
     let whole = read.state == DraftState::Closed && draft.errors_of(read.index).next().is_none();
     let names = read.arguments.iter().map(|argument| argument.name.as_str());

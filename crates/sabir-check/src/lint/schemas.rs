@@ -291,8 +291,8 @@ pub(super) fn hard_in_tags(tools: &LintInput<'_>, found: &mut LintFindings) {
     }
 }
 
-/// Reports required names without a declaration. In a closed schema that is an error: a call
-/// without the argument lacks it, and a call with it has an unknown one.
+/// Reports required names without a declaration. In a closed schema that is an error: the argument is either missing or unknown in every
+/// call.
 pub(super) fn undeclared_required(tools: &LintInput<'_>, found: &mut LintFindings) {
     for (at, spec) in tools.tool_specs() {
         let shape = SchemaView::new(&spec.parameters);
@@ -416,8 +416,7 @@ fn argument_schema<'s>(spec: &'s ToolSpec, argument: &str) -> SchemaView<'s> {
 
 /// Visits a schema and every schema in it, outermost first, with its JSON pointer.
 ///
-/// Follows the document and not `$ref`, so it ends even for schemas that refer to themselves, and
-/// reports each place once.
+/// Follows the document and not `$ref`, so it ends even for schemas that refer to themselves, and visits each schema once.
 fn visit_subschemas(schema: &Value, path: &str, show: &mut dyn FnMut(&str, &Value)) {
     show(path, schema);
     for key in SCHEMA_KEYWORDS {

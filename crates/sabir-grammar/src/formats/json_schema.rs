@@ -8,8 +8,8 @@ use crate::{GrammarError, GrammarFormat};
 
 /// The most references that are followed to the object of a tool's parameters.
 const MAX_REFERENCES: usize = 8;
-/// Keywords that are left out: XGrammar compares those of strings with the text between the quotes as it is written, and so forbids all
-/// escapes; and a schema without them means something else below a negation.
+/// Keywords that are left out: XGrammar applies those of strings to the escaped text between the quotes, and so forbids all escapes; and
+/// below a negation, omitting a keyword changes the meaning.
 const OMITTED_KEYWORDS: [&str; 6] = ["minLength", "maxLength", "pattern", "format", "not", "if"];
 /// Stands for the arguments in a call's text.
 const ARGUMENTS: &str = "\u{e004}";
@@ -37,8 +37,7 @@ pub fn write_json_schema(
     let mut definitions = Map::new();
     for (number, tool) in built.tools.iter().enumerate() {
         let text = format!(
-            // The arguments are a string here, so that the text is JSON if, and only if, there is
-            // nothing but JSON around them.
+            // A string replaces the arguments here, so that the text is JSON if and only if everything around them is JSON.
             "{}{}\"{ARGUMENTS}\"{}{}",
             layout.run_open, tool.open, tool.close, layout.run_close
         );
@@ -150,8 +149,7 @@ fn close_object(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else {
         return;
     };
-    // `additionalProperties` sees only the properties beside it, so it would forbid those of the
-    // branches.
+    // `additionalProperties` considers only the properties beside it, so it would forbid those of the branches.
     let is_composed = [
         "$ref",
         "$dynamicRef",
@@ -190,7 +188,7 @@ fn remove_string_limits(schema: &mut Value) {
         for keyword in OMITTED_KEYWORDS {
             object.remove(keyword);
         }
-        // Branches that only lengths or patterns told apart overlap now.
+        // Branches that differed only in lengths or patterns overlap now.
         if !object.contains_key("anyOf")
             && let Some(branches) = object.remove("oneOf")
         {

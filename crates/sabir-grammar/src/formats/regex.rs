@@ -38,8 +38,7 @@ pub fn write_regex(built: &CallGrammar) -> Result<String, GrammarError> {
     Ok(text)
 }
 
-/// The rule in which a text exceeded its limit. Rules are written out wherever they are used, so the text may double with each of
-/// them.
+/// The rule in which a text exceeded its limit. Rules are expanded wherever they are used, so each may double the text.
 #[derive(Debug)]
 pub(super) struct FullRule(usize);
 

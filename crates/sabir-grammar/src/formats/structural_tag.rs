@@ -106,8 +106,7 @@ fn find_triggers(begins: &[&str]) -> Option<Vec<String>> {
         .iter()
         .map(|begin| begin.trim_end().to_owned())
         .collect();
-    // Without a common beginning every call needs a trigger of its own, which only a tag can be:
-    // `get_weather(` may also occur in a sentence.
+    // Without a common beginning every call needs its own trigger, which must be a tag: `get_weather(` may also occur in a sentence.
     let are_tags = each
         .iter()
         .all(|begin| begin.starts_with('<') && is_marker(begin));

@@ -31,8 +31,8 @@ pub(crate) fn builtin_entries() -> &'static [ModelEntry] {
     TABLE.get_or_init(|| table_lines().filter_map(parse_row).collect())
 }
 
-/// Returns the row with the longest pattern with which a name, in lower case, begins. Only rows that may be it are parsed: most tasks ask for
-/// one model, and the whole table takes a tenth of what a short task computes.
+/// Returns the row with the longest pattern with which a name, in lower case, begins. Only candidate rows are parsed: most tasks use one
+/// model, and parsing the whole table takes a tenth of the computing time of a short task.
 pub(super) fn find_longest_prefix(name: &str) -> Option<ModelEntry> {
     table_lines()
         .filter(|line| {

@@ -135,8 +135,7 @@ fn prices_apply_to_their_provider() {
         "gpt-4o",
         "$2.5000",
     );
-    // Not at a reseller or behind a proxy, not without TLS, and not for a model with a similar
-    // name.
+    // Not at a reseller or a proxy, without TLS, or for a model with a similar name.
     check(
         "openrouter",
         "https://openrouter.ai/api/v1",

@@ -69,8 +69,7 @@ impl BodyCache {
         encoder: &BodyEncoder<'_>,
     ) -> Result<Vec<u8>, ModelError> {
         let whole = |request: &Request| (encoder.encode)(request, encoder.form);
-        // The prefix is taken out while it is used: an error on the way leaves no half-extended one
-        // behind.
+        // The prefix is taken out while it is used, so that an error leaves no half-extended one.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prefix = match kept.take_if(|prefix| prefix.is_prefix_of(request)) {
             Some(prefix) => prefix,
@@ -94,8 +93,7 @@ impl BodyCache {
             ..request.clone()
         })?;
         if array_items(encoder.key, &value).len() <= prefix.leading_items {
-            // There is no new item behind the cached ones, so the cache mark of the last message
-            // belongs in the cached part.
+            // No new item follows the cached ones, so the cache mark of the last message belongs in the cached part.
             return Ok(to_json_bytes(&whole(request)?));
         }
         let body = prefix.splice_body(encoder.key, &value);
@@ -394,8 +392,7 @@ mod tests {
             };
             written.encode_body(&request, &encoder).unwrap();
         }
-        // All 400 messages once, and some of the newest for each of the 200 requests; without the
-        // cache it would be 40,000.
+        // All 400 messages are serialized once, and some of the newest for each of the 200 requests; without the cache it would be 40,000.
         assert!(counted.get() < 12_000, "{}", counted.get());
     }
 }

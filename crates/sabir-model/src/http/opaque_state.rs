@@ -10,8 +10,7 @@ use sabir_call::{
 use crate::provider_error::RequestTarget;
 use crate::retry::RetryBudget;
 
-/// Passes events on, with the origin of opaque state filled in, and without the provider's secrets
-/// in faults, which may repeat its words.
+/// Passes events on. Adds the origin to opaque state, and removes the provider's secrets from faults, which may quote its messages.
 pub(super) struct OriginSink<'a> {
     sink: &'a mut (dyn EventSink + Send),
     /// The provider and the model that answer.
@@ -44,8 +43,8 @@ impl EventSink for OriginSink<'_> {
     }
 }
 
-/// Returns the request without the state that is not for this model, and without that which the
-/// provider has rejected. `origin` names the provider and the model.
+/// Returns the request without the state of other models, and without the state that the provider has rejected. `origin` names the provider
+/// and the model.
 pub(super) fn drop_unusable_state<'a>(
     request: &'a Request,
     origin: &str,

@@ -30,7 +30,7 @@ pub(super) enum RequestLimits {
     Recorded {
         /// The output limit.
         limit: Option<u64>,
-        /// True if the model was known not to read images.
+        /// True if the catalogue said that the model reads no images.
         blind: bool,
         /// The end of the prompt that the answers continued.
         prefill: String,

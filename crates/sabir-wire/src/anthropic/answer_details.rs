@@ -47,7 +47,7 @@ pub(crate) enum AnswerDetail {
 
 impl AnswerDetail {
     /// Returns the details of an event, as state of this wire.
-    pub(crate) fn of_event(data: &str) -> Vec<OpaqueState> {
+    pub(crate) fn from_event(data: &str) -> Vec<OpaqueState> {
         let event: Value = serde_json::from_str(data).unwrap_or_default();
         let mut details = Vec::new();
         match type_of(&event) {

@@ -197,7 +197,7 @@ impl WireDecoder for AnthropicDecoder {
         };
         self.state.status.events += 1;
         if self.state.keeps_details {
-            for state in AnswerDetail::of_event(data) {
+            for state in AnswerDetail::from_event(data) {
                 out.push_event(Event::Opaque(&state));
             }
         }
@@ -263,8 +263,8 @@ impl AnthropicDecoder {
         let last = blocks.len() as u64;
         for (label, block) in (1..).zip(blocks) {
             self.decode_block_start(Some(label), block.get(), out);
-            // At its output limit, the provider completes the JSON of a call that the limit cut, so
-            // the end of the last block proves nothing.
+            // At its output limit, the provider completes the JSON of a call that the limit cut, so the end of the last block does not
+            // prove that the call is complete.
             if !limit || label != last {
                 self.decode_block_stop(Some(label), out);
             }
@@ -488,8 +488,7 @@ impl AnthropicDecoder {
         self.state
             .calls
             .apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
-        // A signature or block is only valid as a whole. Without its end it is dropped, with a
-        // fault.
+        // An incomplete signature or block is invalid, so without its end it is dropped, with a fault.
         let is_state = |block: &BlockKind| {
             matches!(block, BlockKind::Thinking { .. } | BlockKind::Kept { .. })
         };

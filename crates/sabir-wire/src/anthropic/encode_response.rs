@@ -28,8 +28,7 @@ pub(crate) struct AnthropicEncoder {
     calls: Vec<OpenCall>,
     /// True once a call has started; it decides the stop reason where the provider sent none.
     has_calls: bool,
-    /// The merged counts. What is known by then goes into `message_start`, all of it into
-    /// `message_delta`.
+    /// The merged counts. `message_start` gets the counts known by then, `message_delta` all of them.
     usage: Usage,
     /// The stop reason with the provider's word. It is written last, because calls may still end
     /// after it.

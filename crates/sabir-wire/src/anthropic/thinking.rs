@@ -18,8 +18,7 @@ use crate::thinking::{budget_for_effort, decode_effort, effort_for_budget};
 /// The smallest budget that Anthropic accepts, in tokens.
 const MIN_BUDGET: u64 = 1024;
 
-/// Substrings of the names of Claude models that do not support efforts. The list is closed: other
-/// names are later models.
+/// Substrings of the names of Claude models that do not support efforts. The list is complete: other names are later models.
 const BUDGETED_MODELS: [&str; 12] = [
     "claude-2",
     "claude-3",
@@ -51,8 +50,7 @@ enum ThinkingMode {
     Silent,
     /// `{"type": "disabled"}`.
     Off,
-    /// `{"type": "enabled", "budget_tokens": …}`, for models up to Claude 4.5. The budget is in
-    /// tokens and below the limit.
+    /// `{"type": "enabled", "budget_tokens": …}`, for models up to Claude 4.5. The budget is in tokens, and less than the limit.
     Budget(u64),
     /// An effort, and true if the model may think.
     Adaptive(&'static str, bool),
@@ -219,8 +217,8 @@ fn is_adaptive(model: &str) -> bool {
     model.contains("claude") && !budgeted
 }
 
-/// Returns true if the model waits for results of calls that it made without signed thoughts. The
-/// API refuses thinking that begins there.
+/// Returns true if the model waits for results of calls that it made without signed thoughts. The API refuses to enable thinking at that
+/// point.
 fn is_mid_tool_loop(history: &[Message], signs: fn(&OpaqueState) -> bool) -> bool {
     let results = |message: &Message| {
         message

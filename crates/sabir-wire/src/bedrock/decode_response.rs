@@ -40,7 +40,7 @@ pub(crate) struct BedrockDecoder {
     open_blocks: OpenBlocks<BlockKind>,
     /// The size limit of signatures and opaque blocks.
     opaque_budget: OpaqueBudget,
-    /// True once an event of Converse was read: from then on no other decoder takes over.
+    /// True once an event of Converse was read: then no other decoder takes over.
     begun: bool,
     /// The decoder of events in base64, once the first one has arrived.
     inner: Option<Box<anthropic::decode_response::AnthropicDecoder>>,
@@ -51,7 +51,7 @@ pub(crate) struct BedrockDecoder {
 /// The state of an open block.
 #[derive(Debug)]
 enum BlockKind {
-    /// Text or reasoning; only the deltas tell which.
+    /// Text or reasoning, which only the deltas show.
     Prose {
         /// The signature of the reasoning so far; it must go back unchanged.
         signature: String,
@@ -199,8 +199,8 @@ impl BedrockDecoder {
         // Whole responses have no indexes. Any distinct labels will do.
         for (label, block) in (1..).zip(blocks) {
             self.decode_block_start(Some(label), block.get(), true, out);
-            // At its output limit, the provider completes the JSON of a call that the limit cut, so
-            // the end of the last block proves nothing.
+            // At its output limit, the provider completes the JSON of a call that the limit cut, so the end of the last block does not
+            // prove that the call is complete.
             if !limit || label != last {
                 self.decode_block_stop(Some(label), out);
             }
@@ -401,8 +401,7 @@ impl BedrockDecoder {
                 )));
             }
         }
-        // A whole block nests the members one level deeper than a delta. The level below has no
-        // further one.
+        // A whole block nests the members one level deeper than a delta.
         let inside = reasoning
             .reasoning_text
             .and_then(|raw| serde_json::from_str::<LenientObject<_>>(raw.get()).ok());

@@ -175,8 +175,7 @@ fn encode_opaque(opaque: &OpaqueState, thought: &str) -> Option<Value> {
     Some(json!({"reasoningContent": {"reasoningText": {"text": thought, "signature": signature}}}))
 }
 
-/// Gives each document a name of its own, and a text to messages with documents alone: the API refuses
-/// them otherwise.
+/// Gives each document a unique name, and adds a text to messages with documents only. Otherwise the API refuses them.
 fn complete_documents(messages: &mut [Value]) {
     let mut counts: HashMap<String, u32> = HashMap::new();
     let mut used: HashSet<String> = HashSet::new();
@@ -189,8 +188,8 @@ fn complete_documents(messages: &mut [Value]) {
             if let Some(Value::String(name)) = block.pointer_mut("/document/name") {
                 let count = counts.entry(name.clone()).or_insert(1);
                 let mut own_name = name.clone();
-                // A client may have used the next name as well. The count continues where it ended,
-                // so many equal names do not try the same ones again.
+                // A client may have used the next name as well. The count continues from the last one, so many equal names do not retry the
+                // same candidates.
                 while !used.insert(own_name.clone()) {
                     *count += 1;
                     own_name = format!("{name} ({count})");
@@ -234,9 +233,8 @@ fn encode_result(result: &CallResult) -> Value {
     json!({"toolResult": inside})
 }
 
-/// Encodes the tools and the tool choice. Converse cannot express some choices. For Anthropic's
-/// models they go into `more` in Anthropic's form, and then completely, because the two forms must
-/// not contradict each other.
+/// Encodes the tools and the tool choice. Converse cannot express some choices. For Anthropic's models, `more` then gets all tools and the
+/// choice in Anthropic's form, because the two forms must not contradict each other.
 fn encode_tools(
     request: &Request,
     maker: ModelMaker,
@@ -309,8 +307,8 @@ enum ThinkingConflict {
     TemperatureAndLimit,
 }
 
-/// Encodes the reasoning setting in the form of the model's maker. For an unknown maker,
-/// Anthropic's form is used: if the model cannot think, the user gets an error instead of silence.
+/// Encodes the reasoning setting in the form of the model's maker. For an unknown maker, Anthropic's form is used: if the model cannot
+/// think, the user gets an error.
 fn encode_thinking(request: &Request, maker: ModelMaker) -> (Map<String, Value>, ThinkingConflict) {
     let wish = request.reasoning;
     let (value, conflict) = match (maker, wish) {

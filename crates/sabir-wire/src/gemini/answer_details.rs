@@ -146,8 +146,8 @@ impl AnswerDetails {
     }
 }
 
-/// Merges the members of a later object: objects are merged, other values replace the earlier ones.
-/// Each chunk has all ratings that are known by then.
+/// Merges the members of a later object: objects are merged, other values replace the earlier ones. Each chunk has all ratings known by
+/// then.
 fn merge_members(into: &mut Map<String, Value>, later: Map<String, Value>) {
     for (key, value) in later {
         match (into.get_mut(&key), value) {
@@ -159,8 +159,7 @@ fn merge_members(into: &mut Map<String, Value>, later: Map<String, Value>) {
     }
 }
 
-/// Appends the lists of a later object, which are about the tokens of its own chunk. Equal items are
-/// different tokens.
+/// Appends the lists of a later object, which describe the tokens of its own chunk. Equal items are different tokens.
 fn append_lists(into: &mut Map<String, Value>, later: Map<String, Value>) {
     for (key, value) in later {
         match (into.get_mut(&key), value) {
@@ -192,8 +191,7 @@ fn continue_lists(into: &mut Map<String, Value>, later: Map<String, Value>) {
     }
 }
 
-/// Merges grounding. If the later sources continue the earlier ones, the numbers of sources in the later
-/// supports move with them.
+/// Merges grounding. If the later sources continue the earlier ones, the source indexes in the later supports are shifted.
 fn merge_grounding(into: &mut Map<String, Value>, mut later: Map<String, Value>) {
     let earlier = list_of(into, CHUNKS);
     let count = earlier.len();

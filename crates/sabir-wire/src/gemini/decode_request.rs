@@ -174,8 +174,7 @@ fn rename_to_camel_case(
     Ok(())
 }
 
-/// Returns a name without its underscores, with a capital after each. A name that begins with one has no
-/// other spelling.
+/// Returns a name without its underscores, with a capital after each. A name that begins with an underscore is returned unchanged.
 fn to_camel_case(name: &str) -> String {
     if name.starts_with('_') {
         return name.to_owned();

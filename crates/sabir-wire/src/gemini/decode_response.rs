@@ -86,8 +86,7 @@ struct ResponseCandidate<'a> {
     /// `{"role": "model", "parts": […]}`; absent if nothing was written.
     #[serde(borrow, default)]
     content: LenientObject<CandidateContent<'a>>,
-    /// The reason, in the last chunk. It is `STOP` after calls too, so it proves nothing about
-    /// them.
+    /// The reason, in the last chunk. It is also `STOP` after calls.
     #[serde(borrow, default)]
     finish_reason: LenientText<'a>,
     /// The provider's explanation of a reason such as `MALFORMED_FUNCTION_CALL`.
@@ -113,7 +112,7 @@ struct ContentPart<'a> {
     /// `true` if the text is a thought.
     #[serde(borrow, default)]
     thought: Option<&'a RawValue>,
-    /// The signature of this very part; see `parts` for how it goes back.
+    /// The signature of this part; `parts` describes how it is sent back.
     #[serde(borrow, default)]
     thought_signature: LenientText<'a>,
     /// A call, which then is all that the part holds.

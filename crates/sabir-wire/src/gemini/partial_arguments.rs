@@ -239,8 +239,7 @@ fn parse_json_path(path: &str) -> Option<Vec<PathSegment>> {
 mod tests {
     use super::*;
 
-    /// The text of these pieces, each a path and the rest of its object; `!` at the end: one could
-    /// not be added.
+    /// Checks the text of these pieces, each a path and the rest of its object. It ends with `!` if a piece could not be added.
     fn check(pieces: &[(&str, &str)], expected: &str) {
         let mut arguments = PartialArguments::default();
         let mut out = String::new();

@@ -47,9 +47,8 @@ pub(crate) struct AnswerDetails {
     pub(crate) chunk: Map<String, Value>,
     /// Members of the choice.
     pub(crate) choice: Map<String, Value>,
-    /// Members of the delta or the message. Those of calls are in `tool_calls`, with the provider's
-    /// `id` and `index`: calls that the client gets have other indexes if some were found in the text
-    /// or left out.
+    /// Members of the delta or the message. Those of calls are in `tool_calls`, with the provider's `id` and `index`. The client's calls
+    /// have other indexes if some were found in the text or left out.
     pub(crate) message: Map<String, Value>,
     /// Members of the counts.
     pub(crate) usage: Map<String, Value>,
@@ -142,8 +141,7 @@ impl AnswerDetails {
         })
     }
 
-    /// Takes the members of the calls, with the ids of the calls. Those of a call without an id are
-    /// dropped: nothing says which one it is.
+    /// Takes the members of the calls, with the ids of the calls. Drops those of a call without an id, which cannot be identified.
     pub(crate) fn take_call_members(&mut self) -> Vec<(String, Map<String, Value>)> {
         let Some(Value::Array(calls)) = self.message.remove(CALLS) else {
             return Vec::new();
@@ -163,7 +161,7 @@ impl AnswerDetails {
             .collect()
     }
 
-    /// Completes the ids of calls that are told apart by their index after their first chunk.
+    /// Completes the ids of calls that later chunks identify only by their index.
     pub(crate) fn add_call_ids<'c>(&mut self, id_of: impl Fn(u64) -> Option<&'c str>) {
         let calls = self.message.get_mut(CALLS).and_then(Value::as_array_mut);
         for call in calls.into_iter().flatten().filter_map(Value::as_object_mut) {

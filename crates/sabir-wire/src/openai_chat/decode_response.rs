@@ -73,7 +73,7 @@ pub(crate) struct OpenAiChatDecoder {
     details: AnswerDetails,
     /// The choices of an answer that is split.
     split: SplitChoices,
-    /// Their own counts, by their places.
+    /// The counts of each choice, by its index.
     choice_counts: BTreeMap<usize, Usage>,
 }
 
@@ -89,8 +89,8 @@ struct TextInput {
 /// The beginning of the arguments of a custom tool's call, before its text.
 const TEXT_OPENING: &str = "{\"input\":\"";
 
-/// The most bytes of a chunk's own members that each of its choices gets too; the answer itself gets
-/// all of them. They are few in every API, and would be copied for each choice.
+/// The most bytes of a chunk's own members that each of its choices gets too; the answer itself gets all of them. All APIs have few, and
+/// they are copied for each choice.
 const MAX_SHARED_MEMBERS: usize = 4096;
 
 /// A chunk of the stream, or a whole completion.
@@ -132,8 +132,7 @@ struct ChunkChoice<'a> {
     /// The reason, or `null` until the end. It may be missing altogether.
     #[serde(borrow, default)]
     finish_reason: LenientText<'a>,
-    /// OpenRouter: the word of the provider behind it, which may tell of a limit that
-    /// `finish_reason` hides.
+    /// OpenRouter: the stop word of the underlying provider, which may report a limit that `finish_reason` hides.
     #[serde(borrow, default)]
     native_finish_reason: LenientText<'a>,
     /// The counts, which some servers put into the choice.
@@ -451,7 +450,7 @@ impl OpenAiChatDecoder {
             delta
                 .content
                 .for_each_text(false, &mut |thought, words| emit_text(thought, words, out));
-            // A client of the same wire gets it as it is, among the details.
+            // A client of the same wire gets it unchanged, among the details.
             if !delta.refusal.as_str().is_empty() && !self.state.keeps_details {
                 self.refused = true;
                 emit_text(false, delta.refusal.as_str(), out);
@@ -501,12 +500,12 @@ impl OpenAiChatDecoder {
 
     /// Decodes the reasoning of a delta.
     fn decode_reasoning(&mut self, delta: &ChoiceDelta<'_>, out: &mut dyn EventSink) {
-        let mut said = false;
+        let mut has_text = false;
         for content in [&delta.reasoning_content, &delta.reasoning] {
             // Some servers send both fields with the same text.
-            if !said {
+            if !has_text {
                 content.for_each_text(true, &mut |_, words| {
-                    said |= !words.is_empty();
+                    has_text |= !words.is_empty();
                     emit_text(true, words, out);
                 });
             }
@@ -521,7 +520,7 @@ impl OpenAiChatDecoder {
             };
             for key in ["text", "summary"] {
                 if let Some(Value::String(words)) = object.remove(key)
-                    && !said
+                    && !has_text
                 {
                     emit_text(true, &words, out);
                 }
@@ -574,8 +573,7 @@ impl OpenAiChatDecoder {
         }
         if call.is_whole() || !call.is_open() {
             self.state.status.skipped += 1;
-            // The same arguments repeat the call. Different ones contradict it: it is unknown which
-            // were meant.
+            // Equal arguments repeat the call. Different ones contradict it, and it is unknown which were meant.
             let mut again = DefaultHasher::new();
             again.write(arguments.as_bytes());
             if !arguments.trim_ascii().is_empty() && again.finish() != hash.finish() {
@@ -616,7 +614,7 @@ impl OpenAiChatDecoder {
             return;
         };
         let inputs = &mut self.text_inputs;
-        // The first delta of the call may have had nothing of the tool.
+        // The first delta of the call may not have named the tool.
         let is_new = self
             .state
             .calls
@@ -758,8 +756,7 @@ impl OpenAiChatDecoder {
     /// Applies a finish reason, and emits it if it is new.
     fn decode_stop(&mut self, word: &str, native: &str, out: &mut dyn EventSink) {
         let mut reason = super::stop_reason(word);
-        // OpenRouter sends `tool_calls` even if the model stopped at its limit; the native reason
-        // tells.
+        // OpenRouter sends `tool_calls` even if the model stopped at its limit; the native reason shows it.
         if super::stop_reason(native) == StopReason::Length {
             reason = StopReason::Length;
         }

@@ -46,7 +46,7 @@ pub(crate) fn has_old_functions(body: &Value) -> bool {
 
 /// Translates a body that uses the older form to tools.
 ///
-/// Functions beside tools are added to them. Such a client knows the newer form, so the answer has it.
+/// Functions beside tools are added to them. Such a client knows the newer form, so the answer uses it.
 ///
 /// # Errors
 /// A member of the older form with a wrong type, or a choice in both forms.
@@ -96,8 +96,8 @@ pub(crate) fn expect_one_call(decoded: &mut DecodedRequest, body: &Value) {
     }
 }
 
-/// Tells a provider of the same wire to make one call, if the client may get only one and does not say so
-/// itself. Many servers refuse the member, so only OpenAI's own API gets it.
+/// Tells a provider of the same wire to make one call, if the client may get only one and has not requested that itself. Many servers
+/// refuse the member, so only OpenAI's own API gets it.
 pub(crate) fn ask_for_one_call(
     body: &mut Map<String, Value>,
     request: &Request,
@@ -232,9 +232,8 @@ fn translate_messages(messages: &mut Vec<Value>) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// Adds a call of the older form to the calls of its message, and returns its id. A call that the
-/// message also has in the newer form is not added: some servers answer in both, and clients send both
-/// back.
+/// Adds a call of the older form to the calls of its message, and returns its id. Does not add a call that the message also has in the
+/// newer form: some servers answer in both forms, and clients send both back.
 fn add_call(members: &mut Map<String, Value>, call: Value, position: usize) -> String {
     let generated = format!("call_of_message_{position}");
     let added = json!({"id": generated, "type": "function", "function": call});

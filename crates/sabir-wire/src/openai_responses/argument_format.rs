@@ -49,8 +49,7 @@ impl CallArgumentWriter {
         }
     }
 
-    /// Writes a piece of the open argument. A raw value is held back until its end, where its
-    /// beginning is known.
+    /// Writes a piece of the open argument. A raw value is held back until its end, since its beginning is known only then.
     pub(crate) fn push_delta(&mut self, text: &str, out: &mut String) {
         match self {
             Self::Json(writer) => writer.push_delta(text, out),

@@ -367,7 +367,7 @@ fn decode_reasoning(item: &JsonField<'_>) -> Result<MessagePart, RequestError> {
         texts.push(part.get("text").required_text()?);
     }
     let text = texts.join("\n\n");
-    let opaque = super::event_types::must_go_back(item.value)
+    let opaque = super::event_types::must_be_resent(item.value)
         .then(|| opaque_state(item.whole_value().clone()));
     Ok(match opaque {
         Some(opaque) if text.is_empty() => MessagePart::Opaque(opaque),

@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use super::NAME;
 use super::argument_progress::{ArgumentProgress, TextProgress};
 use super::event_types::{
-    EventEnvelope, FinalResponse, ITEM_START, OutputItem, TEXT_DETAILS, TextKind, must_go_back,
+    EventEnvelope, FinalResponse, ITEM_START, OutputItem, TEXT_DETAILS, TextKind, must_be_resent,
 };
 use crate::lenient::LenientObject;
 use crate::native_call::NativeCall;
@@ -455,7 +455,7 @@ impl OpenAiResponsesDecoder {
             }
         } else {
             let value = serde_json::from_str::<Value>(raw).unwrap_or_default();
-            let goes_back = item.kind.as_str() != "reasoning" || must_go_back(&value);
+            let goes_back = item.kind.as_str() != "reasoning" || must_be_resent(&value);
             if goes_back && !is_detail_data(&value) {
                 self.emit_opaque(value, raw.len(), out);
             }
@@ -526,8 +526,8 @@ impl OpenAiResponsesDecoder {
             return;
         };
         let progress = known.text_parts.iter().find(|(known, _)| *known == part);
-        // A piece that was lost on the way is in the repetition. Text that differs from the pieces
-        // cannot be taken back, so it is ignored.
+        // The repetition contains pieces that were lost. If it differs from the emitted pieces, it is ignored, since those cannot be taken
+        // back.
         let rest = progress.map_or(Some(words), |(_, progress)| progress.remaining_text(words));
         self.emit_part_text(position, part, rest.unwrap_or_default(), out);
     }

@@ -12,7 +12,7 @@ use sabir_call::{DraftResponse, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::argument_format::CallArgumentWriter;
-use super::event_types::{ITEM_START, TEXT_DETAILS, must_go_back};
+use super::event_types::{ITEM_START, TEXT_DETAILS, must_be_resent};
 use super::{NAME, stop_word};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -342,8 +342,7 @@ impl OpenAiResponsesEncoder {
         self.sequence += 1;
     }
 
-    /// Closes the open message or reasoning item, as `item` if that is given. The item keeps the id
-    /// that its start had: clients find it by that.
+    /// Closes the open message or reasoning item, as `item` if that is given. The item keeps the id of its start, by which clients find it.
     fn close_open_item(&mut self, item: Option<&Value>, out: &mut Vec<u8>) {
         let Some(open) = self.open_item.take() else {
             return;
@@ -387,8 +386,7 @@ impl OpenAiResponsesEncoder {
         self.write_item_done(open.position.index, item, out);
     }
 
-    /// Encodes state of this wire. It is an item, or signs the reasoning before it, or belongs to
-    /// the message after it.
+    /// Encodes state of this wire, which is an item, signs the preceding reasoning, or belongs to the following message.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         let is = |kind: &str| data.get("type").is_some_and(|known| known == kind);
         if is(ITEM_START) {
@@ -416,7 +414,7 @@ impl OpenAiResponsesEncoder {
             self.close_open_item(Some(data), out);
         } else if let Some(mut item) = self.unsent_state(data) {
             let position = self.reserve_item_position("item", out);
-            // Two items with one id, or one without, could not be told apart.
+            // Two items with one id, or one without, could not be distinguished.
             let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
             if self.knows_ids
                 && !self.used_ids.insert(id.to_owned())
@@ -429,12 +427,12 @@ impl OpenAiResponsesEncoder {
         }
     }
 
-    /// Returns an item of state without text that was already sent, since a provider may end its
-    /// reasoning only after the message that follows it. Returns `None` if nothing else is in it.
+    /// Returns an item of state without text that was already sent, since a provider may end its reasoning only after the message that
+    /// follows it. Returns `None` if the rest need not be sent.
     fn unsent_state(&self, data: &Value) -> Option<Value> {
         // The client already has this text as streamed reasoning.
-        let said = reasoning_text(data);
-        if said.is_empty() || !self.output.iter().any(|item| reasoning_text(item) == said) {
+        let text = reasoning_text(data);
+        if text.is_empty() || !self.output.iter().any(|item| reasoning_text(item) == text) {
             return Some(data.clone());
         }
         let mut rest = data.clone();
@@ -443,7 +441,7 @@ impl OpenAiResponsesEncoder {
                 *words = json!([]);
             }
         }
-        must_go_back(&rest).then_some(rest)
+        must_be_resent(&rest).then_some(rest)
     }
 
     /// Starts a call.

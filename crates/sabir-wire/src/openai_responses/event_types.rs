@@ -248,8 +248,7 @@ impl<'a> OutputItem<'a> {
         }
     }
 
-    /// Returns true for a search on X that xAI runs itself. It has the type of a client's custom tool, and only its id or its name
-    /// tells.
+    /// Returns true for a search on X that xAI runs itself. It has the type of a client's custom tool, and differs only in its id or name.
     fn is_server_search(&self) -> bool {
         let call_id = self.call_id.as_str();
         let is_search = X_SEARCHES.contains(&self.name.as_str()) && !call_id.starts_with("call_");
@@ -290,16 +289,15 @@ impl TokenCounts {
     }
 }
 
-/// Removes reasoning that the provider could not read again: it keeps nothing of its answers, so an
-/// item without its encrypted content would be unknown to it.
+/// Removes reasoning items without plain or encrypted content: the provider stores no answers, so it does not know them.
 pub(crate) fn drop_unusable_reasoning(items: &mut Vec<Value>) {
     items.retain(|item| {
-        item.get("type").is_none_or(|kind| kind != "reasoning") || must_go_back(item)
+        item.get("type").is_none_or(|kind| kind != "reasoning") || must_be_resent(item)
     });
 }
 
 /// Returns true if a reasoning item holds content that the model must see again.
-pub(super) fn must_go_back(item: &Value) -> bool {
+pub(super) fn must_be_resent(item: &Value) -> bool {
     let full = |key: &str| match item.get(key) {
         Some(Value::String(text)) => !text.is_empty(),
         Some(Value::Array(parts)) => !parts.is_empty(),

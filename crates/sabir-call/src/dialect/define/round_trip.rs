@@ -35,7 +35,7 @@ fn read_all_dialects(dialects: &DialectSet) -> impl Iterator<Item = (&'static st
     })
 }
 
-/// Checks that a dialect reads what it writes in `after`, which is `before` with it, and that the others read what they did.
+/// Checks that a dialect reads what it writes in `after` (`before` with the dialect added), and that the others still read the same.
 ///
 /// # Errors
 /// When the dialect misreads its own call or prose, or changes how another dialect is read.

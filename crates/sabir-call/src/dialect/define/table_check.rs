@@ -134,8 +134,8 @@ fn check_unused_keys(table: &DialectTable) -> Result<(), DefineError> {
     }
 }
 
-/// Builds the grammar of calls in tags. Tools with tags of their own names stay a privilege of the
-/// built-in dialect: such tags collide most with prose.
+/// Builds the grammar of calls in tags. Only the built-in dialect may use a tool's own name as its tag, since such tags collide most with
+/// prose.
 fn build_tagged(table: &DialectTable) -> Result<TaggedCalls, DefineError> {
     let none = TagTable::default();
     let tags = table.tags.as_ref().unwrap_or(&none);
@@ -322,8 +322,8 @@ fn is_standalone(text: &str) -> bool {
         && text.chars().any(char::is_alphanumeric)
 }
 
-/// Returns true for a quote marker that no literal begins with, so that the first character
-/// distinguishes a string from a number or a list.
+/// Returns true for a quote marker with which no literal begins, so that the first character distinguishes a string from a number or a
+/// list.
 fn is_quote(text: &str) -> bool {
     (2..=MARKER_CAP).contains(&text.len())
         && !text.contains(|c: char| {

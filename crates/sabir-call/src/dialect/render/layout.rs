@@ -71,7 +71,7 @@ pub enum ArgumentNotation {
     Tagged {
         /// The forms of an element, for each type of value.
         forms: Vec<ArgumentLayout>,
-        /// Texts that a value written as it is must not contain, because they are, or begin, tags of the call.
+        /// Texts that a value written unchanged must not contain, because they are, or begin, tags of the call.
         stops: Vec<Vec<LayoutPart>>,
     },
 }
@@ -92,7 +92,7 @@ pub struct ArgumentLayout {
 /// The notation of a value in a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueEncoding {
-    /// A string as it is, or any other value as JSON.
+    /// A string unchanged, or any other value as JSON.
     Raw,
     /// JSON in which `<` and `]` are escaped.
     EscapedJson,
@@ -186,8 +186,7 @@ fn describe_tagged(dialect: &Dialect, tagged: &TaggedCalls) -> CallLayout {
                 continue;
             }
             let form = describe_argument(tagged, *style, encoding, &sample);
-            // Styles differ only for some types of values, and a repeated form would double each
-            // choice.
+            // Styles differ only for some types of values, and a repeated form would duplicate each choice.
             if !forms.contains(&form) {
                 forms.push(form);
             }

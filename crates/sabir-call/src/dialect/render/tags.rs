@@ -39,9 +39,8 @@ pub(super) fn render_tagged_call(
     tools: &ToolSet,
 ) -> String {
     let mut text = String::new();
-    // Lines are the form that models are taught. Inline keeps values that themselves begin or end
-    // with a line feed; JSON
-    // keeps everything, because `<` is escaped.
+    // Models are taught `Lines`. `Inline` preserves values that begin or end with a line feed; `Json` preserves everything, because `<` is
+    // escaped.
     for style in tagged.string_styles() {
         text = write_call(tagged, at, call, *style);
         if *style == StringStyle::Json || reads_back(dialect, &text, call, tools) {
@@ -234,7 +233,7 @@ impl TaggedCalls {
         }
     }
 
-    /// Returns true if every value goes on its own lines.
+    /// Returns true if every value is written on its own lines.
     fn has_value_lines(&self) -> bool {
         let is_equals = matches!(
             self.tags,

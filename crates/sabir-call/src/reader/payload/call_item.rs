@@ -31,7 +31,7 @@ pub(super) enum KeyMeaning {
     Id,
     /// An array of calls.
     Calls,
-    /// Irrelevant to the call, and known to be.
+    /// Known to be irrelevant to the call.
     Idle,
     Unknown,
 }

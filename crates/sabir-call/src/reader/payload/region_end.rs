@@ -67,14 +67,14 @@ impl JsonRegionParser {
         length: usize,
         out: &mut dyn EventSink,
     ) -> PayloadStep {
-        let place = view.offset + at;
+        let offset = view.offset + at;
         // A name without arguments after it is a call without arguments.
         let bare = self.is_headed() && self.state != PayloadState::Arguments && length > 0;
         let tags = length == 0 && self.tags_for_value(view.text.get(at..).unwrap_or_default());
         let is_escaped = self.is_escaped();
         let scanner = self.scanner.take();
         let missing = match (scanner, self.state) {
-            (Some(mut scanner), PayloadState::Arguments) => scanner.abandon_value(place, out),
+            (Some(mut scanner), PayloadState::Arguments) => scanner.abandon_value(offset, out),
             (Some(_), _) => Some("the JSON of its arguments"),
             (None, PayloadState::Broken(_)) => None,
             (None, PayloadState::Skip | PayloadState::Word(_)) => Some("a closing bracket"),
@@ -82,13 +82,13 @@ impl JsonRegionParser {
             _ => Some("`}`"),
         };
         if self.item.is_none() && !matches!(self.edge, CallEdge::Pending(..)) {
-            report_missing_json(place, out);
+            report_missing_json(offset, out);
         } else if self.state == PayloadState::NoJson {
             // Without its own end the call may reach farther.
             self.broken |= length == 0;
         } else if let Some(missing) = missing.filter(|_| !bare) {
             self.broken = true;
-            let span = Span::new(place, place + length);
+            let span = Span::new(offset, offset + length);
             let what = if length > 0 {
                 format!("`{}`", self.markers.close)
             } else {
@@ -97,7 +97,7 @@ impl JsonRegionParser {
             let message =
                 format!("the call's JSON is not whole: {missing} is missing before {what}");
             let fault = match tags {
-                true => tag_in_json(place),
+                true => tag_in_json(offset),
                 false => Fault::error(FaultKind::MalformedJson, span, message)
                     .with_hint("close every bracket that was opened"),
             };
@@ -107,8 +107,8 @@ impl JsonRegionParser {
             }
         }
         self.broken |= length == 0;
-        self.finish_call(place, out);
-        self.close_pending(Some(place + length), out);
+        self.finish_call(offset, out);
+        self.close_pending(Some(offset + length), out);
         if is_escaped {
             self.state = PayloadState::Broken(true);
         }
@@ -270,10 +270,10 @@ impl JsonRegionParser {
         let at = from + self.seen;
         let rest = view.text.get(at..).unwrap_or_default();
         let close = self.markers.close;
-        let place = view.offset + at;
+        let offset = view.offset + at;
         let marker = self.check_marker(rest, view.last);
         if marker == MarkerCheck::Close {
-            self.close_pending(Some(place + close.len()), out);
+            self.close_pending(Some(offset + close.len()), out);
             return PayloadStep::Over(at + close.len());
         }
         if view.last && close.starts_with(rest) {
@@ -299,7 +299,7 @@ impl JsonRegionParser {
                 .filter(|tag| tag.ends_with('>'))
             {
                 Some(tag) => {
-                    self.report_wrong_close(Span::new(place, place + tag.len()), tag, out);
+                    self.report_wrong_close(Span::new(offset, offset + tag.len()), tag, out);
                     return PayloadStep::Over(at + tag.len());
                 }
                 None if head.len() == rest.len()
@@ -309,7 +309,7 @@ impl JsonRegionParser {
                     return PayloadStep::Wait(from);
                 }
                 None => {
-                    self.report_wrong_close(Span::new(place, place + 2), "</", out);
+                    self.report_wrong_close(Span::new(offset, offset + 2), "</", out);
                     return PayloadStep::Over(from);
                 }
             }
@@ -317,7 +317,7 @@ impl JsonRegionParser {
         if marker == MarkerCheck::Other || rest.starts_with(BRACKETED) {
             let span = match self.edge {
                 CallEdge::Pending(_, end) => Span::new(end, end),
-                CallEdge::None | CallEdge::First(_) => Span::new(place, place),
+                CallEdge::None | CallEdge::First(_) => Span::new(offset, offset),
             };
             let message = format!("`{close}` is missing");
             self.emit_pending_fault(
@@ -333,7 +333,7 @@ impl JsonRegionParser {
             self.close_pending(None, out);
             return PayloadStep::Over(from);
         }
-        self.report_wrong_close(Span::new(place, place + found.len()), &found, out);
+        self.report_wrong_close(Span::new(offset, offset + found.len()), &found, out);
         // More of the JSON, which only seemed to be whole.
         self.broken |= matches!(found.as_str(), ":" | "," | "\"");
         if matches!(found.as_str(), "}" | "]") {
@@ -418,19 +418,19 @@ impl JsonRegionParser {
     }
 }
 
-pub(super) fn extra_bracket(place: usize) -> Fault {
+pub(super) fn extra_bracket(offset: usize) -> Fault {
     let message = "there is one closing bracket too many after the call";
     let fault = Fault::warning(
         FaultKind::ExtraBracket,
-        Span::new(place, place + 1),
+        Span::new(offset, offset + 1),
         message,
     );
     fault.with_hint("close each bracket once")
 }
 
-fn tag_in_json(place: usize) -> Fault {
+fn tag_in_json(offset: usize) -> Fault {
     let message = "tags were found in place of JSON: a value was expected, found a tag";
-    let fault = Fault::error(FaultKind::TagInJson, Span::new(place, place + 1), message);
+    let fault = Fault::error(FaultKind::TagInJson, Span::new(offset, offset + 1), message);
     fault.with_hint(
         "write the value as JSON, without tags, for example {\"path\": \"a.txt\"} as all arguments",
     )

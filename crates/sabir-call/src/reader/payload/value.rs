@@ -29,7 +29,7 @@ impl JsonRegionParser {
     /// parts of a call.
     pub(super) fn begin_value(
         &mut self,
-        place: usize,
+        offset: usize,
         byte: u8,
         key: KeyMeaning,
         out: &mut dyn EventSink,
@@ -50,17 +50,17 @@ impl JsonRegionParser {
                 self.state = PayloadState::Item(CommaCount::None);
                 return true;
             }
-            KeyMeaning::Name(_) if quoted => self.begin_word(place, key, false),
+            KeyMeaning::Name(_) if quoted => self.begin_word(offset, key, false),
             // Any value but `null` is an id.
-            KeyMeaning::Id if byte != b'n' => self.begin_word(place, key, false),
-            KeyMeaning::Arguments => self.begin_arguments(place, out),
+            KeyMeaning::Id if byte != b'n' => self.begin_word(offset, key, false),
+            KeyMeaning::Arguments => self.begin_arguments(offset, out),
             _ => PayloadState::Skip,
         };
         false
     }
 
-    fn begin_word(&mut self, place: usize, key: KeyMeaning, long: bool) -> PayloadState {
-        self.word.get_or_insert_default().begin_at(place, long);
+    fn begin_word(&mut self, offset: usize, key: KeyMeaning, long: bool) -> PayloadState {
+        self.word.get_or_insert_default().begin_at(offset, long);
         PayloadState::Word(key)
     }
 
@@ -82,7 +82,7 @@ impl JsonRegionParser {
     }
 
     /// Begins the arguments: streamed if the name is known, else held until it is.
-    fn begin_arguments(&mut self, place: usize, out: &mut dyn EventSink) -> PayloadState {
+    fn begin_arguments(&mut self, offset: usize, out: &mut dyn EventSink) -> PayloadState {
         let Some(mut item) = self.item.take() else {
             return PayloadState::Skip;
         };
@@ -90,19 +90,19 @@ impl JsonRegionParser {
             let message = "the arguments of the call are given twice";
             let fault = Fault::error(
                 FaultKind::DoubledArgument,
-                Span::new(place, place + 1),
+                Span::new(offset, offset + 1),
                 message,
             );
             item.queue_fault(fault.with_hint("give them once"), out);
             PayloadState::Skip
         } else if item.name.is_none() {
-            self.begin_word(place, KeyMeaning::Arguments, true)
+            self.begin_word(offset, KeyMeaning::Arguments, true)
         } else {
             self.start_call(&mut item, out);
             self.word = None;
             let mut scanner = ArgumentScanner::embedded_in_text(item.index, self.guard_bytes());
             if item.relaxed {
-                scanner.begin_lenient(place, out);
+                scanner.begin_lenient(offset, out);
             }
             // From here on the scanner reads the text, until the arguments end.
             self.scanner = Some(scanner);

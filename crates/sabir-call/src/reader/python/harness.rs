@@ -177,8 +177,7 @@ pub(in crate::reader) fn split_chunks(text: &str, size: usize) -> Vec<&str> {
     chunks
 }
 
-/// Checks that the events do not depend on the chunks: whole, split in two at every place, and in
-/// pieces of one to nine bytes.
+/// Checks that the events do not depend on the chunks: whole, split in two at every position, and in pieces of one to nine bytes.
 pub(in crate::reader) fn in_every_split<R: RegionParser>(
     text: &str,
     new: impl Fn() -> R,

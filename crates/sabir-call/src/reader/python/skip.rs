@@ -22,8 +22,8 @@ pub(in crate::reader) struct RegionSkipper {
 }
 
 impl RegionSkipper {
-    /// Creates a skipper that stops at the marker, or without one at the end of that many brackets.
-    /// `word` tells whether a word precedes, which makes a single quote there an apostrophe.
+    /// Creates a skipper that stops at the marker, or without one at the end of that many brackets. `word` is true if a word precedes,
+    /// after which a single quote is an apostrophe.
     pub(in crate::reader) fn new(close: &'static str, depth: usize, word: bool) -> Self {
         Self {
             close,

@@ -245,8 +245,7 @@ pub(in crate::reader) struct SpecialBytes {
 }
 
 impl SpecialBytes {
-    /// Creates the set for a string in this quoting style; `json` tells whether its text is encoded
-    /// as JSON.
+    /// Creates the set for a string in this quoting style; `json` is true if its text is encoded as JSON.
     pub(in crate::reader) fn new(quote: QuoteStyle, json: bool) -> Self {
         let end = quote.closing_byte();
         // Raw text between markers has no escapes, unless it must be encoded as JSON.

@@ -86,7 +86,7 @@ pub(crate) struct ContextNeeds<'a> {
     /// The mode that the task begins in.
     pub(crate) mode: Option<&'a str>,
     /// The rules that the model of a resumed task has received.
-    pub(crate) told_rules: &'a [String],
+    pub(crate) sent_rules: &'a [String],
     /// The list of skills.
     pub(crate) skills: Option<ContextFragment>,
 }
@@ -101,7 +101,7 @@ pub(crate) fn task_context(
     let workspace = Arc::clone(workspace);
     let mode = needs.mode.map(str::to_owned);
     let instructions = keys.sends_instructions();
-    let place = keys.sends_place();
+    let place = keys.sends_environment();
     let environment = Arc::clone(&config.environment);
     let date = format_date((environment.clock)());
     let notices = config.notices.clone();
@@ -115,7 +115,7 @@ pub(crate) fn task_context(
         skills: needs.skills.clone(),
     };
     // The only read that sends notices: repeated ones would say the same again.
-    let touched = TouchedPaths::of_told_rules(needs.told_rules);
+    let touched = TouchedPaths::of_sent_rules(needs.sent_rules);
     let ReadContext {
         mut fragments,
         files,
@@ -185,21 +185,21 @@ fn rule_settings(workspace: &Arc<Workspace>, config: &Config) -> ContextSettings
 }
 
 /// Returns the paths of the rules that the model of a task received last.
-pub(crate) fn told_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
-    let mut told = Vec::new();
+pub(crate) fn sent_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
+    let mut sent = Vec::new();
     for record in records {
         if let Record::Context(
             ContextChange::Begun { fragments } | ContextChange::Changed { fragments, .. },
         ) = record
         {
-            told = fragments
+            sent = fragments
                 .iter()
                 .filter(|fragment| fragment.kind == FragmentKind::Instructions)
                 .map(|fragment| fragment.name.clone())
                 .collect();
         }
     }
-    told
+    sent
 }
 
 impl ContextSettings {
@@ -252,7 +252,7 @@ impl ContextSettings {
 
 impl InstructionWatcher {
     /// Does the same as [`poll_fragments`](ContextSource::poll_fragments), for the given date.
-    fn poll_on(&self, date: String) -> Option<Vec<ContextFragment>> {
+    fn poll_for_date(&self, date: String) -> Option<Vec<ContextFragment>> {
         let mut seen = self
             .last_state
             .lock()
@@ -285,7 +285,7 @@ impl InstructionWatcher {
 
 impl ContextSource for InstructionWatcher {
     fn poll_fragments(&self) -> Option<Vec<ContextFragment>> {
-        self.poll_on(format_date((self.settings.environment.clock)()))
+        self.poll_for_date(format_date((self.settings.environment.clock)()))
     }
 }
 
@@ -297,7 +297,7 @@ impl DriverObserver for InstructionWatcher {
     ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
         let new_paths = touched.add_access(&call.access, &self.settings.workspace);
-        // Both locks are never held at once: `poll_on` takes them in the other order.
+        // Both locks are never held at once: `poll_for_date` takes them in the other order.
         drop(touched);
         let mut state = self
             .last_state
@@ -398,12 +398,12 @@ mod tests {
         let check = |expected: Option<&str>| {
             assert_eq!(
                 watch
-                    .poll_on(today())
+                    .poll_for_date(today())
                     .map(|fragments| told(&fragments))
                     .as_deref(),
                 expected
             );
-            assert_eq!(watch.poll_on(today()), None, "once");
+            assert_eq!(watch.poll_for_date(today()), None, "once");
         };
         check(None);
         write("other.txt", "x");
@@ -419,7 +419,7 @@ mod tests {
         check(Some("another new rules"));
         std::fs::remove_file(folder.path().join("AGENTS.md")).unwrap();
         check(Some("new rules"));
-        let next = watch.poll_on("2999-01-01 (UTC)".to_owned()).unwrap();
+        let next = watch.poll_for_date("2999-01-01 (UTC)".to_owned()).unwrap();
         assert!(
             next.iter().any(|one| one.text.contains("2999-01-01")) && told(&next) == "new rules"
         );

@@ -140,7 +140,7 @@ pub(crate) struct ToolResources {
     /// The files that the model of a resumed task has seen.
     pub(crate) seen_files: Vec<SeenFile>,
     /// The rules that the model of a resumed task has received.
-    pub(crate) told_rules: Vec<String>,
+    pub(crate) sent_rules: Vec<String>,
     /// The tool that reads skills, where there are any.
     pub(crate) skill_tool: Option<Arc<dyn Tool>>,
     /// The editor in which the user has files open.
@@ -284,7 +284,7 @@ impl TaskSetup {
             config,
             &instructions::ContextNeeds {
                 mode,
-                told_rules: &resources.told_rules,
+                sent_rules: &resources.sent_rules,
                 skills: skills.fragment(),
             },
         );
@@ -394,7 +394,7 @@ impl TaskSetup {
             sandbox: sandbox::task_sandbox(&spec.sandbox, config)?,
             subtask_spawner: None,
             seen_files: Vec::new(),
-            told_rules: Vec::new(),
+            sent_rules: Vec::new(),
             skill_tool: None,
             editor: None,
         };
@@ -443,8 +443,8 @@ impl TaskSetup {
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::resumed_tools(settings, &resources.seen_files);
         if let Some(described) = &described {
-            // The recorded requests name files of the recorded folder, and must be met byte for
-            // byte.
+            // The recorded requests name files of the recorded folder, and must be repeated byte
+            // for byte.
             tools =
                 RelocatedTool::wrap_all(tools, &described.folder, &here, described.results.clone());
         }
@@ -679,7 +679,7 @@ pub(crate) fn with_kept_mode<'a>(
 }
 
 /// Creates the manager of a task's outputs and jobs. The outputs are kept beside its journal in `folder`.
-pub(crate) fn lasting_jobs(folder: &Path, id: &TaskId) -> Arc<JobManager> {
+pub(crate) fn persistent_jobs(folder: &Path, id: &TaskId) -> Arc<JobManager> {
     Arc::new(JobManager::new(
         folder.join(format!("{id}.outputs")),
         OutputLifetime::Persistent,

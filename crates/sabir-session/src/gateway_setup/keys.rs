@@ -156,8 +156,8 @@ pub async fn open_key_store(config: &Config) -> Result<Option<Arc<dyn KeyStore>>
     open_store(&address).await.map(Some).map_err(store_failure)
 }
 
-/// Creates a file that only its owner may read, unless it exists. SQLite gives its other files the
-/// same permissions.
+/// Creates a file that only its owner may read, unless it exists. SQLite copies its permissions to
+/// the files that it creates beside it.
 fn create_private_file(path: &Path) -> Result<(), SessionError> {
     let created = OpenOptions::new()
         .write(true)

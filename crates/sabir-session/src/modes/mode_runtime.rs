@@ -77,7 +77,7 @@ pub(super) struct ModeRuntime {
     provider: String,
     /// The model, where it is on another server than the task's.
     pub(super) other_server: Option<Arc<ResolvedModel>>,
-    /// Why its own model is not used.
+    /// The reason why the mode's own model is not used.
     pub(super) note: Option<String>,
     /// The support of its model for images.
     pub(super) image_support: ImageSupport,
@@ -124,7 +124,7 @@ fn wanted_model<'a>(mode: &str, begun: InitialMode<'a>, config: &'a Config) -> &
         .unwrap_or(begun.model)
 }
 
-/// Why a model cannot be asked in a task of that protocol.
+/// Returns the reason why a model cannot be used in a task with this protocol, if there is one.
 fn protocol_conflict(
     dialects: &DialectSet,
     chosen: &ResolvedModel,

@@ -54,7 +54,7 @@ pub(crate) struct CallRepairer<'n, S> {
     pub(super) sent: SentState,
     /// The mistakes so far, so that feedback on a repeated one says more.
     pub(super) repeat_tracker: RepeatTracker,
-    /// True when the rest of the model's response is not wanted. It is shared with the reader of
+    /// True once the rest of the model's response can be skipped. It is shared with the reader of
     /// the response.
     pub(super) stop_flag: Arc<AtomicBool>,
 }
@@ -206,10 +206,10 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             .iter()
             .filter(|known| !matches!(known.disposition, CallDisposition::Dropped));
         let mut extra = false;
-        let mut twin = false;
+        let mut is_duplicate = false;
         for known in known {
             extra |= self.policy.parallel == ParallelCalls::One;
-            twin |= known.may_duplicate(&call);
+            is_duplicate |= known.may_duplicate(&call);
         }
         let may_repeat = dialect.is_some() && self.echoes.may_repeat(span.start, span.end);
         let mut call = call;
@@ -220,10 +220,11 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             self.log.log_repair("extra_call", &call.name);
             self.attempt.enough = true;
             call.disposition = CallDisposition::Dropped;
-        } else if let (Some(tool), 0, false) = (meant, self.policy.max_retries, twin || may_repeat)
+        } else if let (Some(tool), 0, false) =
+            (meant, self.policy.max_retries, is_duplicate || may_repeat)
         {
-            // Streamed: its tool is known, no gate has to pass it first, it duplicates no other
-            // call, and it is none that the model has read.
+            // Streamed: the tool is known, retries are off, and the call neither duplicates another
+            // call nor repeats one that the model has read.
             if let Some(rule) = rule {
                 self.log.log_repair(rule, &tool);
             }
@@ -376,8 +377,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             (_, None) => outgoing.end_call(sink).map_err(|error| error.to_string()),
         };
         let limit = broken.is_err() && (is_short || call.end == CallEnd::Cut(Truncation::Limit));
-        // A broken call counts as sent too: the client has its beginning, and the error or the
-        // reason that follows says not to run it.
+        // A broken call counts as sent too: the client has its beginning, and the error or stop
+        // reason that follows says that it must not run.
         call.disposition = CallDisposition::Sent(outgoing.fingerprint());
         if limit {
             outgoing.cut_call(sink);
@@ -391,8 +392,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// Records the first problem. If the model may not be asked again, the rest of the response is
-    /// not wanted, except for the usage and the reason of an answer that the output limit cut.
+    /// Records the first problem. Without retries, the rest of the response is skipped, unless the
+    /// output limit cut the answer: its usage and stop reason are still needed.
     fn record_problem(&mut self, problem: CallProblem) {
         if self.policy.max_retries == 0 && !problem.limit {
             self.stop_flag.store(true, Ordering::Relaxed);
@@ -455,8 +456,9 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             let open = |other: &AttemptCall| {
                 other.end == CallEnd::Open && other.index != call.index && other.may_duplicate(call)
             };
-            // With retries, calls are sent strictly in order, and those in the text last. Of one call
-            // the rest of the answer is not wanted, so nothing behind it can say that it is quoted.
+            // With retries, calls are sent strictly in order, and those in the text last. If only
+            // one call is allowed, the text after it is skipped, so nothing can show that it is
+            // quoted.
             let may_be_quoted =
                 call.dialect.is_some() && self.policy.parallel != ParallelCalls::One;
             let waits = call.end == CallEnd::Open || may_be_quoted && !last;
@@ -464,13 +466,13 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                 break;
             }
             if call.end != CallEnd::Open && (last || !self.attempt.calls.iter().any(open)) {
-                self.judge_call(position);
+                self.send_or_drop_call(position);
             }
         }
     }
 
     /// Sends a waiting call, or drops it with a problem.
-    fn judge_call(&mut self, position: usize) {
+    fn send_or_drop_call(&mut self, position: usize) {
         let Some(call) = self.attempt.calls.get_mut(position) else {
             return;
         };
@@ -524,7 +526,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         self.release_call(position, &checked, print);
     }
 
-    /// Returns the reason why a correct call is not the requested one, if the model may be asked
+    /// Returns the reason why a valid call is not the requested one, if the model may be asked
     /// again.
     fn unrequested_call(&self, name: &str) -> Option<String> {
         match &self.policy.choice {

@@ -98,7 +98,7 @@ use sabir_wire::{Wire, WireOptions};
 use sabir_workspace::SandboxLevel;
 use serde::Deserialize;
 
-use crate::dialect_tables::{self, Tables};
+use crate::dialect_tables::{self, DialectTables};
 use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::hooks::{HookCallbacks, HookKeys};
@@ -237,7 +237,7 @@ pub struct Config {
 struct OwnKeys {
     providers: ProviderConfigs,
     models: Vec<ModelEntry>,
-    dialects: Tables,
+    dialects: DialectTables,
     gateway: GatewayKeys,
     telemetry: TelemetryKeys,
     tui: TuiKeys,

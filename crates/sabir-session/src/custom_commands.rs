@@ -328,7 +328,7 @@ impl CustomCommands {
                     ));
                 }
                 Ok(_) => text.push_str(&format!("\n\n{path} is too long and was not read.\n")),
-                // `@alice` names nobody's file.
+                // `@alice` is not the name of a file.
                 Err(error) if error.is_missing() => {}
                 Err(error) => text.push_str(&format!("\n\n{path} was not read: {error}.\n")),
             }
@@ -393,7 +393,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// Inserts the arguments that a `$` stands for; returns the number of bytes that it read.
+    /// Inserts the arguments that a `$` refers to; returns the number of bytes that it read.
     fn put_argument(&mut self, rest: &str) -> usize {
         let Some((value, taken)) = self.argument_at(rest) else {
             return 0;

@@ -260,7 +260,7 @@ impl ModelExaminer {
         let dialects = self.config.dialects();
         let report = probe_capabilities(&asked, id, dialects, elapsed, on_finding).await;
         let stored = match (&report.protocol, stores) {
-            // Only a recommendation is stored. Without one the file stays as it is.
+            // Only a recommendation is stored. Without one, the file is not changed.
             (Some(protocol), true) => Some(remember::store_protocol(
                 &self.environment,
                 self.config_file.as_deref(),

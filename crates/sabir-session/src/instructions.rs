@@ -44,14 +44,14 @@ struct ContextSettings {
     workspace: Arc<Workspace>,
     mode: Option<String>,
     instructions: bool,
-    place: bool,
+    sends_environment: bool,
     environment: Arc<Environment>,
     notices: NoticeSink,
     /// The list of skills, which stays as it was when the task began.
     skills: Option<ContextFragment>,
 }
 
-/// Watches the instruction files and the facts about the place while a task works.
+/// Watches the instruction files and the facts about the environment while a task works.
 #[derive(Debug)]
 pub(crate) struct InstructionWatcher {
     settings: ContextSettings,
@@ -101,7 +101,7 @@ pub(crate) fn task_context(
     let workspace = Arc::clone(workspace);
     let mode = needs.mode.map(str::to_owned);
     let instructions = keys.sends_instructions();
-    let place = keys.sends_environment();
+    let sends_environment = keys.sends_environment();
     let environment = Arc::clone(&config.environment);
     let date = format_date((environment.clock)());
     let notices = config.notices.clone();
@@ -109,7 +109,7 @@ pub(crate) fn task_context(
         workspace,
         mode,
         instructions,
-        place,
+        sends_environment,
         environment,
         notices,
         skills: needs.skills.clone(),
@@ -121,7 +121,7 @@ pub(crate) fn task_context(
         files,
         has_waiting_rules,
     } = wanted.read_context(&date, true, &touched);
-    let listing = if place {
+    let listing = if sends_environment {
         workspace_listing(&wanted.workspace)
     } else {
         Vec::new()
@@ -177,7 +177,7 @@ fn rule_settings(workspace: &Arc<Workspace>, config: &Config) -> ContextSettings
         workspace: Arc::clone(workspace),
         mode: Some(config.usual_mode().unwrap_or(DEFAULT_MODE).to_owned()),
         instructions: config.limits.sends_instructions(),
-        place: false,
+        sends_environment: false,
         environment: Arc::clone(&config.environment),
         notices: NoticeSink::default(),
         skills: None,
@@ -203,7 +203,7 @@ pub(crate) fn sent_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> V
 }
 
 impl ContextSettings {
-    /// Reads the fragments. Each file is looked at before it is read, so a change in between is noticed at the next check.
+    /// Reads the fragments. The metadata of each file is read before its text, so a change in between is noticed at the next check.
     fn read_context(&self, date: &str, with_notices: bool, touched: &TouchedPaths) -> ReadContext {
         let mut found = self.collect_rules(with_notices, touched);
         let mut files = std::mem::take(&mut found.watched);
@@ -211,7 +211,7 @@ impl ContextSettings {
         let has_waiting_rules = waiting.any(|rule| rule.state == RuleState::Waiting);
         let mut fragments = found.into_fragments();
         fragments.extend(self.skills.clone());
-        if self.place {
+        if self.sends_environment {
             // Watched like a file of rules: a checkout changes it.
             let head = WatchedPath::new(self.workspace.root().join(".git/HEAD"));
             let branch = head
@@ -257,7 +257,7 @@ impl InstructionWatcher {
             .last_state
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let same_day = seen.date == date || !self.settings.place;
+        let same_day = seen.date == date || !self.settings.sends_environment;
         // A path in a known folder changes nothing, unless a rule waits for such a path.
         let has_news =
             seen.new_paths.has_folder || seen.new_paths.has_path && seen.has_waiting_rules;

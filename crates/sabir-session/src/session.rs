@@ -83,9 +83,9 @@ struct SessionControl {
     cancel: CancelToken,
     /// Commands for a session that is idle.
     idle: UnboundedSender<IdleCommand>,
-    /// Messages that hooks look at first, or that name a prompt of a server.
+    /// Messages that hooks check first, or that name a prompt of a server.
     unchecked: UnboundedSender<UncheckedPrompt>,
-    /// True if hooks look at each message.
+    /// True if hooks check each message.
     has_prompt_hooks: bool,
     /// Locked before the hub, never after it: a command looks at the state and reaches an inbox in
     /// one step.
@@ -139,7 +139,7 @@ struct UncheckedPrompt {
     target: PromptTarget,
 }
 
-/// The place that a message goes to after its check.
+/// The destination of a message after its check.
 #[derive(Debug)]
 enum PromptTarget {
     /// The task.

@@ -347,7 +347,7 @@ impl TaskSetup {
         self.prices = chosen.prices;
         self.recovery = self.recovery.for_model(chosen.entry.as_ref());
         self.renders_template = chosen.renders_template();
-        // A configured window goes before that of the catalogue.
+        // A configured window takes precedence over that of the catalogue.
         let known = || chosen.entry.as_ref().and_then(|entry| entry.context);
         self.context.window = self.context.window.or_else(known);
         Ok(self)
@@ -358,21 +358,21 @@ impl TaskSetup {
     pub(crate) fn for_replay(
         spec: &SessionSpec,
         config: &Config,
-        told: &CassetteHeader,
+        header: &CassetteHeader,
         results: Vec<String>,
     ) -> Result<Self, SessionError> {
         let folder = spec.workspace.as_deref().unwrap_or(Path::new("."));
         let (workspace, rules) = open_folder(folder, spec, config)?;
         let recorded = LimitKeys {
-            max_turns: told.max_turns,
-            max_tokens: told.max_tokens,
-            max_cost: told.max_cost,
+            max_turns: header.max_turns,
+            max_tokens: header.max_tokens,
+            max_cost: header.max_cost,
             completion: CompletionKeys {
                 review: None,
-                todos: Some(told.require_todos),
+                todos: Some(header.require_todos),
                 check: None,
-                allow_denied: Some(!told.ends_denied),
-                by: Some(if told.takes_answers {
+                allow_denied: Some(!header.ends_denied),
+                by: Some(if header.takes_answers {
                     ResultForm::Answer
                 } else {
                     ResultForm::Call
@@ -382,13 +382,13 @@ impl TaskSetup {
         };
         let limits = completion_options::task_limits(&spec.limits, &recorded);
         let described = PromptEnvironment {
-            folder: told.start.workspace.clone(),
-            system: told.system.clone(),
+            folder: header.start.workspace.clone(),
+            system: header.system.clone(),
             results,
         };
         let workspace = Arc::new(workspace);
         let resources = ToolResources {
-            edit_tool: locked_edit_tool(&told.start, spec)?,
+            edit_tool: locked_edit_tool(&header.start, spec)?,
             jobs: temporary_jobs(&config.environment),
             checkpointer: TaskCheckpointer::from_options(spec, config, &workspace)?,
             sandbox: sandbox::task_sandbox(&spec.sandbox, config)?,
@@ -408,15 +408,15 @@ impl TaskSetup {
         )?;
         setup.notify_of_folder(config);
         Ok(Self {
-            repairs: repairs::without_rules(&told.repairs_off)?,
+            repairs: repairs::without_rules(&header.repairs_off)?,
             dialects: config.dialects.clone(),
             max_time: spec.limits.max_seconds.map(Duration::from_secs),
             recovery: RecoveryChoice::new(spec, config),
-            parallel_calls: told.parallel_calls,
-            prices: told.prices,
-            renders_template: told.renders_template,
+            parallel_calls: header.parallel_calls,
+            prices: header.prices,
+            renders_template: header.renders_template,
             completion: completion_options::completion_conditions(&spec.completion, &recorded),
-            context: told.context.clone(),
+            context: header.context.clone(),
             ..setup
         })
     }

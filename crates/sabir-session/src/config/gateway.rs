@@ -222,7 +222,7 @@ impl GatewayKeysError {
     }
 }
 
-/// Refuses a 0, which would stop everything or be taken for 1.
+/// Refuses a 0, which would stop everything or be treated as 1.
 fn check_positive(
     table: &str,
     key: &'static str,

@@ -199,7 +199,7 @@ fn trace_at<'de, T: Deserialize<'de>>(path: &[&'static str]) -> KeyShape {
     }
 }
 
-/// A deserializer without data that goes down a path and notes the request at its end.
+/// A deserializer without data that follows a path and records the requested type at its end.
 struct ShapeProbe<'a> {
     path: &'a [&'static str],
     request: &'a mut Option<Request>,

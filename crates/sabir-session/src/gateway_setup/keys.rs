@@ -114,7 +114,7 @@ impl FromStr for KeyLimitText {
                 }
                 _ => count()?,
             };
-            // Of two values nobody knows which one was meant.
+            // If two values are given, it is unclear which one was meant.
             if member.replace(number).is_some() {
                 return Err(invalid());
             }

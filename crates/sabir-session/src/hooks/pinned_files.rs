@@ -383,7 +383,7 @@ fn expand_home(text: &str, variables: &HookVariables) -> String {
 /// a`).
 fn named_folders(root: &Path, words: &[String]) -> Result<Vec<String>, UnpinnableCommand> {
     let is_folder = |path: &str| {
-        // What leaves the folder is not looked at.
+        // Paths that leave the folder are ignored.
         let is_inside = !path.starts_with('/') && !path.split('/').any(|part| part == "..");
         is_inside && !matches!(path, "" | ".") && root.join(path).is_dir()
     };

@@ -53,7 +53,7 @@ impl HookReply {
         let errors = limit_text(&output.errors);
         match output.exit_code {
             Some(0) => Self::of_text(event, output),
-            // JSON is not looked at here: the exit code alone says what the hook wants.
+            // The JSON is ignored here: the exit code alone decides.
             Some(BLOCKING_EXIT) => Self {
                 block: Some(or_else(errors, || limit_text(&output.output))),
                 ..Self::default()

@@ -62,7 +62,7 @@ pub(crate) struct HookAttachment {
     pub(crate) task: TaskId,
     /// Its journal.
     pub(crate) journal: PathBuf,
-    /// Asks the user. Where nobody can answer, the answer is no.
+    /// Asks the user. If nobody can answer, the answer is no.
     pub(crate) hub: EventHub,
     /// True for a subtask.
     pub(crate) is_subtask: bool,

@@ -58,8 +58,8 @@ pub struct FoundHook {
     /// The SHA-256 of the entry; empty if it cannot be trusted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sha256: String,
-    /// The files of the folder that it names, each with a text that identifies its place and content. Only a review and trusted hooks
-    /// have them: those of a clone that nobody has looked at are not even read.
+    /// The files of the folder that it names, each with a text that identifies its place and content. Only a review and trusted hooks have
+    /// them: the files of an unreviewed clone are not even read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
 }
@@ -351,7 +351,7 @@ impl HookList {
 /// Returns a placeholder for a trusted hook that has disappeared from a repository. It refuses
 /// everything that the hook would have checked.
 fn find_lost_hook(key: &str, trusted: TrustedHook) -> Option<FoundHook> {
-    // The user's own files are changed by nobody else.
+    // Only the user changes their own files.
     let is_in = |file: &&&str| {
         key.strip_prefix(**file)
             .is_some_and(|rest| rest.starts_with(' '))

@@ -59,12 +59,12 @@ pub(super) struct RuleCollector<'a> {
 struct RuleFolder<'a> {
     workspace: &'a Workspace,
     origin: RuleOrigin,
-    naming: Naming<'a>,
+    naming: FileNaming<'a>,
 }
 
 /// The way in which files of a rule folder are named.
 #[derive(Clone, Copy)]
-enum Naming<'a> {
+enum FileNaming<'a> {
     /// Relative to the folder itself.
     Relative,
     /// Relative to this folder below it.
@@ -84,9 +84,9 @@ struct FoundRule<'a> {
 impl RuleFolder<'_> {
     fn display_name(&self, path: &WorkPath) -> String {
         match self.naming {
-            Naming::Relative => path.to_string(),
-            Naming::RelativeTo(folder) => relative_name(path.as_path(), folder),
-            Naming::Absolute => self
+            FileNaming::Relative => path.to_string(),
+            FileNaming::RelativeTo(folder) => relative_name(path.as_path(), folder),
+            FileNaming::Absolute => self
                 .workspace
                 .root()
                 .join(path.as_path())
@@ -180,7 +180,7 @@ impl<'a> RuleCollector<'a> {
         let rule_folder = RuleFolder {
             workspace: &workspace,
             origin: RuleOrigin::User,
-            naming: Naming::Absolute,
+            naming: FileNaming::Absolute,
         };
         if style == RuleStyle::Importing {
             let own_path = path
@@ -199,7 +199,7 @@ impl<'a> RuleCollector<'a> {
         let rule_folder = RuleFolder {
             workspace: &workspace,
             origin: RuleOrigin::User,
-            naming: Naming::Absolute,
+            naming: FileNaming::Absolute,
         };
         self.add_folder(rule_folder, &WorkPath::root(), style);
     }
@@ -228,7 +228,7 @@ impl<'a> RuleCollector<'a> {
         let rule_folder = RuleFolder {
             workspace: &repository,
             origin: RuleOrigin::Above,
-            naming: Naming::RelativeTo(below),
+            naming: FileNaming::RelativeTo(below),
         };
         let mut folder = PathBuf::new();
         for next in below.components() {
@@ -596,7 +596,8 @@ impl<'a> RuleCollector<'a> {
         match (globs, found.style) {
             (Some(globs), _) => {
                 let condition = PathCondition::new(globs);
-                // What was told once stays told, so that a resumed task does not lose a rule.
+                // A rule that was sent once stays in the requests, so that a resumed task does not
+                // lose it.
                 let applies = condition.is_universal()
                     || self.touched.was_sent(&found.name)
                     || self.touched.paths().any(|path| condition.matches(path));
@@ -661,7 +662,7 @@ fn workspace_rules(workspace: &Workspace, origin: RuleOrigin) -> RuleFolder<'_> 
     RuleFolder {
         workspace,
         origin,
-        naming: Naming::Relative,
+        naming: FileNaming::Relative,
     }
 }
 

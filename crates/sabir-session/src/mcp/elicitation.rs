@@ -158,7 +158,7 @@ impl UserElicitor for HubElicitor {
             );
             match &request.form {
                 ElicitationForm::Object(schema) => self.ask_object(&head, schema).await,
-                // Sabir opens nothing: the user goes there, or does not.
+                // Sabir opens no page; the user may open it.
                 ElicitationForm::Url { url, host } => {
                     self.ask_consent(format!(
                         "{head}\n\nIt wants you to visit {host}. The whole address:\n{url}\n\nAnswer `yes` when you have done so."

@@ -69,7 +69,8 @@ pub struct FoundServer {
     /// The permission to start it.
     pub launch: LaunchState,
     /// The files of the repository that the server's command line names or that it reads at its
-    /// start, each with a text that identifies its content. Empty for a server of the user's.
+    /// start, each with a text that identifies its content. Empty for a server in the user's
+    /// configuration.
     pub files: BTreeMap<String, String>,
 }
 
@@ -109,7 +110,7 @@ impl ServerList {
         });
     }
 
-    /// Reads a file of the user's. A file that does not exist has no servers.
+    /// Reads a configuration file of the user. A missing file has no servers.
     fn push_user_file(&mut self, path: &Path, source: &ServerSource) {
         if !path.exists() {
             return;

@@ -180,7 +180,7 @@ impl SessionModes {
             .runtimes
             .iter()
             .filter(|runtime| runtime.config.model != model);
-        let told = other.map(
+        let recorded = other.map(
             |ModeRuntime {
                  config:
                      ModeConfig {
@@ -202,7 +202,7 @@ impl SessionModes {
                 )
             },
         );
-        told.collect()
+        recorded.collect()
     }
 }
 
@@ -278,7 +278,7 @@ impl TaskSetup {
         config: &Config,
         begun: &str,
         model: &str,
-        told: &BTreeMap<String, RecordedMode>,
+        recorded: &BTreeMap<String, RecordedMode>,
     ) -> Result<Self, SessionError> {
         let mut runtimes = Vec::new();
         // Its patterns are compiled once: they are the same in every mode.
@@ -293,7 +293,7 @@ impl TaskSetup {
                 model,
                 prices,
                 window,
-            } = told.get(&mode.name).cloned().unwrap_or_else(usual);
+            } = recorded.get(&mode.name).cloned().unwrap_or_else(usual);
             let bounds = super::limit_to_mode(hidden.clone(), Some(&mode))?;
             let name = model.clone();
             let tools = self.offered_tools(&mode)?;

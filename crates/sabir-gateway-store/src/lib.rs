@@ -49,13 +49,12 @@ pub async fn open_store(address: &str) -> Result<Arc<dyn KeyStore>, StoreError> 
 const LEASE_MEMORY_MS: u64 = 3_600_000;
 
 /// The time for which the usage of minutes is kept, in milliseconds.
-// Limits look at the present minute only. The rest allows for gateways whose clocks differ.
+// Limits use the current minute only. The rest allows for gateways whose clocks differ.
 const MINUTE_MEMORY_MS: u64 = 120_000;
 
 /// Converts a number for a database, whose integers are signed.
 fn to_signed(number: u64) -> i64 {
-    // A client may ask for any number of output tokens, which must not become a negative
-    // reservation.
+    // A client may request any number of output tokens; it must not become a negative reservation.
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

@@ -24,8 +24,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The tables. Times are in milliseconds since 1970, money in billionths of a dollar. The lock keeps
 /// gateways that start together from creating the same table twice.
-// The number of that lock is arbitrary, but gateways of other versions must use the same. Names are
-// unique only among keys in use, so that a revoked key leaves its name to a new one.
+// The lock's number is arbitrary, but gateways of all versions must use the same. Names are unique
+// only among active keys, so that a new key can reuse the name of a revoked one.
 const TABLES: &str = "
 BEGIN;
 SELECT pg_advisory_xact_lock(731945210);
@@ -109,8 +109,8 @@ impl PostgresStore {
             turn: AtomicUsize::new(0),
             time_limit,
         };
-        // This connection only shows that the database can be reached, and makes the tables. Those
-        // of the store are opened by their first use.
+        // This connection only checks that the database can be reached, and creates the tables. The
+        // store opens its own connection at its first use.
         let opening = timeout(time_limit, store.open_connection()).await;
         let opened = opening.map_err(too_slow)??;
         let made = timeout(time_limit, opened.client.batch_execute(TABLES)).await;
@@ -178,7 +178,7 @@ impl ConnectionGuard<'_> {
     }
 
     /// Returns the result of work on the connection. If the work took too long, the connection is
-    /// thrown away: nobody knows when its answers come.
+    /// closed, because its replies may never come.
     fn finish<T, E: From<StoreError>>(
         mut self,
         worked: Result<Result<T, E>, Elapsed>,
@@ -229,10 +229,10 @@ async fn read_state(
     key: &str,
     now_ms: u64,
 ) -> Result<KeyState, tokio_postgres::Error> {
-    // One statement sees one moment. With two of them, a settlement that is committed in between
-    // would count in neither, since it moves tokens from a lease to the usage. Expired leases stay in
-    // the table for a late settlement, but no longer count. A sum of BIGINT is NUMERIC, which could
-    // not be read as an integer, and may be larger than one.
+    // One statement sees one snapshot. With two of them, a settlement that is committed in between
+    // would count in neither, since it moves tokens from a lease to the usage. Expired leases stay
+    // in the table for a late settlement, but no longer count. A sum of BIGINT is NUMERIC, which
+    // cannot be read as an integer and may exceed its range.
     const STATE: &str = "SELECT model, requests, tokens, nano_usd, period FROM sabir_key_usage
          WHERE key = $1 AND (period = 'minute' AND start = $2 OR period = 'day' AND start = $3)
          UNION ALL SELECT model, COUNT(*), LEAST(SUM(tokens), 9223372036854775807)::BIGINT,
@@ -485,8 +485,8 @@ impl KeyStore for PostgresStore {
                     )
                     .await
                     .map_err(|error| unavailable(&error))?;
-                // Settled before, for example if only the confirmation of a commit was lost, or
-                // forgotten.
+                // Already settled, for example if only the confirmation of a commit was lost, or
+                // forgotten by now.
                 let Some(row) = closed else {
                     return Ok(());
                 };

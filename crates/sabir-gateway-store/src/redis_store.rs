@@ -215,8 +215,7 @@ return 1
 pub struct RedisStore {
     /// The connection, over which requests run side by side.
     connection: ConnectionManager,
-    /// Locks by which this gateway's reservations for a key take turns: those of other gateways alone
-    /// make attempts fail.
+    /// Locks that serialize this gateway's reservations for a key, so that only those of other gateways make attempts fail.
     turns: Vec<Mutex<()>>,
     scripts: Scripts,
 }
@@ -353,8 +352,8 @@ impl RedisStore {
         arguments: &[&str],
     ) -> Result<T, StoreError> {
         match self.invoke(script, arguments).await {
-            // The first error after an outage is the one of the last attempt to connect, long after
-            // Redis is back; it begins a new attempt, for which the second run waits.
+            // After an outage, the first error may be that of the last connection attempt, long
+            // after Redis is back. It starts a new attempt, for which the second run waits.
             Err(error) if is_of_connection(&error) => self.run(script, arguments).await,
             result => result.map_err(|error| unavailable(&error)),
         }
@@ -451,7 +450,7 @@ impl KeyStore for RedisStore {
         Box::pin(async move {
             let mut connection = self.connection.clone();
             let failed = |error: RedisError| unavailable(&error);
-            // First the keys: one that is revoked in between is listed as it is now.
+            // Reads the keys first: one that is revoked in between is listed with its new state.
             let all: Vec<(String, String)> = connection
                 .hgetall("sabir:client_keys")
                 .await
@@ -543,8 +542,8 @@ impl KeyStore for RedisStore {
                 &*day_start(now_ms).to_string(),
                 &*MINUTE_LIFE_MS.to_string(),
             ];
-            // 0 is a lease that was settled before, for example if only an answer was lost, or
-            // that was forgotten.
+            // 0 means that the lease was already settled, for example if only a reply was lost, or
+            // is forgotten by now.
             self.run_repeatable::<i64>(&self.scripts.settle, &arguments)
                 .await
                 .map(drop)

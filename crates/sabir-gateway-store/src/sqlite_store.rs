@@ -54,8 +54,8 @@ impl SqliteStore {
             let connection = Connection::open(path)?;
             // Before any statement, since another gateway may be creating the tables right now.
             connection.busy_timeout(BUSY_TIMEOUT)?;
-            // With a write-ahead log readers do not wait, and a crash loses no committed
-            // transaction of the process.
+            // With a write-ahead log, readers do not wait, and a crash of the process loses no
+            // committed transaction.
             connection.pragma_update(None, "journal_mode", "WAL")?;
             // A power failure may lose the last transactions. That costs less than a sync for each
             // request.
@@ -76,9 +76,8 @@ impl SqliteStore {
         work: impl FnOnce(&mut Connection) -> Result<T, ReserveError> + Send + 'static,
     ) -> Result<T, ReserveError> {
         let connection = Arc::clone(&self.connection);
-        // It may block for long: also another process can hold the lock of the file. After a panic
-        // the connection is still usable, because its transaction was rolled back when it was
-        // dropped.
+        // It may block for long, since another process can hold the lock of the file. After a panic
+        // the connection is still usable, because dropping its transaction rolled it back.
         let worked = tokio::task::spawn_blocking(move || {
             work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner))
         });
@@ -93,8 +92,8 @@ impl SqliteStore {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, ReserveError> + Send + 'static,
     ) -> Result<T, ReserveError> {
         self.run(move |connection| {
-            // A deferred transaction would get the lock for writing after its first read, and fail
-            // at once if another process has written since.
+            // A deferred transaction would take the write lock after its first read, and fail at
+            // once if another process has written since.
             let transaction = connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .map_err(|error| unavailable(&error))?;

@@ -41,13 +41,13 @@ pub(crate) enum TokenCheck {
 /// The most tokens of one request that are looked up.
 const MAX_TOKENS: usize = 3;
 
-/// Checks the host, the origin and the token of a request. `origin` says where its
-/// connection came in.
+/// Checks the host, the origin and the token of a request. `origin` is where the connection was
+/// accepted.
 ///
 /// `has_keys` is true if clients may have keys of their own, which the caller looks up.
 ///
-/// The order is fixed: host, origin, preflight, token. A page with a foreign name learns nothing,
-/// not even that a token is wrong.
+/// The order is fixed: host, origin, preflight, token. A page on a foreign host name learns
+/// nothing, not even that a token is wrong.
 ///
 /// # Errors
 /// The refusal for the first check that fails, with status 400, 401 or 403.

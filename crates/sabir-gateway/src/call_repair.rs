@@ -101,7 +101,7 @@ impl FromStr for RepairMode {
 pub(crate) enum CallDelivery {
     /// In pieces, while the model writes it.
     InPieces,
-    /// In one piece, so there is no use in sending uncertain parts early.
+    /// In one piece, so sending uncertain parts early gains nothing.
     Whole,
 }
 

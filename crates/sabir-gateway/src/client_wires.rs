@@ -4,7 +4,7 @@ use sabir_wire::Wire;
 
 /// The wires that the gateway serves.
 ///
-/// Bedrock is spoken to providers only.
+/// Bedrock is used only for providers.
 pub(crate) const CLIENT_WIRES: [Wire; 5] = [
     Wire::Anthropic,
     Wire::OpenAiChat,

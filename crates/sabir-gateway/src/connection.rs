@@ -121,8 +121,8 @@ impl TimedStream {
     /// Polls the time limit for the client to write, which depends on the phase.
     fn poll_read_timeout(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let phase = self.framing.phase();
-        // The body's limit is in `request_body`, where the size is known; a busy connection waits
-        // for the model, not the client.
+        // The limit of the body is in `request_body`, where its size is known. A busy connection
+        // waits for the model, not for the client, so it has no limit here.
         let limit = match phase {
             _ if self.link.busy.load(Ordering::Relaxed) => None,
             _ if self.link.upgraded.load(Ordering::Relaxed) => None,
@@ -156,8 +156,8 @@ impl TimedStream {
 
     /// Tells a client in the middle of a head why its connection ends.
     ///
-    /// Best effort: only if no response is being written, and without waiting. So short a text fits
-    /// into the socket's buffer.
+    /// Best effort: only if no response is being written, and without waiting. The text is short
+    /// enough for the socket's buffer.
     fn send_timeout_response(&self) {
         if self.writing.is_none() {
             self.stream.try_write(TIMEOUT_RESPONSE.as_bytes());

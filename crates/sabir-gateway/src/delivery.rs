@@ -10,8 +10,8 @@ use http_body::{Body as _, Frame, SizeHint};
 use crate::connection::BusyGuard;
 use crate::exchange_log::ExchangeLog;
 
-/// A body that logs how much the client read. It releases the exchange's resources when it ends or
-/// is dropped.
+/// A body that logs how many bytes the client read, and releases the exchange's resources when it
+/// ends or is dropped.
 struct TrackedBody {
     /// The body of the response.
     body: Body,
@@ -40,7 +40,7 @@ impl TrackedBody {
     /// for its end.
     fn check_end(&self) {
         if self.body.is_end_stream() {
-            self.ledger.mark_taken();
+            self.ledger.mark_read();
         }
     }
 }
@@ -61,7 +61,7 @@ impl http_body::Body for TrackedBody {
                 self.check_end();
             }
             Some(Err(_)) => {}
-            None => self.ledger.mark_taken(),
+            None => self.ledger.mark_read(),
         }
         Poll::Ready(frame)
     }

@@ -62,8 +62,7 @@ pub(crate) enum Refusal {
     /// A message on a WebSocket is not answered.
     #[error("{0}")]
     Message(MessageRefusal),
-    /// The answer that a request continues is not stored here: 400 with the code that clients of the
-    /// Responses API look for.
+    /// The answer that a request continues is not stored here: 400 with the code that clients of the Responses API expect.
     #[error(
         "previous_response_id: the response `{0}` is not stored here: send the whole history as `input`"
     )]

@@ -346,8 +346,7 @@ impl Exchange {
             (false, true) => Box::pin(self.stream_answer(asking, buffer.clone())),
             (false, false) => Box::pin(self.buffer_answer(asking, buffer.clone())),
         };
-        // The head is sent only now, because an error before the first byte needs its own
-        // status.
+        // The head is sent only now, because an error before the first byte sets its own status.
         let answer = StreamingBody::new(buffer, work).wait_for_start().await?;
         let (kind, ping) = if streamed {
             (front.stream_type(), keep_alive_text(front))
@@ -416,9 +415,9 @@ impl Exchange {
             begun: None,
         };
         let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
-        // Wires of JSON lines (Ollama) send each call in one line, so there is no use in sending
-        // its parts early.
-        let taken = if self.front.stream_type() == "text/event-stream" {
+        // Wires of JSON lines (Ollama) send each call in one line, so sending its parts early gains
+        // nothing.
+        let delivery = if self.front.stream_type() == "text/event-stream" {
             CallDelivery::InPieces
         } else {
             CallDelivery::Whole
@@ -426,7 +425,7 @@ impl Exchange {
         let (result, report) = run_with_repairs(
             &request,
             &route,
-            taken,
+            delivery,
             RepairLog::new(&tell),
             &self.ledger,
             &mut written,
@@ -434,8 +433,8 @@ impl Exchange {
         .await;
         self.ledger.set_upstream(request.report.report().upstream);
         let report = self.ledger.complete_report(report);
-        // Before the first byte an error can still have its own status and headers; afterwards
-        // it is an event.
+        // Before the first byte, an error can still set the status and the headers; afterwards it
+        // is an event.
         let failure = result
             .err()
             .map(|failure| self.describe_failure(failure, &request));
@@ -574,8 +573,8 @@ pub(crate) async fn reserve_free_lease(
     hold_lease(gateway, ledger, route, Spending::default()).await
 }
 
-/// Reserves a request whose input is only kept, for requests that continue it. It costs no money, but
-/// its tokens count: it takes memory that the answers of other clients need.
+/// Reserves a request whose input is only stored, so that later requests can continue it. It costs no money, but its tokens count, since it
+/// takes memory.
 ///
 /// # Errors
 /// The key has reached a limit.
@@ -619,7 +618,7 @@ enum AnswerFailure {
 }
 
 /// Sends the request, repairs the response, and repeats that as often as the route's repair mode
-/// allows. Returns the report about repairs beside the result.
+/// allows. Returns the result and the report about repairs.
 async fn run_with_repairs<S: EventSink + Send>(
     request: &Request,
     route: &ModelRoute,

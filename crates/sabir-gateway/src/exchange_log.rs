@@ -287,11 +287,11 @@ impl ExchangeLog {
     }
 
     /// Holds a slot until the exchange is over.
-    pub(crate) fn hold_slot(&self, place: OwnedSemaphorePermit) {
-        self.lock_stats().slot = Some(place);
+    pub(crate) fn hold_slot(&self, permit: OwnedSemaphorePermit) {
+        self.lock_stats().slot = Some(permit);
     }
 
-    /// Holds the share of the body until the exchange is over: what was decoded from it lives as long.
+    /// Holds the body's share of the memory budget until the exchange is over, because the decoded request lives as long.
     pub(crate) fn hold_body_share(&self, share: BodyShare) {
         self.lock_stats().body_share = Some(share);
     }
@@ -320,7 +320,7 @@ impl ExchangeLog {
     }
 
     /// Marks the response as read to its end by the client.
-    pub(crate) fn mark_taken(&self) {
+    pub(crate) fn mark_read(&self) {
         self.lock_stats().taken = true;
     }
 }

@@ -124,7 +124,7 @@ impl OutputCounter {
         self.is_skipped = false;
     }
 
-    /// Counts the JSON that is held from a place on.
+    /// Counts the buffered JSON from an offset on.
     fn count_json(&mut self, from: usize) {
         let json = self.held.get(from..).unwrap_or_default();
         // Others are `[DONE]`, or the rest of an answer that broke off.
@@ -154,8 +154,8 @@ impl OutputCounter {
 /// Returns the bytes of text in an answer or in one event of it.
 fn text_bytes(value: &Value) -> u64 {
     let length = |value: Option<&Value>| value.and_then(Value::as_str).map_or(0, str::len) as u64;
-    // Completions have choices, transcriptions have a text, and their events have a delta. The last
-    // event of these repeats the text.
+    // Completions have choices, transcriptions have a text, and their events have deltas. The final
+    // event repeats the whole text, so it is not counted.
     let is_done = value
         .get("type")
         .and_then(Value::as_str)

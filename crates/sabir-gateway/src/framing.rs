@@ -15,7 +15,7 @@ const MAX_HEADERS: usize = 100;
 #[derive(Debug)]
 pub(crate) struct RequestFraming {
     /// The position in the current request.
-    place: FramingState,
+    state: FramingState,
     /// True if a request has begun on this connection.
     used: bool,
 }
@@ -55,14 +55,14 @@ impl RequestFraming {
     /// Makes a tracker for a new connection.
     pub(crate) fn new() -> Self {
         Self {
-            place: FramingState::Head(Vec::new()),
+            state: FramingState::Head(Vec::new()),
             used: false,
         }
     }
 
     /// Returns the phase, on which the time limit depends.
     pub(crate) fn phase(&self) -> ConnectionPhase {
-        match &self.place {
+        match &self.state {
             FramingState::Head(bytes) if bytes.is_empty() && self.used => ConnectionPhase::Idle,
             FramingState::Head(bytes) if bytes.is_empty() => ConnectionPhase::New,
             FramingState::Head(_) => ConnectionPhase::Head,
@@ -74,7 +74,7 @@ impl RequestFraming {
     /// that follows may be answered then.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
-            let taken = match &mut self.place {
+            let taken = match &mut self.state {
                 FramingState::Head(_) => self.read_head(bytes),
                 FramingState::Body(left) | FramingState::Chunk(left) => {
                     let taken = usize::try_from(*left)
@@ -82,8 +82,8 @@ impl RequestFraming {
                         .min(bytes.len());
                     *left -= taken as u64;
                     if *left == 0 {
-                        let whole = matches!(self.place, FramingState::Body(_));
-                        self.place = if whole {
+                        let whole = matches!(self.state, FramingState::Body(_));
+                        self.state = if whole {
                             FramingState::Head(Vec::new())
                         } else {
                             FramingState::Size(0, false)
@@ -103,12 +103,12 @@ impl RequestFraming {
             };
             bytes = bytes.get(taken..).unwrap_or_default();
         }
-        !matches!(self.place, FramingState::Lost)
+        !matches!(self.state, FramingState::Lost)
     }
 
     /// Takes bytes of a head, and returns their number.
     fn read_head(&mut self, bytes: &[u8]) -> usize {
-        let FramingState::Head(head) = &mut self.place else {
+        let FramingState::Head(head) = &mut self.state else {
             return 0;
         };
         // Empty lines before a request are ignored (RFC 9112, 2.2).
@@ -128,25 +128,25 @@ impl RequestFraming {
         let Some(end) = find_head_end(head, known.saturating_sub(2)) else {
             // hyper refuses such a head and closes the connection.
             if head.len() > MAX_HEAD {
-                self.place = FramingState::Lost;
+                self.state = FramingState::Lost;
             }
             return blank + bytes.len();
         };
         let head = std::mem::take(head);
-        self.place = body_after(head.get(..end).unwrap_or_default());
+        self.state = body_after(head.get(..end).unwrap_or_default());
         blank + end - known
     }
 
     /// Takes a piece of a line, up to and including its line feed if there is one.
     fn read_line(&mut self, piece: &[u8]) {
         let ended = piece.last() == Some(&b'\n');
-        match &mut self.place {
+        match &mut self.state {
             FramingState::Size(size, over) => {
                 for byte in piece {
                     match char::from(*byte).to_digit(16).filter(|_| !*over) {
                         Some(digit) => {
-                            // A size that overflows stays at the maximum, and the rest of the
-                            // connection is its chunk.
+                            // A size that overflows is clamped, so the rest of the connection is
+                            // treated as one chunk.
                             *size = size.saturating_mul(16).saturating_add(u64::from(digit))
                         }
                         None => *over = true,
@@ -154,7 +154,7 @@ impl RequestFraming {
                 }
                 if ended {
                     let size = *size;
-                    self.place = if size == 0 {
+                    self.state = if size == 0 {
                         FramingState::Trailer(0)
                     } else {
                         FramingState::Chunk(size.saturating_add(2))
@@ -167,7 +167,7 @@ impl RequestFraming {
                     .filter(|byte| !matches!(byte, b'\r' | b'\n'))
                     .count();
                 if ended {
-                    self.place = if *length == 0 {
+                    self.state = if *length == 0 {
                         FramingState::Head(Vec::new())
                     } else {
                         FramingState::Trailer(0)
@@ -226,8 +226,7 @@ fn body_after(head: &[u8]) -> FramingState {
     };
     let length = named("content-length").next().map(std::str::from_utf8);
     let coded = named("transfer-encoding").next().is_some();
-    // A second header, even with the same value, and any coding but this one may be read in two
-    // ways.
+    // Repeated headers, even with equal values, and other codings can be interpreted in two ways.
     let is_clear = named("content-length").count() < 2
         && named("transfer-encoding").count() < 2
         && named("transfer-encoding").all(|coding| coding.eq_ignore_ascii_case(b"chunked"));

@@ -37,7 +37,7 @@ impl Model for InterruptibleModel {
                 // A response that is complete at the same moment wins.
                 biased;
                 answer = self.model.stream_response(request, sink) => answer,
-                // An error means that the sender is gone; then nothing cuts the response any
+                // An error means that the sender is gone; then nothing can cut the response any
                 // more.
                 Ok(_) = cut.wait_for(|cut| *cut) => {
                     request.report.update(|report| {

@@ -16,7 +16,7 @@ use crate::key_store::{
 };
 
 /// The time for which a key that was found is not looked up again. A revoked key is refused at once
-/// all the same, when its next request reserves.
+/// nevertheless, because its next reservation fails.
 const KEY_CACHE_TIME: Duration = Duration::from_secs(5);
 
 /// The number of keys in that cache.
@@ -68,9 +68,9 @@ pub(crate) struct KeyLedger {
 /// The numbers of settlements that did not succeed at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SettlementCounts {
-    /// Those that are running or wait for the store.
+    /// Settlements that are running or waiting for the store.
     pub waiting: u64,
-    /// Those that were lost because the store failed.
+    /// Settlements that were lost because the store failed.
     pub lost: u64,
 }
 
@@ -119,12 +119,12 @@ impl KeyLedger {
     /// # Errors
     /// The store failed.
     pub(crate) async fn find_key(&self, shown: &str) -> Result<Option<ClientKey>, StoreError> {
-        // A random token of another kind cannot be a key, and costs no look at the store.
+        // A random token of another kind cannot be a key, so the store is not queried.
         if !shown.starts_with(KEY_PREFIX) {
             return Ok(None);
         }
         let hash = KeyHash::of_key(shown);
-        // Taken before the store is asked, so that a slow answer does not prolong the time in the
+        // Taken before the store is queried, so that a slow reply does not prolong the time in the
         // cache.
         let now = Instant::now();
         let cached = {
@@ -157,8 +157,8 @@ impl KeyLedger {
         Ok(key)
     }
 
-    /// Reserves what a request may use. A limit that is reached counts only when the requests of the
-    /// key that are over are settled.
+    /// Reserves what a request may use. If a limit is reached, first waits until the finished requests of the key are settled, and tries
+    /// again.
     ///
     /// # Errors
     /// A limit is reached, the key was revoked, or the store failed.
@@ -214,8 +214,8 @@ impl KeyLedger {
         let (sender, receiver) = oneshot::channel();
         tokio::spawn(async move {
             let reserved = ledger.store.reserve(&reservation).await.map(|()| {
-                // Before there is a `KeyLease`, whose drop must find the entry to remove. An entry
-                // that came later would be renewed for ever.
+                // Inserted before there is a `KeyLease`, because its drop removes the entry. An
+                // entry inserted after the drop would be renewed forever.
                 ledger.lock_open().insert(reservation.lease.clone());
                 KeyLease {
                     ledger: Arc::clone(&ledger),
@@ -224,8 +224,7 @@ impl KeyLedger {
                     used: Spending::default(),
                 }
             });
-            // If nobody waits any longer, the lease comes back here and is dropped, which settles
-            // it.
+            // If nobody waits any longer, `send` returns the lease, and dropping it settles it.
             _ = sender.send(reserved);
         });
         receiver.await.unwrap_or_else(|_| {
@@ -288,7 +287,7 @@ impl KeyLedger {
                 break;
             }
         }
-        // Not before: the lease is renewed while attempts to settle it go on.
+        // Not earlier: the lease is renewed as long as its settlement is attempted.
         self.lock_open().remove(&lease);
         {
             let mut ending = self.lock_ending();

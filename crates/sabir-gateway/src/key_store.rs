@@ -282,11 +282,10 @@ pub fn day_start(now_ms: u64) -> u64 {
     now_ms - now_ms % DAY_MS
 }
 
-/// Decides if a request may begin, by the limits of its key and the key's present state. Stores call
-/// it within their transaction.
+/// Checks whether the limits of a key permit a request in the key's present state. Stores call it within their transaction.
 ///
-/// A request whose estimate alone exceeds a limit may run if nothing else is reserved: otherwise it
-/// could never run. So a limit is exceeded by one request at most.
+/// A request whose estimate alone exceeds a limit may run if nothing else is reserved: otherwise it could never run. So a limit is exceeded
+/// by one request at most.
 ///
 /// # Errors
 /// The limit that the request would exceed.
@@ -352,8 +351,8 @@ pub fn check_limits(
             let used = sum(&state.day, |usage| usage.nano_usd);
             let reserved = open(|leases| leases.reserved.nano_usd);
             if exceeds(most, used, reserved, asked.most.nano_usd, running) {
-                // Reserved money may come back soon, so only spent money is reported as a used up
-                // budget, after which clients stop asking.
+                // Reserved money may be released soon. Only if spent money exceeds the budget is it
+                // reported as used up, after which clients stop retrying.
                 let is_spent = used >= most;
                 let wait = if is_spent {
                     until_day

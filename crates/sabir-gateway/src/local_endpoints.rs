@@ -153,7 +153,7 @@ impl LocalEndpoint {
                 let incoming = Wire::Anthropic
                     .decode_request(path, body)
                     .map_err(Refusal::Request)?;
-                // Refused as the request itself would be, so that a client learns of a wrong name
+                // Refused as the later request would be, so that a client learns of a wrong name
                 // early.
                 one(&incoming.request.model)?;
                 model_listing::encode_token_count(&incoming.request)

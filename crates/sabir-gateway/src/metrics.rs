@@ -143,8 +143,8 @@ impl Metrics {
             *tables.refusals.entry(reason).or_default() += 1;
         }
         tables.count_key(ended);
-        // Only responses of models count below; a refused request has no tokens and no model that
-        // is known to exist.
+        // Only models' responses count below: a refused request has no tokens, and its model may
+        // not exist.
         if ended.model.is_empty() || ended.status != 200 {
             return;
         }

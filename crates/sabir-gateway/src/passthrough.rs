@@ -198,7 +198,7 @@ pub(crate) async fn forward_request(
     let route = routes
         .find_route(&named.model)
         .ok_or_else(|| routes.unknown_model(&named.model))?;
-    // Far too much for audio and images, but it only counts for good if the answer reports no
+    // Far too high for audio and images, but it stays in the account only if the answer reports no
     // usage.
     let estimate = body.len() as u64 / BYTES_PER_TOKEN;
     let has_text = TEXT_PATHS.contains(&path);
@@ -495,8 +495,8 @@ impl ForwardedBody {
         None
     }
 
-    /// Reads the body of an error, without secrets and the address of the provider: some servers repeat
-    /// the key that they refuse, and proxies name the server that they could not reach. The rest of a body longer than [`MAX_ERROR_BODY`] is left out.
+    /// Reads the body of an error, and redacts secrets and the provider's address: some servers repeat the key that they reject, and
+    /// proxies name an unreachable server. The rest of a body longer than [`MAX_ERROR_BODY`] is left out.
     ///
     /// # Errors
     /// The body broke off.

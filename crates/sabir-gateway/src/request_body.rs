@@ -32,8 +32,8 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The memory for the bodies of all requests together, in KiB: 1 GiB, which is also the largest body that can be configured.
 const ALL_BODIES_KIB: usize = 1 << 20;
 
-/// The memory for the bodies of requests that are being read or answered. The limits of a body and of the answers at a time
-/// together would permit far more than a machine has.
+/// The memory for the bodies of requests that are being read or answered. Without it, the limits of the body size and of concurrent answers
+/// would together permit far more memory than a machine has.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyBudget(Arc<Semaphore>);
 
@@ -47,7 +47,7 @@ impl BodyBudget {
         Self(Arc::new(Semaphore::new(ALL_BODIES_KIB)))
     }
 
-    /// Grows a share by so many bytes. Returns false, and leaves it as it is, if there is not so much left.
+    /// Grows a share by so many bytes. Returns false without a change if not enough memory is left.
     pub(crate) fn extend_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
         let held = share
             .0
@@ -56,7 +56,7 @@ impl BodyBudget {
         self.grow_share(share, held.saturating_mul(1024).saturating_add(bytes))
     }
 
-    /// Grows a share to so many bytes. Returns false, and leaves it as it is, if there is not so much left.
+    /// Grows a share to so many bytes. Returns false without a change if not enough memory is left.
     pub(crate) fn grow_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
         let held = share
             .0
@@ -77,15 +77,14 @@ impl BodyBudget {
     }
 }
 
-/// The memory that a parsed body may take, in multiples of the largest body. A list of small numbers
-/// takes many times its length, and several copies of a body exist at a time.
+/// The memory that a parsed body may take, in multiples of the largest body. A list of small numbers takes many times the length of its
+/// text, and several copies of a body exist at a time.
 const PARSED_MULTIPLE: usize = 4;
 
 /// The memory of a parsed value, and about that of the name of a member.
 const PER_VALUE: usize = size_of::<serde_json::Value>();
 
-/// Returns about how much memory a body takes once it is parsed; `None` if that is out of proportion to
-/// the largest body.
+/// Returns about how much memory a body takes once it is parsed; `None` if that exceeds the limit for parsed bodies.
 pub(crate) fn parsed_size(body: &[u8], limits: &GatewayLimits) -> Option<usize> {
     let mut values = 1_usize;
     let mut signs = body.iter();
@@ -113,8 +112,7 @@ pub(crate) fn parsed_size(body: &[u8], limits: &GatewayLimits) -> Option<usize> 
 pub(crate) enum BodyForm {
     /// JSON.
     Json,
-    /// A form with files. A page of any origin can send one, but only with an origin, which is checked
-    /// before.
+    /// A form with files. A page of any origin can send one without a preflight, but its `Origin` header has been checked.
     Multipart,
 }
 

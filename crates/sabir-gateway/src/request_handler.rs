@@ -58,8 +58,8 @@ enum EndpointKind {
 }
 
 impl RequestHandler {
-    /// Answers a request. Every request gets a response, if only a refusal in the format of its
-    /// wire.
+    /// Answers a request. Every request gets a response; a refused one gets an error in the format
+    /// of its wire.
     pub(crate) async fn respond(self, request: Request) -> Response {
         // Held until the body of the response was read, see `delivery`.
         let busy = self.link.mark_busy();

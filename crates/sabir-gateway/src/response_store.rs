@@ -129,8 +129,8 @@ pub(crate) struct StoredInput {
     pub(crate) previous: Option<String>,
     /// The id of the stored answer before the items.
     base: Option<String>,
-    /// The items of the request itself. Before them are those of answers that not all requests may
-    /// refer to, if they may refer to this one.
+    /// The items of the request. If all requests may refer to this answer, the items of the earlier
+    /// private answers precede them.
     items: Vec<Value>,
     /// The connection whose requests alone may refer to the answer; `None` if all may.
     scope: Option<ConnectionScope>,
@@ -156,15 +156,14 @@ pub(crate) struct ResolvedReferences {
 }
 
 impl ResponseStore {
-    /// Returns an id for an answer that nobody can guess who knows other ids: who knows an id can
-    /// read the answer and what led to it.
+    /// Returns an id for an answer that cannot be guessed from other ids, because an id gives
+    /// access to the answer and its history.
     pub(crate) fn secret_id(&self, id: &str) -> String {
         format!("{id}{:016x}", self.keys.hash_one(id))
     }
 
-    /// Puts the stored items in the places of the references of a body, which may grow by `limit`
-    /// bytes. A request may refer to the answers of its key and of its scope; with a scope its own answer
-    /// is kept in any case.
+    /// Replaces the references in a body by the stored items; the body may grow by `limit` bytes. A request may refer to the answers of its
+    /// key and of its scope. With a scope, its own answer is always stored.
     ///
     /// # Errors
     /// A reference to something that is not stored (any more), or more items than the limit allows.
@@ -352,8 +351,7 @@ impl StoreState {
         }
     }
 
-    /// Returns an item of an answer; `None` also if several answers have one with that id, which may
-    /// belong to other clients.
+    /// Returns an item of an answer; `None` also if items of several answers have that id, since they may belong to other clients.
     fn find_item(&mut self, id: &str, referrer: Referrer<'_>) -> Option<&Value> {
         let [owner] = self.owners.get(id)?.as_slice() else {
             return None;
@@ -398,8 +396,7 @@ impl StoreState {
         Some(newest_first.into_iter().rev().flatten().collect())
     }
 
-    /// Copies the items up to the end of an answer that belong to answers of one connection, after the
-    /// last answer that all requests may refer to.
+    /// Copies the items of the private answers that lead to an answer, back to the last answer that all requests may refer to.
     fn copy_private_history(&self, id: &str) -> PrivateHistory {
         let mut newest_first = Vec::new();
         let mut next = Some(id);

@@ -63,8 +63,8 @@ impl ModelRoute {
         costs.reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
-    /// Returns the cost of these tokens in billionths of a dollar at an upstream; `None` if its price
-    /// is unknown. Without the name of one of the upstreams, the most expensive one counts.
+    /// Returns the cost of these tokens in billionths of a dollar at an upstream; `None` if its price is unknown. Without a known name, the
+    /// most expensive upstream counts.
     pub(crate) fn cost_at(&self, upstream: Option<&str>, usage: Usage) -> Option<u64> {
         let known = self
             .prices
@@ -100,8 +100,8 @@ pub struct UpstreamPrices {
 impl UpstreamPrices {
     /// Returns the cost of these tokens in billionths of a dollar; `None` if it is unknown.
     fn cost_of(&self, usage: Usage) -> Option<u64> {
-        // Cached tokens whose price is unknown cost something all the same: without this, a budget
-        // would not count them.
+        // Cached tokens without a known price get a price too; otherwise a budget would not count
+        // them.
         let prices = TokenPrices {
             cache_read: self.prices.cache_read.or(self.prices.input),
             cache_write: self.prices.cache_write.or(self.prices.input),

@@ -45,7 +45,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 /// The time for counting what the last requests used.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 
-/// The time between two looks at which upstreams are to be probed.
+/// The interval at which due probes of upstreams are started.
 const PROBE_TICK: Duration = Duration::from_millis(250);
 
 /// A gateway. Clones share its state.
@@ -205,8 +205,8 @@ impl Gateway {
             answers,
             ..
         } = known.limits;
-        // Removing the token could open a gateway that other machines can reach; `serve` checks
-        // that at the start only.
+        // Removing the token could expose a gateway to other machines, which `serve` checks only at
+        // the start.
         let token = settings.token.or_else(|| known.token.clone());
         let limits = GatewayLimits {
             connections,
@@ -418,7 +418,7 @@ impl Gateway {
                 let _ = timeout(CUT_GRACE, closed).await;
             }
         };
-        // Answers that go on for long still need their leases.
+        // Answers that take long still need their leases.
         tokio::select! {
             () = drained => {}
             () = renewals => {}

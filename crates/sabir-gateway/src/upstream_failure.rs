@@ -98,7 +98,7 @@ impl UpstreamFailure {
     }
 }
 
-/// Adds the headers about the provider's limits, in the form of the client's wire. `now` is in
+/// Adds the headers with the provider's rate limits, in the form of the client's wire. `now` is in
 /// seconds since 1970.
 pub(crate) fn write_limits(
     report: &ProviderReport,

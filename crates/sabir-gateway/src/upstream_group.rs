@@ -41,7 +41,7 @@ const DEFAULT_RATE_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BalancePolicy {
     /// Requests with the same beginning (system prompt, tools, first message) go to the same
-    /// upstream, which has it in its cache, unless that one has far more to do than the others.
+    /// upstream, which has it in its cache, unless that upstream is far busier than the others.
     #[default]
     Prefix,
     /// The upstream with the fewest outstanding requests for its weight.
@@ -268,8 +268,8 @@ impl UpstreamGroup {
             .iter()
             .map(|member| member.state.outstanding())
             .sum();
-        // As if this upstream had the request already, so that nobody is overloaded while all are
-        // idle.
+        // Computed as if this upstream already had the request, so that none counts as overloaded
+        // while all are idle.
         let allowed = (outstanding as u64 + 1) * weight(member) * AFFINITY_LOAD_PERCENT;
         (member.state.outstanding() as u64 + 1) > allowed.div_ceil(all_weights.max(1) * 100)
     }
@@ -303,9 +303,8 @@ impl UpstreamGroup {
             .await
     }
 
-    /// Forwards a request about something that only one of the upstreams has, such as a file: in the
-    /// order of the configuration, with those that are left out at the end. Nothing is said to be
-    /// missing (404) if an upstream that may have it could not be asked.
+    /// Forwards a request about something that only one of the upstreams has, such as a file: in the order of the configuration, with those
+    /// that are left out at the end. The result is not 404 if an upstream that may have it could not be asked.
     ///
     /// # Errors
     /// The last failure; `None` if no upstream has a client.
@@ -318,8 +317,8 @@ impl UpstreamGroup {
         self.forward_in_order(order, make, true).await
     }
 
-    /// Forwards a request to upstreams one after another. `is_search` is true if an earlier failure
-    /// counts for more than the 404 of the last upstream.
+    /// Forwards a request to upstreams one after another. If `is_search` is true, an earlier
+    /// failure takes precedence over the last upstream's 404.
     async fn forward_in_order(
         &self,
         order: Vec<usize>,
@@ -401,8 +400,8 @@ impl UpstreamGroup {
                 let Some(member) = waiting.next().and_then(|at| self.members.get(at)) else {
                     return Err(no_upstream_left());
                 };
-                // The number may be used again: had the earlier attempt begun, its failure would
-                // have been returned.
+                // The number 0 can be reused: if the earlier attempt had begun its response, its
+                // failure would have been returned.
                 attempts.push(Attempt::start(member, request, &race, 0));
                 hedge = self.rules.hedge.map(|after| Box::pin(sleep(after)));
             }
@@ -435,7 +434,7 @@ impl UpstreamGroup {
                         return Ok(());
                     };
                     let is_last = attempts.is_empty() && waiting.len() == 0;
-                    if has_begun || is_last || !goes_elsewhere(error.kind) {
+                    if has_begun || is_last || !may_succeed_elsewhere(error.kind) {
                         attempt.publish_report(&race);
                         return Err(error);
                     }
@@ -467,9 +466,9 @@ fn no_upstream_left() -> ModelError {
     }
 }
 
-/// Returns true if another upstream may answer although one failed in this way. An error of the
-/// request itself would recur.
-fn goes_elsewhere(kind: ModelErrorKind) -> bool {
+/// Returns true if another upstream may succeed after such a failure. An error of the request
+/// itself would recur.
+fn may_succeed_elsewhere(kind: ModelErrorKind) -> bool {
     kind.is_transient()
         || matches!(
             kind,
@@ -482,8 +481,8 @@ fn goes_elsewhere(kind: ModelErrorKind) -> bool {
 enum ForwardOutcome {
     /// It answered, or refused the request itself.
     Answered,
-    /// Another upstream may answer. The endpoint may be missing at this one, or fail, while its chat
-    /// models work, so this says nothing about the upstream.
+    /// Another upstream may answer. This does not count as a fault of the upstream: the endpoint may be missing or fail while its chat
+    /// models work.
     Elsewhere,
     /// It does not work.
     Failed,
@@ -624,7 +623,7 @@ struct SuspectUpstream {
 
 /// The next thing that happens to the attempts of a request.
 enum AttemptStep<'a> {
-    /// No attempt delivered anything for so long that a second upstream is asked.
+    /// No attempt delivered anything within the delay, so a second upstream is asked.
     Silent,
     /// This attempt is over.
     Ended(Attempt<'a>, Result<(), ModelError>),
@@ -670,8 +669,8 @@ impl<'a> Attempt<'a> {
         publish_report(&self.report, self.upstream, &race.report);
     }
 
-    /// Tells the circuit breaker how the attempt ended. Returns the upstream if that is decided only
-    /// when another one answers the same request.
+    /// Reports the result of the attempt to the circuit breaker. Returns the upstream if the result counts as a fault only once another
+    /// upstream answers the same request.
     fn record(
         &self,
         result: &Result<(), ModelError>,
@@ -694,7 +693,7 @@ impl<'a> Attempt<'a> {
                 state.record_success();
                 return None;
             }
-            (kind, _) if !goes_elsewhere(kind) => {
+            (kind, _) if !may_succeed_elsewhere(kind) => {
                 state.record_success();
                 return None;
             }
@@ -725,7 +724,7 @@ async fn next_step<'a>(
             if let Poll::Ready(result) = attempt.answer.as_mut().poll(context) {
                 // This puts another attempt at `at`, which stays the same for that reason.
                 let attempt = attempts.swap_remove(at);
-                // A loser that ends after the winner began is nobody's answer.
+                // The client does not get the answer of an attempt that ends after another one won.
                 if race.winner().is_none_or(|winner| winner == attempt.number) {
                     return Poll::Ready(AttemptStep::Ended(attempt, result));
                 }

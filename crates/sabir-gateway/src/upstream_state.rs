@@ -67,12 +67,12 @@ struct Circuit {
     is_unreachable: bool,
 }
 
-/// What a failure of an upstream says about it.
+/// The health information that a failure gives about an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UpstreamFault {
     /// It cannot be reached.
     Unreachable,
-    /// It answers that it does not work.
+    /// It responds with a server error.
     Failing,
     /// It asks for a pause.
     Pause(Duration),
@@ -124,8 +124,8 @@ impl UpstreamState {
     }
 
     /// Returns true if the upstream counts as working for a load balancer: no probe says that it is
-    /// down, and its circuit is not open for failures of the connection. Its answers do not matter:
-    /// a client could provoke them.
+    /// down, and its circuit is not open for failures of the connection. Error responses do not
+    /// count, since a client could provoke them.
     pub(crate) fn is_reachable(&self, now: Instant) -> bool {
         self.is_available(now)
             || !self.down.load(Ordering::Relaxed) && !self.lock_circuit().is_unreachable
@@ -161,8 +161,8 @@ impl UpstreamState {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells the circuit breaker of a failure, which opens if there were enough of them, or if the
-    /// upstream itself asked for a pause.
+    /// Reports a failure to the circuit breaker, which opens after enough failures, or if the
+    /// upstream asked for a pause.
     pub(crate) fn record_fault(
         &self,
         rules: &CircuitRules,
@@ -199,9 +199,8 @@ impl UpstreamState {
         self.failovers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the result of a probe. One success is enough to be up again, and ends the time for which
-    /// the circuit is open, except for a pause that the upstream asked for: a server without capacity
-    /// answers probes all the same.
+    /// Records the result of a probe. One success marks the upstream as up, and ends the open time of the circuit, except for a pause that
+    /// the upstream asked for: a server without capacity still answers probes.
     pub(crate) fn record_probe(&self, is_healthy: bool, now: Instant) {
         if is_healthy {
             self.failed_probes.store(0, Ordering::Relaxed);

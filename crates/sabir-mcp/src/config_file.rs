@@ -173,7 +173,10 @@ fn list_of(entry: &Map<String, Value>, key: &str) -> Result<Vec<String>, EntryPr
     }
 }
 
-fn map_of(entry: &Map<String, Value>, key: &str) -> Result<BTreeMap<String, String>, EntryProblem> {
+fn string_map(
+    entry: &Map<String, Value>,
+    key: &str,
+) -> Result<BTreeMap<String, String>, EntryProblem> {
     match entry.get(key) {
         None | Some(Value::Null) => Ok(BTreeMap::new()),
         Some(Value::Object(values)) => values
@@ -227,8 +230,8 @@ fn parse_entry(
             if command.trim().is_empty() {
                 return Err(EntryProblem::EmptyCommand);
             }
-            let mut env = map_of(entry, "env")?;
-            env.extend(map_of(entry, "environment")?);
+            let mut env = string_map(entry, "env")?;
+            env.extend(string_map(entry, "environment")?);
             if entry.contains_key("envFile") {
                 return Err(EntryProblem::EnvFile);
             }
@@ -243,9 +246,9 @@ fn parse_entry(
             if kind.eq_ignore_ascii_case("sse") {
                 return Err(EntryProblem::Sse);
             }
-            let mut headers = map_of(entry, "headers")?;
-            headers.extend(map_of(entry, "http_headers")?);
-            for (header, variable) in map_of(entry, "env_http_headers")? {
+            let mut headers = string_map(entry, "headers")?;
+            headers.extend(string_map(entry, "http_headers")?);
+            for (header, variable) in string_map(entry, "env_http_headers")? {
                 headers.insert(header, format!("${{{variable}}}"));
             }
             if let Some(variable) = text_of(entry, &["bearer_token_env_var"]) {

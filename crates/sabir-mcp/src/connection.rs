@@ -51,7 +51,7 @@ const MAX_ROUNDS: usize = 10;
 const STOP_TIME: Duration = Duration::from_secs(2);
 /// The longest time in which the last words of a server that has ended are awaited.
 const STDERR_TIME: Duration = Duration::from_secs(1);
-/// The interval at which a remote connection is looked at.
+/// The interval at which a remote connection is checked.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The most streams of changes that are opened one after another.
@@ -127,7 +127,7 @@ struct StderrTail {
     kept: Arc<Mutex<VecDeque<u8>>>,
     /// Becomes false at the end of the stream.
     is_open: tokio::sync::watch::Receiver<bool>,
-    /// Not to be repeated from it.
+    /// Secrets that must not be repeated from the stream.
     secrets: SentSecrets,
 }
 
@@ -138,8 +138,8 @@ enum AttemptError {
     Failed(McpError),
 }
 
-/// Connects to a server. A remote one is asked for the stateless protocol first; it answers at once if it knows only the older ones. A
-/// program is asked in the older way first, since some of them wait for that and answer nothing else. `spec` has no variables left.
+/// Connects to a server. A remote server is first asked for the stateless protocol, and answers at once if it knows only older ones. A
+/// program is first asked with the older handshake, since some answer nothing before it. `spec` contains no variables.
 pub(crate) fn connect_server(
     spec: McpServerSpec,
     settings: McpSettings,
@@ -158,8 +158,7 @@ pub(crate) fn connect_server(
                     preferred_versions,
                     legacy_version: Some(ProtocolVersion::V_2025_11_25),
                 },
-                // For a server that fails at a request which it does not know, instead of refusing
-                // it.
+                // For servers that fail at an unknown request instead of refusing it.
                 ClientLifecycleMode::Initialize,
             ],
         };
@@ -253,8 +252,8 @@ fn attempt_connect(
                     // A proxy would read the token.
                     builder = builder.no_proxy();
                 }
-                // Reads the certificates of the system, which would hold up the first request of
-                // the task.
+                // Reads the certificates of the system, which would block the first request of the
+                // task.
                 let built = tokio::task::spawn_blocking(move || builder.build()).await;
                 let http = built
                     .map_err(|error| AttemptError::Failed(unusable_client(url, &error)))?
@@ -276,8 +275,8 @@ fn attempt_connect(
                         return AttemptError::Failed(refusal);
                     }
                     match &error {
-                        // An older server has no other ways to say that it does not know the
-                        // request; some answer it with nothing.
+                        // Older servers refuse an unknown request in one of these ways; some send
+                        // an empty answer.
                         ClientInitializeError::JsonRpcError(_)
                         | ClientInitializeError::ExpectedInitResult(_)
                         | ClientInitializeError::TransportError { .. } => AttemptError::Refused(
@@ -476,8 +475,8 @@ impl StderrTail {
 
     /// Describes the end of a server, with the last line that it wrote.
     async fn describe_exit(&self, exit: &ServerExit) -> String {
-        // What it wrote last may not have been read yet. The stream may stay open: what the server
-        // started has it too.
+        // Its last output may not have been read yet. The stream may stay open, because processes
+        // that the server started have it too.
         let mut is_open = self.is_open.clone();
         _ = timeout(STDERR_TIME, is_open.wait_for(|is_open| !is_open)).await;
         let text = {
@@ -809,8 +808,8 @@ impl Connection {
             return;
         };
         let resources = info.capabilities.resources.as_ref();
-        let is_told = resources.and_then(|own| own.subscribe) == Some(true);
-        if !is_told || !self.service.service().resources.watch_resource(uri) {
+        let is_supported = resources.and_then(|own| own.subscribe) == Some(true);
+        if !is_supported || !self.service.service().resources.watch_resource(uri) {
             return;
         }
         // In the newest protocol the follower asks for it.
@@ -886,19 +885,19 @@ async fn follow_changes(
     }
     let capabilities = &info.capabilities;
     let mut filter = SubscriptionFilter::new();
-    let is_told = |told: Option<bool>| told.filter(|is_told| *is_told);
+    let is_supported = |support: Option<bool>| support.filter(|is_supported| *is_supported);
     filter.tools_list_changed = capabilities
         .tools
         .as_ref()
-        .and_then(|own| is_told(own.list_changed));
+        .and_then(|own| is_supported(own.list_changed));
     filter.prompts_list_changed = capabilities
         .prompts
         .as_ref()
-        .and_then(|own| is_told(own.list_changed));
+        .and_then(|own| is_supported(own.list_changed));
     filter.resources_list_changed = capabilities
         .resources
         .as_ref()
-        .and_then(|own| is_told(own.list_changed));
+        .and_then(|own| is_supported(own.list_changed));
     for _ in 0..MAX_LISTENS {
         let watched = resources.watched_uris();
         filter.resource_subscriptions = (!watched.is_empty()).then_some(watched);
@@ -926,7 +925,7 @@ async fn follow_changes(
                 }
             }
         }
-        // What changed between two streams was told to nobody.
+        // No client was notified of changes between two streams.
         changed.notify_one();
     }
 }

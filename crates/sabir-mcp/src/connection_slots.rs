@@ -38,8 +38,8 @@ impl ConnectionSlots {
         let eviction = Arc::new(Notify::new());
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push_back(Arc::clone(&eviction));
-        // A client whose request arrives at this very moment may be closed too. It sees that the
-        // connection broke off, and tries again.
+        // A client whose request arrives at this moment may be disconnected too. It notices that,
+        // and tries again.
         if waiting.len() > self.most_waiting
             && let Some(oldest) = waiting.pop_front()
         {

@@ -38,9 +38,9 @@ pub struct ApprovedDefinition {
 pub enum DefinitionState {
     /// None was approved yet.
     New,
-    /// It is the approved one.
+    /// The definition is the approved one.
     Approved,
-    /// It differs from the approved one, whose text this is.
+    /// The definition differs from the approved one, whose text this is.
     Changed(String),
 }
 

@@ -18,8 +18,8 @@ pub(crate) struct LineFacts {
     pub(crate) noise_lines: AtomicU64,
 }
 
-/// Reads a server's output, and fails at a line that is too long: what follows it cannot be trusted to be a message, and waiting for
-/// its answer would hold up a call until its time is over.
+/// Reads a server's output, and fails at a line that is too long: the text after it may not be a message, and a call would wait for its
+/// answer until its time limit.
 pub(crate) struct LineGuard<R> {
     inner: R,
     facts: Arc<LineFacts>,

@@ -122,8 +122,8 @@ pub enum IssuerMismatch {
 }
 
 impl OAuthSettings {
-    /// Checks that the secret of the configuration, if there is one, belongs to the authorization server with this metadata. The server
-    /// chooses that, and would otherwise get the secret by naming one of its own.
+    /// Checks that the secret of the configuration, if there is one, belongs to the authorization server with this metadata. The MCP server
+    /// names its authorization server, and could otherwise get the secret by naming its own.
     pub(crate) fn check_issuer(
         &self,
         metadata: &AuthorizationMetadata,

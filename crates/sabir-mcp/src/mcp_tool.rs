@@ -101,8 +101,8 @@ impl PreparedCall for McpCall {
     }
 
     fn preconditions(&self) -> Preconditions {
-        // An approval is for the definition that was shown: one that changes meanwhile needs
-        // another.
+        // An approval covers the definition that was shown; if it changes meanwhile, a new one is
+        // needed.
         let mut things = Preconditions::default();
         let now = self.pool.upgrade().and_then(|pool| {
             Some(
@@ -146,8 +146,8 @@ impl PreparedCall for McpCall {
             let Some(pool) = self.pool.upgrade() else {
                 return ToolOutput::failed("the servers of this task are stopped");
             };
-            // It was checked, and shown if it had to be asked about: from now on this is the
-            // approved definition.
+            // The call was checked, and the definition shown if the user was asked, so it is now
+            // the approved one.
             if self.state != DefinitionState::Approved {
                 pool.definitions().approve_definition(
                     &self.server,

@@ -117,8 +117,8 @@ pub(crate) fn convert_result(result: &CallToolResult) -> ToolOutput {
     for block in &result.content {
         content.push_block(block);
     }
-    // Servers repeat structured content as text for clients that do not know it; without such text
-    // it is all there is.
+    // Servers repeat structured content as text for older clients. Without such text, the
+    // structured content is the result.
     if result.content.is_empty()
         && let Some(value) = &result.structured_content
     {

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::limits::MAX_SCHEMA_BYTES;
 
-/// Returns the schema of a tool's arguments as an object schema with `properties`. What a wire cannot express is reshaped where its
-/// requests are encoded; here is done what every reader of a schema relies on.
+/// Returns the schema of a tool's arguments as an object schema with `properties`. This establishes only what every reader of a schema
+/// relies on; the encoder of each wire reshapes what the wire cannot express.
 ///
 /// A schema that is too large is replaced by one that allows any arguments: the server checks them itself.
 pub fn normalize_schema(schema: &Map<String, Value>) -> Value {
@@ -21,8 +21,8 @@ pub fn normalize_schema(schema: &Map<String, Value>) -> Value {
     if !normal.get("properties").is_some_and(Value::is_object) {
         normal.insert("properties".to_owned(), json!({}));
     }
-    // `required: null` and names that are not properties come from generators, and providers reject
-    // both.
+    // `required: null` and names that are not properties come from code generators, and providers
+    // reject both.
     let known: Vec<Value> = match (normal.get("required"), normal.get("properties")) {
         (Some(Value::Array(names)), Some(Value::Object(properties))) => names
             .iter()

@@ -166,8 +166,8 @@ impl SentSecrets {
             StreamableHttpPostResponse::Json(message, session) => {
                 let text = serde_json::to_string(&message).unwrap_or_default();
                 let hidden = self.hide_in_json(text.clone());
-                // A message whose names of members were changed may not be one any more. It is left
-                // out then.
+                // If redaction changed the name of a member, this may no longer be a message; it is
+                // then left out.
                 let cleaned = match hidden == text {
                     true => Some(message),
                     false => serde_json::from_str(&hidden).ok(),
@@ -215,13 +215,13 @@ impl SentSecrets {
     }
 }
 
-/// Puts the marker in the place of secrets; `None` if the text has none.
-/// True if the value of a header, a variable or an option with this name is a secret.
+/// Returns true if the value of a header, a variable or an option with this name is a secret.
 fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
+/// Replaces the secrets in a text by the marker; `None` if there are none.
 fn replace_secrets(secrets: &[String], text: &str) -> Option<String> {
     let mut replaced = None;
     for secret in secrets {
@@ -233,7 +233,7 @@ fn replace_secrets(secrets: &[String], text: &str) -> Option<String> {
     replaced
 }
 
-/// Puts the marker in the place of secrets in all texts and names of a value. Returns true if there were any.
+/// Replaces the secrets in all texts and names of a value by the marker. Returns true if there were any.
 fn replace_in_value(secrets: &[String], value: &mut Value) -> bool {
     match value {
         Value::String(text) => match replace_secrets(secrets, text) {

@@ -142,8 +142,7 @@ impl ToolServer {
         let Some(token) = context.meta.get_progress_token() else {
             return tool.run(arguments, &mut |_| {}).await;
         };
-        // Only the newest piece is kept: a client that reads slowly must not make output pile up
-        // here.
+        // Only the newest piece is kept, so that output for a slow client does not pile up.
         let newest = watch::Sender::new(String::new());
         let mut pieces = newest.subscribe();
         let mut note = |piece: &str| {

@@ -217,7 +217,7 @@ where
         });
     }
     drop(listener);
-    // All slots are free when every request was answered. Streams that only wait for messages take
+    // All slots are free once every request was answered. Streams that only wait for messages hold
     // none.
     let _ = timeout(limits.drain, server.requests.acquire_many(limits.requests)).await;
     stop_sessions.cancel();
@@ -281,8 +281,8 @@ where
             }
             return Ok(response);
         }
-        // Without waiting: the client can say that it was refused, and a stop does not wait for
-        // those in a queue.
+        // Does not wait for a slot: the client learns that it was refused, and a shutdown has no
+        // queue to wait for.
         let slot = Arc::clone(&self.requests)
             .try_acquire_owned()
             .map_err(|_| Refusal::Requests(self.settings.limits.requests))?;
@@ -318,8 +318,8 @@ where
         }))
     }
 
-    /// Checks the host, the origin and the token of a request, in this order: a page with a foreign name does not learn whether a
-    /// token was right.
+    /// Checks the host, the origin and the token of a request, in this order: a page on a foreign host name does not learn whether a token
+    /// was right.
     fn check_access(&self, headers: &HeaderMap, local: SocketAddr) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).into_iter();
         let host = match (hosts.next(), hosts.next()) {
@@ -634,7 +634,7 @@ mod tests {
             (vec![right, ("origin", "http://evil.example")], 403),
             (vec![right, ("origin", "null")], 403),
             (vec![right, ("origin", "https://localhost")], 403),
-            // The host comes first: a page that was bound to this machine learns nothing of the
+            // The host is checked first: a page that uses DNS rebinding learns nothing about the
             // token.
             (vec![("host", rebound.as_str())], 403),
         ] {

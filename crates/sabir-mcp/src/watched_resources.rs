@@ -21,7 +21,7 @@ pub(crate) struct WatchedResources {
 #[derive(Default)]
 struct WatchedState {
     watched: BTreeSet<String>,
-    /// Those that have changed since the model was last told.
+    /// The resources that have changed since the last note to the model.
     changed: BTreeSet<String>,
 }
 
@@ -64,7 +64,7 @@ impl WatchedResources {
         self.added.notified().await;
     }
 
-    /// Notes that a resource has changed, or a part of it. Tells the user, once until the model was told.
+    /// Notes that a resource has changed, or a part of it. Notifies the user once, until the model was notified.
     pub(crate) fn note_change(&self, uri: &str) {
         let mut state = self.lock_state();
         let is_part = |watched: &&String| {

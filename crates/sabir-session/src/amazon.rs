@@ -12,8 +12,8 @@ const DEFAULT_REGION: &str = "us-east-1";
 
 /// Sets the region of a Bedrock provider, and its signing credentials if it has no other key.
 ///
-/// `usual` says that the provider has its well-known address, which is then moved to the region of the environment. Amazon's
-/// credential files are not read.
+/// If `usual` is set, the base URL is the provider's default, and is replaced by the URL of the environment's region. Amazon's credential
+/// files are not read.
 pub(crate) fn apply_aws_environment(
     provider: &mut Provider,
     usual: bool,

@@ -311,8 +311,7 @@ impl CheckpointFolder {
             Ok(found) => found,
             Err(error) => return error.into(),
         };
-        // From here on the task is known, and only the reason for its lack of checkpoints is looked
-        // for.
+        // The task exists; find the reason why it has no checkpoints.
         if let Ok(Some(through)) = self.checkpoints.pruned_through(id.as_str()) {
             return HistoryError::Checkpoint(CheckpointError::Pruned {
                 task: id.to_string(),
@@ -635,8 +634,8 @@ impl UndoReport {
     pub fn is_complete(&self) -> bool {
         match &self.outcome {
             Some(outcome) => outcome.skipped.is_empty(),
-            // Nothing was restored: either the user said no, which is complete, or there was
-            // nothing to restore.
+            // Nothing was restored. That is complete if the user declined, or if the preview skips
+            // no path.
             None => !self.is_agreed || self.preview.skipped_items().next().is_none(),
         }
     }

@@ -282,8 +282,8 @@ impl TaskCheckpointer {
             | Access::Read { .. }
             | Access::Fetch { .. }
             | Access::Invalid { .. } => None,
-            // A shown path with a replacement character is not the real one: all that is known is
-            // that something is written.
+            // A replacement character means that the path is not the real one, so any file may be
+            // written.
             Access::Write { path, .. } => Some(match self.workspace.parse_path(path) {
                 Ok(real) if !path.contains('\u{fffd}') => SnapshotScope::Files(vec![real]),
                 _ => SnapshotScope::All,
@@ -351,8 +351,8 @@ impl DriverObserver for TaskCheckpointer {
         call: &'a ObservedCall,
     ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         Box::pin(async move {
-            // Checked by the same access as the call itself, so no call can change more than its
-            // snapshot has.
+            // The policy checked the same access, so a call can change nothing outside of its
+            // snapshot.
             let (Some(scope), Some(task)) = (self.checkpoint_scope(&call.access), self.task.get())
             else {
                 return Ok(());

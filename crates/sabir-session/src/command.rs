@@ -62,7 +62,7 @@ pub enum Command {
         #[serde(default)]
         checkpoint: Option<u32>,
     },
-    /// Says that nobody can be asked from now on: questions are denied.
+    /// Declares that nobody can be asked from now on: questions are denied.
     Detach,
     /// Ends the session.
     End,

@@ -98,7 +98,7 @@ use sabir_wire::{Wire, WireOptions};
 use sabir_workspace::SandboxLevel;
 use serde::Deserialize;
 
-use crate::dialect_tables::{self, Tables};
+use crate::dialect_tables::{self, DialectTables};
 use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::hooks::{HookCallbacks, HookKeys};
@@ -237,7 +237,7 @@ pub struct Config {
 struct OwnKeys {
     providers: ProviderConfigs,
     models: Vec<ModelEntry>,
-    dialects: Tables,
+    dialects: DialectTables,
     gateway: GatewayKeys,
     telemetry: TelemetryKeys,
     tui: TuiKeys,
@@ -633,24 +633,24 @@ impl Config {
         {
             return Ok((provider.to_owned(), id.to_owned()));
         }
-        let speaks =
+        let has_prefix =
             |(_, starts): &&(_, &[&str])| starts.iter().any(|start| name.starts_with(start));
-        let spoken = BEGINNINGS
+        let by_prefix = BEGINNINGS
             .iter()
-            .find(speaks)
+            .find(has_prefix)
             .map(|(provider, _)| *provider);
-        // `OPENAI_BASE_URL` often points to a server with other models. So a prefix of another
-        // vendor does not win over it.
-        let moved = ["openai", "anthropic"]
+        // `OPENAI_BASE_URL` often points to a server with models of other vendors, so it takes
+        // precedence over the prefix of any vendor except Anthropic and OpenAI.
+        let by_base_url = ["openai", "anthropic"]
             .into_iter()
             .find(|provider| providers::base_url_of(provider, &self.environment).is_some());
-        let whose = spoken
+        let provider = by_prefix
             .filter(|provider| matches!(*provider, "anthropic" | "openai"))
-            .or(moved)
-            .or(spoken);
-        match whose {
+            .or(by_base_url)
+            .or(by_prefix);
+        match provider {
             // Behind a moved base URL any name is possible, such as `meta-llama/Llama-3`.
-            Some(provider) if !name.contains('/') || moved.is_some() => {
+            Some(provider) if !name.contains('/') || by_base_url.is_some() => {
                 Ok((provider.to_owned(), name.to_owned()))
             }
             _ => Err(SessionError::invalid(format!(
@@ -785,9 +785,9 @@ fn edit_tools(config: &Config) -> impl Iterator<Item = (Vec<String>, &String)> {
     of_models.chain(usual.map(|name| (vec!["edit_tool".to_owned()], name)))
 }
 
-/// Builds the error for a file that cannot be parsed. It never quotes a line, since a line may hold a key in any place.
+/// Builds the error for a file that cannot be parsed. It quotes no line, since any line may hold a key.
 ///
-/// The message of the parser can quote values. Only plain words stay in it, such as `retry 0`, and only where no secret belongs.
+/// The parser's message can quote values. All but plain words are redacted, and under a key that suggests a secret those too.
 fn unusable_file(path: &Path, text: &str, error: &toml::de::Error) -> SessionError {
     let (line, column) = line_and_column(text, error.span().map_or(0, |span| span.start));
     SessionError::invalid(format!(

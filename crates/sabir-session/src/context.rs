@@ -200,7 +200,7 @@ fn replay_for_context(
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: None,
         seen_files: Vec::new(),
-        told_rules: instructions::told_rules(&records),
+        sent_rules: instructions::sent_rules(&records),
         skill_tool: None,
         editor: None,
     };

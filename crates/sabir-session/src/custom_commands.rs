@@ -204,8 +204,8 @@ impl CustomCommands {
             let Some(name) = below.ok().and_then(command_name) else {
                 continue;
             };
-            // The user's own command is not replaced by a command of a repository: its name stands
-            // for what the user wrote. Neither is the prompt of a server.
+            // A repository's command replaces neither the user's command of that name nor a
+            // server's prompt: the user expects the text that they wrote.
             let is_own = OWN_NAMES.contains(&name.as_str()) || name.starts_with(PROMPT_PREFIX);
             if is_own || self.commands.iter().any(|known| known.name == name) {
                 continue;
@@ -270,8 +270,9 @@ impl CustomCommands {
         if read.size > MAX_COMMAND_BYTES as u64 {
             return Err(fail(format!("has more than {MAX_COMMAND_BYTES} bytes")));
         }
-        // Escaped before the words of the user are put in, which are sent as they are.
-        // The header is dropped: what it allows elsewhere is nothing here.
+        // The template is escaped before the arguments are inserted, since what the user typed is
+        // sent unchanged. Its header is dropped: the permissions that it grants in other programs
+        // have no effect here.
         let template = clean_foreign_text(FrontMatter::parse(&read.text).body);
         let mut expansion = Expansion::new(arguments);
         expansion.read_template(&template);
@@ -327,7 +328,7 @@ impl CustomCommands {
                     ));
                 }
                 Ok(_) => text.push_str(&format!("\n\n{path} is too long and was not read.\n")),
-                // `@alice` names nobody's file.
+                // `@alice` is not the name of a file.
                 Err(error) if error.is_missing() => {}
                 Err(error) => text.push_str(&format!("\n\n{path} was not read: {error}.\n")),
             }
@@ -371,8 +372,7 @@ impl<'a> Expansion<'a> {
 
     /// Reads a template once, from the beginning to the end: what an argument contains is not expanded.
     fn read_template(&mut self, template: &str) {
-        // One pass over the template alone, so that a `$2` or an `@` in an argument stays what it
-        // is.
+        // Reads the template alone, so that a `$2` or an `@` in an argument is not expanded.
         let mut rest = template;
         let mut before = '\n';
         while let Some(c) = rest.chars().next() {
@@ -393,7 +393,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// Inserts the arguments that a `$` stands for; returns the number of bytes that it read.
+    /// Inserts the arguments that a `$` refers to; returns the number of bytes that it read.
     fn put_argument(&mut self, rest: &str) -> usize {
         let Some((value, taken)) = self.argument_at(rest) else {
             return 0;
@@ -449,8 +449,8 @@ impl<'a> Expansion<'a> {
             left = left.get(taken.max(c.len_utf8())..).unwrap_or_default();
         }
         self.uses_arguments |= inner.uses_arguments;
-        // Nothing runs here: a text that a repository brings must not start a program, not even
-        // behind a question of its own.
+        // The command is not run: a repository's text must not start a program, not even after
+        // asking.
         self.has_commands = true;
         self.text.push_str(&format!(
             "[the output of the shell command `{}`]",
@@ -505,8 +505,8 @@ pub(crate) fn split_words(text: &str) -> Vec<String> {
     words
 }
 
-/// Returns a text of a file with everything broken that would take effect on its way to a model: special tokens, hidden characters and
-/// control characters. A message of the user is sent as it is, so this must happen before it becomes one.
+/// Escapes special tokens, hidden characters and control characters in the text of a file. The text becomes part of a user message, which
+/// is sent unescaped.
 pub(crate) fn clean_foreign_text(text: &str) -> String {
     let escaping = ContentEscaping {
         special_tokens: true,

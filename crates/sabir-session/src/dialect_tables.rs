@@ -15,14 +15,14 @@ use crate::config::{self, ConfigProblem, TomlFile};
 use crate::error::SessionError;
 
 /// The tables of dialects, by name.
-pub(crate) type Tables = BTreeMap<String, DialectTable>;
+pub(crate) type DialectTables = BTreeMap<String, DialectTable>;
 
 /// A file with several tables.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DialectFile {
     #[serde(default)]
-    dialects: Tables,
+    dialects: DialectTables,
 }
 
 /// Defines the dialects of files.
@@ -72,7 +72,7 @@ fn load_file(path: &Path, dialects: &mut DialectSet) -> Result<(), SessionError>
 /// Defines the tables under `[dialects]` of a file.
 pub(crate) fn define_all(
     file: TomlFile<'_>,
-    tables: Tables,
+    tables: DialectTables,
     dialects: &mut DialectSet,
 ) -> Result<(), SessionError> {
     match define_tables(&tables, dialects).into_iter().next() {
@@ -82,7 +82,10 @@ pub(crate) fn define_all(
 }
 
 /// Defines the tables that can be defined, and returns the problems of the others.
-pub(crate) fn define_tables(tables: &Tables, dialects: &mut DialectSet) -> Vec<ConfigProblem> {
+pub(crate) fn define_tables(
+    tables: &DialectTables,
+    dialects: &mut DialectSet,
+) -> Vec<ConfigProblem> {
     let define = |(name, table): (&String, &DialectTable)| {
         if !table.name.is_empty() && table.name != *name {
             let why = format!(

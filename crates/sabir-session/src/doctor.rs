@@ -176,8 +176,8 @@ impl SandboxReport {
             .join(format!("sabir-doctor-{}", environment.unique_id().simple()));
         std::fs::create_dir(&folder).map_err(|error| failed(&error))?;
         let found = Workspace::open(&folder)
-            // A command really runs in it: what the kernel allows cannot be told from its version
-            // alone.
+            // Runs a real command in the sandbox, because the kernel's version does not show what
+            // it permits.
             .map(|workspace| sandbox::probe_confinement(&sandbox, &workspace, environment));
         // Removed before any error is returned, so that no folder is left behind.
         let removed = std::fs::remove_dir(&folder);
@@ -260,7 +260,7 @@ impl ModelExaminer {
         let dialects = self.config.dialects();
         let report = probe_capabilities(&asked, id, dialects, elapsed, on_finding).await;
         let stored = match (&report.protocol, stores) {
-            // Only a recommendation is stored. Without one the file stays as it is.
+            // Only a recommendation is stored. Without one, the file is not changed.
             (Some(protocol), true) => Some(remember::store_protocol(
                 &self.environment,
                 self.config_file.as_deref(),

@@ -61,8 +61,7 @@ struct HubState {
 struct OpenRequest {
     id: RequestId,
     question: UserQuestion,
-    /// True if an MCP server asks it, in the middle of a call: it stays open while the task
-    /// continues.
+    /// True if an MCP server asks during a call; the request stays open while the task continues.
     is_from_server: bool,
     /// Takes the answer; `None` while the driver does not wait for it.
     answer: Option<oneshot::Sender<UserReply>>,
@@ -336,13 +335,13 @@ impl EventHub {
     }
 
     /// Passes a command on to a working task.
-    pub(crate) fn send_command(&self, task: &TaskId, heard: UserCommand) -> Result<(), Rejected> {
+    pub(crate) fn send_command(&self, task: &TaskId, command: UserCommand) -> Result<(), Rejected> {
         // The lock is held while the command is pushed, so that the inbox is not dropped in
         // between.
         let state = self.lock_state();
         let inbox = state.inboxes.iter().find(|inbox| inbox.task == *task);
         let inbox = inbox.ok_or_else(|| Rejected::NoSuchTask(task.clone()))?;
-        inbox.commands.push(heard);
+        inbox.commands.push(command);
         Ok(())
     }
 
@@ -409,8 +408,8 @@ impl EventHub {
             return answer.send(reply).map_err(|_| unknown());
         }
         let Some(call) = request.call.clone() else {
-            // A question without a call is answered through the driver's own wait, which may not
-            // have begun.
+            // A question without a call is answered through the driver's wait, which may not have
+            // begun yet.
             let answer = open.answer.take().ok_or_else(unknown)?;
             return answer.send(reply).map_err(|_| unknown());
         };

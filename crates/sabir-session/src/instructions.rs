@@ -44,14 +44,14 @@ struct ContextSettings {
     workspace: Arc<Workspace>,
     mode: Option<String>,
     instructions: bool,
-    place: bool,
+    sends_environment: bool,
     environment: Arc<Environment>,
     notices: NoticeSink,
     /// The list of skills, which stays as it was when the task began.
     skills: Option<ContextFragment>,
 }
 
-/// Watches the instruction files and the facts about the place while a task works.
+/// Watches the instruction files and the facts about the environment while a task works.
 #[derive(Debug)]
 pub(crate) struct InstructionWatcher {
     settings: ContextSettings,
@@ -86,7 +86,7 @@ pub(crate) struct ContextNeeds<'a> {
     /// The mode that the task begins in.
     pub(crate) mode: Option<&'a str>,
     /// The rules that the model of a resumed task has received.
-    pub(crate) told_rules: &'a [String],
+    pub(crate) sent_rules: &'a [String],
     /// The list of skills.
     pub(crate) skills: Option<ContextFragment>,
 }
@@ -101,7 +101,7 @@ pub(crate) fn task_context(
     let workspace = Arc::clone(workspace);
     let mode = needs.mode.map(str::to_owned);
     let instructions = keys.sends_instructions();
-    let place = keys.sends_place();
+    let sends_environment = keys.sends_environment();
     let environment = Arc::clone(&config.environment);
     let date = format_date((environment.clock)());
     let notices = config.notices.clone();
@@ -109,19 +109,19 @@ pub(crate) fn task_context(
         workspace,
         mode,
         instructions,
-        place,
+        sends_environment,
         environment,
         notices,
         skills: needs.skills.clone(),
     };
     // The only read that sends notices: repeated ones would say the same again.
-    let touched = TouchedPaths::of_told_rules(needs.told_rules);
+    let touched = TouchedPaths::of_sent_rules(needs.sent_rules);
     let ReadContext {
         mut fragments,
         files,
         has_waiting_rules,
     } = wanted.read_context(&date, true, &touched);
-    let listing = if place {
+    let listing = if sends_environment {
         workspace_listing(&wanted.workspace)
     } else {
         Vec::new()
@@ -177,7 +177,7 @@ fn rule_settings(workspace: &Arc<Workspace>, config: &Config) -> ContextSettings
         workspace: Arc::clone(workspace),
         mode: Some(config.usual_mode().unwrap_or(DEFAULT_MODE).to_owned()),
         instructions: config.limits.sends_instructions(),
-        place: false,
+        sends_environment: false,
         environment: Arc::clone(&config.environment),
         notices: NoticeSink::default(),
         skills: None,
@@ -185,25 +185,25 @@ fn rule_settings(workspace: &Arc<Workspace>, config: &Config) -> ContextSettings
 }
 
 /// Returns the paths of the rules that the model of a task received last.
-pub(crate) fn told_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
-    let mut told = Vec::new();
+pub(crate) fn sent_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
+    let mut sent = Vec::new();
     for record in records {
         if let Record::Context(
             ContextChange::Begun { fragments } | ContextChange::Changed { fragments, .. },
         ) = record
         {
-            told = fragments
+            sent = fragments
                 .iter()
                 .filter(|fragment| fragment.kind == FragmentKind::Instructions)
                 .map(|fragment| fragment.name.clone())
                 .collect();
         }
     }
-    told
+    sent
 }
 
 impl ContextSettings {
-    /// Reads the fragments. Each file is looked at before it is read, so a change in between is noticed at the next check.
+    /// Reads the fragments. The metadata of each file is read before its text, so a change in between is noticed at the next check.
     fn read_context(&self, date: &str, with_notices: bool, touched: &TouchedPaths) -> ReadContext {
         let mut found = self.collect_rules(with_notices, touched);
         let mut files = std::mem::take(&mut found.watched);
@@ -211,7 +211,7 @@ impl ContextSettings {
         let has_waiting_rules = waiting.any(|rule| rule.state == RuleState::Waiting);
         let mut fragments = found.into_fragments();
         fragments.extend(self.skills.clone());
-        if self.place {
+        if self.sends_environment {
             // Watched like a file of rules: a checkout changes it.
             let head = WatchedPath::new(self.workspace.root().join(".git/HEAD"));
             let branch = head
@@ -252,12 +252,12 @@ impl ContextSettings {
 
 impl InstructionWatcher {
     /// Does the same as [`poll_fragments`](ContextSource::poll_fragments), for the given date.
-    fn poll_on(&self, date: String) -> Option<Vec<ContextFragment>> {
+    fn poll_for_date(&self, date: String) -> Option<Vec<ContextFragment>> {
         let mut seen = self
             .last_state
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let same_day = seen.date == date || !self.settings.place;
+        let same_day = seen.date == date || !self.settings.sends_environment;
         // A path in a known folder changes nothing, unless a rule waits for such a path.
         let has_news =
             seen.new_paths.has_folder || seen.new_paths.has_path && seen.has_waiting_rules;
@@ -285,7 +285,7 @@ impl InstructionWatcher {
 
 impl ContextSource for InstructionWatcher {
     fn poll_fragments(&self) -> Option<Vec<ContextFragment>> {
-        self.poll_on(format_date((self.settings.environment.clock)()))
+        self.poll_for_date(format_date((self.settings.environment.clock)()))
     }
 }
 
@@ -297,7 +297,7 @@ impl DriverObserver for InstructionWatcher {
     ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
         let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
         let new_paths = touched.add_access(&call.access, &self.settings.workspace);
-        // Both locks are never held at once: `poll_on` takes them in the other order.
+        // Both locks are never held at once: `poll_for_date` takes them in the other order.
         drop(touched);
         let mut state = self
             .last_state
@@ -398,12 +398,12 @@ mod tests {
         let check = |expected: Option<&str>| {
             assert_eq!(
                 watch
-                    .poll_on(today())
+                    .poll_for_date(today())
                     .map(|fragments| told(&fragments))
                     .as_deref(),
                 expected
             );
-            assert_eq!(watch.poll_on(today()), None, "once");
+            assert_eq!(watch.poll_for_date(today()), None, "once");
         };
         check(None);
         write("other.txt", "x");
@@ -419,7 +419,7 @@ mod tests {
         check(Some("another new rules"));
         std::fs::remove_file(folder.path().join("AGENTS.md")).unwrap();
         check(Some("new rules"));
-        let next = watch.poll_on("2999-01-01 (UTC)".to_owned()).unwrap();
+        let next = watch.poll_for_date("2999-01-01 (UTC)".to_owned()).unwrap();
         assert!(
             next.iter().any(|one| one.text.contains("2999-01-01")) && told(&next) == "new rules"
         );

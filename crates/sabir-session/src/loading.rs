@@ -142,12 +142,12 @@ fn plain_resources(
 ) -> ToolResources {
     ToolResources {
         edit_tool,
-        jobs: setup::lasting_jobs(journals, task),
+        jobs: setup::persistent_jobs(journals, task),
         checkpointer: None,
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: spawner,
         seen_files: Vec::new(),
-        told_rules: Vec::new(),
+        sent_rules: Vec::new(),
         skill_tool: None,
         editor: None,
     }
@@ -237,8 +237,8 @@ pub(crate) async fn create_session(
     opened
         .observers
         .extend(telemetry::task_observer(&opened, &config, &setup, &chosen));
-    let told = setup.cassette_header(opened.task.start_record(), &chosen.id, &config);
-    let (model, recording) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
+    let header = setup.cassette_header(opened.task.start_record(), &chosen.id, &config);
+    let (model, recording) = recorded_model(&setup, &chosen, spec, header, &config, hub)?;
     mcp::start_servers(spec, &config, &setup, hub);
     // No records yet: the driver publishes the start record itself.
     hub.set_history(opened.task.start_record().clone(), Vec::new());
@@ -423,7 +423,7 @@ fn load_session(
     let edit_tool = locked::locked_edit_tool(start, spec)?;
     let resources = ToolResources {
         seen_files,
-        told_rules: instructions::told_rules(&records),
+        sent_rules: instructions::sent_rules(&records),
         ..plain_resources(edit_tool, &journals, id, subtasks.build_spawner(id, &now)?)
     };
     let setup = TaskSetup::new(spec, &config, Some(&workspace), resources)?.with_prices(&chosen)?;
@@ -435,13 +435,12 @@ fn load_session(
         .with_modes(&config, spec, begun, &chosen, is_recorded)?
         .with_current_mode(now);
     setup.attach_hooks(id, &journals, hub, false);
-    let told = setup.cassette_header(start, &chosen.id, &config);
-    // A recording of a resumed task includes its earlier records, or it could not be replayed
-    // alone.
-    let told = CassetteHeader {
+    let header = setup.cassette_header(start, &chosen.id, &config);
+    // A recording of a resumed task includes its earlier records, so that it can be replayed alone.
+    let header = CassetteHeader {
         records: records.clone(),
         words: words.clone(),
-        ..told
+        ..header
     };
     let settings = setup.task_settings(&chosen.id, spec.interactivity.to_machine());
     hub.set_history(start.clone(), records.clone());
@@ -460,7 +459,7 @@ fn load_session(
     opened
         .observers
         .extend(telemetry::task_observer(&opened, &config, &setup, &chosen));
-    let (model, recording) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
+    let (model, recording) = recorded_model(&setup, &chosen, spec, header, &config, hub)?;
     Ok(LoadedSession {
         spec: spec.clone(),
         config,
@@ -560,7 +559,7 @@ fn recorded_model(
     setup: &TaskSetup,
     chosen: &ResolvedModel,
     spec: &SessionSpec,
-    told: CassetteHeader,
+    header: CassetteHeader,
     config: &Config,
     hub: &EventHub,
 ) -> Result<
@@ -580,14 +579,14 @@ fn recorded_model(
             RecordingState::Off,
         ));
     };
-    let told = CassetteHeader {
+    let header = CassetteHeader {
         renews: chosen.renews_key(),
-        ..told
+        ..header
     };
     let recorder =
         // The recorder belongs to one client. Clients that replace it after a renewal of the key
         // record into it too.
-        recording::start_recording(&chosen.fixed_key_model(), file, &told, &config.notices)?;
+        recording::start_recording(&chosen.fixed_key_model(), file, &header, &config.notices)?;
     let recording = RecordingState::Record(recorder.clone());
     let model = |chosen: &ResolvedModel| {
         let recorder = recorder.clone();
@@ -611,16 +610,16 @@ pub(crate) fn replay_new(
     first: UserMessage,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
-    let (cassette, mut told) = recording::read_cassette(file)?;
-    if !told.records.is_empty() {
+    let (cassette, mut header) = recording::read_cassette(file)?;
+    if !header.records.is_empty() {
         return Err(SessionError::invalid(
             "the cassette is that of a resumed task: play it with `sabir resume --replay`",
         ));
     }
     if !first.text.trim().is_empty() {
-        told.start.prompt = first.text;
+        header.start.prompt = first.text;
     }
-    replay_cassette(host, spec, cassette, told, hub)
+    replay_cassette(host, spec, cassette, header, hub)
 }
 
 /// Replays a recording as a new task with an id and a journal of its own.
@@ -631,15 +630,15 @@ pub(crate) fn replay_journaled(
     journals: &Path,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
-    let (cassette, mut told) = recording::parse_cassette(recording)?;
-    told.start.task = host.new_task_id();
+    let (cassette, mut header) = recording::parse_cassette(recording)?;
+    header.start.task = host.new_task_id();
     let journal = Journal::create(
         journals,
-        &told.start.task,
+        &header.start.task,
         host.environment().journal_clock(),
     )
     .map_err(|error| SessionError::internal(error.to_string()))?;
-    let mut loaded = replay_cassette(host, spec, cassette, told, hub)?;
+    let mut loaded = replay_cassette(host, spec, cassette, header, hub)?;
     loaded.opened.store = Box::new(journal);
     Ok(loaded)
 }
@@ -653,9 +652,9 @@ pub(crate) fn replay_resumed(
     message: Option<String>,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
-    let (cassette, mut told) = recording::read_cassette(file)?;
-    let id = &told.start.task;
-    if told.records.is_empty() {
+    let (cassette, mut header) = recording::read_cassette(file)?;
+    let id = &header.start.task;
+    if header.records.is_empty() {
         return Err(SessionError::invalid(
             "the cassette is that of a new task: play it with `sabir run --replay`",
         ));
@@ -665,8 +664,8 @@ pub(crate) fn replay_resumed(
             "the cassette is that of the task {id}"
         )));
     }
-    told.words = message.or(told.words);
-    replay_cassette(host, spec, cassette, told, hub)
+    header.words = message.or(header.words);
+    replay_cassette(host, spec, cassette, header, hub)
 }
 
 /// Replays a recording with the recorded settings of the task, except for those that the spec sets.
@@ -674,42 +673,42 @@ fn replay_cassette(
     host: &Host,
     spec: &SessionSpec,
     cassette: Cassette,
-    told: CassetteHeader,
+    header: CassetteHeader,
     hub: &EventHub,
 ) -> Result<LoadedSession, SessionError> {
-    let recorded = &told.start.model;
+    let recorded = &header.start.model;
     if spec.model.as_ref().is_some_and(|model| model != recorded) {
         return Err(SessionError::invalid(format!(
             "the cassette was recorded with the model `{recorded}`"
         )));
     }
     let config = load_config(host, spec, hub)?;
-    check_protocol(&config, &told.start, spec)?;
-    let all_records =
-        std::iter::once(Record::Started(told.start.clone())).chain(told.records.iter().cloned());
+    check_protocol(&config, &header.start, spec)?;
+    let all_records = std::iter::once(Record::Started(header.start.clone()))
+        .chain(header.records.iter().cloned());
     let all_records: Vec<_> = all_records.collect();
     let spec = &setup::with_kept_mode(&all_records, spec);
-    let setup = TaskSetup::for_replay(spec, &config, &told, cassette.results.clone())?;
-    let begun = setup::start_mode(&told.start);
-    let setup = setup.with_recorded_modes(&config, begun, &told.model, &told.modes)?;
+    let setup = TaskSetup::for_replay(spec, &config, &header, cassette.results.clone())?;
+    let begun = setup::start_mode(&header.start);
+    let setup = setup.with_recorded_modes(&config, begun, &header.model, &header.modes)?;
     let retries_hub = hub.clone();
     let set_up = move |model| observe_retries(model, &retries_hub);
-    let (model, recording) = recording::replay_model(cassette, told.renews, set_up)?;
+    let (model, recording) = recording::replay_model(cassette, header.renews, set_up)?;
     if let RecordingState::Replay { player, .. } = &recording
-        // Where the recorded task stopped reading, it was interrupted or out of time. With a time
-        // limit this task stops by itself.
+        // Cancels where the recorded task stopped reading, by an interrupt or its time limit. A
+        // task with a time limit stops by itself.
         && setup.max_time.is_none()
     {
         let cancel = setup.cancel.clone();
         player.on_dropped(move || cancel.cancel());
     }
-    let settings = setup.task_settings(&told.model, spec.interactivity.to_machine());
+    let settings = setup.task_settings(&header.model, spec.interactivity.to_machine());
     let CassetteHeader {
         start,
         records,
         words,
         ..
-    } = told;
+    } = header;
     hub.set_history(start.clone(), records.clone());
     // With earlier records the recording is one of a resumed task.
     let (task, first) = if records.is_empty() {

@@ -12,7 +12,7 @@ mod login;
 mod login_store;
 mod manage;
 mod prompts;
-mod resource_news;
+mod resource_changes;
 mod served_tools;
 mod session_servers;
 mod sources;
@@ -29,7 +29,7 @@ pub use manage::{
 };
 pub(crate) use manage::{server_table, server_tables};
 pub(crate) use prompts::{PROMPT_PREFIX, PromptCommands};
-pub(crate) use resource_news::ResourceNews;
+pub(crate) use resource_changes::ResourceChangeNotifier;
 pub use served_tools::{served_token, served_tools};
 pub(crate) use session_servers::start_servers;
 pub use sources::{FoundServer, LaunchState, ServerList, ServerSource, find_servers};

@@ -30,7 +30,7 @@ pub fn append_note(folder: &Path, note: &str) -> std::io::Result<PathBuf> {
     }
     let mut options = OpenOptions::new();
     let mut file = options.create(true).append(true).read(true).open(&path)?;
-    // The path may have become a link since it was looked at.
+    // The path may have become a link since it was examined.
     if std::fs::symlink_metadata(&path)?.ino() != file.metadata()?.ino() {
         return Err(std::io::Error::other("it is a symbolic link"));
     }

@@ -37,8 +37,8 @@ pub(crate) const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".ro
 pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<Mode, SessionError> {
     let usual = Mode::canonical_name(name);
     let is_named = |mode: &Mode| mode.name == name || mode.name == usual;
-    // The repository cannot define a mode of these names, so it is read only where it may have the
-    // mode.
+    // Built-in and configured modes come first. A repository cannot redefine them, so its files are
+    // read only if none has this name.
     let own = Mode::builtin_modes().into_iter().find(is_named);
     if let Some(mode) = own.or_else(|| config.modes.iter().find(|mode| is_named(mode)).cloned()) {
         return Ok(mode);

@@ -124,7 +124,7 @@ impl ImageSupport {
     /// # Errors
     /// When the model reads no images, or they are too large together.
     pub fn check_images(&self, images: Vec<Image>) -> Result<Vec<Image>, ImageError> {
-        // Base64 is what goes into the journal and the request, so that is what is measured.
+        // The limit applies to the base64, since the journal and the request contain that.
         let size: usize = images.iter().map(|image| image.data.len()).sum();
         match self {
             _ if images.is_empty() => Ok(images),

@@ -332,7 +332,7 @@ impl ProviderConfigs {
         name: &str,
         environment: &Environment,
     ) -> Result<Option<Secret>, SessionError> {
-        // A key in the file goes before variables, which may be set for other programs.
+        // A key in the file takes precedence over variables, which may be set for other programs.
         if let Some(key) = self.0.get(name).and_then(|own| own.key.clone()) {
             return Ok(Some(key));
         }

@@ -125,12 +125,12 @@ pub(crate) fn read_cassette(path: &Path) -> Result<(Cassette, CassetteHeader), S
 pub(crate) fn parse_cassette(bytes: &[u8]) -> Result<(Cassette, CassetteHeader), SessionError> {
     let cassette =
         Cassette::parse(bytes).map_err(|error| SessionError::invalid(error.to_string()))?;
-    let told = CassetteHeader::deserialize(&cassette.task).map_err(|error| {
+    let header = CassetteHeader::deserialize(&cassette.task).map_err(|error| {
         SessionError::invalid(format!(
             "it was not recorded by `sabir run` or `sabir resume`: {error}"
         ))
     })?;
-    Ok((cassette, told))
+    Ok((cassette, header))
 }
 
 /// Returns a model that answers from a cassette, and the state to replay with. `renews` repeats the renewals of a refused key,
@@ -166,7 +166,7 @@ pub(crate) fn replay_model(
 pub(crate) fn start_recording(
     model: &HttpModel,
     path: &Path,
-    told: &CassetteHeader,
+    header: &CassetteHeader,
     notices: &NoticeSink,
 ) -> Result<CassetteRecorder, SessionError> {
     let shown = path.display();
@@ -188,7 +188,7 @@ pub(crate) fn start_recording(
     }
     if path
         .canonicalize()
-        .is_ok_and(|path| path.starts_with(&told.start.workspace))
+        .is_ok_and(|path| path.starts_with(&header.start.workspace))
     {
         notices.send(
             NoticeTopic::Recording,
@@ -196,9 +196,9 @@ pub(crate) fn start_recording(
         );
     }
     let task =
-        serde_json::to_value(told).map_err(|error| SessionError::internal(error.to_string()))?;
+        serde_json::to_value(header).map_err(|error| SessionError::internal(error.to_string()))?;
     model
-        .recorder(Box::new(file), &told.model, task)
+        .recorder(Box::new(file), &header.model, task)
         .map_err(fail)
 }
 
@@ -251,8 +251,8 @@ impl DriverObserver for OutputRecorder {
         let Record::Result(result) = record else {
             return;
         };
-        // Only results of commands that printed something: their lines may come in another order in
-        // a replay.
+        // Only commands that printed while they ran: a replay may print their lines in another
+        // order.
         if self.lock_printed().remove(&result.id) {
             self.recorder
                 .record_result(result.id.as_str(), &result.content);
@@ -271,8 +271,7 @@ impl DriverObserver for OutputRecorder {
 impl FrontEnd for ReplayFrontEnd<'_> {
     fn on_event(&mut self, event: TaskEvent<'_>) {
         match (&mut *self.recording, event) {
-            // How output is cut into pieces, and which of two streams comes first, differs each
-            // time.
+            // The pieces of output, and the order of the two streams, differ in each run.
             (RecordingState::Replay { .. }, TaskEvent::Moment(TransientEvent::Output { .. })) => {
                 return;
             }

@@ -61,7 +61,7 @@ impl RelocatedTool {
 }
 
 impl PathRelocation {
-    /// Returns the first recorded result of the same lines, else the content as it is.
+    /// Returns the first recorded result with the same lines, else the unchanged content.
     fn in_recorded_order(&self, content: String) -> String {
         let mut recorded = self
             .recorded_results

@@ -28,7 +28,7 @@ pub struct RunSummary {
     pub failed: Vec<SummarizedCall>,
     /// The files that were changed, relative to the folder, sorted.
     pub changed_files: Vec<String>,
-    /// Those of them that git ignores, such as caches of a test run.
+    /// The changed files that git ignores, such as caches of a test run.
     #[serde(skip)]
     pub ignored_files: BTreeSet<String>,
 }

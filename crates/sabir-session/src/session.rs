@@ -25,7 +25,7 @@ use crate::hooks::HookRunner;
 use crate::host::Host;
 use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
-use crate::mcp::{PromptCommands, ResourceNews};
+use crate::mcp::{PromptCommands, ResourceChangeNotifier};
 use crate::modes::ModeSwitcher;
 use crate::notice::{NoticeSink, NoticeTopic};
 use crate::pictures::CurrentImageSupport;
@@ -83,9 +83,9 @@ struct SessionControl {
     cancel: CancelToken,
     /// Commands for a session that is idle.
     idle: UnboundedSender<IdleCommand>,
-    /// Messages that hooks look at first, or that name a prompt of a server.
+    /// Messages that hooks check first, or that name a prompt of a server.
     unchecked: UnboundedSender<UncheckedPrompt>,
-    /// True if hooks look at each message.
+    /// True if hooks check each message.
     has_prompt_hooks: bool,
     /// Locked before the hub, never after it: a command looks at the state and reaches an inbox in
     /// one step.
@@ -139,7 +139,7 @@ struct UncheckedPrompt {
     target: PromptTarget,
 }
 
-/// The place that a message goes to after its check.
+/// The destination of a message after its check.
 #[derive(Debug)]
 enum PromptTarget {
     /// The task.
@@ -203,14 +203,14 @@ impl PromptChecker {
 }
 
 /// A message that does not pass the check, with the notice about it.
-struct HeldBack {
+struct RefusedMessage {
     topic: NoticeTopic,
     text: String,
 }
 
 impl PromptChecker {
     /// Returns a message with the text of the prompt that it names, and with what hooks add to it.
-    async fn check_message(&self, message: UserMessage) -> Result<UserMessage, HeldBack> {
+    async fn check_message(&self, message: UserMessage) -> Result<UserMessage, RefusedMessage> {
         let prompts = PromptCommands::new(&self.hub);
         let mut message = match prompts.expand_line(&message.text).await {
             None => message,
@@ -219,7 +219,7 @@ impl PromptChecker {
                 expanded
             }
             Some(Err(error)) => {
-                return Err(HeldBack {
+                return Err(RefusedMessage {
                     topic: NoticeTopic::Mcp,
                     text: error.to_string(),
                 });
@@ -227,7 +227,7 @@ impl PromptChecker {
         };
         if let Some(hooks) = &self.hooks {
             let checked = hooks.check_prompt(message.text).await;
-            message.text = checked.map_err(|refused| HeldBack {
+            message.text = checked.map_err(|refused| RefusedMessage {
                 topic: NoticeTopic::Hooks,
                 text: refused.to_string(),
             })?;
@@ -435,8 +435,8 @@ impl SessionHandle {
         };
         let needs_check =
             self.control.has_prompt_hooks || PromptCommands::new(&self.hub.0).is_prompt_line(text);
-        // A message waits behind those that are being checked. Without any it is delivered under one
-        // lock.
+        // A message waits behind those that are being checked. If there are none, the check for
+        // them and the delivery happen under one lock.
         if !needs_check && self.control.lock_state().unchecked == 0 {
             return self.submit_checked(command);
         }
@@ -534,14 +534,14 @@ impl SessionHandle {
                     ended => ended,
                 }
             }
-            // A message may wait behind the compaction. Its run has not begun, so it is not the
-            // work that the user sees.
+            // A message may be queued until the compaction ends. Its run has not begun, so the
+            // interrupt stops only the compaction.
             Command::Interrupt if state.stop_compaction() || idle => Ok(()),
             command => self.deliver_command(&self.task, command, &mut state),
         }
     }
 
-    /// Ends the session as a signal does: a task that only waits for a message is cancelled too, since no user has left it.
+    /// Ends the session as a signal does. A task that waits for a message is cancelled too, since its user did not end it.
     ///
     /// # Errors
     /// When the session is over.
@@ -768,8 +768,8 @@ impl SessionWorker {
             };
             hooks.end_session(reason).await;
         }
-        // A request that differs from the recorded one ends the task as misconfigured. That the
-        // later requests were not made either is then no news.
+        // A request that differs from the recorded one ends the task as misconfigured. The requests
+        // that were therefore not made need no second report.
         let complaint = self
             .loaded
             .recording
@@ -828,7 +828,7 @@ impl SessionWorker {
         observers.push(Arc::new(modes));
         observers.extend(recording.output_observer());
         observers.extend(setup.common_observers());
-        observers.push(Arc::new(ResourceNews(self.hub.clone())));
+        observers.push(Arc::new(ResourceChangeNotifier(self.hub.clone())));
         if spec.previews {
             observers.push(Arc::new(PreviewPublisher {
                 hub: self.hub.clone(),
@@ -904,8 +904,8 @@ impl SessionWorker {
                     if !self.reload_with(|spec| spec.mode = Some(mode), end) {
                         return false;
                     }
-                    // The record of the switch comes with the next message, and the user should not
-                    // have to wait for it. A mode that cannot be used was reported instead.
+                    // The switch is recorded with the next message, but the user is notified now.
+                    // If the mode cannot be used, the reason was sent instead.
                     if let Some(mode) = &self.loaded.spec.mode
                         && self.loaded.spec.mode == wanted
                     {
@@ -918,8 +918,7 @@ impl SessionWorker {
                     if !self.reload_with(|spec| spec.model = Some(model), end) {
                         return false;
                     }
-                    // The old model stays if the new one cannot be used, and then the reason was
-                    // sent.
+                    // If the new model cannot be used, the old one stays, and the reason was sent.
                     if let Some(model) = &self.loaded.spec.model
                         && self.loaded.spec.model == wanted
                     {
@@ -1150,9 +1149,9 @@ impl SessionWorker {
 
     /// Appends records of an idle session to the journal, and publishes each one after it was kept.
     ///
-    /// Observers are not notified. Telemetry measures a request from the record before it, and here
-    /// that is the end of a run that may be hours ago; the others follow tools and modes, which a
-    /// compaction does not touch.
+    /// Observers are not notified. Telemetry would measure the request from the previous record,
+    /// the end of a run that may be hours ago; the other observers follow tools and modes, which a
+    /// compaction does not change.
     fn keep_records(&mut self, records: Vec<Record>) -> Result<(), StoreError> {
         for record in records {
             self.loaded.opened.store.append(&record)?;

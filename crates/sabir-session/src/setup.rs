@@ -140,7 +140,7 @@ pub(crate) struct ToolResources {
     /// The files that the model of a resumed task has seen.
     pub(crate) seen_files: Vec<SeenFile>,
     /// The rules that the model of a resumed task has received.
-    pub(crate) told_rules: Vec<String>,
+    pub(crate) sent_rules: Vec<String>,
     /// The tool that reads skills, where there are any.
     pub(crate) skill_tool: Option<Arc<dyn Tool>>,
     /// The editor in which the user has files open.
@@ -284,7 +284,7 @@ impl TaskSetup {
             config,
             &instructions::ContextNeeds {
                 mode,
-                told_rules: &resources.told_rules,
+                sent_rules: &resources.sent_rules,
                 skills: skills.fragment(),
             },
         );
@@ -347,7 +347,7 @@ impl TaskSetup {
         self.prices = chosen.prices;
         self.recovery = self.recovery.for_model(chosen.entry.as_ref());
         self.renders_template = chosen.renders_template();
-        // A configured window goes before that of the catalogue.
+        // A configured window takes precedence over that of the catalogue.
         let known = || chosen.entry.as_ref().and_then(|entry| entry.context);
         self.context.window = self.context.window.or_else(known);
         Ok(self)
@@ -358,21 +358,21 @@ impl TaskSetup {
     pub(crate) fn for_replay(
         spec: &SessionSpec,
         config: &Config,
-        told: &CassetteHeader,
+        header: &CassetteHeader,
         results: Vec<String>,
     ) -> Result<Self, SessionError> {
         let folder = spec.workspace.as_deref().unwrap_or(Path::new("."));
         let (workspace, rules) = open_folder(folder, spec, config)?;
         let recorded = LimitKeys {
-            max_turns: told.max_turns,
-            max_tokens: told.max_tokens,
-            max_cost: told.max_cost,
+            max_turns: header.max_turns,
+            max_tokens: header.max_tokens,
+            max_cost: header.max_cost,
             completion: CompletionKeys {
                 review: None,
-                todos: Some(told.require_todos),
+                todos: Some(header.require_todos),
                 check: None,
-                allow_denied: Some(!told.ends_denied),
-                by: Some(if told.takes_answers {
+                allow_denied: Some(!header.ends_denied),
+                by: Some(if header.takes_answers {
                     ResultForm::Answer
                 } else {
                     ResultForm::Call
@@ -382,19 +382,19 @@ impl TaskSetup {
         };
         let limits = completion_options::task_limits(&spec.limits, &recorded);
         let described = PromptEnvironment {
-            folder: told.start.workspace.clone(),
-            system: told.system.clone(),
+            folder: header.start.workspace.clone(),
+            system: header.system.clone(),
             results,
         };
         let workspace = Arc::new(workspace);
         let resources = ToolResources {
-            edit_tool: locked_edit_tool(&told.start, spec)?,
+            edit_tool: locked_edit_tool(&header.start, spec)?,
             jobs: temporary_jobs(&config.environment),
             checkpointer: TaskCheckpointer::from_options(spec, config, &workspace)?,
             sandbox: sandbox::task_sandbox(&spec.sandbox, config)?,
             subtask_spawner: None,
             seen_files: Vec::new(),
-            told_rules: Vec::new(),
+            sent_rules: Vec::new(),
             skill_tool: None,
             editor: None,
         };
@@ -408,15 +408,15 @@ impl TaskSetup {
         )?;
         setup.notify_of_folder(config);
         Ok(Self {
-            repairs: repairs::without_rules(&told.repairs_off)?,
+            repairs: repairs::without_rules(&header.repairs_off)?,
             dialects: config.dialects.clone(),
             max_time: spec.limits.max_seconds.map(Duration::from_secs),
             recovery: RecoveryChoice::new(spec, config),
-            parallel_calls: told.parallel_calls,
-            prices: told.prices,
-            renders_template: told.renders_template,
+            parallel_calls: header.parallel_calls,
+            prices: header.prices,
+            renders_template: header.renders_template,
             completion: completion_options::completion_conditions(&spec.completion, &recorded),
-            context: told.context.clone(),
+            context: header.context.clone(),
             ..setup
         })
     }
@@ -443,8 +443,8 @@ impl TaskSetup {
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::resumed_tools(settings, &resources.seen_files);
         if let Some(described) = &described {
-            // The recorded requests name files of the recorded folder, and must be met byte for
-            // byte.
+            // The recorded requests name files of the recorded folder, and must be repeated byte
+            // for byte.
             tools =
                 RelocatedTool::wrap_all(tools, &described.folder, &here, described.results.clone());
         }
@@ -679,7 +679,7 @@ pub(crate) fn with_kept_mode<'a>(
 }
 
 /// Creates the manager of a task's outputs and jobs. The outputs are kept beside its journal in `folder`.
-pub(crate) fn lasting_jobs(folder: &Path, id: &TaskId) -> Arc<JobManager> {
+pub(crate) fn persistent_jobs(folder: &Path, id: &TaskId) -> Arc<JobManager> {
     Arc::new(JobManager::new(
         folder.join(format!("{id}.outputs")),
         OutputLifetime::Persistent,

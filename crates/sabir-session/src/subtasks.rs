@@ -380,7 +380,7 @@ impl SessionSubtaskSpawner {
             self.context
                 .spawner_for(id, &modes::shared_mode(&mode.name), self.parent_depth + 1)
         });
-        let jobs = setup::lasting_jobs(&self.context.tasks_folder, id);
+        let jobs = setup::persistent_jobs(&self.context.tasks_folder, id);
         ToolResources {
             edit_tool,
             jobs,
@@ -388,7 +388,7 @@ impl SessionSubtaskSpawner {
             sandbox: Sandbox::new(SandboxLevel::Off),
             subtask_spawner: spawner,
             seen_files: Vec::new(),
-            told_rules: Vec::new(),
+            sent_rules: Vec::new(),
             skill_tool: None,
             editor: None,
         }

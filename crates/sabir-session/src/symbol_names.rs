@@ -272,7 +272,7 @@ fn name_after<'a>(keyword: &str, after: &'a str) -> Option<&'a str> {
     let name = rest.get(..end)?;
     let begins = name.chars().next()?;
     let is_name = begins.is_alphabetic() || begins == '_' || begins == '$';
-    // Names of one letter are type parameters and the like; nobody completes them.
+    // Names of one letter are type parameters and the like, which need no completion.
     (is_name && name.len() > 1).then_some(name)
 }
 

@@ -32,8 +32,8 @@ impl TaskList {
         let folder = environment.tasks_folder()?;
         let mut tasks = sabir_journal::list_journals(&folder)
             .map_err(|error| SessionError::internal(error.to_string()))?;
-        // The process was killed before its first record: there was no task yet. The file may also
-        // be that of a task that starts at this moment, so it is not removed.
+        // An empty journal has no task: its process was killed before the first record, or is just
+        // starting. The file is kept for the second case.
         tasks.retain(|listed| !matches!(listed.summary, Err(JournalError::Empty { .. })));
         if let Some(workspace) = workspace {
             let is_here = |listed: &JournalListing| {

@@ -50,7 +50,7 @@ pub struct TrustEntry {
     pub things: BTreeMap<String, String>,
 }
 
-/// A repository whose own configuration makes git run or use something, for the user to look at before they trust it.
+/// A repository whose own configuration makes git run or use something, to be reviewed by the user before they trust it.
 #[derive(Debug)]
 pub struct TrustReview {
     /// The state of the trust in it.

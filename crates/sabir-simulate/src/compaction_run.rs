@@ -25,7 +25,7 @@ pub(crate) async fn run_compaction(
     store: &mut WatchedStore,
     model: &SimulatedModel,
 ) {
-    // Undoing is drawn more often while something is compacted, or it would mostly find nothing to
+    // Undoing is drawn more often while a compaction is in effect, or there would rarely be one to
     // undo.
     let input = simulation.with_state(|state| match state.rng.below(4) {
         0 => TaskInput::Restore,
@@ -39,14 +39,14 @@ pub(crate) async fn run_compaction(
     while let Some(effect) = effects.pop_front() {
         match effect {
             TaskEffect::PersistRecord(record) => {
-                // Disk trouble. The next process opens the journal and compares it with the
+                // The disk failed. The next process opens the journal and compares it with the
                 // acknowledged records.
                 if store.append(&record).is_err() {
                     return;
                 }
                 if let Record::Context(ContextChange::Compacted(compacted)) = &record
-                    // A summary by the model cannot be known in advance, so its preview promises
-                    // only sizes.
+                    // A summary by the model is not known in advance, so its preview states only
+                    // sizes.
                     && compacted.by == SummaryAuthor::Sabir
                 {
                     let lies = simulation

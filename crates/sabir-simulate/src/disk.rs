@@ -129,8 +129,7 @@ impl SimulatedFile {
             }
             return Err(io::Error::other("the machine is gone"));
         }
-        // A full disk and a broken one look different to the journal, and neither may lose a
-        // record.
+        // The journal distinguishes a full disk from a broken one, and neither may lose a record.
         let trouble = state.plan.disk_trouble;
         if trouble && state.rng.hits_permille(5) {
             state.disk_state.write_bytes(self.file, begun, at);

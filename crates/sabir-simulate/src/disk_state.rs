@@ -63,8 +63,8 @@ impl DiskState {
         }
     }
 
-    /// Makes the names in a folder safe: new ones stay after a power cut, and removed ones stay
-    /// removed.
+    /// Makes the names in a folder durable: after a power cut, new ones exist and removed ones do
+    /// not.
     pub(crate) fn sync_folder(&mut self, folder: &Path) {
         let inside = |path: &PathBuf| path.parent() == Some(folder);
         self.safe_folders

@@ -19,9 +19,8 @@ pub enum Law {
     /// A cut or rejected call never runs.
     /// A cut call may lack the half that limits what it does.
     NeverRuns,
-    /// Only calls that were allowed run.
-    /// Allowed means: by the rules of the plan, by an approval of this very call, or by one that
-    /// the user extended to more calls.
+    /// Only calls that were allowed run. They are allowed by the rules of the plan, by an approval
+    /// of this call, or by an approval that the user extended to further calls.
     Allowed,
     /// Only the user answers for the user. A message that was queued before the question never answers it.
     UserAnswers,
@@ -53,9 +52,8 @@ pub enum Law {
     /// Totals are the sum of the records.
     /// Usage that is lost would let a task spend more than its limits.
     Totals,
-    /// The records that are shown are the records that were kept.
-    /// What is shown before it is kept could be gone after a crash, although the user has acted on
-    /// it.
+    /// The records that are shown are the records that were kept. A record that is shown before it
+    /// is kept could be lost in a crash, although the user has acted on it.
     Shown,
     /// The user's messages are kept, and the model reads them.
     /// Each message of a run is unique, so that a lost, doubled or moved one is found by its text.
@@ -70,8 +68,8 @@ pub enum Law {
     /// Instructions, messages of the user and open todos appear verbatim.
     /// A paraphrase of a rule is another rule. This holds for requests after a compaction, too.
     Verbatim,
-    /// A compaction equals its preview and can be undone.
-    /// The preview is what the user decides by, so what happens must be equal to it.
+    /// A compaction equals its preview and can be undone. The user decides by the preview, so the
+    /// result must equal it.
     Restores,
     /// No task is completed before its conditions are met.
     /// The conditions are the user's: open todos, a check command, and messages that the model has
@@ -88,8 +86,7 @@ pub enum Law {
 
 /// A row of the table: the law, its number in the design (0 if it has none), its text, and the way in which it is checked.
 ///
-/// The table is the documentation of the simulator: `--laws` prints it, and each row says by which
-/// observation a broken law is noticed.
+/// The table is the documentation of the simulator: `--laws` prints it, and each row names the observation that reveals a broken law.
 pub type LawRow = (Law, u8, &'static str, &'static str);
 
 /// All laws.

@@ -93,8 +93,8 @@ pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Simulati
             let mut counters = state.counters.clone();
             let violation = state.violation().cloned();
             let mut trace = state.take_trace();
-            // Other states are locked while this one is. That is safe because there is one thread,
-            // and because no member ever locks its parent.
+            // Other states are locked while this one is. That is safe, because there is one thread
+            // and no member locks its parent.
             for (id, simulation) in state.task_tree.all_members() {
                 simulation.with_state(|member| {
                     counters.merge(&member.counters);

@@ -161,8 +161,8 @@ fn run_seeds(wanted: CliOptions) -> (EventCounters, Option<SimulationReport>) {
                         break;
                     }
                     let report = simulate(wanted.from.wrapping_add(at), None, wanted.traced);
-                    // Empty without `--trace`. With several threads the lines of different seeds
-                    // would mix, so `--trace` belongs to a single `--seed`.
+                    // Empty without `--trace`. Lines of different seeds would mix with several
+                    // threads, so `--trace` requires `--seed`.
                     report.trace.iter().for_each(|line| println!("{line}"));
                     counters.merge(&report.counters);
                     // The other threads finish the seed that they work on. One of them may find a

@@ -20,8 +20,8 @@ use crate::request_checks;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::{SimulationHandle, SimulationState};
 
-/// The simulated model.
-/// It checks each request before it answers, which is where most laws about the history are seen.
+/// The simulated model. It checks each request before it answers; most laws about the history are
+/// checked here.
 pub(crate) struct SimulatedModel {
     /// The state of the task.
     pub(crate) simulation: SimulationHandle,
@@ -92,9 +92,9 @@ impl Model for SimulatedModel {
                     Truncation::Ended
                 });
             } else {
-                for (spoken, index) in number_calls(&reply) {
+                for (part, index) in number_calls(&reply) {
                     self.wait_random().await;
-                    emit_part(spoken, index, reply.breaks_off(), &mut pass);
+                    emit_part(part, index, reply.breaks_off(), &mut pass);
                 }
             }
             self.wait_random().await;
@@ -118,12 +118,11 @@ impl SimulatedModel {
     async fn send_summary(&self, sink: &mut (dyn EventSink + Send)) -> Result<(), ModelError> {
         let fails = self.simulation.with_state(|state| {
             state.on_event(|| "a summary is asked for".to_owned());
-            // Requests for a summary are not checked: they are built from the history, and are no
-            // part of it.
+            // Requests for a summary are not checked, since they are not part of the history.
             state.counters.count_event("summaries");
             state.activity.summarising = true;
             // Messages during a summary are rare by chance and easy to lose.
-            state.perhaps_tell(true);
+            state.maybe_send_message(true);
             state.rng.below(3) == 0
         });
         let _answering = AnswerGuard(self.simulation.clone());
@@ -151,8 +150,8 @@ impl SimulatedModel {
     ) -> Result<(), ModelError> {
         sink(Event::Usage(reply.usage));
         match reply.end {
-            // Only now may the calls run: an answer that breaks off has no valid calls, even if
-            // some were closed in it.
+            // Calls may run only from here on: a broken answer has no valid calls, even if some
+            // were closed in it.
             ReplyEnd::Whole(reason) => {
                 sink(Event::Stop { reason, raw: "" });
                 self.simulation.with_state(|state| {
@@ -176,7 +175,7 @@ impl SimulatedModel {
         }
         state.counters.count_event("requests");
         request_checks::check_request(state, request);
-        // The settings that the machine got, sabotage included: a difference must come from the
+        // The machine's settings, sabotage included, so that a difference can only come from the
         // records.
         let settings = state.plan.task_settings(
             self.registry.tool_set().clone(),
@@ -220,8 +219,8 @@ fn number_calls(reply: &ModelReply) -> impl Iterator<Item = (&ModelReplyPart, u3
 }
 
 /// Sends one part of a response as events.
-fn emit_part(spoken: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn FnMut(Event<'_>)) {
-    match spoken {
+fn emit_part(part: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn FnMut(Event<'_>)) {
+    match part {
         ModelReplyPart::Text(text) => sink(Event::Text { text }),
         ModelReplyPart::Thought(text) => sink(Event::Thought { text }),
         ModelReplyPart::Call {

@@ -98,8 +98,7 @@ pub(crate) fn draw_reply(state: &mut SimulationState) -> ModelReply {
         state.counters.count_event("answers failed before");
         let kind = state.rng.pick_one(
             ModelErrorKind::Unavailable,
-            // `TooLong` may be cured by a compaction, and `Key` means that things are set up
-            // wrongly.
+            // A compaction may help after `TooLong`; `Key` means a wrong setup.
             &[
                 ModelErrorKind::RateLimited,
                 ModelErrorKind::Unreachable,

@@ -38,11 +38,11 @@ pub(crate) struct TaskPlan {
     pub(crate) prompt: String,
     /// True if another task started it.
     pub(crate) is_subtask: bool,
-    /// How the user answers, and how often they speak.
+    /// The user's answers and the frequency of their messages.
     pub(crate) user: UserHabits,
-    /// How the model writes, and how often it fails.
+    /// The model's way of writing and the frequency of its failures.
     pub(crate) model: ModelHabits,
-    /// What is approved, what completes the task, and what ends it.
+    /// The approvals, the conditions of completion, and the limits.
     pub(crate) terms: TaskTerms,
     /// True if operations of the disk may fail. Power cuts and crashes do not depend on it.
     pub(crate) disk_trouble: bool,
@@ -62,7 +62,7 @@ pub(crate) struct TaskPlan {
 pub(crate) struct UserHabits {
     /// The interactivity in the machine's settings.
     pub(crate) attended: Interactivity,
-    /// The number of answers out of a thousand that are not a plain yes.
+    /// The number of answers out of a thousand that are not a plain approval.
     ///
     /// Those are denials, texts, rules for more calls, leaving, and silence.
     pub(crate) moody: u64,

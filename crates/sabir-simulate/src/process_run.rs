@@ -106,8 +106,8 @@ impl ProcessRunner {
             let cancel = self
                 .simulation
                 .with_state(|state| state.begin_process(number == lives));
-            // Violations of subtasks become this task's, or the next process would begin in spite
-            // of them.
+            // Adopts violations of subtasks; otherwise the next process would begin in spite of
+            // them.
             let over = self.run_process(cancel).await;
             self.adopt_violations();
             self.disturb_between_runs();
@@ -149,7 +149,7 @@ impl ProcessRunner {
     }
 
     /// Calls a function with the state of every task of the tree, this one first.
-    fn with_all_scenes(&self, look: impl Fn(&mut SimulationState)) {
+    fn with_all_states(&self, look: impl Fn(&mut SimulationState)) {
         let members = self.simulation.with_state(|state| {
             look(state);
             state.task_tree.all_members()
@@ -199,7 +199,7 @@ impl ProcessRunner {
 
     /// Disturbs the machine after a process has ended: cuts the power, kills the process, or changes the instructions.
     ///
-    /// Subtasks are on the same machine, so a power cut takes from their journals, too.
+    /// Subtasks are on the same machine, so a power cut affects their journals too.
     fn disturb_between_runs(&self) {
         self.simulation.with_state(|state| {
             let crashed = state.has_crashed();
@@ -212,7 +212,7 @@ impl ProcessRunner {
                 ..
             } = state;
             match (crashed, power) {
-                // A power cut takes what was not synced; a kill takes only the process and its
+                // A power cut discards unsynced data; a kill ends only the process and releases its
                 // locks.
                 (_, true) => {
                     counters.count_event("power cuts");
@@ -280,8 +280,8 @@ impl ProcessRunner {
             held: None,
         };
         self.simulation.with_state(SimulationState::on_task_opened);
-        // Some processes only compact the context, as a user can between two runs.
-        // Only a task that has begun has something to compact.
+        // Some processes only compact the context, as a user can between two runs. This requires a
+        // task that has begun.
         if first.is_none() && self.simulation.with_state(|state| state.rng.below(3) == 0) {
             tokio::select! {
                 biased;
@@ -325,9 +325,9 @@ impl ProcessRunner {
                     biased;
                     () = self.simulation.wait_for_end() => break None,
                     end = &mut run => break Some(end),
-                    // The clock is paused and jumps when nothing can run. So this comes up when
+                    // The clock is paused and jumps ahead when nothing can run, so this fires when
                     // everything waits, and after two hours of work.
-                    () = sleep(IDLE_CHECK_INTERVAL) => self.with_all_scenes(|state| {
+                    () = sleep(IDLE_CHECK_INTERVAL) => self.with_all_states(|state| {
                         state.resolve_stuck();
                         if began.elapsed() > MAX_RUN_TIME {
                             state.report_violation(Law::Ends, "nothing happens any more, and nobody is asked");
@@ -336,8 +336,7 @@ impl ProcessRunner {
                 }
             }
         };
-        // Dropped work is only gone after the runtime has polled it, so give every task a few
-        // turns.
+        // Dropped work ends only when the runtime polls it, so every task gets a few turns.
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }

@@ -84,7 +84,7 @@ impl RequestTracker {
         if !self.settled.iter().any(|settled| settled == text) {
             self.unread.push(text.to_owned());
         }
-        // Replay cannot know when the request was sent, so the record must say that the message
+        // A replay cannot know when the request was sent, so the record must state that the message
         // came late.
         if self.waits == (when == Delivery::Later) {
             Ok(())
@@ -202,13 +202,12 @@ impl RequestTracker {
                 format!("{:?} begins with {first:?}", seen.system),
             );
         }
-        // New instructions are either in the system prompt or appended at the end, in a message of
-        // the user's role.
+        // New instructions are either in the system prompt or in a user message that was appended.
         let rule = rule_text(self.version);
         if !seen.system.contains(&rule)
             && !user_texts(&seen.messages).any(|text| text.contains(&rule))
         {
-            return new_violation(Law::Verbatim, format!("{rule:?} is not told"));
+            return new_violation(Law::Verbatim, format!("{rule:?} is not text"));
         }
         // Open todos are either in the summary or still in the call that listed them.
         let in_text = user_texts(&seen.messages).any(|text| text.contains(&self.todos));
@@ -239,8 +238,7 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
         tamper_request(sabotage, &witness.request_tracker, &mut seen);
     }
     let reading = &witness.request_tracker;
-    // In the order of the laws, so that a request that breaks several is reported by the plainest
-    // one.
+    // In the order of the laws, so that the most basic one is reported if a request breaks several.
     let checked = history::check_history(&seen.messages)
         .and_then(|()| reading.check_prefix(&seen))
         .and_then(|()| reading.check_words(&seen))
@@ -285,8 +283,7 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
 
 /// Checks that the limits of the current process allow another turn.
 ///
-/// The records of the process are added up by hand. Nothing is asked of the task, whose own
-/// counters are what this checks.
+/// Adds up the records of the process itself, because the task's own counters are what this checks.
 fn check_limits(witness: &Witness) -> Result<(), Violation> {
     let limits = &witness.terms.limits;
     let records = witness
@@ -374,10 +371,10 @@ fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
                     result.ending,
                     ToolResultStatus::Done | ToolResultStatus::Failed
                 );
-                // The text of a refusal may differ each time, and a refused call did nothing either
-                // way.
-                let told = if ran { result.content.as_str() } else { "" };
-                let this = call.map(|call| (&call.name, &call.arguments, result.ending, told));
+                // The text of a refusal may differ each time, and a refused call has no effect
+                // anyway.
+                let text = if ran { result.content.as_str() } else { "" };
+                let this = call.map(|call| (&call.name, &call.arguments, result.ending, text));
                 if last.is_some_and(|last| last != this) {
                     break;
                 }
@@ -392,11 +389,11 @@ fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
 
 /// Returns the texts in messages of the user's role, which include reminders by Sabir.
 fn user_texts(messages: &[Message]) -> impl Iterator<Item = &str> {
-    let told = messages
+    let text = messages
         .iter()
         .filter(|message| message.role == Role::User)
         .flat_map(|message| &message.parts);
-    told.filter_map(|part| {
+    text.filter_map(|part| {
         if let MessagePart::Text { text } = part {
             Some(text.as_str())
         } else {

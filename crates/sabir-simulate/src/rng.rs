@@ -48,8 +48,8 @@ impl SeededRng {
         self.below(1000) < cases
     }
 
-    /// Draws one of the values, all with the same probability.
-    /// The first one is a parameter of its own, so that there is always a value to draw.
+    /// Draws one of the values, all with the same probability. The first one is a separate
+    /// parameter, so that there is always a value to draw.
     pub(crate) fn pick_one<T: Copy>(&mut self, first: T, others: &[T]) -> T {
         let at = self.index(others.len() + 1);
         at.checked_sub(1)

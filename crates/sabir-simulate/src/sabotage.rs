@@ -9,14 +9,14 @@ use crate::laws::Law;
 /// One way to break a law. The machine, the driver and the journal stay unchanged; a simulated part between them misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
-    /// A result is left out of what the model sees.
-    /// Changes the request as the checks see it; the machine's own is untouched.
+    /// A result is left out of what the model sees. Changes only the request that is checked, not
+    /// the machine's.
     LoseResult,
     /// A result is written into the journal twice.
     /// The store appends the record of a result a second time.
     RepeatResult,
-    /// Two results change places in what the model sees.
-    /// Reverses the results of each message in the request as the checks see it.
+    /// Two results are swapped in what the model sees. Reverses the results of each message in the
+    /// checked request.
     SwapResults,
     /// The end of a cut call is reported as a proper end.
     /// The model reports `CallEnd` in place of `CallCut`, as a provider does that closes calls by
@@ -83,8 +83,8 @@ pub enum Sabotage {
     /// The todos are missing in the summary of a compacted history.
     /// The list disappears from the summary; the call that wrote it is already left out.
     ForgetTodos,
-    /// Undoing a compaction restores only a part of the history.
-    /// All but the first message are missing in the request after the undoing.
+    /// Undoing a compaction restores only a part of the history. All messages but the first are
+    /// missing in the request after that.
     RestoreLess,
     /// A compaction differs from its preview.
     /// The comparison is made to fail, as if the preview had said something else.

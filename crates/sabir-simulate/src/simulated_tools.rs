@@ -196,8 +196,8 @@ impl PreparedCall for SimulatedCall {
     fn preconditions(&self) -> Preconditions {
         let mut bound = Preconditions::default();
         self.tool.simulation.with_state(|state| {
-            // Asked twice, before the decision and before the run; a difference must keep the call
-            // from running.
+            // Called twice, before the decision and before the run; a difference must prevent the
+            // run.
             let moved = state.rng.hits_permille(state.plan.tool_trouble / 20);
             if moved {
                 state.counters.count_event("things moved");
@@ -219,9 +219,8 @@ impl PreparedCall for SimulatedCall {
                 },
                 path,
             } = *self;
-            // All laws about the beginning of a run are checked here, while the driver waits for
-            // nothing else.
-            let temper =
+            // All laws about the beginning of a run are checked here, before the first await.
+            let behavior =
                 simulation.with_state(|state| begin_run(state, &permit.call, &path, reads));
             let mut work = RunGuard {
                 simulation: simulation.clone(),
@@ -234,20 +233,20 @@ impl PreparedCall for SimulatedCall {
             // Others may begin, end or be interrupted meanwhile.
             sleep(simulation.with_state(draw_pause)).await;
             progress("working\n");
-            if temper != ToolBehavior::Fails {
+            if behavior != ToolBehavior::Fails {
                 simulation.with_state(|state| apply_effect(state, &permit.call, &path));
                 work.changed = true;
             }
             sleep(simulation.with_state(draw_pause)).await;
             // Set before the panic: a run that breaks down has ended, too.
-            work.ended = temper != ToolBehavior::Hangs;
-            match temper {
+            work.ended = behavior != ToolBehavior::Hangs;
+            match behavior {
                 ToolBehavior::Hangs => std::future::pending().await,
                 // Unlike `panic!`, this prints nothing.
                 ToolBehavior::Breaks => std::panic::resume_unwind(Box::new("the tool crashed")),
                 _ => {}
             }
-            simulation.with_state(|state| finish_run(state, &work, &path, temper))
+            simulation.with_state(|state| finish_run(state, &work, &path, behavior))
         })
     }
 }
@@ -292,10 +291,10 @@ fn draw_pause(state: &mut SimulationState) -> Duration {
 
 /// Begins a run and draws its behavior.
 fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) -> ToolBehavior {
-    // Before the event, in which the user may speak: messages during a check are counted by this
-    // flag.
+    // Set before the event, in which the user may send a message: messages during a check are
+    // counted by this flag.
     state.activity.checking |= path == CHECK_PATH;
-    state.perhaps_tell(path == CHECK_PATH);
+    state.maybe_send_message(path == CHECK_PATH);
     state.on_event(|| format!("run {id} {path}"));
     if state.has_crashed() {
         return ToolBehavior::Hangs;
@@ -342,8 +341,8 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
 
 /// Checks that the laws allow a call to begin.
 ///
-/// It counts the run, so it must be called once for each. The checks go from the plainest to the
-/// most special, since only the first failure is reported.
+/// It counts the run, so it must be called once for each. The checks go from the most general to
+/// the most specific, since only the first failure is reported.
 fn check_may_begin(
     witness: &mut Witness,
     plan: &TaskPlan,
@@ -357,8 +356,8 @@ fn check_may_begin(
             seen: format!("{id} ({path}) {seen}"),
         })
     };
-    // First the record of the call, then the way in which the model wrote it, and last the
-    // permission. The witness's own view of the call; the task is not asked.
+    // Checks the call's record, then how the model wrote it, and last the permission. All come from
+    // the witness; the task is not queried.
     let Some(call) = witness.calls.get(id).cloned() else {
         return broken(
             Law::NeverRuns,

@@ -157,14 +157,14 @@ impl SimulationHandle {
 }
 
 impl SimulationState {
-    /// Counts an event. Crashes, interruptions and unasked messages strike here.
+    /// Counts an event. Planned crashes, interruptions and unasked messages happen here.
     ///
     /// An event is anything that a simulated part does: an operation of the disk, a step of a tool,
     /// a record that is shown. The checks of the laws that belong to it follow, unless the process
     /// has crashed in it.
     pub(crate) fn on_event(&mut self, what: impl FnOnce() -> String) {
-        // Counted even after a crash: the numbers must not depend on what a crashed process
-        // still does.
+        // Counted even after a crash, so that the numbers do not depend on the remaining actions of
+        // a crashed process.
         self.disturbances.events += 1;
         if self.has_crashed() {
             return;
@@ -174,8 +174,8 @@ impl SimulationState {
         if self.disturbances.events > MAX_EVENTS {
             self.report_violation(Law::Ends, format!("{MAX_EVENTS} happenings without an end"));
         }
-        // The crash comes last, so that an interruption or a message in the same event is on its
-        // way first.
+        // The crash comes last, so that an interruption or a message in the same event is sent
+        // before it.
         if self.disturbances.cancel_at == Some(self.disturbances.events) {
             self.cancel();
         }
@@ -215,8 +215,7 @@ impl SimulationState {
         {
             self.trace_line(|| format!("BROKEN {violation}"));
             self.violation = Some(violation);
-            // Nothing after a broken law is worth looking at: later violations are mostly its
-            // consequences.
+            // Later violations are mostly consequences of the first, so the process ends here.
             self.task_tree.end_process();
         }
     }

@@ -23,7 +23,8 @@ pub(crate) struct WatchedStore {
     pub(crate) held: Option<Record>,
 }
 
-// Sabotage strikes here, between driver and journal. Without it every append goes straight through.
+// Sabotage happens here, between driver and journal. Without it, every append is passed on
+// unchanged.
 impl RecordStore for WatchedStore {
     fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         // A record that was acknowledged too early is written before the next one.
@@ -49,8 +50,8 @@ impl RecordStore for WatchedStore {
                 Ok(())
             }
             (Some(Sabotage::RepeatResult), Record::Result(_)) => {
-                // The second append is not what the driver asked for, so the next shown record is
-                // not compared.
+                // The driver did not request the second append, so the next shown record is not
+                // compared.
                 self.append_record(record)?;
                 self.mark_tampered();
                 self.append_record(record)
@@ -131,8 +132,7 @@ impl WatchedStore {
                 state.witness.attempted = Some(record.clone());
             }
         });
-        // Outside of the lock on the state: the journal calls the simulated disk, which takes that
-        // lock.
+        // Without the lock on the state, which the simulated disk takes when the journal calls it.
         let written = self.journal.append(record);
         self.simulation.with_state(|state| {
             if state.has_crashed() {

@@ -259,7 +259,7 @@ impl SubtaskSpawner for SimulatedSpawner {
                     .ok_or_else(|| SubtaskSpawnError::Journal("It has no journal.".to_owned()));
             }
         };
-        // After the journal was opened: from here on the records of this process count against the
+        // After the journal was opened: from now on, records of this process count against the
         // limits.
         simulation.with_state(SimulationState::on_task_opened);
         if opened_task.first.is_none()
@@ -306,8 +306,7 @@ fn open_subtask(
     if state.has_crashed() {
         return None;
     }
-    // A real spawner does not notice that it is called twice. This one does, for the law of
-    // subtasks.
+    // A real spawner does not detect a second start. This one does, to check the law of subtasks.
     let tree = state.task_tree.clone();
     let (new, together) = tree.open_member(id, parent);
     if !new {

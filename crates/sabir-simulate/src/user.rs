@@ -88,8 +88,8 @@ impl FrontEnd for SimulatedUser {
                 let most = state.rng.pick_one(5, &[0, 2_000, 600_000]);
                 (state.rng.below(most), decide_reply(state, question))
             });
-            // The question stays unanswered. The simulation closes the terminal once nothing else
-            // happens.
+            // The question stays unanswered. The simulation closes the terminal once everything
+            // else is idle.
             let Some(reply) = reply else {
                 self.simulation.with_state(|state| {
                     state.counters.count_event("user never answered");
@@ -112,8 +112,8 @@ impl FrontEnd for SimulatedUser {
 
 /// Draws the user's answer to a question; `None` if they never answer.
 ///
-/// A user in a good mood approves, accepts, and answers questions in words. The mood of the plan
-/// says how often another answer is drawn.
+/// Usually the user approves, accepts, and answers questions with a text. The plan sets how often
+/// another answer is drawn.
 fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<UserReply> {
     // Completions are sent back less often, or tasks would not end.
     let moody = match question {
@@ -180,7 +180,7 @@ fn deliver_reply(
                 state.note_cancel();
                 state.send_to_driver(UserCommand::Cancel);
             } else {
-                state.tell_words(MessageDelivery::Queue);
+                state.send_message(MessageDelivery::Queue);
             }
             return None;
         }

@@ -20,7 +20,7 @@ pub(crate) struct UserScript {
     /// The event number of the next message.
     at: Option<u64>,
     /// The number of messages so far.
-    spoken: u32,
+    sent_texts: u32,
     /// The call that the open question is about.
     pub(crate) asked: Option<CallId>,
 }
@@ -28,8 +28,7 @@ pub(crate) struct UserScript {
 impl UserScript {
     /// Disconnects the user when a process begins or ends. `at` is the event number of the next message.
     pub(crate) fn disconnect(&mut self, at: Option<u64>) {
-        // The queue belongs to one process. What is still in it is lost, as typed text is in a
-        // kill.
+        // The queue belongs to one process. Queued messages are lost in a kill, as typed text is.
         self.sender = None;
         self.asked = None;
         self.at = at;
@@ -43,8 +42,8 @@ impl UserScript {
     /// Returns a text that was not used before.
     pub(crate) fn unique_words(&mut self, what: &str) -> String {
         // The number and the dot make each text unique, and none the beginning of another.
-        self.spoken += 1;
-        format!("{what} ({}.)", self.spoken)
+        self.sent_texts += 1;
+        format!("{what} ({}.)", self.sent_texts)
     }
 }
 
@@ -85,23 +84,23 @@ impl SimulationState {
                 self.note_cancel();
                 self.send_to_driver(UserCommand::Cancel);
             }
-            5..=9 => self.tell_words(MessageDelivery::Interrupt),
-            _ => self.tell_words(MessageDelivery::Queue),
+            5..=9 => self.send_message(MessageDelivery::Interrupt),
+            _ => self.send_message(MessageDelivery::Queue),
         }
     }
 
     /// Sometimes sends a message in a rare situation, so that it is tested more often than by chance.
-    pub(crate) fn perhaps_tell(&mut self, rare: bool) {
+    pub(crate) fn maybe_send_message(&mut self, rare: bool) {
         let hears = rare && self.plan.user.talks > 0 && self.user_script.sender.is_some();
         if hears && !self.has_crashed() && !self.witness.user.gone && self.rng.below(4) == 0 {
-            self.tell_words(MessageDelivery::Queue);
+            self.send_message(MessageDelivery::Queue);
         }
     }
 
-    /// A message while the task waits for nothing.
-    pub(crate) fn tell_words(&mut self, delivery: MessageDelivery) {
+    /// Sends a message while the task waits for nothing.
+    pub(crate) fn send_message(&mut self, delivery: MessageDelivery) {
         let text = self.user_script.unique_words("yes, go on like this");
-        let heard = UserCommand::Send {
+        let command = UserCommand::Send {
             message: text.clone().into(),
             delivery,
         };
@@ -111,7 +110,7 @@ impl SimulationState {
         });
         self.count_moment();
         self.witness.user.said.push_back(text);
-        self.send_to_driver(heard);
+        self.send_to_driver(command);
     }
 
     /// Counts the moments in which a message is sent. Several can be true at once.
@@ -131,7 +130,7 @@ impl SimulationState {
 
     /// Answers a question that is over or never existed.
     ///
-    /// The machine must take it neither for an answer to the open question nor for a message.
+    /// The machine must treat it neither as an answer to the open question nor as a message.
     fn answer_late(&mut self) {
         let calls = self.witness.calls.iter();
         let over: Vec<_> = calls
@@ -147,17 +146,17 @@ impl SimulationState {
     }
 
     /// Sends a command to the driver.
-    pub(crate) fn send_to_driver(&mut self, heard: UserCommand) {
-        self.trace_line(|| format!("the user: {heard:?}"));
+    pub(crate) fn send_to_driver(&mut self, command: UserCommand) {
+        self.trace_line(|| format!("the user: {command:?}"));
         // Sabotage drops only every second message, so that tasks still make progress.
-        let odd = self.user_script.spoken % 2 == 1;
-        let heard = match (self.sabotage, heard) {
+        let odd = self.user_script.sent_texts % 2 == 1;
+        let command = match (self.sabotage, command) {
             (Some(Sabotage::SwallowWords), UserCommand::Send { .. }) if odd => return,
             (Some(Sabotage::SwallowLeaving), UserCommand::Disconnect)
             | (Some(Sabotage::NeverStop), UserCommand::Cancel) => return,
             (
                 Some(Sabotage::HearWordsAsYes),
-                heard @ UserCommand::Send {
+                command @ UserCommand::Send {
                     delivery: MessageDelivery::Queue,
                     ..
                 },
@@ -166,12 +165,12 @@ impl SimulationState {
                     self.witness.user.said.pop_back();
                     UserCommand::Answer(call.clone(), UserReply::Yes)
                 }
-                None => heard,
+                None => command,
             },
-            (_, heard) => heard,
+            (_, command) => command,
         };
         if let Some(sender) = &self.user_script.sender {
-            sender.push(heard);
+            sender.push(command);
         }
     }
 }

@@ -148,8 +148,8 @@ impl Witness {
     /// Clears the state of the previous process: the user's actions, the running tools, the
     /// facts.
     pub(crate) fn begin_process(&mut self) {
-        // The other actions stay until the journal was compared: a record that was being written
-        // may still need them.
+        // The other actions stay until the journal is compared, since a record that was being
+        // written may need them.
         self.user.cancelled = false;
         self.user.gone = false;
         self.tools.begin_process();
@@ -165,7 +165,7 @@ impl Witness {
             .calls
             .values_mut()
             .filter(|call| call.name == control::NEW_TASK_TOOL && call.result.is_none());
-        // `new_task` is the one call that runs again after a resume, because it finds its own
+        // `new_task` is the only call that runs again after a resume, because it finds its own
         // journal.
         subtasks.for_each(|call| call.begun = false);
     }
@@ -182,8 +182,8 @@ impl Witness {
     ///
     /// Records are shown once, in the order of the journal, and not before they are in it.
     pub(crate) fn check_shown(&mut self, record: &Record) -> Result<(), Violation> {
-        // Sabotage changed what is on record, so a difference proves nothing about the machine.
-        // One comparison is excused for one tampered record.
+        // Sabotage changed the record, so a difference proves nothing about the machine. Each
+        // tampered record excuses one comparison.
         if std::mem::take(&mut self.process.tampered) {
             self.shown = self.records.len();
             return Ok(());
@@ -317,8 +317,7 @@ impl Witness {
         verdict: Verdict,
         by: DecisionMaker,
     ) -> Result<(), Violation> {
-        // A denial counts, no matter who gave it. An approval counts only where the user's own list
-        // has it.
+        // A denial counts regardless of who gave it. An approval counts only if the user gave it.
         if verdict == Verdict::Deny
             && let Some(call) = self.calls.get_mut(id)
         {
@@ -509,13 +508,12 @@ impl Witness {
             );
             return new_violation(Law::Survives, seen).map(|()| false);
         }
-        // A crash may strike after a record reached the disk and before its acknowledgement, so one
+        // A crash may happen after a record reached the disk and before its acknowledgement, so one
         // more record is allowed.
         let mut has_more = false;
         for record in found.into_iter().skip(kept) {
-            // The driver appends one record at a time, so there can be one at most, and it is
-            // known. A power cut may leave any part of that record, in which case the journal notes
-            // the damage.
+            // The driver appends one record at a time, so there is at most one, and it is known. A
+            // power cut may leave any part of it, which the journal reports as damage.
             let is_damage = matches!(record, Record::Damaged { .. });
             if !is_damage && (has_more || Some(&record) != self.attempted.as_ref()) {
                 return new_violation(

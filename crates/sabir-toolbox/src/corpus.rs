@@ -135,8 +135,8 @@ fn read_case(case: &CorpusCase) -> Option<ExpectedReading> {
 pub fn answer_line(line: &str) -> Result<CorpusAnswer, ToolboxError> {
     let case: CorpusCase = serde_json::from_str(line).map_err(ToolboxError::CorpusCase)?;
     Ok(CorpusAnswer {
-        // A case that cannot be read is answered without calls, as any other parser has to do it.
-        // What is expected is never looked at.
+        // A case that cannot be read is answered without calls, as any other parser must do. The
+        // expected calls are never read.
         calls: read_case(&case).map(|read| read.calls).unwrap_or_default(),
         id: case.id,
     })
@@ -196,8 +196,8 @@ fn fenced_blocks(markdown: &str) -> Vec<FencedBlock> {
     blocks
 }
 
-/// An answer as it is scored. A call in it that is none, such as one whose arguments are a string, is kept as `None`: it counts as a call,
-/// but is never the expected one.
+/// An answer as it is scored. An invalid call, such as one whose arguments are a string, is kept as `None`: it counts as a call, but never
+/// as an expected one.
 #[derive(Debug, Clone, PartialEq)]
 struct ScoredAnswer {
     id: String,
@@ -231,7 +231,7 @@ impl ScoredAnswer {
 pub struct ExactCount {
     /// The cases.
     pub cases: usize,
-    /// Those with exactly the expected calls.
+    /// The cases with exactly the expected calls.
     pub exact: usize,
 }
 
@@ -240,19 +240,19 @@ pub struct ExactCount {
 pub struct CorpusScore {
     /// The cases.
     pub cases: usize,
-    /// Those with exactly the expected calls.
+    /// The cases with exactly the expected calls.
     pub exact: usize,
     /// The cases in which calls are expected.
     pub with_calls: ExactCount,
     /// The cases in which no call may run. A parser that never finds a call has all of them right.
     pub without_calls: ExactCount,
-    /// Those in which calls are missing.
+    /// The cases in which calls are missing.
     pub missed: usize,
-    /// Those with a call where none may run, or with more calls than are there.
+    /// The cases with a call where none may run, or with more calls than expected.
     pub invented: usize,
-    /// Those with as many calls as expected, but other ones.
+    /// The cases with as many calls as expected, but other ones.
     pub different: usize,
-    /// Those without an answer.
+    /// The cases without an answer.
     pub unanswered: usize,
 }
 
@@ -284,8 +284,7 @@ impl CorpusScore {
         if answer.is_exact(expected) {
             self.exact += 1;
             kind.exact += 1;
-        // Not `different`: a call too many may run something, which is worse than one that is
-        // missing.
+        // Not `different`: an extra call may run something, which is worse than a missing one.
         } else if answer.calls.len() > expected.len() {
             self.invented += 1;
         } else if answer.calls.len() < expected.len() {

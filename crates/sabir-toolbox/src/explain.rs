@@ -222,7 +222,7 @@ impl NoteCollector {
         let Some(running) = self.calls.get_mut(&index) else {
             return;
         };
-        // Events of one call come in text order, but a marker may reach behind the call's first
+        // Events of one call arrive in text order, but a marker may end after the call's first
         // position.
         running.to = running.to.max(span.end);
         let dialect = running.dialect.clone();

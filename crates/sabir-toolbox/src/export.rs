@@ -277,8 +277,8 @@ fn build_section(number: u64, entry: &JournalEntry) -> Option<DocumentSection> {
                 format!("Ended: {}", json_word(outcome)),
                 vec![exact("", message)],
             ),
-            // Records of later versions are shown as they are, rather than left out of a document
-            // that looks complete.
+            // Records of later versions are shown raw, because the document would otherwise look
+            // complete without them.
             other => {
                 let text = serde_json::to_string_pretty(other).unwrap_or_default();
                 let title = if matches!(other, Record::Context(_)) {

@@ -82,8 +82,7 @@ impl RecognitionTracker {
             .as_ref()
             .filter(|wrapper| wrapper.dialect.as_deref() == dialect)
             .map(|wrapper| wrapper.recognition);
-        // Where one dialect was chosen, a call without a marker is not a guess: the user said what
-        // to expect.
+        // If the user chose one dialect, a call without a marker is not a guess.
         let sure = if self.chosen {
             Certainty::Certain
         } else {

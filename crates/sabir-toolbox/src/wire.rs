@@ -115,8 +115,7 @@ pub fn decode_body(
     for chunk in split_chunks(body, options.chunk_bytes) {
         decoder.push(chunk, &mut sink);
     }
-    // A recording has no connection that could break: it has ended properly if its last frame is
-    // whole.
+    // A recording has no connection that could break: it is complete if its last frame is.
     let report = decoder.finish(BodyEnd::Clean, &mut sink);
     let draft = collector.draft();
     let facts = BodyReport {
@@ -245,8 +244,8 @@ pub fn encode_request(
     if let Some(dialect) = options.prompted {
         request.protocol = ToolProtocol::Prompted(dialect.name.to_owned());
     }
-    // Checked before the tools become text: afterwards the request has none that a wire could
-    // refuse.
+    // Checked before the tools become text, since afterwards the request has no tools that a wire
+    // could refuse.
     let more = wire
         .check_support(&request, &options.form)
         .map_err(|error| ToolboxError::Unsupported {

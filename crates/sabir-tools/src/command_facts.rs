@@ -15,8 +15,7 @@ use sabir_workspace::{
     list_push_addresses, protection_reason,
 };
 
-/// The number of paths that are examined. The links of further ones stay unknown, so the policy asks
-/// about a command that names more.
+/// The most paths whose links are examined. If a command names more, the policy asks the user.
 const MAX_PATHS: usize = 500;
 
 /// The number of files with secrets that are masked one by one. Each is a mount.
@@ -47,10 +46,9 @@ impl CommandSurroundings<'_> {
 
 /// Gathers the facts for a command line.
 ///
-/// These are the search path of the command's environment, the targets of the links that its paths
-/// pass, and the configuration of the repositories that git would read. Each is examined only if the
-/// command needs it. Blocks for some milliseconds for each, and lists the whole workspace if a program
-/// follows the links that it meets.
+/// These are the search path of the command's environment, the targets of links in its paths, and the configuration of the repositories
+/// that git would read. Each fact is gathered only if the command needs it. Blocks for some milliseconds per fact, and lists the whole
+/// workspace if a program follows links.
 #[must_use]
 pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> CommandFacts {
     let CommandSurroundings {
@@ -113,7 +111,7 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
     }
     let repositories = repositories
         .into_iter()
-        // Without a clean search path `git` may be any program, and its configuration decides
+        // If the search path is not clean, `git` may be any program, and its configuration proves
         // nothing.
         .filter(|_| clean_path)
         .map(|folder| {
@@ -140,9 +138,9 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
             }
             known => known,
         },
-        file_names: survey.map_or(FileNames::Unknown, |survey| named_by(survey.odd_name)),
+        file_names: survey.map_or(FileNames::Unknown, |survey| to_file_names(survey.odd_name)),
         index_names,
-        absent_files: keep_absent(absent_files, root),
+        absent_files: retain_missing(absent_files, root),
         build_folders: decide_builds(surroundings, build_folders),
         protected_paths,
         tracked_secrets,
@@ -203,8 +201,8 @@ pub(crate) fn could_read_secrets(surroundings: &CommandSurroundings<'_>, command
     required_facts(command, &facts).could_match_secret
 }
 
-/// Finds out in which folders builds and tests may run unasked: where the sandbox is really at level 2 and without network, and
-/// the user trusts the repository.
+/// Finds out in which folders builds and tests may run unasked: those where the sandbox really reaches level 2 without network, and whose
+/// repository the user trusts.
 fn decide_builds(
     surroundings: &CommandSurroundings<'_>,
     folders: Vec<String>,
@@ -324,7 +322,7 @@ fn index_names_of(folders: &[String], root: &Path, environment: &[(String, Strin
 }
 
 /// Keeps the files that are not there. One that cannot be looked at may be there.
-fn keep_absent(files: Vec<String>, root: &Path) -> Vec<String> {
+fn retain_missing(files: Vec<String>, root: &Path) -> Vec<String> {
     let is_absent = |file: &String| {
         root.join(file)
             .symlink_metadata()
@@ -333,7 +331,7 @@ fn keep_absent(files: Vec<String>, root: &Path) -> Vec<String> {
     files.into_iter().filter(is_absent).collect()
 }
 
-fn named_by(odd_name: Option<String>) -> FileNames {
+fn to_file_names(odd_name: Option<String>) -> FileNames {
     odd_name.map_or(FileNames::Plain, FileNames::Odd)
 }
 
@@ -357,11 +355,10 @@ const SYSTEM_FOLDERS: [&str; 4] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 /// The most programs of the workspace that a search path may have.
 const MAX_WORKSPACE_PROGRAMS: usize = 2000;
 
-/// Returns the names in those folders of a search path that lie in the workspace, as the `bin` of an activated virtual environment
-/// does.
+/// Returns the names in those folders of a search path that lie in the workspace, as the `bin` of an activated virtual environment does.
 ///
-/// Returns `None` if a bare name of the system may run a file of the workspace: a folder is relative or cannot be listed, or holds
-/// a program that others start or that is in one of the folders of the system (`/usr/bin`, `/bin`, `/usr/sbin`, `/sbin`) too.
+/// Returns `None` if the name of a system program may run a file of the workspace: a folder is relative or cannot be listed, or holds a
+/// program that other programs start or that a system folder has too (`/usr/bin`, `/bin`, `/usr/sbin`, `/sbin`).
 #[must_use]
 pub fn workspace_programs(path: &str, root: &Path) -> Option<Vec<String>> {
     let folders: Vec<&Path> = path.split(':').map(Path::new).collect();

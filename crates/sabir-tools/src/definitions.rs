@@ -38,10 +38,10 @@ pub(crate) struct CodeDefinition {
     pub(crate) signature: String,
 }
 
-/// Parses a text, and returns its outline; `None` if the deadline came first.
+/// Parses a text, and returns its outline; `None` if the deadline passes first.
 ///
-/// The limit is a time and not a number of parser actions: in a text made to be slow, such as an
-/// unclosed quote repeated a hundred thousand times, each action scans the rest of the text.
+/// The limit is a time and not a number of parser actions: in a hostile text, such as an unclosed
+/// quote repeated a hundred thousand times, each action scans the rest of the text.
 pub(crate) fn parse_outline(
     text: &str,
     language: &Language,

@@ -45,7 +45,7 @@ pub trait Editor: Send + Sync + std::fmt::Debug {
 
     /// Runs a command in a terminal until it ends. Dropping the future kills the command.
     ///
-    /// [`EditorFailure::Refused`] means that nothing was run, [`EditorFailure::Silent`] that nobody knows.
+    /// [`EditorFailure::Refused`] means that nothing ran, [`EditorFailure::Silent`] that the outcome is unknown.
     fn run_command(&self, _: TerminalCommand) -> EditorAnswer<TerminalOutcome> {
         let refusal = EditorFailure::Refused("it has no terminals".to_owned());
         Box::pin(std::future::ready(Err(refusal)))
@@ -182,8 +182,8 @@ impl EditorBuffers {
         self.editor.is_some()
     }
 
-    /// Asks the editor for its text of a file. The file on disk counts if it has none, or does not answer and had no unsaved text when
-    /// it last did.
+    /// Asks the editor for its text of a file. The file on disk is used if the editor has no such text, or does not answer and had nothing
+    /// unsaved at its last answer.
     pub(crate) async fn refresh(&self, workspace: &Workspace, path: WorkPath) {
         let Some(editor) = &self.editor else {
             return;
@@ -231,7 +231,7 @@ impl EditorBuffers {
     /// Checks that changes lose no unsaved text.
     ///
     /// # Errors
-    /// When one would delete it, or it could be changed neither through the editor nor together with the other files.
+    /// When a change would delete unsaved text, or the editor cannot apply it, or not together with the other files.
     pub(crate) fn check_changes(&self, changes: &[FileChange]) -> Result<(), FileError> {
         let unsaved = |change: &&FileChange| self.unsaved_content(&change.path).is_some();
         let Some(change) = changes.iter().find(unsaved) else {
@@ -260,10 +260,11 @@ impl EditorBuffers {
         }
     }
 
-    /// Writes a text through the editor, if it has the file and takes texts; `None` if the file on disk has to be written. Blocks.
+    /// Writes a text through the editor, if it has the file open and accepts writes; returns `None` if the file on disk must be written
+    /// instead. Blocks.
     ///
     /// # Errors
-    /// When the buffer has another text than the change was made for, or the editor fails to change unsaved text.
+    /// When the buffer's text is not the one that the change was made for, or the editor fails to change unsaved text.
     pub(crate) fn write_through(
         &self,
         workspace: &Workspace,
@@ -323,8 +324,8 @@ impl EditorBuffers {
             return failed(error);
         }
         let after = workspace.read_file(path, MAX_FILE_BYTES).ok();
-        // A file that is neither the old nor the new one was formatted by the editor, which is seen
-        // when it is read next.
+        // If the file is neither the old nor the new one, the editor formatted it. The next read
+        // shows that.
         let is_untouched = after.as_ref().map(|after| after.version)
             == before.as_ref().ok().map(|before| before.version);
         let is_saved = after.is_some_and(|after| has_text(&after.bytes, text));

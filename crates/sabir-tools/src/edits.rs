@@ -147,8 +147,8 @@ impl From<EditOutcome> for ToolOutput {
                 FileEdit::Changed(changed) => {
                     // A single diff is capped where it is made, and always shown.
                     let own = if edits.len() == 1 { usize::MAX } else { room };
-                    // A diff without room uses it up too, so that the shown diffs are the first
-                    // ones.
+                    // A diff that does not fit uses up the room too, so only a prefix of the diffs
+                    // is shown.
                     room = room.saturating_sub(changed.diff.len());
                     changed.describe_change(own)
                 }

@@ -109,8 +109,7 @@ pub(crate) enum CommandResult {
     Started {
         /// Its first output.
         page: OutputPage,
-        /// True if its sandbox has a network of its own, so that other commands do not reach its
-        /// ports.
+        /// True if its sandbox has a network of its own, so other commands cannot reach its ports.
         is_isolated: bool,
     },
 }
@@ -234,7 +233,7 @@ impl TypedTool for ExecuteCommand {
         // A call that gives a time limit knows how long it takes.
         if call.terminal && limit.is_none() {
             let watch = Arc::clone(&screen);
-            command = command.cancel_when(async move { watch.wait_until_kept().await });
+            command = command.cancel_when(async move { watch.wait_until_screen_kept().await });
         }
         let mut scanner = ScreenScanner::default();
         let on_output = |stream, bytes: &[u8]| {
@@ -252,7 +251,7 @@ impl TypedTool for ExecuteCommand {
                 let end = finished.outcome.end;
                 Ok(CommandResult::Ended {
                     seconds,
-                    kept_screen: screen.was_kept()
+                    kept_screen: screen.kept_screen()
                         || screen.is_taken()
                             && matches!(end, CommandExit::Cancelled | CommandExit::TimedOut),
                     found_nothing: end == CommandExit::Exited(1)
@@ -341,7 +340,7 @@ impl ExecuteCommand {
     /// Gathers the facts about a command line. Only the first question about a build explains how to trust the repository.
     fn command_facts(&self, command: &str) -> CommandFacts {
         let mut facts = gather_facts(&self.surroundings(), command);
-        facts.loopback_wall = self.loopback_wall(command);
+        facts.loopback_wall = self.loopback_obstacle(command);
         for (_, trust) in &mut facts.build_folders {
             // The same line is checked more than once, always alike.
             if *trust == BuildTrust::Untrusted
@@ -354,7 +353,7 @@ impl ExecuteCommand {
     }
 
     /// Returns the reason why a command will not reach the ports of this machine's loopback that its line names.
-    fn loopback_wall(&self, command: &str) -> Option<String> {
+    fn loopback_obstacle(&self, command: &str) -> Option<String> {
         let sandbox = &self.settings.sandbox;
         if !sandbox.is_on() || sandbox.has_network() || named_loopback_ports(command).is_empty() {
             return None;
@@ -401,9 +400,9 @@ impl ExecuteCommand {
             Beyond::Unconfined => return Ok((Sandbox::new(SandboxLevel::Off), None)),
             Beyond::Network => sandbox.with_network(NetworkAccess::Allowed),
             Beyond::Registries => sandbox.with_network(NetworkAccess::Registries),
-            // A command that runs without a question because it only reads is kept from writing, so
-            // that a wrong decision does no harm.
-            // It was checked as one without a network of package registries.
+            // A command that runs without a question because it only reads gets a read-only
+            // sandbox, so that a wrong decision does no harm. It was checked for a sandbox without
+            // access to package registries.
             Beyond::Nothing if permit.read_only && !sandbox.has_network() => {
                 sandbox.with_network(NetworkAccess::Denied).read_only()
             }
@@ -420,8 +419,7 @@ impl ExecuteCommand {
             return Ok((sandbox, None));
         }
         let workspace = Arc::clone(&self.settings.workspace);
-        // A command that runs unasked may come across files with secrets that its line does not
-        // name.
+        // A command that runs unasked may read files with secrets that its line does not name.
         let is_unasked = permit.read_only && sandbox.is_read_only();
         // The decision may have relied on their being empty; then all of them have to be.
         let masked = self.masked_secrets(&call.command).filter(|_| is_unasked);
@@ -454,8 +452,8 @@ impl ExecuteCommand {
         Ok((sandbox.hide_paths(hidden), note))
     }
 
-    /// Returns the files with secrets that a command which runs unasked must see empty, with the facts of the decision. `None`
-    /// if the decision does not depend on that.
+    /// Returns the secret files that must appear empty to a command that runs unasked, with the facts of the decision. `None` if the
+    /// decision does not depend on them.
     fn masked_secrets(&self, command: &str) -> Option<(CommandFacts, Vec<SecretFile>)> {
         if !could_read_secrets(&self.surroundings(), command) {
             return None;

@@ -26,8 +26,8 @@ const MAX_KEPT_PAGES: usize = 4;
 /// The tool, with the documents that a task can read on in.
 pub(crate) struct FetchUrl {
     scope: NetworkScope,
-    /// The latest documents that were longer than one part, the latest first. This is a cache across
-    /// calls: reading on must not fetch the document again, which may have changed.
+    /// The latest documents that were longer than one part, the latest first. A cache across calls: the next part must come from the same
+    /// version, and the document on the server may have changed.
     recent_pages: Mutex<VecDeque<Arc<FetchedPage>>>,
 }
 

@@ -20,8 +20,9 @@ use crate::file_error::FileError;
 use crate::missing_path::MissingPath;
 use crate::text::{self, MAX_FILE_BYTES};
 
-/// The number of files above which all are forgotten. A forgotten file can be overwritten without
-/// the check against the known version, but never against the version that the tool itself read.
+/// The number of files above which all are forgotten. An overwrite of a forgotten file is not
+/// checked against the version that the model knows, only against the version that the tool itself
+/// read.
 const MAX_REMEMBERED: usize = 100_000;
 /// The size of a content above which only the version is kept, so that a change cannot be shown.
 const MAX_KEPT_BYTES: usize = 256 << 10;
@@ -51,8 +52,8 @@ pub struct SeenFile {
 #[derive(Debug, Default)]
 struct KnownFiles {
     files: HashMap<WorkPath, KnownFile>,
-    /// The files that the model saw before the task was resumed, with the time. Their versions are not kept on disk, so the
-    /// time of their last change decides, until the model sees them again.
+    /// The files that the model saw before the task was resumed, with the time. Their versions are not kept on disk, so a file counts as
+    /// changed by its modification time until the model sees it again.
     seen_before: HashMap<WorkPath, u64>,
     /// The size of all contents in `files`.
     kept_bytes: usize,
@@ -135,7 +136,7 @@ impl FileTracker {
     }
 
     /// Parses a path that may be written as listings show it, with code points for control
-    /// characters. A file whose name really is written so goes first.
+    /// characters. A file that really has this name takes precedence.
     fn parse_shown_path(&self, path: &str) -> Result<WorkPath, WorkspaceError> {
         let named = self.workspace.parse_path(path)?;
         let Some(restored) =
@@ -175,7 +176,7 @@ impl FileTracker {
     }
 
     /// Returns the access of a call that reads all these paths. Invalid paths are left out, unless
-    /// all are invalid: the tool reports them beside the files that it can read.
+    /// all are invalid: the tool reports them together with the files that it can read.
     pub(crate) fn read_access_all<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Access {
         combine_accesses(paths.into_iter().map(|path| self.read_access(path)))
     }

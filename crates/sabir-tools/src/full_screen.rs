@@ -4,15 +4,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The time for which a program may keep the screen. One that only shows its progress ends by then,
-/// or its call gives a time limit.
+/// The time for which a program may keep the screen. A program that only shows its progress ends by
+/// then, or its call sets a time limit.
 pub(crate) const SCREEN_TIME: Duration = Duration::from_secs(15);
 /// The interval at which the screen is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The byte that every sequence begins with.
 const ESCAPE: u8 = 0x1b;
-/// The sequences that switch to the screen of a program and back, without their last character (`h`
-/// or `l`). The last one asks for the cursor keys, which `top` does instead.
+/// The sequences that switch to the alternate screen and back, without their last character (`h` or
+/// `l`). The last sequence sets the mode of the cursor keys, which `top` uses instead.
 const SCREEN_SEQUENCES: [&[u8]; 4] = [b"\x1b[?1049", b"\x1b[?1047", b"\x1b[?47", b"\x1b[?1"];
 /// The number of bytes that may be the beginning of a sequence.
 const MAX_PENDING: usize = 12;
@@ -27,7 +27,7 @@ pub(crate) struct ScreenWatch {
     /// The number of pieces of output since then.
     pieces: AtomicU64,
     /// True once a program has kept the screen for too long.
-    was_kept: AtomicBool,
+    kept_screen: AtomicBool,
 }
 
 /// Finds the sequences in pieces of output.
@@ -108,13 +108,13 @@ impl ScreenWatch {
     }
 
     /// Returns true if a program has kept the screen for [`SCREEN_TIME`]. Most programs give it back when they are ended for that.
-    pub(crate) fn was_kept(&self) -> bool {
-        self.was_kept.load(Ordering::Relaxed)
+    pub(crate) fn kept_screen(&self) -> bool {
+        self.kept_screen.load(Ordering::Relaxed)
     }
 
     /// Waits until a program has kept the screen for [`SCREEN_TIME`], or has written nothing for as long after it wrote at positions of
     /// its own. Progress that is shown in this way continues.
-    pub(crate) async fn wait_until_kept(&self) {
+    pub(crate) async fn wait_until_screen_kept(&self) {
         let mut seen_changes = self.changes.load(Ordering::Relaxed);
         let mut seen_pieces = self.pieces.load(Ordering::Relaxed);
         let mut kept = Duration::ZERO;
@@ -130,7 +130,7 @@ impl ScreenWatch {
             seen_changes = changes;
             seen_pieces = pieces;
             if kept.max(silent) >= SCREEN_TIME {
-                self.was_kept.store(true, Ordering::Relaxed);
+                self.kept_screen.store(true, Ordering::Relaxed);
                 return;
             }
         }

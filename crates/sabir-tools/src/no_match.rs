@@ -9,8 +9,8 @@ const SEARCH_PROGRAMS: [&str; 9] = [
     "grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "pgrep", "pcregrep",
 ];
 
-/// The programs that may precede a search on `&&`: they do not end with 1 for a reason that matters
-/// more.
+/// The programs that may precede a search in a list of `&&`, since exit code 1 seldom comes from
+/// them.
 const QUIET_PROGRAMS: [&str; 4] = ["cd", "echo", "printf", "true"];
 
 /// Returns true if exit code 1 of this command line can only mean that a search found nothing.
@@ -27,8 +27,8 @@ pub(crate) fn is_search_for_exit_code(line: &str) -> bool {
     let Some(((last, _), earlier)) = last_list.split_last() else {
         return false;
     };
-    // The commands that feed the search through a pipe do not matter: the exit code is that of its
-    // end.
+    // Commands that feed the search through a pipe do not matter: a pipe ends with the exit code of
+    // its last command.
     let pipe_start = last_list
         .iter()
         .rposition(|(_, before)| *before != Separator::Pipe)

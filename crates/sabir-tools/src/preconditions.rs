@@ -20,8 +20,8 @@ use crate::ToolSettings;
 use crate::command_facts::workspace_programs;
 use crate::file_tracker::FileTracker;
 
-/// The number of names of files and programs that are looked at for one call. Those beyond it, in a
-/// longer command line, are not bound.
+/// The most files and programs that one call is bound to. Further names in a longer command line
+/// are ignored.
 const MAX_DEPENDENCIES: usize = 4096;
 
 /// The most bytes of a `package.json` that are read for its entry point.
@@ -30,14 +30,14 @@ const MAX_MANIFEST_BYTES: usize = 1 << 20;
 /// The most names of a folder that a pattern is compared with.
 const MAX_LISTED: usize = 1000;
 
-/// Files that programs read without being named: programs, and their files in the folder where they
-/// run.
+/// Files that programs read although the command line does not name them: program names, and file
+/// names in the folder where they run.
 const PROGRAM_FILES: &[(&[&str], &[&str])] = &[
     // The order in which GNU make looks for them does not matter: each that exists is bound.
     (&["make", "gmake"], &["GNUmakefile", "makefile", "Makefile"]),
     (&["just"], &["justfile", "Justfile", ".justfile"]),
     // Scripts and their hooks; `.npmrc` can name another shell for them. The configurations of test
-    // runners are programs, and scripts seldom name them.
+    // runners are programs too, and scripts seldom name them.
     (
         &["npm", "pnpm", "yarn", "npx", "bun", "bunx", "deno"],
         &[
@@ -184,9 +184,9 @@ pub(crate) fn command_preconditions(settings: &ToolSettings, command: &str) -> P
     preconditions
 }
 
-/// Returns the programs and scripts of a workspace that run when a program is started in it: those that a word of the command, a part
-/// of a word or the value of a variable names, and the files that a program is known to read unnamed. Each has a text that identifies
-/// its place and content. What they load in turn is not included, and neither are files of data, which change.
+/// Returns the programs and scripts of a workspace that run when a program is started in it: those that a word of the command, a part of a
+/// word or the value of a variable names, and the files that the program is known to read by default. Each has a text that identifies its
+/// path and content. Files that these load in turn and files of data are not included.
 #[must_use]
 pub fn launch_files(
     workspace: &Workspace,
@@ -262,7 +262,7 @@ fn is_interpreter(program: &str) -> bool {
         || name.starts_with("python")
 }
 
-/// Returns words and their parts: a word may be a line of a shell, a list of paths, or an option with a value, which may follow its
+/// Returns words and their parts: a word may be a shell command line, a list of paths, or an option with a value, which may follow its
 /// letter at once (`-fscript.awk`).
 fn split_words(words: &[String]) -> Vec<&str> {
     let parts = |c: char| c.is_whitespace() || "'\"`$(){}[];|&<>=,:@\\".contains(c);
@@ -451,8 +451,7 @@ impl<'a> PreconditionCollector<'a> {
         }
     }
 
-    /// Adds a file of the workspace, if there is one of this name.
-    /// Creates a collector for a program that the user starts by its words, wherever it is installed.
+    /// Creates a collector for a program that the user's configuration starts. No search path is examined.
     fn for_launch(workspace: &'a Workspace) -> Self {
         Self {
             preconditions: Preconditions::default(),
@@ -491,6 +490,7 @@ impl<'a> PreconditionCollector<'a> {
             .collect()
     }
 
+    /// Adds a file of the workspace, if there is one of this name.
     fn add_file(&mut self, folder: &str, name: &str) {
         let path = join_path(folder, name);
         if self.mark_examined(&path)
@@ -540,8 +540,8 @@ fn matches_wildcards(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Describes where a path leads and the version of the file there. A path that cannot be read has a
-/// state too: its error.
+/// Describes the target of a path and the version of the file there; for a path that cannot be
+/// read, the error.
 fn file_state(workspace: &Workspace, path: &str) -> String {
     file_version(workspace, path).unwrap_or_else(|error| error.to_string())
 }

@@ -84,8 +84,8 @@ impl TypedTool for ReadCommandOutput {
     const NAME: &'static str = "read_command_output";
     const MANUAL: &'static str = include_str!("specs/read_command_output.md");
     const GROUP: ToolGroup = ToolGroup::Command;
-    // A call without `start_line` continues after the lines that were shown, so two calls at the
-    // same time would race for them.
+    // A call without `start_line` continues after the lines that were shown, so two concurrent
+    // calls would race for them.
     const READS_ONLY: bool = false;
     const POLLS: bool = true;
 
@@ -171,8 +171,8 @@ fn read_page(
         max_line_bytes: MAX_LINE_BYTES,
     };
     let lines = jobs.read_page(info.number, &options)?;
-    // More may have been printed since `info` was taken. Its state is kept, so that the last lines
-    // of a command are never reported as those of an ended one before they were read.
+    // More may have been printed since `info` was taken. Its state is kept, so that a command is
+    // not reported as ended before its last lines are shown.
     let info = OutputInfo {
         state: info.state,
         ..jobs.job_info(info.number)?

@@ -188,8 +188,8 @@ fn run_search(
     })
 }
 
-/// Finds the problem of an expression, its place and the usual remedy. `reason` is the message of
-/// the search.
+/// Finds the problem of an expression, its position and the usual remedy. `reason` is the search's
+/// error message.
 fn explain_regex_error(regex: &str, reason: &str) -> RegexProblem {
     /// Remedies by a part of the parser's message.
     const REMEDIES: [(&str, &str); 9] = [

@@ -142,8 +142,8 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
                 call: self.tool.prepare_call(arguments),
                 tool: Arc::clone(&self.tool),
             }),
-            // The checks have validated the arguments against the schema, so only a caller that
-            // bypassed them comes here.
+            // The checks have validated the arguments, so this happens only if a caller bypassed
+            // them.
             Err(error) => {
                 InvalidCall::boxed(format!("The arguments do not fit the tool: {error}."))
             }

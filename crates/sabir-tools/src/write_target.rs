@@ -9,8 +9,8 @@ use sabir_workspace::{EntryKind, WorkPath, Workspace, WorkspaceError};
 use crate::file_error::FileError;
 use crate::file_tracker::FileTracker;
 
-/// Returns the reason that a file with a second name is asked about. The write gives this name a file of its own, and nobody can
-/// tell where the others are.
+/// Returns the reason to ask about a file with several hard links. A write replaces the file under this name only, and the other names
+/// cannot be found.
 fn has_other_name(workspace: &Workspace, file: &WorkPath) -> Option<&'static str> {
     let found = workspace.metadata(file).ok()?;
     (found.kind == EntryKind::File && found.links > 1)

@@ -167,8 +167,7 @@ impl From<WrittenFile> for ToolOutput {
     }
 }
 
-/// Returns the line end that a content lacks because it was written on lines of its own: that of a new
-/// text file, and of one that ended with a line end before.
+/// Returns the line end to append to content that was written on lines of its own: if the file is new, or ended with a line end before.
 fn missing_line_end(content: &str, is_wrapped: bool, old: Option<&str>) -> &'static str {
     let had_line_end = old.is_none_or(|old| old.is_empty() || old.ends_with('\n'));
     if !is_wrapped || !had_line_end || content.is_empty() || content.ends_with('\n') {

@@ -217,7 +217,7 @@ impl Workspace {
         self
     }
 
-    /// Checks that a path may be read: neither it nor the place it leads to is hidden. Every access
+    /// Checks that a path may be read: neither it nor its resolved target is hidden. Every access
     /// checks the same; this only reports it early.
     ///
     /// # Errors

@@ -122,8 +122,8 @@ fn run_program(words: &[&str], limit_bytes: usize) -> ProgramOutput {
         true => Vec::new(),
         false => reader.join().unwrap_or_default(),
     };
-    // One that printed more than the limit still writes, into a pipe that nobody reads any more.
-    // Waiting for it without that could take for ever.
+    // A program that printed more than the limit may be blocked, writing into a full pipe. Without
+    // the kill, the wait might never end.
     _ = child.kill();
     _ = child.wait();
     match bytes.is_empty() {

@@ -46,9 +46,9 @@ pub use validation::default_shell;
 
 const CHUNK_BYTES: usize = 32 << 10;
 const CAPTURED_BYTES: usize = 32 << 10;
-/// The time that background processes may run after the shell's exit. The second constant is the
-/// time that output may arrive after the last process ended.
+/// The time that background processes may run after the shell's exit.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
+/// The time that output may arrive after the last process ended.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// The time of silence after which the end of input is typed at the terminal again.
 const TYPE_END_AFTER: Duration = Duration::from_secs(1);
@@ -339,8 +339,7 @@ impl ShellCommand {
         validation::check_text(&self.text)?;
         validation::check_env(&self.env)?;
         let shell = self.shell.take().unwrap_or_else(default_shell);
-        // The mark is unique on this machine as long as this process lives, which is all it is
-        // needed for.
+        // The mark must be unique on this machine only as long as this process lives, and it is.
         let mark = format!(
             "{}-{}",
             std::process::id(),
@@ -727,8 +726,8 @@ impl SupervisorStreams {
                     Some(Err(())) => {}
                     None => {
                         self.reports = None;
-                        // What lost its parent may have been missed where the kernel does not keep
-                        // orphans together.
+                        // Where the kernel does not reparent orphans to the supervisor, it may have
+                        // missed some.
                         if watched.survivors.is_none() || !process_table::ADOPTS_ORPHANS {
                             process_tree::kill_marked(MARK_ENV, mark);
                         }
@@ -738,7 +737,7 @@ impl SupervisorStreams {
             }
             if watched.asked.is_some() {
                 // Dropping this half closes it: the supervisor reads the end of the stream, and can
-                // still answer.
+                // still reply.
                 self.lifeline = None;
             }
             if watched.is_ending() && last_call.is_none() {

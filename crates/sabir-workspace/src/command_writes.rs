@@ -167,8 +167,8 @@ impl WriteLog {
         }
     }
 
-    /// Adds a command that is about to start. It counts as not watched until its supervisor reports that it is, unless it
-    /// cannot write in the workspace at all.
+    /// Adds a command that is about to start. It counts as unwatched until its supervisor reports a watch, unless it cannot write in the
+    /// workspace at all.
     pub(crate) fn add_command(&self, can_write: bool) -> CommandRecord {
         let mut state = self.lock_state();
         state.last += 1;

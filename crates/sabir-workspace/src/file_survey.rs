@@ -84,8 +84,8 @@ impl Workspace {
         Ok(found)
     }
 
-    /// Marks the files that a search of the whole workspace meets by the rules of `rg` or `fd`. Both also read an ignore file of
-    /// their own, in which a line such as `!.env` brings a hidden file back.
+    /// Marks the files that a search of the whole workspace with `rg` or `fd` reads. Both also read an ignore file of their own, in which a
+    /// line such as `!.env` brings a hidden file back.
     fn mark_searched(&self, secrets: &mut [SecretPath]) {
         for own_file in [None, Some(".rgignore"), Some(".fdignore")] {
             let mut walk = WalkBuilder::new(self.root());
@@ -94,8 +94,8 @@ impl Workspace {
             }
             for entry in walk.build().flatten().take(MAX_FILES) {
                 let name = relative_name(self.root(), entry.path());
-                // A link to a folder with secrets is not followed, and a file in it is met where it
-                // is.
+                // Links are not followed. A secret file behind a link is visited under its own
+                // path.
                 for secret in secrets.iter_mut().filter(|secret| secret.path == name) {
                     secret.ignored = false;
                 }

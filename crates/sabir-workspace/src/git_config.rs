@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use files::{ConfigReader, Entry};
-use folders::{Folders, Opened, find_repository, is_same, open_repository};
+use folders::{Folders, GitEntry, find_repository, is_same, open_repository};
 pub use history::PathFilter;
 use history::find_paths;
 use index::{find_name, read_links};
@@ -38,7 +38,7 @@ use keys::runs_programs;
 use objects::ObjectStore;
 pub(crate) use plain_file::read_plain_file;
 
-use crate::trust::{GitPrograms, Unseen, command_words};
+use crate::trust::{GitPrograms, TrustReadError, command_words};
 
 /// The git configuration of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,15 +163,15 @@ pub struct HistorySearch {
     pub blob_ids: Vec<String>,
 }
 
-/// What was found in the objects of a repository, for as long as they stay the same.
+/// The paths found in the objects of a repository; valid while the digest of the objects stays the same.
 #[derive(Debug, Clone)]
 pub(crate) struct KnownHistory {
     digest: [u8; 32],
     found: Result<Vec<String>, Unreadable>,
 }
 
-/// Finds wanted paths among the trees of a folder's repository, and blobs by their ids. `known` holds earlier answers by the
-/// place of the objects.
+/// Finds wanted paths among the trees of a folder's repository, and blobs by their ids. `known` caches results by the path of the object
+/// store.
 pub(crate) fn search_history(
     folder: &Path,
     environment: &[(String, String)],
@@ -248,8 +248,8 @@ pub fn list_push_addresses(
     Ok(pushed)
 }
 
-/// Returns true if the files of a folder that is not a repository yet would make git run programs once
-/// it is one, or cannot be read with certainty.
+/// Returns true if the files of a folder that is not yet a repository would make git run programs once it becomes one, or if that is
+/// uncertain.
 pub(crate) fn prepares_programs(git: &Path, environment: &[(String, String)]) -> bool {
     let reader = RepositoryReader { environment };
     let mut programs = GitPrograms::of(git);
@@ -279,7 +279,7 @@ pub(crate) fn list_linked_repositories(
     let mut found = BTreeMap::new();
     let git = top.join(".git");
     let folders = match git.is_dir() {
-        // While a command runs, the mask of `commondir` is in it, which would look like a pointer
+        // While a command runs, this folder has the mask of `commondir`, which looks like a pointer
         // to another folder.
         true => Some(Folders {
             holder: top.to_owned(),
@@ -328,8 +328,9 @@ pub(crate) struct NamedPath {
     pub(crate) is_file: bool,
 }
 
-/// Returns the folders of hooks and the included files that the configuration of a git folder
-/// names, and that of the user in `home`. What cannot be read names nothing: git stops there, too.
+/// Returns the hook folders and the included files that the configurations of a git folder, of the
+/// user in `home` and of the machine name. A file that cannot be read names none: git fails there,
+/// too.
 pub(crate) fn named_paths(git: &Path, work_tree: &Path, home: Option<&Path>) -> Vec<NamedPath> {
     let variables: Vec<(String, String)> = home
         .and_then(Path::to_str)
@@ -375,8 +376,7 @@ fn is_include(key: &str) -> bool {
     key.starts_with("include.") || key.starts_with("includeif.") || key == "core.worktree"
 }
 
-/// Returns the files of the work tree that a value names, which is a command for the shell: those that exist, and a missing one
-/// in the place of the program.
+/// Returns the files of the work tree that a shell command in a value names: those that exist, and the program even if it is missing.
 fn named_programs(value: &str, work_tree: &Path) -> Vec<NamedPath> {
     let mut named = Vec::new();
     for (at, word) in command_words(value).enumerate() {
@@ -393,8 +393,8 @@ fn named_programs(value: &str, work_tree: &Path) -> Vec<NamedPath> {
     named
 }
 
-impl From<Unseen> for Unreadable {
-    fn from(_: Unseen) -> Self {
+impl From<TrustReadError> for Unreadable {
+    fn from(_: TrustReadError) -> Self {
         Self::TooMuch
     }
 }
@@ -437,7 +437,7 @@ impl RepositoryReader<'_> {
         let top = work_tree(&folders, &configuration)?;
         let mut programs = GitPrograms::of(&top);
         add_entries("", &configuration.entries, &mut programs)?;
-        programs.hooks("hooks/", &folders.common.join("hooks"))?;
+        programs.add_hooks("hooks/", &folders.common.join("hooks"))?;
         let links = open_links(&top, &folders, &configuration)?;
         let seen = self.add_linked(links, &mut programs)?;
         for folder in absorbed(&folders.common, &seen)? {
@@ -465,8 +465,8 @@ impl RepositoryReader<'_> {
         }
     }
 
-    /// Reads the configuration of a repository and the layout that it defines. For the layout git
-    /// ignores included files, and in an additional work tree also the place of the main one.
+    /// Reads the configuration of a repository and the layout that it defines. For the layout, git
+    /// ignores included files, and in an additional work tree also the path of the main one.
     fn read_configuration(self, folders: &Folders) -> Result<Configuration, Unreadable> {
         let mut reader = ConfigReader::new(self.environment);
         let file = folders.common.join("config");
@@ -546,7 +546,7 @@ impl RepositoryReader<'_> {
         folder: &Path,
         programs: &mut GitPrograms,
     ) -> Result<Option<OpenLink>, Unreadable> {
-        let Opened::Repository(folders) = open_repository(folder)? else {
+        let GitEntry::Repository(folders) = open_repository(folder)? else {
             return Ok(None);
         };
         let configuration = self.read_configuration(&folders)?;
@@ -563,7 +563,7 @@ impl RepositoryReader<'_> {
             .iter()
             .filter(|entry| entry.variable.key != "core.worktree");
         add_entries(&place, entries, programs)?;
-        programs.hooks(&format!("{place}hooks/"), &folders.common.join("hooks"))?;
+        programs.add_hooks(&format!("{place}hooks/"), &folders.common.join("hooks"))?;
         let further = open_links(folder, &folders, &configuration)?;
         Ok(Some(OpenLink {
             common: folders.common,
@@ -589,7 +589,7 @@ impl RepositoryReader<'_> {
                 .filter(|entry| entry.variable.key != "core.worktree");
             add_entries(&place, entries, programs)?;
         }
-        Ok(programs.hooks(&format!("{place}hooks/"), &folder.join("hooks"))?)
+        Ok(programs.add_hooks(&format!("{place}hooks/"), &folder.join("hooks"))?)
     }
 }
 
@@ -609,7 +609,7 @@ fn add_entries<'a>(
         if !variable.is_exact {
             return Err(Unreadable::TooMuch);
         }
-        programs.key(place, &key, value)?;
+        programs.add_key(place, &key, value)?;
     }
     Ok(())
 }

@@ -650,8 +650,7 @@ impl JobEntry {
 
     /// Restores the entry of an output from its files, in a resumed task.
     fn from_files(stem: &Path, about: Option<OutputMetadata>) -> Self {
-        // A writer that was killed left no metadata, so only the beginning of the output is
-        // certain.
+        // A killed writer left no metadata, so only the first part of the output can be used.
         let unknown = || {
             let end = "ended with Sabir".to_owned();
             let command = "(unknown)".to_owned();

@@ -53,8 +53,8 @@ pub(crate) fn spawn_detached(command: &mut Command, device: OutputDevice) -> io:
 
 /// Registers a non-blocking descriptor with the async runtime. Needs a runtime.
 pub(crate) fn register_fd(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an owned descriptor is always the same one, and it is closed only after it was taken
-    // out again.
+    // SAFETY: an owned descriptor always has the same number, and it is closed only after it is
+    // deregistered.
     unsafe { AsyncFd::register(descriptor) }.map_err(Into::into)
 }
 
@@ -90,7 +90,7 @@ fn set_signals(wanted: AllowedSignals) -> io::Result<()> {
     }
     let mut mask = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset and sigemptyset initialise the set that pthread_sigmask then reads; the
-    // old mask is not asked for.
+    // null pointer declines the old mask.
     let error = unsafe {
         match wanted {
             AllowedSignals::All => libc::sigemptyset(mask.as_mut_ptr()),

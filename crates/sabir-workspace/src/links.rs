@@ -40,9 +40,9 @@ pub struct TooManyFiles;
 type LinkedPath = (PathBuf, bool);
 
 impl Workspace {
-    /// Returns the paths in the workspace that links lead `path` to, with `None` for a target
-    /// outside or an uncertain one. The result is empty if there is no link on the way. If
-    /// `pattern` is true, the path is a shell pattern and means every matching file.
+    /// Returns the paths in the workspace that links lead `path` to, with `None` for an outside or
+    /// uncertain target. The result is empty if the path contains no link. If `pattern` is true,
+    /// the path is a shell pattern that stands for all matching files.
     pub fn link_targets(&self, path: &str, pattern: bool) -> Vec<Option<String>> {
         let root = self.root();
         let mut places = vec![(root.to_path_buf(), false)];

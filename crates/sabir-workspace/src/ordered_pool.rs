@@ -59,8 +59,7 @@ impl OrderKey {
 
 /// Runs the first job and all that follow from it, and delivers the parts in order until everything
 /// is done, `take` returns `Break`, or the stop is requested. Each thread creates its own worker.
-/// Threads that are ahead of the order wait while parts with more than `ahead` things are held
-/// back.
+/// Threads that are ahead of the order wait while the held-back parts have more than `ahead` items.
 pub(crate) fn run_in_order<J: Send, P: Send, W: FnMut(J) -> Vec<(OrderKey, JobOutput<J, P>)>>(
     first: (OrderKey, J),
     ahead: usize,
@@ -145,8 +144,8 @@ impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolShared<'_, J, P, T> {
 }
 
 impl<J, P, T: FnMut(P) -> ControlFlow<()>> PoolState<J, P, T> {
-    /// Takes the job with the lowest key, unless too much is held back and this job is not the one
-    /// that the order waits for.
+    /// Takes the job with the lowest key, unless too much is held back and the order does not wait
+    /// for this job.
     fn next_job(&mut self, ahead: usize) -> Option<(OrderKey, J)> {
         let least = self.waiting.first_key_value()?.0;
         // The lowest job of all must always run, even over the limit, or the order could never

@@ -168,8 +168,8 @@ fn visit_lines(output: &StoredOutput, lines: u64, visit: &mut LineVisitor<'_>) -
     if stopped {
         return Ok(());
     }
-    // The lines in the gap were never counted here, so the lines after it are counted first, then
-    // numbered backwards from the known total.
+    // The lines in the gap were never counted, so the lines after it are numbered backwards from
+    // the known total.
     let mut behind = 0;
     visit_side(output, GapSide::AfterGap, 1, &mut |raw| {
         behind = raw.number;

@@ -196,8 +196,8 @@ fn matches_component(name: &str, wanted: &str) -> bool {
     }
 }
 
-/// Returns true for a folder, relative to the workspace, that is not protected itself but has
-/// protected names in it, such as `.github`.
+/// Returns true for a folder, relative to the workspace, that is not protected itself but may
+/// contain protected names, such as `.github`.
 pub(crate) fn holds_protected_names(folder: &Path) -> bool {
     let names: Vec<String> = folder
         .components()

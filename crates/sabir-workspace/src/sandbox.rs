@@ -422,7 +422,7 @@ impl Sandbox {
 
     /// Returns true if a command gets the environment variable of this name.
     pub(crate) fn passes_env(&self, name: &str) -> bool {
-        self.level == SandboxLevel::Off || !secrets::leads_out(name)
+        self.level == SandboxLevel::Off || !secrets::names_session_service(name)
     }
 
     /// Builds the supervisor's plan for a command with this environment; `None` without a sandbox.
@@ -490,7 +490,7 @@ impl Sandbox {
         } = *self;
         let is_walled = self.allows_loopback && network == NetworkAccess::Denied;
         let ports = if is_walled {
-            loopback::listening_among(&self.loopback_ports)
+            loopback::filter_listening(&self.loopback_ports)
         } else {
             Vec::new()
         };

@@ -101,9 +101,9 @@ impl SearchOptions {
     }
 
     /// Returns true if a found file is left out.
-    fn leaves_out(&self, path: &Path) -> bool {
+    fn is_excluded(&self, path: &Path) -> bool {
         self.leave_out
-            .is_some_and(|leaves_out| leaves_out(&path.to_string_lossy()))
+            .is_some_and(|is_excluded| is_excluded(&path.to_string_lossy()))
     }
 }
 

@@ -76,9 +76,10 @@ pub const ARGUMENT: &str = "__supervise";
 /// The time that processes may survive SIGKILL, for instance on a hanging disk, before they are
 /// given up.
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(5);
-/// The number of processes for each processor at which a command counts as a fork bomb, and its
-/// limits. More processors run more ordinary processes, and end them faster.
+/// The number of processes for each processor at which a command counts as a fork bomb. More processors run more ordinary processes, and
+/// end them faster.
 const PROCESSES_PER_CORE: usize = 512;
+/// The least and the greatest such number for the whole machine.
 const MAX_PROCESSES: (usize, usize) = (1024, 8192);
 /// The name of a supervisor whose command has ended, as `ps` shows it.
 const CLEANUP_NAME: &std::ffi::CStr = c"task-cleanup";
@@ -99,7 +100,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// through the socket.
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // Wrong arguments mean that a person typed the hidden argument; there is no socket to report
+    // Wrong arguments mean that a person typed the hidden argument, so there is no socket to report
     // to.
     let args: Vec<OsString> = args.into_iter().collect();
     if args.first().is_some_and(|first| first == wall_check::PROBE) {
@@ -338,7 +339,7 @@ pub(crate) const MAX_USER_TASKS: u64 = 16_384;
 const THREADS_PER_PROCESS: usize = 4;
 
 /// Returns the maximum number of processes and threads of one command, where they can be counted
-/// apart from those of others. A fork bomb grows up to it before the supervisor notices.
+/// separately. A fork bomb grows up to it before the supervisor notices.
 pub(crate) fn max_tasks() -> u64 {
     let tasks = max_processes().saturating_mul(THREADS_PER_PROCESS);
     u64::try_from(tasks)
@@ -351,19 +352,19 @@ fn run_supervisor(
     start: SupervisorStart<'_>,
     reaper: Pid,
 ) -> io::Result<()> {
-    // Signals are blocked since before the fork. A session of its own: a signal to the group of the
-    // reaper does not end both.
+    // Signals have been blocked since before the fork. In a separate session, a signal to the
+    // reaper's group does not end both processes.
     let _ = setsid();
     let lifeline = Lifeline::new(reaper);
     // Before the shell starts: a process that loses its parent earlier would be adopted by init.
     platform::adopt_orphans()?;
     // The command has the same user.
     platform::forbid_inspection()?;
-    // A kernel before 5.11 does not know this flag; then descriptors that the agent's parent forgot
-    // to close are inherited.
+    // A kernel before 5.11 does not know this flag. Descriptors that the agent's parent left open
+    // are then inherited.
     let _ = platform::close_others_on_exec();
-    // Taken out of the socket before anything looks whether it is closed: a closed one and one with
-    // a message look alike.
+    // Received before the socket is checked for its end, since a waiting message looks like a
+    // closed socket.
     let input = match plan.device {
         OutputDevice::Server => Some(passed_descriptor::receive_descriptor(&std::io::stdin())?),
         OutputDevice::Pipe | OutputDevice::Terminal => None,
@@ -426,10 +427,9 @@ fn run_supervisor(
     } else {
         0
     };
-    // Nobody waits for the rest, which frees what no name leads to any more. This process has
-    // neither the folder nor the arguments of the command then, so that it is not taken for one of
-    // its processes. Its arguments can be written only while it may be inspected, which concerns
-    // nobody any more.
+    // Nobody waits for the rest, which frees the storage of removed folders. This process leaves
+    // the command's folder and overwrites its arguments, so that it is not mistaken for a process
+    // of the command. Overwriting them requires that inspection is allowed, which is harmless now.
     let _ = platform::allow_inspection();
     platform::rename_process(CLEANUP_NAME);
     let _ = rustix::process::chdir("/");
@@ -448,9 +448,8 @@ fn watch_shell(
     lifeline: &Lifeline,
     limits: Option<SupervisedLimits>,
 ) -> io::Result<bool> {
-    // A kernel before 5.3 has no process handles; then the loop polls often.
-    // A pidfd becomes readable when its process ends, so one poll waits for the shell and the
-    // agent.
+    // A kernel before 5.3 has no process handles (pidfd), so the loop polls often. A pidfd becomes
+    // readable when its process ends, so one poll waits for both the shell and the agent.
     let handle: Option<OwnedFd> = platform::open_process_handle(children.shell);
     let every = match handle {
         // Where the kernel does not keep orphans, they are looked for in the process table.
@@ -612,8 +611,7 @@ impl ChildProcesses {
         let start = Instant::now();
         self.reap_ended();
         while self.alive && start.elapsed() < time && !enough() {
-            // Most commands leave nothing but the first process of their namespace, which ends at
-            // once.
+            // Most commands leave only the first process of their namespace, which ends at once.
             process_tree::wait_for_child(PAUSE);
             self.reap_ended();
         }

@@ -69,8 +69,8 @@ impl TerminalLock {
 
     fn open(operation: FlockOperation) -> Result<Self, Errno> {
         let name = ttyname(io::stdout(), Vec::new())?;
-        // Opened again: a lock belongs to the open file that all copies of a descriptor share, and
-        // the shell has a copy.
+        // Opened again: a lock belongs to the open file description, which all copies of a
+        // descriptor share, also the shell's.
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = rustix::fs::open(name, flags, Mode::empty())?;
         flock(&terminal, operation)?;
@@ -214,8 +214,8 @@ fn is_changed_at_end(mut pipe: impl Read) -> bool {
     }
 }
 
-/// Returns true if the terminal has the modes of an interface, which no editor of a shell sets: the interrupt key is off. Some shells take
-/// the terminal back without its modes.
+/// Returns true if the interrupt key is off, as interfaces set it and line editors of shells do not. Some shells take the terminal back
+/// without restoring its modes.
 fn is_still_raw(terminal: &io::Stdout) -> bool {
     tcgetattr(terminal).is_ok_and(|settings| {
         !settings

@@ -371,8 +371,8 @@ impl Perform for ScreenBuffer {
             b'\r' => self.column = 0,
             0x08 => self.column = self.column.saturating_sub(1),
             b'\t' => self.print_tab(),
-            // A terminal shows nothing, but names that NUL bytes separate, as `find -print0` writes
-            // them, must not run together.
+            // A terminal shows nothing for it, but names separated by NUL bytes, as `find -print0`
+            // writes them, must not run together.
             0 => self.print_char('\u{2400}'),
             _ => {}
         }

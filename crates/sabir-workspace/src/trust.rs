@@ -64,7 +64,7 @@ pub enum TrustState {
 
 /// The error for something that is too large, too much, or unreadable.
 #[derive(Debug)]
-pub(crate) struct Unseen;
+pub(crate) struct TrustReadError;
 
 impl GitPrograms {
     /// Creates an empty list for a work tree.
@@ -112,10 +112,15 @@ impl GitPrograms {
         digest_hashes(&self.hashes())
     }
 
-    /// Adds a key with one of its values; `place` is the prefix for a nested repository.
-    pub(crate) fn key(&mut self, place: &str, key: &str, value: &str) -> Result<(), Unseen> {
+    /// Adds a key with one of its values; `prefix` is that of a nested repository.
+    pub(crate) fn add_key(
+        &mut self,
+        prefix: &str,
+        key: &str,
+        value: &str,
+    ) -> Result<(), TrustReadError> {
         self.add(
-            format!("{place}{key}"),
+            format!("{prefix}{key}"),
             value.to_owned(),
             value.as_bytes(),
             true,
@@ -140,31 +145,31 @@ impl GitPrograms {
                     false,
                 );
             } else if path.is_file() {
-                self.file(format!("file {word}"), &path, false)?;
+                self.add_file(format!("file {word}"), &path, false)?;
             } else if key == "core.hookspath" {
-                self.hooks(&format!("{word}/"), &path)?;
+                self.add_hooks(&format!("{word}/"), &path)?;
             }
         }
         Ok(())
     }
 
     /// Adds the hooks in a folder; a missing folder has none.
-    pub(crate) fn hooks(&mut self, place: &str, folder: &Path) -> Result<(), Unseen> {
+    pub(crate) fn add_hooks(&mut self, prefix: &str, folder: &Path) -> Result<(), TrustReadError> {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(_) => return Err(Unseen),
+            Err(_) => return Err(TrustReadError),
         };
         for (at, entry) in entries.enumerate() {
-            let entry = entry.map_err(|_| Unseen)?;
+            let entry = entry.map_err(|_| TrustReadError)?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if at > MAX_HOOKS {
-                return Err(Unseen);
+                return Err(TrustReadError);
             }
             if !name.ends_with(".sample") && entry.path().is_file() {
                 // This hook runs when the index is refreshed, which `git status` does.
-                self.file(
-                    format!("{place}{name}"),
+                self.add_file(
+                    format!("{prefix}{name}"),
                     &entry.path(),
                     name == "post-index-change",
                 )?;
@@ -173,14 +178,14 @@ impl GitPrograms {
         Ok(())
     }
 
-    fn file(&mut self, name: String, path: &Path, runs: bool) -> Result<(), Unseen> {
+    fn add_file(&mut self, name: String, path: &Path, runs: bool) -> Result<(), TrustReadError> {
         if self.items.contains_key(&name) {
             return Ok(());
         }
         let bytes = read_plain_file(path, MAX_FILE_BYTES)
             .ok()
             .flatten()
-            .ok_or(Unseen)?;
+            .ok_or(TrustReadError)?;
         self.add(name, format!("{} bytes", bytes.len()), &bytes, runs);
         Ok(())
     }

@@ -23,8 +23,7 @@ pub(crate) enum NextStep {
 }
 
 impl<S: EventSink> CallRepairer<'_, S> {
-    /// Finishes an attempt whose response has ended, failed, or was abandoned because the rest was
-    /// not wanted.
+    /// Finishes an attempt whose response has ended, failed, or was stopped early.
     ///
     /// It must be called exactly once for each attempt.
     pub(crate) fn finish_attempt(
@@ -46,8 +45,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
         let problem = self.attempt.problem.take().or_else(|| self.missing_call());
         match problem {
             None => self.finish_answer(),
-            // Providers end such an answer with the reason of the limit, from which clients
-            // recover.
+            // Ends with the reason of the limit, as providers do; clients recover from it.
             Some(problem)
                 if problem.limit
                     && (self.attempt.number >= self.policy.max_retries || self.sent.calls > 0) =>
@@ -63,8 +61,8 @@ impl<S: EventSink> CallRepairer<'_, S> {
                 );
                 NextStep::CallFailed(problem.into_model_error())
             }
-            // The sent calls are complete, and the client answers them. The model can repeat the
-            // rest after that.
+            // The sent calls are complete, and the client runs them. The model can repeat the rest
+            // afterwards.
             Some(_) if self.sent.calls > 0 => {
                 self.log.log_repair("dropped_call", "");
                 self.finish_answer()

@@ -55,7 +55,7 @@ pub(crate) struct CallRepairer<'n, S> {
     pub(super) sent: SentState,
     /// The mistakes so far, so that feedback on a repeated one says more.
     pub(super) repeat_tracker: RepeatTracker,
-    /// True when the rest of the model's response is not wanted. It is shared with the reader of
+    /// True once the rest of the model's response can be skipped. It is shared with the reader of
     /// the response.
     pub(super) stop_flag: Arc<AtomicBool>,
 }
@@ -209,10 +209,10 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                 && (call.from_thought || !known.from_thought)
         });
         let mut extra = false;
-        let mut twin = false;
+        let mut is_duplicate = false;
         for known in known {
             extra |= self.policy.parallel == ParallelCalls::One;
-            twin |= known.may_duplicate(&call);
+            is_duplicate |= known.may_duplicate(&call);
         }
         let may_repeat = dialect.is_some() && self.echoes.may_repeat(span.start, span.end);
         let mut call = call;
@@ -226,10 +226,10 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         } else if let (Some(tool), 0, false) = (
             meant,
             self.policy.max_retries,
-            twin || may_repeat || call.from_thought,
+            is_duplicate || may_repeat || call.from_thought,
         ) {
-            // Streamed: its tool is known, no check has to pass it first, it duplicates no other
-            // call, and it is neither one that the model has read nor a draft.
+            // Streamed: the tool is known, retries are off, and the call neither duplicates another
+            // call, nor repeats one that the model has read, nor is a draft.
             if let Some(rule) = rule {
                 self.log.log_repair(rule, &tool);
             }
@@ -382,8 +382,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             (_, None) => outgoing.end_call(sink).map_err(|error| error.to_string()),
         };
         let limit = broken.is_err() && (is_short || call.end == CallEnd::Cut(Truncation::Limit));
-        // A broken call counts as sent too: the client has its beginning, and the error or the
-        // reason that follows says not to run it.
+        // A broken call counts as sent too: the client has its beginning, and the error or stop
+        // reason that follows says that it must not run.
         call.disposition = CallDisposition::Sent(outgoing.fingerprint());
         if limit {
             outgoing.cut_call(sink);
@@ -397,8 +397,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
     }
 
-    /// Records the first problem. If the model may not be asked again, the rest of the response is
-    /// not wanted, except for the usage and the reason of an answer that the output limit cut.
+    /// Records the first problem. Without retries, the rest of the response is skipped, unless the
+    /// output limit cut the answer: its usage and stop reason are still needed.
     fn record_problem(&mut self, problem: CallProblem) {
         if self.policy.max_retries == 0 && !problem.limit {
             self.stop_flag.store(true, Ordering::Relaxed);
@@ -465,8 +465,9 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             let open = |other: &AttemptCall| {
                 other.end == CallEnd::Open && other.index != call.index && other.may_duplicate(call)
             };
-            // With retries, calls are sent strictly in order, and those in the text last. Of one call
-            // the rest of the answer is not wanted, so nothing behind it can say that it is quoted.
+            // With retries, calls are sent strictly in order, and those in the text last. If only
+            // one call is allowed, the text after it is skipped, so nothing can show that it is
+            // quoted.
             let may_be_quoted = call.dialect.is_some()
                 && (self.policy.parallel != ParallelCalls::One || call.from_thought);
             let waits = call.end == CallEnd::Open || may_be_quoted && !last;
@@ -477,13 +478,13 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                 continue;
             }
             if call.end != CallEnd::Open && (last || !self.attempt.calls.iter().any(open)) {
-                self.judge_call(position);
+                self.send_or_drop_call(position);
             }
         }
     }
 
     /// Sends a waiting call, or drops it with a problem.
-    fn judge_call(&mut self, position: usize) {
+    fn send_or_drop_call(&mut self, position: usize) {
         let Some(call) = self.attempt.calls.get_mut(position) else {
             return;
         };
@@ -537,7 +538,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         self.release_call(position, &checked, print);
     }
 
-    /// Returns the reason why a correct call is not the requested one, if the model may be asked
+    /// Returns the reason why a valid call is not the requested one, if the model may be asked
     /// again.
     fn unrequested_call(&self, name: &str) -> Option<String> {
         match &self.policy.choice {

@@ -14,8 +14,8 @@ use sabir_check::search_place_length;
 /// The least length of a normalized call: a shorter one, such as `[ls()]`, occurs by chance.
 const MIN_LENGTH: usize = 8;
 
-/// The most bytes of results that are searched for the calls of one request. Calls beyond it count as
-/// found: thousands of different calls that all begin like a call in a result are not meant.
+/// The most bytes of results that are searched for the calls of one request. Calls beyond it count as found: an answer with thousands of
+/// different calls that all begin like a call in a result is not intended.
 const MAX_SEARCHED: usize = 256 << 20;
 
 /// The results of earlier calls, and the text of the current response.
@@ -62,8 +62,8 @@ impl EchoDetector {
         }
     }
 
-    /// Returns true if the beginning of a call, up to the end of the tool's name, occurs in a result,
-    /// so that the call may be a repetition. More may have arrived, which is not compared.
+    /// Returns true if the beginning of a call, up to the end of the tool's name, occurs in a result, so that the call may be a repetition.
+    /// Text after the name is not compared.
     pub(crate) fn may_repeat(&mut self, start: usize, name_end: usize) -> bool {
         if !self.has_results {
             return false;

@@ -85,8 +85,8 @@ impl ArgumentFingerprint {
     fn new(name: &str, json: Option<JsonPosition>) -> Self {
         let mut hash = DefaultHasher::new();
         hash.write(name.as_bytes());
-        // The byte 0xff cannot be in a name, so the name ends there. The string `10` is not the
-        // number 10.
+        // The byte 0xff never occurs in a name, so it marks its end. The byte after it
+        // distinguishes the string `10` from the number 10.
         hash.write(if json.is_some() {
             &[0xff, 1]
         } else {

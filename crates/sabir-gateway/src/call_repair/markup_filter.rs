@@ -132,7 +132,7 @@ impl MarkupFilter {
         }
     }
 
-    /// Ends the text: passes on the held text unless it is the remains of markup, and returns the
+    /// Ends the text: passes on the held text unless it is incomplete markup, and returns the
     /// number of dropped pieces. `cut` is true if the response was cut.
     pub(crate) fn finish(&mut self, cut: bool, say: &mut impl FnMut(&str)) -> u32 {
         let held = std::mem::take(&mut self.held);

@@ -65,7 +65,7 @@ pub(crate) enum UnreadableCall {
     /// The arguments as a whole cannot be read.
     #[error("the arguments of the call of `{0}` are not JSON object")]
     NoObject(String),
-    /// One value that was announced as JSON is none.
+    /// A value that was announced as JSON is not JSON.
     #[error("the arguments of the call of `{0}` are not JSON")]
     NoJson(String),
 }
@@ -128,8 +128,8 @@ impl OutgoingCall {
         }
     }
 
-    /// Ends the call as one that the output limit cut, so that the client can tell it from a whole
-    /// one.
+    /// Ends the call as cut by the output limit, so that the client can distinguish it from a
+    /// complete one.
     pub(crate) fn cut_call<S: EventSink>(&self, sink: &mut CallSink<'_, '_, S>) {
         sink.out.push_event(Event::CallCut {
             index: self.index,
@@ -145,8 +145,8 @@ impl OutgoingCall {
         form: ArgForm,
         sink: &mut CallSink<'_, '_, S>,
     ) {
-        // A nameless argument is not the model's own: the parser delivers unreadable rests that
-        // way.
+        // The parser delivers unreadable rests of arguments as an argument without a name; it is
+        // not the model's.
         if name.is_empty() && form != ArgForm::Raw {
             self.argument = OpenArgument::Rest(form, String::new());
             return;
@@ -238,8 +238,7 @@ impl OutgoingCall {
         }
     }
 
-    /// Handles the first byte of a JSON value, which decides whether it may be streamed once it is
-    /// long.
+    /// Handles the first byte of a JSON value, which decides whether a long value may be streamed.
     fn start_json<S: EventSink>(
         &mut self,
         name: String,

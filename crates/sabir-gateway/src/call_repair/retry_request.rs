@@ -21,9 +21,9 @@ pub(crate) fn build_retry_request(
     request: &Request,
     attempt: &Attempt,
     problem: &CallProblem,
-    told: &RepeatTracker,
+    repetition: &RepeatTracker,
 ) -> (Request, String) {
-    let words = build_feedback(request, attempt, problem, told);
+    let words = build_feedback(request, attempt, problem, repetition);
     let mut said = Vec::new();
     let mut results = Vec::new();
     // The feedback goes into exactly one place: the first wrong call's result, or a text.
@@ -103,13 +103,13 @@ fn build_feedback(
     request: &Request,
     attempt: &Attempt,
     problem: &CallProblem,
-    told: &RepeatTracker,
+    repetition: &RepeatTracker,
 ) -> String {
     let audience = FeedbackContext {
         protocol: &request.protocol,
         dialects: &request.dialects,
         tools: &request.tools,
-        repetition: told,
+        repetition,
     };
     let loose = |fault: &&Fault| {
         fault.call.is_none()

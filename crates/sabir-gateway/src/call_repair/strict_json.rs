@@ -15,7 +15,7 @@ pub(crate) struct StrictJson {
     /// The closing brackets of all open arrays and objects.
     open: Vec<u8>,
     /// The position in the text.
-    place: JsonState,
+    state: JsonState,
     /// The number or literal so far.
     word: String,
     /// The number of hexadecimal digits that an escape still needs.
@@ -52,23 +52,23 @@ impl StrictJson {
     /// Takes the next piece. Returns false if the text can no longer become a value.
     pub(crate) fn push(&mut self, text: &str) -> bool {
         for byte in text.bytes() {
-            if self.place == JsonState::Broken {
+            if self.state == JsonState::Broken {
                 return false;
             }
-            self.place = self.next_state(byte);
+            self.state = self.next_state(byte);
         }
-        self.place != JsonState::Broken
+        self.state != JsonState::Broken
     }
 
     /// Returns true if the value is complete.
     pub(crate) fn is_whole(&self) -> bool {
-        self.open.is_empty() && self.place == JsonState::After
+        self.open.is_empty() && self.state == JsonState::After
     }
 
     /// Returns the state after a byte.
     fn next_state(&mut self, byte: u8) -> JsonState {
         let blank = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-        match (self.place, byte) {
+        match (self.state, byte) {
             (JsonState::Quoted(key), b'"') if self.digits == 0 => {
                 if key {
                     JsonState::Colon
@@ -97,16 +97,16 @@ impl StrictJson {
             }
             // A number has no closing character: the next byte ends it and is then handled again.
             (JsonState::Word, b',' | b']' | b'}') => {
-                self.place = self.end_word();
+                self.state = self.end_word();
                 self.next_state(byte)
             }
             (JsonState::Word, _) if blank => self.end_word(),
             (JsonState::Word, b'+' | b'-' | b'.') => self.push_word_byte(byte),
             (JsonState::Word, _) if byte.is_ascii_alphanumeric() => self.push_word_byte(byte),
-            // Blanks may separate tokens, but a backslash must be followed by the escaped
+            // White space may separate tokens, but a backslash must be followed by the escaped
             // character.
             (JsonState::Escaped(_), _) => JsonState::Broken,
-            (place, _) if blank => place,
+            (state, _) if blank => state,
             (JsonState::Value | JsonState::First, b'{') => {
                 self.open_bracket(b'}', JsonState::FirstKey)
             }
@@ -135,9 +135,9 @@ impl StrictJson {
     }
 
     /// Opens an array or object that `close` ends.
-    fn open_bracket(&mut self, close: u8, place: JsonState) -> JsonState {
+    fn open_bracket(&mut self, close: u8, state: JsonState) -> JsonState {
         self.open.push(close);
-        place
+        state
     }
 
     /// Adds a byte of a number or literal, up to the limit.
@@ -230,8 +230,8 @@ mod tests {
     proptest! {
         #[test]
         fn it_agrees_with_a_parser(text in prop_oneof![texts(), values()]) {
-            // Between brackets alone: a bare number has no end. Parsed to a value, because a number
-            // out of range has none.
+            // In brackets, since a bare number has no end. Parsed as a `Value`, which rejects
+            // numbers out of range.
             let text = format!("[{text}]");
             prop_assert_eq!(is_strict(&text), serde_json::from_str::<Value>(&text).is_ok(), "{}", text);
         }

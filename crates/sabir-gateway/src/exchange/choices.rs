@@ -97,8 +97,7 @@ impl Exchange {
         }
     }
 
-    /// Asks the model, and reads each choice of its answer into a sink of its own. What belongs to all of them
-    /// goes to `rest`.
+    /// Asks the model, and reads each choice of its answer into a sink of its own. Events that belong to all choices go to `rest`.
     async fn read_choices<S: EventSink + Send>(
         &self,
         request: &Request,

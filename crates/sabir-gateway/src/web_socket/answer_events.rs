@@ -48,11 +48,10 @@ struct EventBody {
     decoder: SseDecoder,
 }
 
-/// Returns the parts of the answer to a request. The last message is always the end of the answer or
-/// an `error` event, and there is only one of them: clients take what follows for the next answer.
+/// Returns the parts of the answer to a request. The last message is always the end of the answer or an `error` event, and there is only
+/// one of them: clients take what follows for the next answer.
 ///
-/// The stream ends when the lease of the request is settled. A key that allows one request at a time
-/// would refuse the next one before.
+/// The stream ends when the lease of the request is settled. Otherwise a key that allows one request at a time would refuse the next one.
 pub(crate) fn answer_parts(
     handler: RequestHandler,
     request: Request,

@@ -70,7 +70,7 @@ fn is_key(key: &[u8]) -> bool {
     let Some(signs) = key.strip_suffix(b"==") else {
         return false;
     };
-    // The last sign stands for two bits and four zeros.
+    // The last character encodes two bits, followed by four zero bits.
     let ends_with_zeros = matches!(signs.last(), Some(b'A' | b'Q' | b'g' | b'w'));
     let is_base64 = |sign: &u8| sign.is_ascii_alphanumeric() || matches!(sign, b'+' | b'/');
     key.len() == KEY_LENGTH && signs.iter().all(is_base64) && ends_with_zeros

@@ -15,8 +15,8 @@ use crate::request_body::{BodyBudget, BodyShare, upload_time};
 use crate::settings::GatewayLimits;
 use crate::web_socket::frame_tracker::FrameTracker;
 
-/// The bytes of a message that take no memory of the budget: those of control frames, and of what is read ahead. A full budget must not
-/// end the connections of clients that only answer a ping.
+/// The bytes of a message that do not count against the budget, enough for control frames and read-ahead. A full budget must not end the
+/// connections of clients that only answer a ping.
 const FREE_BYTES: usize = 16 << 10;
 
 /// The bytes that the frames of a message may have beside its content.
@@ -39,7 +39,7 @@ pub(crate) struct MeteredStream<S> {
     /// The start of that message, with the timer for its next bytes.
     upload: Option<Upload>,
     /// The time of the last bytes.
-    heard: Instant,
+    last_received: Instant,
     /// The reason for which reading has failed, unless the connection broke.
     failure: Option<Refusal>,
 }
@@ -63,7 +63,7 @@ impl<S> MeteredStream<S> {
             received: 0,
             frames: FrameTracker::default(),
             upload: None,
-            heard: Instant::now(),
+            last_received: Instant::now(),
             failure: None,
         }
     }
@@ -85,8 +85,8 @@ impl<S> MeteredStream<S> {
     }
 
     /// Returns the time of the last bytes.
-    pub(crate) fn last_heard(&self) -> Instant {
-        self.heard
+    pub(crate) fn last_received(&self) -> Instant {
+        self.last_received
     }
 
     /// Returns true if a message has begun to arrive.
@@ -112,15 +112,15 @@ impl<S> MeteredStream<S> {
 
     /// Counts bytes that were read.
     fn count_bytes(&mut self, bytes: usize) -> Result<()> {
-        self.heard = Instant::now();
+        self.last_received = Instant::now();
         self.received = self.received.saturating_add(bytes);
         let deadline = |start| start + upload_time(&self.limits, self.received);
         match &mut self.upload {
             Some(upload) => upload.timer.as_mut().reset(deadline(upload.start)),
             None => {
                 self.upload = Some(Upload {
-                    start: self.heard,
-                    timer: Box::pin(sleep_until(deadline(self.heard))),
+                    start: self.last_received,
+                    timer: Box::pin(sleep_until(deadline(self.last_received))),
                 });
             }
         }

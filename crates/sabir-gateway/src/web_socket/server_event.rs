@@ -69,8 +69,8 @@ fn error_event(
     event_in_lane(&event.to_string(), stream_id)
 }
 
-/// The event that refuses to steer an answer (`ResponseSteerFailedEvent` of the npm package `openai`).
-/// The client gets its input back.
+/// The event that refuses to steer an answer (`ResponseSteerFailedEvent` of the npm package `openai`). The event returns the client's
+/// input.
 #[derive(Serialize)]
 struct SteerFailedEvent<'a> {
     /// Always `response.steer.failed`.

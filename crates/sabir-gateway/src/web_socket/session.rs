@@ -44,8 +44,8 @@ const READ_BUFFER: usize = 8 << 10;
 /// The size of a message after which the buffers are given back: a connection may be open for an hour.
 const LARGE_MESSAGE: usize = 64 << 10;
 
-/// The most bytes of replies to messages that are not written yet. Reading waits for a client that
-/// does not read them.
+/// The most bytes of replies to messages that are not written yet. At the limit, the session stops
+/// reading until the client has read some.
 const MAX_REPLIES: usize = 64 << 10;
 
 /// The headers of a handshake that its requests do not have.
@@ -149,7 +149,7 @@ enum SessionEvent {
 
 /// A pause in a session.
 enum SessionPause {
-    /// The buffers are to be replaced by small ones.
+    /// The buffers must be replaced by small ones.
     LargeBuffers,
     /// The session must end.
     End(SessionEnd),
@@ -349,7 +349,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Tells an idle client why no further requests are answered.
     async fn retire(&mut self, reason: MessageRefusal) -> SessionEnd {
-        // Clients that are waiting for nothing look at errors all the same.
+        // Clients that wait for no answer read errors too.
         let is_known = reason == MessageRefusal::Draining || self.is_refused;
         if !is_known {
             self.refuse(&Refusal::Message(reason), None).await;
@@ -403,8 +403,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     // Reading must be polled again.
                     context.waker().wake_by_ref();
                 }
-                // Whole messages that were read are returned, so an end of a message is the end of
-                // what the buffer for reading holds; the one for writing was just emptied.
+                // Complete messages were returned, so at the end of a message the read buffer is
+                // empty; the write buffer was just flushed.
                 let are_empty = reads && self.socket.get_ref().is_between_messages();
                 if self.largest > LARGE_MESSAGE && are_empty {
                     return Poll::Ready(SessionEvent::LargeBuffers);
@@ -544,7 +544,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Returns the time of the next limit.
     fn next_deadline(&self) -> Instant {
-        let heard = self.socket.get_ref().last_heard();
+        let heard = self.socket.get_ref().last_received();
         let mut next = (self.times.sent + self.limits.ping).min(heard + self.silence_limit());
         if self.retirement.is_none() {
             next = next.min(self.times.opened + MAX_AGE);
@@ -558,7 +558,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Sends pings that are due, and ends the session where a limit is reached.
     async fn enforce_time_limits(&mut self) -> Option<SessionEnd> {
         let now = Instant::now();
-        if now >= self.socket.get_ref().last_heard() + self.silence_limit() {
+        if now >= self.socket.get_ref().last_received() + self.silence_limit() {
             return Some(SessionEnd::Left);
         }
         if self.is_idle() && now >= self.times.busy + self.limits.websocket_idle {
@@ -628,8 +628,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 }
                 SessionEnd::Abort(code, reason) => {
                     if self.socket.send(frame(code, reason)).await.is_ok() {
-                        // Bytes that were not read would break the connection before the client has
-                        // read the reason.
+                        // Closing the socket with unread bytes would reset the connection before
+                        // the client has read the reason.
                         let rest = self.socket.get_mut().stream_mut();
                         let mut rest = rest.take(self.limits.body as u64);
                         _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;

@@ -32,8 +32,8 @@ pub(crate) struct AuthorizedClient {
 }
 
 impl AuthorizedClient {
-    /// Makes a request with the present token, and once more with another one if the server refuses it. `own_token` is the one of the
-    /// configuration.
+    /// Makes a request with the current token, and retries once with another token if the server refuses it. `own_token` is the token of
+    /// the configuration.
     async fn request<T, F>(
         &self,
         own_token: Option<String>,

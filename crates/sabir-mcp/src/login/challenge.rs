@@ -15,8 +15,8 @@ pub(crate) fn missing_scopes(challenge: &str, server: &Url) -> Option<Vec<String
     Some(scopes.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Adds the scopes that a login has, and those that the server missed since, to the ones that are
-/// asked for. A login that was refused for another reason starts again.
+/// Adds the scopes of a login, and those that the server has demanded since, to the requested ones.
+/// A login that was refused for another reason starts without them.
 pub(super) fn widen_scopes(scopes: &mut Vec<String>, login: &StoredLogin, server: &Url) {
     let challenge = login.challenge.as_deref();
     let Some(missing) = challenge.and_then(|text| missing_scopes(text, server)) else {

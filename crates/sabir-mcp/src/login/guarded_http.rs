@@ -129,8 +129,8 @@ impl OAuthHttpClient for GuardedHttp {
     }
 }
 
-/// Checks that metadata of an authorization server describe the server that they come from (RFC 8414, section 3.3): codes and refresh
-/// tokens of another one would be sent to the endpoints that they name.
+/// Checks that metadata of an authorization server describe the server that they come from (RFC 8414, section 3.3): otherwise codes and
+/// refresh tokens of one server could be sent to endpoints of another.
 fn check_issuer(url: &Url, body: &[u8]) -> Result<(), GuardError> {
     let metadata: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     if metadata.get("token_endpoint").is_none() {
@@ -199,9 +199,9 @@ struct GuardedResolver {
 /// The addresses of the server that is logged in to.
 #[derive(Default)]
 struct ServerAddresses {
-    /// Those that its name has led to. The server's owner decides on them.
+    /// The addresses that its name resolved to. The server's owner controls them.
     looked_up: BTreeSet<IpAddr>,
-    /// Those of them at which a request for the server was answered, with its certificate.
+    /// The addresses that answered a request for the server, with its certificate.
     reached: BTreeSet<IpAddr>,
 }
 
@@ -245,8 +245,7 @@ impl GuardedResolver {
         targets.contains(host)
     }
 
-    /// Refuses an address inside the user's network, unless the server is in such a network itself: then its authorization server may
-    /// be too.
+    /// Refuses an address inside a private network, unless the server itself is in one: its authorization server may then be there too.
     fn check_address(&self, host: &str, address: IpAddr) -> Result<(), GuardError> {
         let Some(kind) = non_public_kind(address) else {
             return Ok(());

@@ -52,13 +52,13 @@ impl RedirectListener {
                     return;
                 };
                 let Ok((stream, _)) = listener.accept().await else {
-                    // Too many open files, for instance. The port must stay taken: another program
-                    // could wait for the code there.
+                    // Too many open files, for instance. The port stays open, since another program
+                    // could otherwise listen there for the code.
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 };
-                // Browsers open connections ahead and leave them silent, so each has a task of its
-                // own.
+                // Browsers open connections in advance and leave them idle, so each has its own
+                // task.
                 let serving = serve_connection(stream, base.clone(), sender.clone());
                 tokio::spawn(async move {
                     serving.await;

@@ -152,8 +152,8 @@ impl ServerLogin {
             None => session.manager.insert(self.create_manager().await?),
         };
         let token = match manager.get_access_token().await {
-            // A manager that is not set up answers so where it would have to renew the token. Most
-            // starts need no discovery.
+            // A manager without metadata returns this error if the token must be renewed. Most
+            // starts need no renewal, so the discovery is done only now.
             Err(AuthError::InternalError(_)) if session.ready_client.is_none() => {
                 let manager = self.prepare_renewal(session, &login, credentials).await?;
                 manager.get_access_token().await

@@ -170,7 +170,7 @@ fn parse_value(path: &[String], kind: &ValueKind, words: &[String]) -> Result<Va
         return Err(wrong());
     };
     if is_text(kind) {
-        // Text in quotes is TOML; any other text is taken as it is.
+        // Text in quotes is TOML; any other text is used unchanged.
         let quoted = word
             .starts_with(['"', '\''])
             .then(|| word.parse::<Value>().ok())

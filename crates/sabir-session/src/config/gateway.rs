@@ -245,7 +245,7 @@ impl GatewayKeysError {
     }
 }
 
-/// Refuses a 0, which would stop everything or be taken for 1. `table` leads to the key's table, or to the list whose item at `index`
+/// Refuses a 0, which would stop everything or be treated as 1. `table` leads to the key's table, or to the list whose item at `index`
 /// is that table.
 fn check_positive(
     table: &[&str],

@@ -571,8 +571,8 @@ impl Default for KeyBindings {
 impl TryFrom<BTreeMap<String, Vec<String>>> for KeyBindings {
     type Error = BindingError;
 
-    /// Binds keys to actions. An action has exactly the keys of its list; a key that is given to another action is taken from the
-    /// action that usually has it.
+    /// Binds keys to actions. An action has exactly the keys of its list; a key that is configured for one action is removed from its
+    /// default action.
     fn try_from(table: BTreeMap<String, Vec<String>>) -> Result<Self, BindingError> {
         let mut own: BTreeMap<Key, KeyAction> = BTreeMap::new();
         let mut actions = Self::default().actions;
@@ -591,8 +591,8 @@ impl TryFrom<BTreeMap<String, Vec<String>>> for KeyBindings {
                 }
             }
         }
-        // Last, so that the order of the table does not decide who gets a key that another action
-        // usually has.
+        // Added last, so a configured key replaces its default action, whatever the order of the
+        // table.
         actions.extend(own);
         Ok(Self { actions })
     }

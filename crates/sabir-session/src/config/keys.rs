@@ -28,7 +28,7 @@ pub(super) fn key_offset<K: AsRef<str>>(text: &str, keys: &[K]) -> usize {
         let root = DeValue::Table(table.into_inner());
         let mut value = &root;
         for key in keys {
-            let Some(found) = step_down(value, key.as_ref()) else {
+            let Some(found) = find_child(value, key.as_ref()) else {
                 break;
             };
             at = found.start;
@@ -44,7 +44,7 @@ pub(super) fn written_value(text: &str, keys: &[String]) -> Option<(usize, Strin
     let mut value = &root;
     let mut found = None;
     for key in keys {
-        let next = step_down(value, key)?;
+        let next = find_child(value, key)?;
         value = next.value;
         found = Some(next);
     }
@@ -60,7 +60,7 @@ pub(super) fn names_below(text: &str, keys: &[String]) -> Vec<String> {
     let root = DeValue::Table(table.into_inner());
     let mut value = &root;
     for key in keys {
-        let Some(found) = step_down(value, key) else {
+        let Some(found) = find_child(value, key) else {
             return Vec::new();
         };
         value = found.value;
@@ -74,10 +74,12 @@ pub(super) fn names_below(text: &str, keys: &[String]) -> Vec<String> {
 
 /// Returns the path of the deepest value that spans a byte offset.
 pub(super) fn path_at(text: &str, offset: usize) -> Vec<String> {
-    fn go_down(value: &DeValue<'_>, offset: usize, path: &mut Vec<String>) -> bool {
+    fn descend_to(value: &DeValue<'_>, offset: usize, path: &mut Vec<String>) -> bool {
         let mut visit = |key: String, start: usize, span: Range<usize>, value: &DeValue<'_>| {
             path.push(key);
-            if go_down(value, offset, path) || (start.min(span.start)..span.end).contains(&offset) {
+            if descend_to(value, offset, path)
+                || (start.min(span.start)..span.end).contains(&offset)
+            {
                 return true;
             }
             path.pop();
@@ -101,7 +103,7 @@ pub(super) fn path_at(text: &str, offset: usize) -> Vec<String> {
     }
     let mut path = Vec::new();
     if let Ok(table) = DeTable::parse(text) {
-        go_down(&DeValue::Table(table.into_inner()), offset, &mut path);
+        descend_to(&DeValue::Table(table.into_inner()), offset, &mut path);
     }
     path
 }
@@ -116,7 +118,7 @@ struct FoundKey<'a, 'text> {
 }
 
 /// Finds an entry of a table, or an item of an array by its index.
-fn step_down<'a, 'text>(value: &'a DeValue<'text>, key: &str) -> Option<FoundKey<'a, 'text>> {
+fn find_child<'a, 'text>(value: &'a DeValue<'text>, key: &str) -> Option<FoundKey<'a, 'text>> {
     match value {
         DeValue::Table(table) => {
             let (known, value) = table.iter().find(|(known, _)| *known.get_ref() == *key)?;

@@ -107,7 +107,7 @@ impl LimitKeys {
     }
 
     /// Returns true if models get facts about the date, the branch and the folder.
-    pub(crate) fn sends_place(&self) -> bool {
+    pub(crate) fn sends_environment(&self) -> bool {
         self.place.unwrap_or(true)
     }
 

@@ -1383,7 +1383,7 @@ mod tests {
         }
     }
 
-    /// Everything that settings have an effect on, as the code that uses them computes it.
+    /// Returns a text with everything that settings affect, computed by the code that uses them.
     fn effects(config: &Config) -> String {
         let spec = SessionSpec::default();
         let gateway = GatewaySpec::default();
@@ -1466,7 +1466,7 @@ mod tests {
             format!(
                 "{:?} {:?}",
                 config.limits.sends_instructions(),
-                config.limits.sends_place()
+                config.limits.sends_environment()
             ),
             format!(
                 "{:?} {:?}",

@@ -200,8 +200,8 @@ fn path_forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
     let Some(path) = pattern.trim().strip_prefix("path=").map(str::trim) else {
         return vec![pattern.to_owned()];
     };
-    // The pattern as written stays among the forms, for paths that are shown to the model like
-    // that.
+    // The pattern as written is one of the forms, because some paths are shown to the model as
+    // written.
     let mut forms = vec![pattern.to_owned()];
     let absolute = match (path.strip_prefix('~'), home.and_then(Path::to_str)) {
         (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {

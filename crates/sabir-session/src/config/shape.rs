@@ -199,7 +199,7 @@ fn trace_at<'de, T: Deserialize<'de>>(path: &[&'static str]) -> KeyShape {
     }
 }
 
-/// A deserializer without data that goes down a path and notes the request at its end.
+/// A deserializer without data that follows a path and records the requested type at its end.
 struct ShapeProbe<'a> {
     path: &'a [&'static str],
     request: &'a mut Option<Request>,
@@ -268,7 +268,7 @@ impl<'de> Deserializer<'de> for ShapeProbe<'_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.path.split_first() {
-            Some((_, rest)) => visitor.visit_seq(OneEntry {
+            Some((_, rest)) => visitor.visit_seq(SingleEntry {
                 key: ITEM,
                 rest,
                 request: self.request,
@@ -292,7 +292,7 @@ impl<'de> Deserializer<'de> for ShapeProbe<'_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.path.split_first() {
-            Some((key, rest)) => visitor.visit_map(OneEntry {
+            Some((key, rest)) => visitor.visit_map(SingleEntry {
                 key,
                 rest,
                 request: self.request,
@@ -324,13 +324,13 @@ impl<'de> Deserializer<'de> for ShapeProbe<'_> {
 }
 
 /// The only entry of a map, or the only item of a sequence: the next step of the path.
-struct OneEntry<'a> {
+struct SingleEntry<'a> {
     key: &'static str,
     rest: &'a [&'static str],
     request: &'a mut Option<Request>,
 }
 
-impl OneEntry<'_> {
+impl SingleEntry<'_> {
     fn probe(&mut self) -> ShapeProbe<'_> {
         ShapeProbe {
             path: self.rest,
@@ -339,7 +339,7 @@ impl OneEntry<'_> {
     }
 }
 
-impl<'de> MapAccess<'de> for OneEntry<'_> {
+impl<'de> MapAccess<'de> for SingleEntry<'_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -354,7 +354,7 @@ impl<'de> MapAccess<'de> for OneEntry<'_> {
     }
 }
 
-impl<'de> SeqAccess<'de> for OneEntry<'_> {
+impl<'de> SeqAccess<'de> for SingleEntry<'_> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(

@@ -84,8 +84,8 @@ pub(crate) fn read_named_text(
     path: &WorkPath,
     limit_bytes: usize,
 ) -> Result<TextStart, ConventionError> {
-    // A file of the folder may link to another, but a text must not reach further than its author
-    // could see.
+    // The main file of a convention may be a link, but the files that it names may not: its author
+    // could otherwise include files that they cannot read.
     if workspace.resolve_links(path)? != *path {
         return Err(ConventionError::Link);
     }

@@ -114,7 +114,7 @@ impl FromStr for KeyLimitText {
                 }
                 _ => count()?,
             };
-            // Of two values nobody knows which one was meant.
+            // If two values are given, it is unclear which one was meant.
             if member.replace(number).is_some() {
                 return Err(invalid());
             }
@@ -162,8 +162,8 @@ pub async fn open_key_store(config: &Config) -> Result<Option<Arc<dyn KeyStore>>
     store.map(Some).map_err(|error| unusable(error.to_string()))
 }
 
-/// Creates a file that only its owner may read, unless it exists. SQLite gives its other files the
-/// same permissions.
+/// Creates a file that only its owner may read, unless it exists. SQLite copies its permissions to
+/// the files that it creates beside it.
 fn create_private_file(path: &Path) -> io::Result<()> {
     let created = OpenOptions::new()
         .write(true)

@@ -24,7 +24,7 @@ pub struct ReloadableGateway {
     listen: String,
     /// The random token made at the start, which stays valid, because clients were set up with it.
     generated_token: Option<Secret>,
-    capacity: Capacity,
+    capacity: ListeningLimits,
     /// The store of keys, if there is one.
     key_store: Option<Secret>,
     /// The Unix socket, if there is one.
@@ -33,7 +33,7 @@ pub struct ReloadableGateway {
 
 /// The limits that are fixed when the gateway starts to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Capacity {
+struct ListeningLimits {
     connections: usize,
     answers: usize,
 }
@@ -101,7 +101,7 @@ impl ReloadableGateway {
         };
         Self {
             listen: spec.listen_address(config).to_owned(),
-            capacity: Capacity::of_limits(&config.gateway_keys().gateway_limits()),
+            capacity: ListeningLimits::of_limits(&config.gateway_keys().gateway_limits()),
             key_store: key_store_address(config),
             socket: config.gateway_keys().socket.clone(),
             spec,
@@ -150,7 +150,7 @@ impl ReloadableGateway {
                 wanted: wanted.to_owned(),
             });
         }
-        if Capacity::of_limits(&settings.limits) != self.capacity {
+        if ListeningLimits::of_limits(&settings.limits) != self.capacity {
             ignored.push(RestartNeeded::Capacity);
         }
         if key_store_address(config) != self.key_store {
@@ -183,7 +183,7 @@ fn key_store_address(config: &Config) -> Option<Secret> {
     keys.keys.clone().or_else(from_variable)
 }
 
-impl Capacity {
+impl ListeningLimits {
     fn of_limits(limits: &GatewayLimits) -> Self {
         Self {
             connections: limits.connections,

@@ -20,8 +20,8 @@ pub trait HookCallbacks: Debug + Send + Sync {
     /// Lists the callbacks.
     fn list_hooks(&self) -> Vec<CallbackHook>;
 
-    /// Calls one with the input of its event, and returns its answer: the JSON that a hook command would print. An error says why there
-    /// is none, and refuses what the event is about.
+    /// Calls a callback with the input of its event, and returns its answer: the JSON that a hook command would print. An error refuses the
+    /// action that the event announces.
     fn call_hook(
         &self,
         callback: String,

@@ -8,12 +8,12 @@ use serde::Deserialize;
 pub(crate) struct HookKeys {
     /// Files in the format of Claude Code whose hooks run too.
     pub(crate) import: Vec<String>,
-    /// False: the files of repositories are not looked at.
+    /// False: the files of repositories are ignored.
     project_files: Option<bool>,
 }
 
 impl HookKeys {
-    /// Returns true if the files of repositories are looked at.
+    /// Returns true if the files of repositories are read.
     pub(crate) fn reads_project_files(&self) -> bool {
         self.project_files.unwrap_or(true)
     }

@@ -82,8 +82,8 @@ impl Condition {
         })
     }
 
-    /// Returns true if the tool has one of these names, and one of the texts fits the pattern, or the command may be one that does: a
-    /// condition that another spelling passes would be no guard.
+    /// Returns true if the tool has one of these names, and one of the texts matches the pattern or the command may match it in another
+    /// spelling.
     pub(super) fn fits(&self, names: &[&str], texts: &[String], access: &Access) -> bool {
         names.contains(&self.tool.as_str())
             && self.pattern.as_ref().is_none_or(|pattern| {

@@ -40,8 +40,8 @@ impl HookRunner {
             let asked = Value::Object(described.input.clone());
             let mut other = verdict.wanted_inputs.into_iter();
             if let Some((hook, wanted)) = other.find(|(_, wanted)| *wanted != asked) {
-                // Run as it is, the call would be what the hook wanted to prevent; changed, it
-                // would be one that nobody has checked.
+                // Unchanged, the call would do what the hook wanted to prevent; changed, nobody has
+                // checked it.
                 return Err(ToolRefusal(format!(
                     "Not run: the hook {hook} wants other arguments, in the names of Claude Code: {wanted}. If they serve you, call again with them."
                 )));
@@ -185,8 +185,8 @@ impl DriverObserver for HookObserver {
         question: &'a UserQuestion,
     ) -> ObserverWork<'a, Result<(), StopObjection>> {
         Box::pin(async move {
-            // With a reason the task stops because of a limit or a refusal, where going on helps
-            // nobody.
+            // A reason means that the task stops because of a limit or a refusal: continuing would
+            // not help.
             let is_end = matches!(question, UserQuestion::Next { reason } if reason.is_empty());
             if is_end {
                 self.0.object_to_stop("").await?;
@@ -230,6 +230,6 @@ impl DriverObserver for HookObserver {
         if !self.0.compacted.swap(false, Ordering::Relaxed) {
             return Box::pin(std::future::ready(None));
         }
-        Box::pin(self.0.begin_compacted())
+        Box::pin(self.0.begin_after_compaction())
     }
 }

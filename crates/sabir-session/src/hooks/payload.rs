@@ -18,12 +18,12 @@ pub(super) struct HookCall {
     pub(super) tool: String,
     /// The arguments.
     pub(super) input: Map<String, Value>,
-    /// The commands or paths that a condition may look at.
+    /// The commands or paths that a condition may examine.
     pub(super) subjects: Vec<String>,
 }
 
 impl HookCall {
-    /// Describes a call. One that touches several files is described once for each, since hooks look at one path.
+    /// Describes a call. A call that touches several files is described once for each, since hooks get one path.
     pub(super) fn of_call(call: &ObservedCall, root: &Path) -> Vec<Self> {
         let accesses = match &call.access {
             Access::Several(all) if !all.is_empty() => all.as_slice(),
@@ -115,7 +115,7 @@ pub(super) fn single_commands(line: &str) -> Vec<String> {
         let words = piece.split_whitespace().skip_while(is_assignment);
         words.collect::<Vec<_>>().join(" ")
     };
-    // The whole line is looked at as it is.
+    // The unchanged line is examined anyway.
     pieces
         .map(without_assignments)
         .filter(|piece| !piece.is_empty() && piece != line)

@@ -116,8 +116,8 @@ impl HookVariables {
     }
 }
 
-/// Finds the files of the folder that a command line names. `workspace` must have no bounds: a file that is hidden from the model runs all
-/// the same.
+/// Finds the files of the folder that a command line names. `workspace` must have no bounds, since a hook can run files that are hidden
+/// from the model.
 ///
 /// # Errors
 /// When there are too many.
@@ -170,12 +170,12 @@ pub(super) fn find_pinned_files(
     Ok(files)
 }
 
-/// Finds the files of the folder that a program runs or reads when it is started with these words, in the folders that the words change
-/// to as well (`sh -c "cd tools && ./serve.sh"`, `uv --directory tools run serve.py`). `environment` has its variables, the later ones
-/// before earlier ones of the same name, and `own_values` are those of the variables that are set for it alone.
+/// Finds the files of the workspace that a program runs or reads if it is started with these words. Folders that the words change to are
+/// searched too (`sh -c "cd tools && ./serve.sh"`, `uv --directory tools run serve.py`). In `environment`, a later variable overrides an
+/// earlier one of the same name; `own_values` are the values of the variables that are set for this program alone.
 ///
 /// # Errors
-/// When the words are too many.
+/// When there are too many words.
 pub(crate) fn find_launch_files(
     workspace: &Workspace,
     words: &[String],
@@ -227,8 +227,8 @@ fn named_words(
     let text = expand_home(&text, variables);
     let text = REDIRECTION.replace_all(&text, " ");
     let text = expand_assignments(&text);
-    // Both ways of reading quotes: `"my hooks/a.sh"` is one word, and in `sh -c "cd x; ./a.sh"`
-    // there are several.
+    // The line is split in two ways: `"my hooks/a.sh"` is one word, but `sh -c "cd x; ./a.sh"`
+    // quotes several.
     let mut words = split_line(&text, true);
     words.extend(split_line(&text, false));
     // One spelling for each file: many of them would be hashed many times.
@@ -260,8 +260,8 @@ fn named_words(
     for folder in variables.folders_inside(root) {
         let programs = plain.iter().filter(|word| !word.contains('/'));
         let paths = programs.filter_map(|word| match folder.as_str() {
-            // A name with an extension is looked for here anyway. Others get a `./`, since without
-            // it a new file is not taken for what a plain word runs.
+            // A name with an extension was looked up above. Others get a `./`, since a new file
+            // with the name of a plain word is not treated as a change.
             "" => (!word.contains('.')).then(|| format!("./{word}")),
             folder => Some(format!("{folder}/{word}")),
         });
@@ -302,7 +302,7 @@ struct Entry {
 /// Lists a folder.
 ///
 /// # Errors
-/// When a file in it could run without being noticed: among too many, or by a name that cannot be written here.
+/// When it has too many entries, or one that cannot be read or whose name is not UTF-8: a script among them could run unnoticed.
 fn list_entries(root: &Path, folder: &str) -> Result<Vec<Entry>, UnpinnableCommand> {
     let unclear = || UnpinnableCommand::Folder(folder.to_owned());
     let mut found = Vec::new();
@@ -379,11 +379,11 @@ fn expand_home(text: &str, variables: &HookVariables) -> String {
     HOME.replace_all(text, put_home).into_owned()
 }
 
-/// Returns the folders among the words, and those inside of others of them: a command may run in each (`cd a && cd b`, `env -C a`,
-/// `make -C a`).
+/// Returns the words that are folders, alone or inside of an earlier one: a command may run in each (`cd a && cd b`, `env -C a`, `make -C
+/// a`).
 fn named_folders(root: &Path, words: &[String]) -> Result<Vec<String>, UnpinnableCommand> {
     let is_folder = |path: &str| {
-        // What leaves the folder is not looked at.
+        // Paths that leave the folder are ignored.
         let is_inside = !path.starts_with('/') && !path.split('/').any(|part| part == "..");
         is_inside && !matches!(path, "" | ".") && root.join(path).is_dir()
     };
@@ -418,8 +418,8 @@ pub(super) fn changed_files(trusted: &PinnedFiles, now: &PinnedFiles) -> Vec<Str
     differing.chain(new).cloned().collect()
 }
 
-/// Returns what tells whether one of the files, or a folder above it, was moved or changed: also a file that was put in place and taken
-/// away again leaves other times behind, which no program can set.
+/// Returns stamps that change if one of the files, or a folder above it, is moved or changed. A file that was replaced for a moment also
+/// leaves a new change time (ctime), which no program can set.
 pub(super) fn change_stamps(root: &Path, files: &PinnedFiles) -> Vec<Option<(u64, u64, i64, i64)>> {
     use std::os::unix::fs::MetadataExt;
     let stamp = |path: &Path| {

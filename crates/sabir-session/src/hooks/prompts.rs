@@ -28,7 +28,7 @@ impl HookRunner {
 
     /// Runs the `SessionStart` hooks after a compaction in the middle of a run, and returns their
     /// output for the model.
-    pub(super) async fn begin_compacted(&self) -> Option<String> {
+    pub(super) async fn begin_after_compaction(&self) -> Option<String> {
         self.run_beginning("compact").await
     }
 

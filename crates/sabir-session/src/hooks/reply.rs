@@ -53,7 +53,7 @@ impl HookReply {
         let errors = limit_text(&output.errors);
         match output.exit_code {
             Some(0) => Self::of_text(event, output),
-            // JSON is not looked at here: the exit code alone says what the hook wants.
+            // The JSON is ignored here: the exit code alone decides.
             Some(BLOCKING_EXIT) => Self {
                 block: Some(or_else(errors, || limit_text(&output.output))),
                 ..Self::default()
@@ -110,8 +110,8 @@ impl HookReply {
         };
         let given = specific("permissionDecisionReason").or(own("reason"));
         let reason = || given.map(words).unwrap_or_default();
-        // Both ways of saying it, the old one and the new one. Whatever is not a permission is a
-        // refusal.
+        // Reads the current and the deprecated field. Any value that is not a known permission
+        // refuses.
         let is_blocked = [specific("permissionDecision"), own("decision")]
             .into_iter()
             .flatten()
@@ -155,8 +155,8 @@ impl HookReply {
         }
     }
 
-    /// Returns the reply without secrets, and with everything broken in its texts that would take effect on a screen or in a model. The
-    /// JSON was read before: to redact it first could break it.
+    /// Redacts secrets in the texts of the reply, and escapes special tokens, hidden characters and control characters. This happens after
+    /// the JSON is parsed, because redacting the JSON could break it.
     pub(super) fn redacted(self) -> Self {
         let clean =
             |text: Option<String>| text.map(|text| clean_foreign_text(&redact::redact_text(&text)));

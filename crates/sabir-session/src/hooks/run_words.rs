@@ -222,8 +222,8 @@ pub(super) enum UnknownPart {
     Anywhere,
 }
 
-/// Returns the part of a run word that only the shell knows; `None` if it is known, or comes from the environment of the hook, which
-/// the folder does not set. `text` is the line.
+/// Returns the part of a run word that only the shell can expand; `None` if there is none, or if it comes from the hook's environment,
+/// which the folder cannot set. `text` is the command line.
 pub(super) fn find_unknown_part(word: &str, text: &str) -> Option<UnknownPart> {
     let start = word.find(['$', '*', '?', '[', '{'])?;
     // `[`, `[[` and `{` are words of the shell.

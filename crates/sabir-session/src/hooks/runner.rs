@@ -62,7 +62,7 @@ pub(crate) struct HookAttachment {
     pub(crate) task: TaskId,
     /// Its journal.
     pub(crate) journal: PathBuf,
-    /// Asks the user. Where nobody can answer, the answer is no.
+    /// Asks the user. If nobody can answer, the answer is no.
     pub(crate) hub: EventHub,
     /// True for a subtask.
     pub(crate) is_subtask: bool,
@@ -112,14 +112,14 @@ impl HookRunner {
         sandbox: &Sandbox,
         with_notices: bool,
     ) -> Option<Arc<Self>> {
-        // Read once: what the folder's files say later counts from the next task on, as a review of
-        // the user is about what was there when they looked.
+        // Read once: a later change of the files counts from the next task on, since the user
+        // reviewed the files as they were then.
         let list = find_hooks(workspace, config);
         if with_notices {
             notify_of_list(&list, &config.notices);
         }
-        // A changed hook stays, and an own one that runs a file which is not trusted: what it would
-        // have checked must not pass.
+        // A changed hook stays in the list, as does a user's hook that runs an untrusted file. They
+        // do not run, but block what they would have checked.
         let mut hooks: Vec<_> = list
             .hooks
             .into_iter()
@@ -141,8 +141,8 @@ impl HookRunner {
             open_workspace: workspace.without_bounds(),
             variables: HookVariables::of_environment(&config.environment),
             environment: Arc::clone(&config.environment),
-            // A temporary folder of their own: what a command of the model leaves in its one must
-            // not answer for a hook.
+            // A temporary folder that the model's commands cannot write to, so they cannot
+            // influence a hook.
             sandbox: sandbox.clone().share_temp_dir(),
             notices: config.notices.clone(),
             attachment: OnceLock::new(),
@@ -182,8 +182,8 @@ impl HookRunner {
 
     /// Sends a notice about hooks.
     pub(super) fn notify(&self, text: String) {
-        // A hook may print what it has read, and notices are kept in logs. What it says stays one
-        // line of a notice.
+        // A hook may print secrets that it has read, and notices are kept in logs. Line breaks are
+        // removed so that it cannot forge another notice.
         let text = redact::redact_text(&text).replace(|c: char| c.is_control(), " ");
         match self.attachment() {
             Some(place) if place.is_subtask => {
@@ -224,8 +224,8 @@ impl HookRunner {
     ) -> HookVerdict {
         let mut verdict = HookVerdict::default();
         let input = self.event_input(event, fields);
-        // One after the other, so that the same hooks always say the same, and the first that
-        // blocks spares the others.
+        // One after the other: the order of the replies is then the same each time, and after the
+        // first hook that blocks, the others need not run.
         for hook in self.fitting_hooks(event, subject) {
             let name = hook.found.describe();
             let reply = self.run_hook(hook, &input).await;
@@ -372,8 +372,8 @@ impl HookRunner {
             return not_trusted(spec, HIDDEN);
         }
         let ended = self.run_command(hook, input, hidden).await;
-        // A command that runs beside it may have put another file in place for a moment, which then
-        // has answered.
+        // A concurrent command may have replaced a file for a moment, so that another program
+        // answered.
         if before != stamps() {
             return not_trusted(spec, MOVED);
         }
@@ -489,8 +489,7 @@ fn not_trusted(spec: &HookSpec, reason: &str) -> HookReply {
     fail_closed(spec, reason)
 }
 
-/// Returns the reply of a hook that has checked nothing: a call or a message that it would have checked does not pass, and nothing else where
-/// the hook says so.
+/// Returns the reply for a hook that could not run. It blocks a call or a message, and any other event if the hook blocks on failure.
 pub(super) fn fail_closed(spec: &HookSpec, reason: &str) -> HookReply {
     let decides = matches!(
         spec.event,

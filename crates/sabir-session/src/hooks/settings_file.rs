@@ -67,7 +67,7 @@ enum HookProblem {
 /// Reads the hooks of a file.
 ///
 /// # Errors
-/// When it is not JSON object.
+/// When it is not a JSON object.
 pub(super) fn parse_hooks(text: &str) -> Result<ParsedHooks, serde_json::Error> {
     let root: Map<String, Value> = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
     let mut parsed = ParsedHooks::default();

@@ -58,8 +58,8 @@ pub struct FoundHook {
     /// The SHA-256 of the entry; empty if it cannot be trusted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sha256: String,
-    /// The files of the folder that it names, each with a text that identifies its place and content. Only a review and trusted hooks
-    /// have them: those of a clone that nobody has looked at are not even read.
+    /// The files of the folder that it names, each with a text that identifies its place and content. Only a review and trusted hooks have
+    /// them: the files of an unreviewed clone are not even read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
 }
@@ -120,7 +120,7 @@ impl FoundHook {
     }
 
     /// Returns true if the files that a hook runs in the folder are unchanged since they were
-    /// trusted, or found at the start.
+    /// trusted, or since they were found at the start.
     pub(super) fn is_unchanged(&self, workspace: &Workspace, variables: &HookVariables) -> bool {
         find_pinned_files(workspace, &self.spec.command, variables)
             .is_ok_and(|now| changed_files(&self.files, &now).is_empty())
@@ -145,8 +145,7 @@ impl FoundHook {
         variables: &HookVariables,
         reviews: bool,
     ) -> Option<String> {
-        // A repository's hook that nobody has trusted costs nothing: its files may be many, large
-        // or without an end.
+        // The files of an untrusted hook are not read: they may be many, large or endless.
         if trusted.is_none() && self.from_repository && !reviews {
             self.state = HookState::Untrusted;
             return None;
@@ -163,8 +162,8 @@ impl FoundHook {
         };
         self.sha256 = self.spec_digest();
         self.state = match trusted {
-            // The user's own: it needs trust only in what it runs of this folder, which may be a
-            // clone of anybody's.
+            // The user's hook needs trust only for the files of this folder that it runs: the
+            // folder may be a clone of a stranger's repository.
             None if !self.from_repository && !names_a_file(&now) => HookState::Allowed,
             None => HookState::Untrusted,
             Some(known) if known.sha256 != self.sha256 => HookState::Changed,
@@ -218,8 +217,7 @@ impl HookList {
     }
 
     fn add_user_file(&mut self, path: &Path, must_exist: bool) {
-        // A file that the configuration names and that is missing is a mistake; the usual one may
-        // be missing.
+        // A missing file is an error only if the configuration names it.
         if !path.exists() {
             if must_exist {
                 self.problems
@@ -350,10 +348,10 @@ impl HookList {
     }
 }
 
-/// Returns a placeholder for a trusted hook that has disappeared from a repository, so that
-/// everything that it would have checked is refused.
+/// Returns a placeholder for a trusted hook that has disappeared from a repository. It refuses
+/// everything that the hook would have checked.
 fn find_lost_hook(key: &str, trusted: TrustedHook) -> Option<FoundHook> {
-    // The user's own files are changed by nobody else.
+    // Only the user changes their own files.
     let is_in = |file: &&&str| {
         key.strip_prefix(**file)
             .is_some_and(|rest| rest.starts_with(' '))

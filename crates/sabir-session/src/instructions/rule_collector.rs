@@ -59,12 +59,12 @@ pub(super) struct RuleCollector<'a> {
 struct RuleFolder<'a> {
     workspace: &'a Workspace,
     origin: RuleOrigin,
-    naming: Naming<'a>,
+    naming: FileNaming<'a>,
 }
 
 /// The way in which files of a rule folder are named.
 #[derive(Clone, Copy)]
-enum Naming<'a> {
+enum FileNaming<'a> {
     /// Relative to the folder itself.
     Relative,
     /// Relative to this folder below it.
@@ -84,9 +84,9 @@ struct FoundRule<'a> {
 impl RuleFolder<'_> {
     fn display_name(&self, path: &WorkPath) -> String {
         match self.naming {
-            Naming::Relative => path.to_string(),
-            Naming::RelativeTo(folder) => relative_name(path.as_path(), folder),
-            Naming::Absolute => self
+            FileNaming::Relative => path.to_string(),
+            FileNaming::RelativeTo(folder) => relative_name(path.as_path(), folder),
+            FileNaming::Absolute => self
                 .workspace
                 .root()
                 .join(path.as_path())
@@ -180,7 +180,7 @@ impl<'a> RuleCollector<'a> {
         let rule_folder = RuleFolder {
             workspace: &workspace,
             origin: RuleOrigin::User,
-            naming: Naming::Absolute,
+            naming: FileNaming::Absolute,
         };
         if style == RuleStyle::Importing {
             let own_path = path
@@ -199,7 +199,7 @@ impl<'a> RuleCollector<'a> {
         let rule_folder = RuleFolder {
             workspace: &workspace,
             origin: RuleOrigin::User,
-            naming: Naming::Absolute,
+            naming: FileNaming::Absolute,
         };
         self.add_folder(rule_folder, &WorkPath::root(), style);
     }
@@ -228,7 +228,7 @@ impl<'a> RuleCollector<'a> {
         let rule_folder = RuleFolder {
             workspace: &repository,
             origin: RuleOrigin::Above,
-            naming: Naming::RelativeTo(below),
+            naming: FileNaming::RelativeTo(below),
         };
         let mut folder = PathBuf::new();
         for next in below.components() {
@@ -325,15 +325,15 @@ impl<'a> RuleCollector<'a> {
         if !self.watch_path(rule_folder.workspace.root().join(&path)) {
             return false;
         }
-        // A replacement that cannot be read still replaces: otherwise a broken link would bring
-        // back what it was to replace.
+        // A replacement that cannot be read still replaces: otherwise a broken link would bring the
+        // replaced file back.
         let path = rule_folder.workspace.parse_path(&path.to_string_lossy());
         path.is_ok_and(|path| rule_folder.workspace.exists(&path).unwrap_or(true))
     }
 
-    /// Watches a path, and returns true if there is anything, be it a link that leads nowhere.
+    /// Watches a path, and returns true if it exists. A broken link exists.
     ///
-    /// Most folders of rules are empty, and looking for them through the workspace costs twenty system calls each.
+    /// Most folders of rules are missing, and a lookup through the workspace costs twenty system calls.
     fn watch_path(&mut self, path: PathBuf) -> bool {
         let watched = WatchedPath::new(path);
         let exists = watched.is_present() || !is_absent(&watched.path);
@@ -439,7 +439,7 @@ impl<'a> RuleCollector<'a> {
             };
             let is_absolute = mention.path.starts_with(['/', '~']);
             let target = if is_absolute {
-                // Only a file of the user can name one by a whole path, which must lie in the same
+                // Only the user's files can import an absolute path, which must be in the same
                 // folder.
                 mention.path.clone()
             } else {
@@ -447,8 +447,8 @@ impl<'a> RuleCollector<'a> {
             };
             let target = match rule_folder.workspace.parse_path(&target) {
                 Ok(target) if !mention.path.starts_with('~') => target,
-                // `@alice` is a name, and so may be `@/x`; only a line of its own is an import for
-                // sure.
+                // `@alice` or `@/x` may be a name; only a mention that fills its line is certainly
+                // an import.
                 _ if !mention.is_whole_line => continue,
                 _ => {
                     let why = "an import must stay in the folder";
@@ -596,9 +596,10 @@ impl<'a> RuleCollector<'a> {
         match (globs, found.style) {
             (Some(globs), _) => {
                 let condition = PathCondition::new(globs);
-                // What was told once stays told, so that a resumed task does not lose a rule.
+                // A rule that was sent once stays in the requests, so that a resumed task does not
+                // lose it.
                 let applies = condition.is_universal()
-                    || self.touched.was_told(&found.name)
+                    || self.touched.was_sent(&found.name)
                     || self.touched.paths().any(|path| condition.matches(path));
                 rule.paths = condition.globs().to_vec();
                 match (applies, rule.paths.is_empty()) {
@@ -661,7 +662,7 @@ fn workspace_rules(workspace: &Workspace, origin: RuleOrigin) -> RuleFolder<'_> 
     RuleFolder {
         workspace,
         origin,
-        naming: Naming::Relative,
+        naming: FileNaming::Relative,
     }
 }
 

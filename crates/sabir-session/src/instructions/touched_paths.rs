@@ -20,7 +20,7 @@ pub(super) struct TouchedPaths {
     /// The folders of these paths below the workspace, from the outer to the inner one.
     folders: BTreeSet<String>,
     /// The rules that the model of a resumed task has received, by their paths.
-    told: BTreeSet<String>,
+    sent: BTreeSet<String>,
 }
 
 /// The kinds of paths that were touched for the first time.
@@ -44,12 +44,12 @@ impl NewPaths {
 
 impl TouchedPaths {
     /// Creates the paths of a task whose model has received these rules.
-    pub(super) fn of_told_rules(told: &[String]) -> Self {
+    pub(super) fn of_sent_rules(sent: &[String]) -> Self {
         let mut touched = Self {
-            told: told.iter().cloned().collect(),
+            sent: sent.iter().cloned().collect(),
             ..Self::default()
         };
-        for name in told {
+        for name in sent {
             touched.add_folders(name);
         }
         touched
@@ -83,8 +83,8 @@ impl TouchedPaths {
         }
         let known = self.folders.len();
         self.add_folders(&name);
-        // Most paths are files, which one system call shows. Only the workspace knows whether a
-        // folder may be seen.
+        // Most paths are files, which one system call detects. Only the workspace knows whether a
+        // folder is hidden.
         let is_folder = workspace.root().join(path.as_path()).is_dir()
             && workspace
                 .metadata(path)
@@ -127,8 +127,8 @@ impl TouchedPaths {
     }
 
     /// Returns true if the model received this rule before the task was resumed.
-    pub(super) fn was_told(&self, rule: &str) -> bool {
-        self.told.contains(rule)
+    pub(super) fn was_sent(&self, rule: &str) -> bool {
+        self.sent.contains(rule)
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(read("../x", false), old);
         let folders: Vec<_> = touched.folders().collect();
         assert_eq!(folders, ["a", "a/b", "d"]);
-        let told = TouchedPaths::of_told_rules(&["a/AGENTS.md".to_owned(), "/x/y.md".to_owned()]);
-        assert_eq!(told.folders().collect::<Vec<_>>(), ["a"]);
+        let sent = TouchedPaths::of_sent_rules(&["a/AGENTS.md".to_owned(), "/x/y.md".to_owned()]);
+        assert_eq!(sent.folders().collect::<Vec<_>>(), ["a"]);
     }
 }

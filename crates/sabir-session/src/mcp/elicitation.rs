@@ -20,8 +20,8 @@ const DECLINE: &str = "decline";
 
 /// A front end that can show a whole form.
 pub trait FormAsker: Send + Sync + std::fmt::Debug {
-    /// Asks the question of a server. `None`: it is asked as questions of the session, one for each value. Dropping the future withdraws
-    /// the form.
+    /// Asks a server's question as a form. Returns `None` if this is not possible; the session then asks one question per value. Dropping
+    /// the future withdraws the form.
     fn ask_form<'a>(
         &'a self,
         request: &'a ElicitationRequest,
@@ -62,8 +62,7 @@ impl HubElicitor {
             UserReply::Text(message) => Some(message.text),
             UserReply::Yes | UserReply::YesWithRules(_) => Some("yes".to_owned()),
             UserReply::No(_) => Some(DECLINE.to_owned()),
-            // To leave the question, or an answer of a kind that is not known here, answers
-            // nothing.
+            // A question that was left, or any other kind of answer, gives no value.
             _ => None,
         }
     }
@@ -159,7 +158,7 @@ impl UserElicitor for HubElicitor {
             );
             match &request.form {
                 ElicitationForm::Object(schema) => self.ask_object(&head, schema).await,
-                // Sabir opens nothing: the user goes there, or does not.
+                // Sabir opens no page; the user may open it.
                 ElicitationForm::Url { url, host } => {
                     self.ask_consent(format!(
                         "{head}\n\nIt wants you to visit {host}. The whole address:\n{url}\n\nAnswer `yes` when you have done so."

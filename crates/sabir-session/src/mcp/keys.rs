@@ -14,7 +14,7 @@ pub(crate) struct McpKeys {
     servers: BTreeMap<String, McpServerKeys>,
     /// Files of other programs whose servers are used too.
     pub(crate) import: Vec<String>,
-    /// False: the files of repositories are not looked at.
+    /// False: the files of repositories are ignored.
     project_files: Option<bool>,
     /// The tokens that the definitions of tools may take in a request.
     definition_tokens: Option<u64>,
@@ -143,7 +143,7 @@ impl McpKeys {
         })
     }
 
-    /// Returns true if the files of repositories are looked at.
+    /// Returns true if the files of repositories are read.
     pub(crate) fn reads_project_files(&self) -> bool {
         self.project_files.unwrap_or(true)
     }

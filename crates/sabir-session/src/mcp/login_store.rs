@@ -72,8 +72,8 @@ impl LoginStore for FileLoginStore {
         let path = self.path(&key)?;
         let text =
             serde_json::to_string_pretty(login).map_err(|error| write_error(&path, error))?;
-        // Replaced atomically. A new file can be read by the user only, and an old one is one of
-        // ours.
+        // Replaced atomically. Only the user can read the file, since a new one is created that
+        // way.
         remember::replace_file(&self.environment, &path, &format!("{text}\n"))
             .map_err(|error| write_error(&path, error))
     }

@@ -66,7 +66,7 @@ impl PromptCommands {
 
     fn find_prompt(&self, line: &str) -> Option<FoundPrompt> {
         let name = line.split_whitespace().next()?.strip_prefix('/')?;
-        // Most messages are not prompts, and for them no server is looked at.
+        // Most messages are not prompts, so no server is searched for them.
         if !name.starts_with(PROMPT_PREFIX) {
             return None;
         }

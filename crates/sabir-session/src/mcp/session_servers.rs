@@ -17,7 +17,7 @@ use crate::setup::TaskSetup;
 use crate::spec::{Interactivity, RecordMode, SessionSpec};
 
 /// Starts the servers of a session in the background, and keeps their tools in the registry of its task. Servers that an earlier load of
-/// the same session has started go on. Must be called within a tokio runtime, unless there are no servers.
+/// the same session started keep running. Must be called within a tokio runtime, unless there are no servers.
 pub(crate) fn start_servers(
     spec: &SessionSpec,
     config: &Arc<Config>,

@@ -69,7 +69,8 @@ pub struct FoundServer {
     /// The permission to start it.
     pub launch: LaunchState,
     /// The files of the repository that the server's command line names or that it reads at its
-    /// start, each with a text that identifies its content. Empty for a server of the user's.
+    /// start, each with a text that identifies its content. Empty for a server in the user's
+    /// configuration.
     pub files: BTreeMap<String, String>,
 }
 
@@ -109,7 +110,7 @@ impl ServerList {
         });
     }
 
-    /// Reads a file of the user's. A file that does not exist has no servers.
+    /// Reads a configuration file of the user. A missing file has no servers.
     fn push_user_file(&mut self, path: &Path, source: &ServerSource) {
         if !path.exists() {
             return;
@@ -120,8 +121,8 @@ impl ServerList {
         }
     }
 
-    /// Reads a file of the repository, as its other conventions are read: it may be a link to elsewhere, a pipe without an end, or very
-    /// large.
+    /// Reads a file of the repository with the checks of its other conventions: it may be a link out of the folder, an endless pipe, or
+    /// very large.
     fn push_project_file(&mut self, workspace: &Workspace, file: &str, source: &ServerSource) {
         let path = match workspace.parse_path(file) {
             Ok(path) => path,
@@ -275,8 +276,7 @@ fn started_files(
     config: &Config,
     workspace: &Workspace,
 ) -> Result<BTreeMap<String, String>, UnpinnableCommand> {
-    // A variable that is not set makes the server unusable; its other words are looked at all the
-    // same.
+    // Undefined variables make a server unusable, but its other words are examined all the same.
     let expanded = expand_spec(spec, config, workspace.root());
     let spec = expanded.as_ref().unwrap_or(spec);
     let McpTransport::Stdio { command, args, env } = &spec.transport else {

@@ -77,7 +77,7 @@ pub(super) struct ModeRuntime {
     provider: String,
     /// The model, where it is on another server than the task's.
     pub(super) other_server: Option<Arc<ResolvedModel>>,
-    /// Why its own model is not used.
+    /// The reason why the mode's own model is not used.
     pub(super) note: Option<String>,
     /// The support of its model for images.
     pub(super) image_support: ImageSupport,
@@ -124,7 +124,7 @@ fn wanted_model<'a>(mode: &str, begun: InitialMode<'a>, config: &'a Config) -> &
         .unwrap_or(begun.model)
 }
 
-/// Why a model cannot be asked in a task of that protocol.
+/// Returns the reason why a model cannot be used in a task with this protocol, if there is one.
 fn protocol_conflict(
     dialects: &DialectSet,
     chosen: &ResolvedModel,
@@ -180,7 +180,7 @@ impl SessionModes {
             .runtimes
             .iter()
             .filter(|runtime| runtime.config.model != model);
-        let told = other.map(
+        let recorded = other.map(
             |ModeRuntime {
                  config:
                      ModeConfig {
@@ -202,7 +202,7 @@ impl SessionModes {
                 )
             },
         );
-        told.collect()
+        recorded.collect()
     }
 }
 
@@ -278,7 +278,7 @@ impl TaskSetup {
         config: &Config,
         begun: &str,
         model: &str,
-        told: &BTreeMap<String, RecordedMode>,
+        recorded: &BTreeMap<String, RecordedMode>,
     ) -> Result<Self, SessionError> {
         let mut runtimes = Vec::new();
         // Its patterns are compiled once: they are the same in every mode.
@@ -293,7 +293,7 @@ impl TaskSetup {
                 model,
                 prices,
                 window,
-            } = told.get(&mode.name).cloned().unwrap_or_else(usual);
+            } = recorded.get(&mode.name).cloned().unwrap_or_else(usual);
             let bounds = super::limit_to_mode(hidden.clone(), Some(&mode))?;
             let name = model.clone();
             let tools = self.offered_tools(&mode)?;

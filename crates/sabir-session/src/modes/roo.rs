@@ -221,8 +221,8 @@ fn convert_mode(value: Value) -> Result<Mode, RooModeError> {
             GroupEntry::Whole(name) => (name, None),
             GroupEntry::Limited(name, limit) => (name, limit.file_regex),
         };
-        // An unknown group makes the whole mode unusable: to leave it out might allow more than was
-        // meant.
+        // An unknown group makes the whole mode unusable: without the group, it might allow more
+        // than intended.
         let group = convert_group(&name)?;
         match (group, limit) {
             (ToolGroup::Edit, Some(regex)) => match FilePattern::from_regex(&regex) {

@@ -38,8 +38,7 @@ pub fn plan_import(programs: &[SettingsProgram], config: &Config) -> ImportPlan 
         .config_folder
         .clone()
         .unwrap_or_else(|| home.join(".config"));
-    // Each editor has a folder of its own, on Linux, on macOS, and on a machine that is worked on
-    // from elsewhere.
+    // Each editor has a folder on Linux and one on macOS; VS Code has another on remote machines.
     let editors: Vec<PathBuf> = EDITORS
         .iter()
         .flat_map(|name| {
@@ -174,7 +173,7 @@ impl FileReader<'_> {
     fn add_rule(&mut self, text: &str, translated: Result<TranslatedRule, RuleProblem>) {
         match translated {
             Ok(TranslatedRule { list, rule }) => {
-                // Written with the words of the configuration's own check, which a translation must
+                // Reports the error of the configuration's check, which a translated rule must
                 // pass.
                 match config::rule_mistake(list.key(), &rule, self.home) {
                     None => self.add(ImportedSetting::Rule { list, rule }),

@@ -21,8 +21,8 @@ pub fn apply_import(
     config: &Config,
     named: Option<&Path>,
 ) -> Result<PathBuf, SessionError> {
-    // A value of a variable or a header is often a secret: a configuration with one must be the
-    // user's alone.
+    // Values of variables and headers are often secret, so only the owner may read the
+    // configuration.
     let owner_only = plan.has_values();
     remember::edit_config(&config.environment, named, owner_only, |document, kept| {
         for item in &plan.items {

@@ -127,8 +127,8 @@ fn deliver_spans(waiting: &Receiver<TraceSpan>, url: &Url, headers: &HeaderMap) 
     else {
         return;
     };
-    // Built before the first span arrives: it takes a while, and the end of a short task would have
-    // to wait for it.
+    // Built before the first span arrives: this takes a while, and would delay the end of a short
+    // task.
     let Some(client) = build_client(headers, url) else {
         return;
     };

@@ -125,7 +125,7 @@ impl RunTracer {
                 self.calls = calls.collect();
                 let mut more = vec![(
                     "gen_ai.response.finish_reasons",
-                    json!([kind_word(
+                    json!([kind_name(
                         &answered.stop.unwrap_or(sabir_call::StopReason::Other)
                     )]),
                 )];
@@ -141,7 +141,7 @@ impl RunTracer {
                 now,
                 failed.usage,
                 Vec::new(),
-                Some(kind_word(&failed.error)),
+                Some(kind_name(&failed.error)),
             )),
             Record::Context(ContextChange::Compacted(compacted))
                 if compacted.by == SummaryAuthor::Model =>
@@ -206,8 +206,8 @@ impl RunTracer {
         if control::is_control(&call.name) {
             return None;
         }
-        // A rejected call with an unknown name: the model may have written any text as the name.
-        // `_OTHER` is what OpenTelemetry writes for values that are not listed.
+        // For a rejected call, the model may have invented the name. `_OTHER` is OpenTelemetry's
+        // value for names that are not listed.
         let known = || {
             result.ending != ToolResultStatus::Rejected
                 || crate::setup::built_in_tools().get(&call.name).is_some()
@@ -229,7 +229,7 @@ impl RunTracer {
             attributes.push(("gen_ai.tool.call.arguments", json!(arguments)));
             attributes.push(("gen_ai.tool.call.result", json!(result.content)));
         }
-        let error = (result.ending != ToolResultStatus::Done).then(|| kind_word(&result.ending));
+        let error = (result.ending != ToolResultStatus::Done).then(|| kind_name(&result.ending));
         Some(self.child_span(title, (begun.unwrap_or(now), now), attributes, error))
     }
 
@@ -248,7 +248,7 @@ impl RunTracer {
         }
         // Anything else is an error to a collector, also an interruption: the task did not do its
         // work.
-        let error = (outcome != TaskOutcome::Completed).then(|| kind_word(&outcome));
+        let error = (outcome != TaskOutcome::Completed).then(|| kind_name(&outcome));
         let span = self.child_span(
             "invoke_agent sabir".to_owned(),
             (self.started_at, now),
@@ -372,7 +372,7 @@ fn task_attributes(used: &TaskUsage) -> Vec<(&'static str, Value)> {
 }
 
 /// Returns the word for a kind, as records spell it in JSON.
-fn kind_word(kind: &impl Serialize) -> String {
+fn kind_name(kind: &impl Serialize) -> String {
     match serde_json::to_value(kind) {
         Ok(Value::String(word)) => word,
         _ => "_OTHER".to_owned(),

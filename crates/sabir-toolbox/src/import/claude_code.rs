@@ -210,8 +210,8 @@ fn is_true(line: &Value, name: &str) -> bool {
     line.get(name).and_then(Value::as_bool).unwrap_or(false)
 }
 
-fn parse_usage(told: &Value) -> Usage {
-    let count = |name: &str| told.get(name).and_then(Value::as_u64);
+fn parse_usage(usage: &Value) -> Usage {
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64);
     let read = count("cache_read_input_tokens");
     let written = count("cache_creation_input_tokens");
     // Anthropic counts cached tokens apart from `input_tokens`; `Usage::input` includes them.

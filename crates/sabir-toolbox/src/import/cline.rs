@@ -222,8 +222,8 @@ fn read_side_files(folder: &Path, notes: &mut ImportNotes) -> Result<SideFiles, 
 /// Parses the usage in the text of an `api_req_started` entry; `None` if the request was never
 /// made.
 fn parse_usage(text: &str) -> Option<Usage> {
-    let told: Value = serde_json::from_str(text).ok()?;
-    let count = |name: &str| told.get(name).and_then(Value::as_u64);
+    let usage: Value = serde_json::from_str(text).ok()?;
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64);
     let read = count("cacheReads");
     let written = count("cacheWrites");
     // Cached tokens are counted apart from `tokensIn`; `Usage::input` includes them.

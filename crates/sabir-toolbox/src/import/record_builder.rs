@@ -193,8 +193,8 @@ impl<'d> RecordBuilder<'d> {
                 },
                 ContentBlock::Text(text) => match self.parse_result_header(&text) {
                     Some((call, mut content)) => {
-                        // A long result is spread over several blocks, only the first of which has
-                        // a header.
+                        // A long result is spread over several blocks, and only the first has a
+                        // header.
                         while let Some(ContentBlock::Text(more)) =
                             blocks.next_if(|block| self.continues_result(block))
                         {
@@ -385,7 +385,7 @@ impl<'d> RecordBuilder<'d> {
                     let checked = checked.swap_remove(at);
                     let id = self.add_call("", checked.name.clone(), Some(call.index));
                     // The other program may have run a call that these checks refuse; its result is
-                    // kept either way.
+                    // kept anyway.
                     let passed = checked.state == CallState::Complete;
                     self.note_completion(&checked.name, &checked.arguments);
                     let repairs = checked.repairs;

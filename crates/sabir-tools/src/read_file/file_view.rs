@@ -116,8 +116,8 @@ impl NumberedLines {
     /// Renders the numbered lines, and remarks in brackets where there is more to know.
     fn render_lines(&self) -> String {
         let end = self.first + self.lines.len().saturating_sub(1);
-        // The width of the last wanted number, not of the last shown one: the parts of a file that
-        // are read one after the other then align.
+        // Uses the width of the last wanted number, not of the last shown one, so that consecutive
+        // parts of a file align.
         let width = self.wanted.to_string().len();
         let numbered = (self.first..)
             .zip(&self.lines)

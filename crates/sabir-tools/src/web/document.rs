@@ -150,8 +150,8 @@ pub(crate) fn decode_document(response: &WebResponse) -> Result<WebDocument, Doc
     }
 }
 
-/// Returns the media type without parameters, in lower case; empty if the value is not media type. Its
-/// text reaches the model, so an arbitrary one is not passed on.
+/// Returns the media type without parameters, in lower case; empty if the value is not a media type. The result is shown to the model, so
+/// arbitrary text is not passed on.
 fn media_type(content_type: &str) -> String {
     let name = content_type
         .split(';')

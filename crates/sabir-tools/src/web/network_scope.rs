@@ -21,9 +21,8 @@ pub enum NetworkScope {
     /// reserved one, in any spelling or embedding.
     #[default]
     Public,
-    /// Only these names, each at the given address. No name server is asked and no address is checked.
-    /// The port of the address replaces the default port of the scheme. This is for tests, and for a
-    /// mirror inside a closed network; neither a model nor a repository can choose it.
+    /// Only these names, each at the given address. No name server is asked and no address is checked. The port of the address replaces the
+    /// default port of the scheme. For tests, and for mirrors in closed networks; neither a model nor a repository can choose it.
     Only(Vec<(String, SocketAddr)>),
 }
 
@@ -55,8 +54,8 @@ pub(crate) enum AddressError {
 }
 
 impl NetworkScope {
-    /// Checks a URL as far as possible before any request, so that hopeless calls are never asked
-    /// about.
+    /// Checks a URL as far as possible before any request, so that the user is not asked about a
+    /// call that cannot succeed.
     ///
     /// # Errors
     /// [`AddressError::Refused`] if the host is not public by its name or number.
@@ -72,8 +71,8 @@ impl NetworkScope {
         kind.map_or(Ok(()), |kind| Err(refused_host(url, kind)))
     }
 
-    /// Returns the addresses to connect to. Only here name servers are asked. A port of 0 means the
-    /// port of the URL.
+    /// Returns the addresses to connect to. Only this function queries name servers. A port of 0
+    /// means the port of the URL.
     ///
     /// # Errors
     /// When the host is not public, or has no address.

@@ -176,8 +176,7 @@ impl WebUrl {
         self.url.port_or_known_default().unwrap_or_default()
     }
 
-    /// Reports whether an approval of this URL holds for another one: the same host and port, without
-    /// a loss of TLS.
+    /// Reports whether an approval of this URL covers another one: the same host and port, and no change from HTTPS to HTTP.
     pub(crate) fn covers_url(&self, other: &Self) -> bool {
         let has_default_port = |url: &Self| url.url.port().is_none();
         // The usual redirect from http to https changes scheme and port.

@@ -129,8 +129,8 @@ impl HiddenRules {
 }
 
 impl Workspace {
-    /// Returns the ignore rules that apply in a folder, which is read through its handle: those
-    /// above it and its own.
+    /// Returns the ignore rules that apply in a folder: those above it, and its own, which are read
+    /// through its handle.
     pub(crate) fn hidden_rules_in(
         &self,
         above: Option<Arc<HiddenRules>>,

@@ -41,8 +41,8 @@ impl Workspace {
         let mut hidden = Vec::new();
         let worker = || {
             let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
-            // A folder that this process cannot read cannot be read by commands of the same user
-            // either.
+            // A folder that this process cannot read is unreadable for commands of the same user,
+            // too.
             move |folder| {
                 self.scan_hidden_folder(&mut buffer, folder)
                     .unwrap_or_default()

@@ -174,8 +174,8 @@ impl Workspace {
         let (folder, hidden_rules) =
             self.open_visible_folder(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
         let found = match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
-            // A hidden name that does not exist is reported as hidden, so that a probe reveals
-            // nothing.
+            // A hidden name is reported as hidden even if it does not exist, so that a probe
+            // reveals nothing.
             found if matches!(found, Err(Errno::NOENT)) || is_mask(folder.as_fd(), &name) => {
                 self.ensure_visible(hidden_rules.as_deref(), path.as_path(), false)?;
                 return Err(Errno::NOENT.into());
@@ -203,10 +203,9 @@ impl Workspace {
         })
     }
 
-    /// Opens the folder `parent` of `path` without following links or passing anything hidden, and
-    /// returns the ignore files that apply in it. `missing` handles missing folders as in
-    /// [`open_each`](Self::open_each). If a folder is missing, all of `path` is still checked by the
-    /// rules known so far, so that a hidden path is not revealed as missing.
+    /// Opens the folder `parent` of `path` without following links or entering hidden folders, and returns the ignore files that apply in
+    /// it. `missing` handles missing folders as in [`open_each`](Self::open_each). If a folder is missing, all of `path` is still checked
+    /// by the rules known so far, so that a hidden path is not revealed as missing.
     pub(crate) fn open_visible_folder(
         &self,
         path: &Path,
@@ -254,8 +253,8 @@ impl Workspace {
         }
     }
 
-    /// Checks the path as named, without resolving links on the way. The place that it leads to is
-    /// checked separately.
+    /// Checks the path as given, without resolving links. Its resolved target is checked
+    /// separately.
     fn ensure_name_visible(&self, path: &WorkPath) -> Result<(), HiddenBy> {
         let mut hidden_rules = None;
         let mut folders: Vec<&Path> = path.as_path().ancestors().collect();

@@ -67,8 +67,8 @@ impl ForkServerSlot {
         helper: &Path,
         request: &ForkRequest<'_>,
     ) -> Result<ForkedProcess, ForkFailure> {
-        // A file and not the message itself: an environment may be larger than what a socket takes
-        // at once. Written before the lock is taken, so that another command does not wait for it.
+        // Sent as a file, since an environment may exceed the size of a socket message. Written
+        // before the lock is taken, so that no other command waits for it.
         let order = write_order(request).map_err(ForkFailure::Unreachable)?;
         let mut slot = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = slot.as_ref().filter(|server| server.helper == helper) {
@@ -134,7 +134,7 @@ struct ForkServer {
     socket: OwnedFd,
     /// The process ids of all reapers that the server has forked.
     forked: PipeReader,
-    /// Those of reapers that have not been given a command.
+    /// The process ids of the reapers that have not been given a command.
     unused: Vec<i32>,
 }
 
@@ -148,8 +148,8 @@ impl ForkServer {
         )?;
         set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME))?;
         let (forked, announce_forked) = io::pipe()?;
-        // The pipe is read until it is empty, while the server keeps its end open. An id has four
-        // bytes, which the kernel writes as a whole, so none is read in part.
+        // Non-blocking, because the pipe is read until it is empty while the server keeps its end
+        // open. The kernel writes the four bytes of an id atomically, so no id is read in part.
         ioctl_fionbio(&forked, true)?;
         let process = Command::new(helper)
             .args([ARGUMENT, MODE])
@@ -180,8 +180,8 @@ impl ForkServer {
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(REQUEST_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        // A full queue means that nobody takes requests. Then the caller starts the program itself,
-        // which is better than to wait for a server that may be stopped.
+        // A full queue means that the server takes no requests. It may be stopped, so the caller
+        // starts the program itself instead of waiting.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         sendmsg(&self.socket, &[IoSlice::new(b"f")], &mut control, flags).map(drop)
     }
@@ -200,14 +200,14 @@ impl ForkServer {
         }
         let reaper = i32::from_ne_bytes(answer);
         self.read_forked();
-        // From now on the caller waits for this one. Two who wait for the same id could reap a
-        // later process that has got it.
+        // Now only the caller waits for this id. If two did, one could reap a later process that
+        // reuses it.
         self.unused.retain(|unused| *unused != reaper);
         Ok(Pid::from_raw(reaper))
     }
 
-    /// Reads the process ids of the reapers forked so far. A reaper writes its own
-    /// before it has a supervisor that could answer.
+    /// Reads the process ids of the reapers forked so far. A reaper writes its id before it forks
+    /// the supervisor that could answer.
     fn read_forked(&mut self) {
         let mut id = [0; size_of::<i32>()];
         while self.forked.read_exact(&mut id).is_ok() {
@@ -250,14 +250,14 @@ impl ForkedProcess {
     /// Waits for the end, and reaps the process.
     pub(crate) async fn wait(&mut self) {
         while !self.has_ended {
-            // The only error is that the process was reaped, or was never left for this one to
-            // reap.
+            // The only error is that the process was already reaped, or was never a child of this
+            // process.
             let waited = waitpid(Some(self.process), WaitOptions::NOHANG);
             self.has_ended = !matches!(waited, Ok(None));
             match &self.handle {
                 _ if self.has_ended => {}
                 // The readiness is never cleared: the handle becomes readable once, at the end, and
-                // stays so.
+                // stays readable.
                 Some(handle) => _ = handle.readable().await,
                 None => sleep(LOOK_EVERY).await,
             }

@@ -150,8 +150,8 @@ impl Workspace {
     ) -> Result<Option<FileAttributes>, WorkspaceError> {
         let path = wanted.path;
         self.check_writable(path)?;
-        // The caller has checked and shown this very path. Behind a link the write would go to
-        // another one.
+        // The caller has checked and shown this path. If it contained a link, another file would be
+        // written.
         let real = self.resolve_links(path)?;
         if real != *path {
             return Err(WorkspaceError::LinkPassed {
@@ -182,8 +182,8 @@ impl Workspace {
                 path: path.to_string(),
             });
         }
-        // Write permission on the folder would suffice to replace the file, but a file the user may
-        // not write is not meant to be replaced.
+        // Write permission on the folder would suffice to replace a file, but one that the user may
+        // not write must not be replaced.
         rustix::fs::accessat(&folder, name, Access::WRITE_OK, AtFlags::EACCESS).map_err(fail)?;
         if wanted.like.is_some() {
             self.template_attributes(wanted)
@@ -275,7 +275,7 @@ impl<'a> ChangeTransaction<'a> {
                         Err(Errno::EXIST) => {}
                         Err(error) => return Err(error),
                     }
-                    // A new name lasts only once its folder is synced, also where another process
+                    // A new name is durable only once its folder is synced, even if another process
                     // created it.
                     sync_folder(above)
                 })?;

@@ -93,8 +93,8 @@ impl FileSwap<'_> {
         let (undone, kept) = match std::mem::replace(&mut self.done, SwapState::Nothing) {
             SwapState::Nothing => (Ok(()), None),
             SwapState::Created(ours) => (self.remove_created(&ours), None),
-            // Exchanged and not rewritten, so the old file comes back as the same inode, with its
-            // links.
+            // Exchanged, not rewritten, so that the old file returns as the same inode, with its
+            // hard links.
             SwapState::Replaced(ours) => (self.exchange_back(&ours), Some(temp.clone())),
             SwapState::Deleted => (
                 self.rename_to_free(temp.as_ref(), self.name),
@@ -136,7 +136,7 @@ impl FileSwap<'_> {
 
     fn exchange_names(&mut self, checked: Option<&Stat>) -> Result<(), SwapError> {
         let folder = &self.temp.folder;
-        // Taken before the exchange: it is what an undo compares, so that it removes only our own
+        // Taken before the exchange: an undo compares with it, so that it removes only our own
         // file.
         let ours = Box::new(stat_entry(folder, &self.temp.name)?.ok_or(Errno::NOENT)?);
         match rustix::fs::renameat_with(
@@ -203,8 +203,8 @@ impl FileSwap<'_> {
             .map_err(|trouble| self.workspace_error(trouble))
     }
 
-    /// Checks that the file that was taken away is the expected one. If a link or folder came in
-    /// between, the error makes the caller undo the change.
+    /// Checks that the replaced file is the expected one. If a link or folder came in between, the
+    /// error makes the caller undo the change.
     fn verify_replaced(&self, checked: Option<&Stat>) -> Result<(), SwapError> {
         let taken = stat_entry(&self.temp.folder, &self.temp.name)?.ok_or(Errno::NOENT)?;
         if is_expected(&taken, checked) {
@@ -226,8 +226,8 @@ impl FileSwap<'_> {
         }
     }
 
-    /// Gives the old file its name back, unless something else has it by now, which belongs to
-    /// somebody else and stays.
+    /// Gives the old file its name back, unless another program's file has the name by now; that
+    /// file stays.
     fn exchange_back(&self, ours: &Stat) -> Result<(), Errno> {
         let folder = &self.temp.folder;
         let temp = &self.temp.name;
@@ -248,9 +248,9 @@ impl FileSwap<'_> {
                 if taken.is_some_and(|taken| is_same_inode(&taken, ours)) {
                     return Ok(());
                 }
-                // Between check and exchange another writer replaced our file, and believes its
-                // own in place, so that one goes back. The temporary name then holds the old file,
-                // or one that came in meanwhile; the caller keeps either.
+                // Between check and exchange another writer replaced our file and expects its own
+                // under this name, so it is exchanged back. The temporary name then holds the old
+                // file, or one that was created meanwhile; the caller keeps either.
                 exchange()?;
                 Err(Errno::EXIST)
             }

@@ -72,8 +72,8 @@ impl TempFile {
         attributes: Option<&FileAttributes>,
     ) -> std::io::Result<(Self, FileVersion)> {
         let (temp, mut file) = Self::create(folder, attributes.is_some())?;
-        // The order is content, attributes, sync, rename: a name in place always has a whole,
-        // readable file behind it, even after a power cut.
+        // The order is content, attributes, sync, rename, so that a name always has a complete,
+        // readable file, even after a power cut.
         file.write_all(bytes)?;
         if let Some(attributes) = attributes {
             attributes.apply_to(&file)?;

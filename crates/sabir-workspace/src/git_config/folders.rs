@@ -36,10 +36,10 @@ pub(super) fn find_repository(folder: &Path) -> Result<Option<Folders>, Unreadab
         .map_err(|_| Unreadable::File(folder.to_owned()))?;
     for holder in folder.ancestors() {
         match open_repository(holder)? {
-            Opened::Repository(folders) => return Ok(Some(folders)),
+            GitEntry::Repository(folders) => return Ok(Some(folders)),
             // Git stops at a pointer to a missing place.
-            Opened::LeadsNowhere => return Err(Unreadable::File(holder.join(".git"))),
-            Opened::Nothing => {}
+            GitEntry::BrokenPointer => return Err(Unreadable::File(holder.join(".git"))),
+            GitEntry::Nothing => {}
         }
         if read_git_folder(holder)?.is_some() {
             return Err(Unreadable::Embedded(holder.to_owned()));
@@ -50,21 +50,21 @@ pub(super) fn find_repository(folder: &Path) -> Result<Option<Folders>, Unreadab
 
 /// The state of a folder's `.git`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Opened {
+pub(super) enum GitEntry {
     /// Nothing that git takes for a repository.
     Nothing,
     /// A file that names a folder that is not a repository.
-    LeadsNowhere,
+    BrokenPointer,
     /// A repository.
     Repository(Folders),
 }
 
 /// Examines the `.git` of a folder: a git folder, or a file that points to one.
-pub(super) fn open_repository(holder: &Path) -> Result<Opened, Unreadable> {
+pub(super) fn open_repository(holder: &Path) -> Result<GitEntry, Unreadable> {
     let path = holder.join(".git");
-    let found = |folder: Option<Shared>, own: PathBuf| {
-        folder.map(|Shared(common)| {
-            Opened::Repository(Folders {
+    let found = |folder: Option<CommonFolder>, own: PathBuf| {
+        folder.map(|CommonFolder(common)| {
+            GitEntry::Repository(Folders {
                 holder: holder.to_owned(),
                 own,
                 common,
@@ -74,21 +74,21 @@ pub(super) fn open_repository(holder: &Path) -> Result<Opened, Unreadable> {
     match fs::metadata(&path) {
         Ok(data) if data.is_file() => {
             let own = holder.join(read_git_file(&path)?);
-            Ok(found(read_git_folder(&own)?, own).unwrap_or(Opened::LeadsNowhere))
+            Ok(found(read_git_folder(&own)?, own).unwrap_or(GitEntry::BrokenPointer))
         }
-        Ok(_) => Ok(found(read_git_folder(&path)?, path).unwrap_or(Opened::Nothing)),
+        Ok(_) => Ok(found(read_git_folder(&path)?, path).unwrap_or(GitEntry::Nothing)),
         // Git, which runs as the same user, could not enter it either.
-        Err(error) if is_out_of_reach(&error) => Ok(Opened::Nothing),
+        Err(error) if is_out_of_reach(&error) => Ok(GitEntry::Nothing),
         Err(_) => Err(Unreadable::File(path)),
     }
 }
 
 /// The common folder of a git folder.
-struct Shared(PathBuf);
+struct CommonFolder(PathBuf);
 
 /// Returns the common folder if git takes a folder for a git folder. A folder that looks like one
 /// but is broken is an error, because another version of git may accept it.
-fn read_git_folder(folder: &Path) -> Result<Option<Shared>, Unreadable> {
+fn read_git_folder(folder: &Path) -> Result<Option<CommonFolder>, Unreadable> {
     let head = folder.join("HEAD");
     let unclear = || Unreadable::Embedded(folder.to_owned());
     let is_link = match fs::symlink_metadata(&head) {
@@ -121,7 +121,7 @@ fn read_git_folder(folder: &Path) -> Result<Option<Shared>, Unreadable> {
         read_plain_file(&head, MAX_POINTER_BYTES)?.is_some_and(|text| is_head(&text))
     };
     if is_head {
-        Ok(Some(Shared(common)))
+        Ok(Some(CommonFolder(common)))
     } else {
         Err(unclear())
     }

@@ -4,7 +4,7 @@
 //! takes git itself, which may run programs of the repository. So all trees of the object store are read instead: the names in them
 //! are the names of all files that any commit, stash or note ever had.
 //!
-//! A tree does not know its own place, and any tree may be the top of some commit. So each path is
+//! A tree does not record its own path, and any tree may be the top of some commit. So each path is
 //! also listed without its first folders: `a/b/.env` also as `b/.env` and `.env`. The list may
 //! contain paths that never existed, but it misses none.
 
@@ -16,9 +16,9 @@ use super::objects::{ObjectId, ObjectStore};
 
 /// The deepest folder that is followed; git itself stops at 2,048.
 const MAX_DEPTH: usize = 256;
-/// The most folders in trees whose places are kept.
-const MAX_PLACES: usize = 20_000_000;
-/// The most paths that are returned, and the most places that one folder may have had.
+/// The most locations that are kept.
+const MAX_LOCATIONS: usize = 20_000_000;
+/// The most paths that are returned, and the most paths of one folder.
 const MAX_PATHS: usize = 50_000;
 
 /// The paths that a search of the history looks for.
@@ -30,8 +30,8 @@ pub struct PathFilter {
     pub is_wanted: fn(&str) -> bool,
 }
 
-/// A place of a folder: the tree that holds it, and its name there.
-struct FolderPlace {
+/// The location of an entry: the tree that holds it, and its name there.
+struct EntryLocation {
     parent: u32,
     name: u32,
 }
@@ -43,11 +43,12 @@ struct TreeMap {
     numbers: HashMap<ObjectId, u32>,
     /// The number of each name.
     names: HashMap<Vec<u8>, u32>,
-    spelled: Vec<String>,
-    /// The places of each tree, by its number.
-    places: Vec<Vec<FolderPlace>>,
-    /// The trees that hold a wanted name.
-    wanted: Vec<FolderPlace>,
+    /// The names as text, by their numbers.
+    name_texts: Vec<String>,
+    /// The locations of each tree, by its number.
+    locations: Vec<Vec<EntryLocation>>,
+    /// The entries with a wanted name.
+    wanted: Vec<EntryLocation>,
     count: usize,
 }
 
@@ -67,9 +68,9 @@ pub(super) fn find_paths(
     store.visit_trees(&mut |id, tree| map.add_tree(id, tree, store.hash_bytes, filter))?;
     let mut found = BTreeSet::new();
     let mut known = PathsOfTree::new();
-    for place in &map.wanted {
-        let name = map.name(place.name);
-        for folder in map.paths_of(place.parent, &mut known, 0)?.iter() {
+    for location in &map.wanted {
+        let name = map.name(location.name);
+        for folder in map.paths_of(location.parent, &mut known, 0)?.iter() {
             let path = join_path(folder, name);
             if (filter.is_wanted)(&path) {
                 found.insert(path);
@@ -129,18 +130,18 @@ impl TreeMap {
             if entry.is_folder {
                 let name = self.name_number(entry.name);
                 let child = self.number(&entry.id) as usize;
-                let places = self.places.get_mut(child);
-                places
+                let locations = self.locations.get_mut(child);
+                locations
                     .into_iter()
-                    .for_each(|list| list.push(FolderPlace { parent, name }));
+                    .for_each(|list| list.push(EntryLocation { parent, name }));
                 self.count += 1;
             }
             if (filter.may_end_with)(&spelled) {
                 let name = self.name_number(entry.name);
-                self.wanted.push(FolderPlace { parent, name });
+                self.wanted.push(EntryLocation { parent, name });
                 self.count += 1;
             }
-            if self.count > MAX_PLACES {
+            if self.count > MAX_LOCATIONS {
                 return Err(Unreadable::TooMuch);
             }
         }
@@ -148,10 +149,10 @@ impl TreeMap {
     }
 
     fn number(&mut self, id: &ObjectId) -> u32 {
-        let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        let next = u32::try_from(self.locations.len()).unwrap_or(u32::MAX);
         let number = *self.numbers.entry(*id).or_insert(next);
         if number == next {
-            self.places.push(Vec::new());
+            self.locations.push(Vec::new());
         }
         number
     }
@@ -160,15 +161,17 @@ impl TreeMap {
         if let Some(number) = self.names.get(name) {
             return *number;
         }
-        let next = u32::try_from(self.spelled.len()).unwrap_or(u32::MAX);
+        let next = u32::try_from(self.name_texts.len()).unwrap_or(u32::MAX);
         self.names.insert(name.to_vec(), next);
-        self.spelled
+        self.name_texts
             .push(String::from_utf8_lossy(name).into_owned());
         next
     }
 
     fn name(&self, number: u32) -> &str {
-        self.spelled.get(number as usize).map_or("", String::as_str)
+        self.name_texts
+            .get(number as usize)
+            .map_or("", String::as_str)
     }
 
     /// Returns all paths by which a tree can be reached from any tree, with the empty one: it may be the top itself.
@@ -185,9 +188,9 @@ impl TreeMap {
             return Err(Unreadable::TooMuch);
         }
         let mut paths = BTreeSet::from([String::new()]);
-        for place in self.places.get(tree as usize).into_iter().flatten() {
-            let name = self.name(place.name);
-            let above = self.paths_of(place.parent, known, depth + 1)?;
+        for location in self.locations.get(tree as usize).into_iter().flatten() {
+            let name = self.name(location.name);
+            let above = self.paths_of(location.parent, known, depth + 1)?;
             paths.extend(above.iter().map(|folder| join_path(folder, name)));
             if paths.len() > MAX_PATHS {
                 return Err(Unreadable::TooMuch);

@@ -51,12 +51,12 @@ pub(super) fn find_name(
     // Refuses what leaves out entries.
     links_of(&bytes, hash_bytes)?;
     let broken = Unreadable::BrokenIndex;
-    let count = number(&bytes, 8).ok_or(broken.clone())?;
+    let count = read_u32(&bytes, 8).ok_or(broken.clone())?;
     let mut entries = Entries {
         body: &bytes,
         at: HEAD,
         hash_bytes,
-        is_packed: number(&bytes, 4) == Some(4),
+        is_packed: read_u32(&bytes, 4) == Some(4),
         path: Vec::new(),
         blocks: Vec::new(),
     };
@@ -75,7 +75,7 @@ fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, Unreadable>
     let broken = Unreadable::BrokenIndex;
     let end = bytes.len().checked_sub(hash_bytes).ok_or(broken.clone())?;
     let body = bytes.get(..end).ok_or(broken.clone())?;
-    let (version, count) = match (body.get(..4), number(body, 4), number(body, 8)) {
+    let (version, count) = match (body.get(..4), read_u32(body, 4), read_u32(body, 8)) {
         (Some(b"DIRC"), Some(version @ 2..=4), Some(count)) => (version, count),
         _ => return Err(broken),
     };
@@ -114,12 +114,12 @@ struct Entries<'a> {
     is_packed: bool,
     path: Vec<u8>,
     /// The start of each entry.
-    blocks: Vec<Start>,
+    blocks: Vec<EntryStart>,
 }
 
 /// The start of an entry, and the number of path bytes it shares with the previous entry.
 #[derive(Debug, Clone, Copy)]
-struct Start {
+struct EntryStart {
     offset: usize,
     kept: usize,
 }
@@ -128,9 +128,9 @@ impl Entries<'_> {
     /// Reads the next entry into `path`, and returns its mode.
     fn read_next(&mut self) -> Option<u32> {
         let start = self.at;
-        let mode = number(self.body, start + 24)?;
+        let mode = read_u32(self.body, start + 24)?;
         let flags_at = start + STAT + self.hash_bytes;
-        let flags = short(self.body, flags_at)?;
+        let flags = read_u16(self.body, flags_at)?;
         let path_at = flags_at + if flags & EXTENDED == 0 { 2 } else { 4 };
         let (rest_at, kept) = if self.is_packed {
             self.kept(path_at)?
@@ -151,7 +151,7 @@ impl Entries<'_> {
         } else {
             start + ((rest_at - start + length + 8) & !7)
         };
-        self.blocks.push(Start {
+        self.blocks.push(EntryStart {
             offset: start,
             kept,
         });
@@ -180,7 +180,7 @@ struct Extensions<'a> {
     body: &'a [u8],
     entries_end: usize,
     hash_bytes: usize,
-    blocks: &'a [Start],
+    blocks: &'a [EntryStart],
 }
 
 impl Extensions<'_> {
@@ -189,7 +189,7 @@ impl Extensions<'_> {
         self.check_end().ok_or(Unreadable::BrokenIndex)?;
         let mut at = self.entries_end;
         while at < self.body.len() {
-            let (Some(name), Some(size)) = (self.body.get(at..at + 4), number(self.body, at + 4))
+            let (Some(name), Some(size)) = (self.body.get(at..at + 4), read_u32(self.body, at + 4))
             else {
                 return Err(Unreadable::BrokenIndex);
             };
@@ -215,10 +215,10 @@ impl Extensions<'_> {
         let Some(at) = self.body.len().checked_sub(8 + 4 + self.hash_bytes) else {
             return Some(());
         };
-        // This counts even if these bytes belong to an entry, because git cannot tell when it reads
-        // them.
-        let is_told = self.body.get(at..at + 4) == Some(b"EOIE");
-        (!is_told || number(self.body, at + 8) == u32::try_from(self.entries_end).ok())
+        // Git checks these bytes before it parses the entries, so it accepts them even within an
+        // entry.
+        let has_end_offset = self.body.get(at..at + 4) == Some(b"EOIE");
+        (!has_end_offset || read_u32(self.body, at + 8) == u32::try_from(self.entries_end).ok())
             .then_some(())
     }
 
@@ -228,23 +228,23 @@ impl Extensions<'_> {
         let mut first = 0_usize;
         for block in data.get(4..)?.chunks(8) {
             let start = self.blocks.get(first)?;
-            if number(block, 0) != u32::try_from(start.offset).ok() || start.kept != 0 {
+            if read_u32(block, 0) != u32::try_from(start.offset).ok() || start.kept != 0 {
                 return None;
             }
-            first = first.checked_add(usize::try_from(number(block, 4)?).ok()?)?;
+            first = first.checked_add(usize::try_from(read_u32(block, 4)?).ok()?)?;
         }
         (first == self.blocks.len()).then_some(())
     }
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes
         .get(at..)?
         .first_chunk()
         .map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-fn short(bytes: &[u8], at: usize) -> Option<u16> {
+fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes
         .get(at..)?
         .first_chunk()
@@ -357,8 +357,8 @@ mod tests {
         let mut long = entry(0o100_644, "a");
         long[61] = 2;
         check(&index(&[long], b""), broken.clone());
-        // Cut anywhere, it is refused; where the extension is gone and the sum whole, it is another
-        // index.
+        // An index that is cut anywhere is refused, except where only the extension is cut off and
+        // the checksum is complete: that is another valid index.
         let whole = index(&[entry(0o160_000, "sub")], &extension("TREE", b"xyz"));
         for end in (0..whole.len()).filter(|end| *end != whole.len() - 11) {
             assert_eq!(links_of(&whole[..end], 20), broken_links(), "{end}");

@@ -171,8 +171,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Reports whether an id, or the beginning of one, is that of a blob: of the content of some file, which git would show
-    /// without a name.
+    /// Reports whether an id, or the beginning of one, is that of a blob, the content of a file, which git would show without its path.
     pub(super) fn has_blob(&self, prefix: &str) -> Result<bool, Unreadable> {
         for folder in &self.folders {
             for object in self.loose_objects(folder)? {

@@ -55,8 +55,8 @@ pub(crate) fn allow_inspection() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
-/// Opens a handle that becomes readable when the process ends; `None` on a kernel before 5.3,
-/// which has none, and if the process has ended.
+/// Opens a handle that becomes readable when the process ends; `None` on a kernel before 5.3, which
+/// has no such handles, and if the process has ended.
 pub(crate) fn open_process_handle(pid: Pid) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
@@ -151,7 +151,7 @@ pub(crate) fn open_terminal_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Opens a folder below another, without following links. `ENOSYS` and `EPERM` mean that the system
-/// cannot do that in one step, `EAGAIN` that a rename came in between.
+/// cannot do that in one step, `EAGAIN` that something was renamed meanwhile.
 pub(crate) fn open_folder_beneath(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

@@ -106,8 +106,8 @@ pub(crate) fn fork_process() -> io::Result<ForkSide> {
     }
 }
 
-/// Does nothing: macOS has no name for a process apart from its arguments, which the kernel keeps.
-/// Killing the supervisor by its command line therefore also kills the reaper.
+/// Does nothing: macOS shows a process by its arguments, which the kernel stores. Killing the
+/// supervisor by its command line therefore also kills the reaper.
 pub(crate) fn rename_process(_name: &CStr) {}
 
 /// Makes the program start in a folder that is entered through its handle.

@@ -97,7 +97,7 @@ pub(super) fn find_denial(
         kind.or_else(|| busy().then_some(DenialKind::Files))
             .map(|kind| (line.trim(), kind))
     })?;
-    let kind = if kind == DenialKind::Files && speaks_of_network(line) {
+    let kind = if kind == DenialKind::Files && mentions_network(line) {
         DenialKind::Network
     } else {
         kind
@@ -152,8 +152,9 @@ pub(super) fn find_denial(
     })
 }
 
-/// Describes the exit code of a program that says why it failed by that alone, as `curl -s` does;
-/// `None` for other programs, and where the command reaches a port of this machine that it names.
+/// Describes the exit code of a program that explains a failure by the code alone, as `curl -s`
+/// does; `None` for other programs, and if the command names a port of this machine that is
+/// forwarded.
 pub(super) fn describe_silent_exit(
     plan: &SandboxPlan,
     command: &str,
@@ -181,7 +182,7 @@ fn names_forwarded_port(plan: &SandboxPlan, line: &str) -> bool {
         .any(|port| numbers.contains(&port.to_string().as_str()))
 }
 
-fn speaks_of_network(line: &str) -> bool {
+fn mentions_network(line: &str) -> bool {
     let lower = line.to_lowercase();
     ["socket", "connect", "://", "bind", "listen"]
         .iter()

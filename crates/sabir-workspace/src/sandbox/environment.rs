@@ -174,8 +174,8 @@ impl SandboxEnvironment {
             if !has_limit {
                 self.cgroup = ProcessCgroup::create(max_tasks());
             }
-            // The one that was started ahead may have ended, or not be able to start this
-            // command. Then nothing has run, and another one can.
+            // The prepared launcher may have ended, or be unable to start this command. In both
+            // cases nothing ran, and a new launcher can start it.
             #[cfg(target_os = "linux")]
             if level == EffectiveLevel::Two
                 && let Some(prepared) = self.prepared.take()
@@ -184,19 +184,19 @@ impl SandboxEnvironment {
                 let source = LauncherSource::Prepared(prepared);
                 match self.launch_program(&asked, level, program, source) {
                     Ok(started) => return Ok(started),
-                    Err(_) => self.forget_protected(),
+                    Err(_) => self.remove_masks(),
                 }
             }
             match self.launch_program(&asked, level, program, LauncherSource::Fork) {
                 Ok(started) => return Ok(started),
-                // If level 2 failed and level 1 cannot hide secrets in the workspace, the message has
-                // to explain both.
+                // If level 2 failed and level 1 cannot hide secrets in the workspace, the error
+                // must explain both.
                 Err(error) if failure.is_some() && SetupStage::Secrets.is_stage_of(&error) => {
                     failure = Some(SetupStage::Neither.to_error(&io::Error::from_raw_os_error(0)));
                 }
                 Err(error) => failure = failure.or(Some(error)),
             }
-            self.forget_protected();
+            self.remove_masks();
             self.cgroup = None;
         }
         Err(failure.unwrap_or_else(|| SetupStage::Order.to_error(&io::Error::from_raw_os_error(0))))
@@ -216,8 +216,8 @@ impl SandboxEnvironment {
         let top = plan.write.first().filter(|_| level == EffectiveLevel::Two);
         let guard = top.map(|top| {
             |mut writer: PipeWriter| {
-                // If the launcher has ended, its own report says why. Without the paths, or the
-                // confirmation, it does not become the program.
+                // If the launcher has ended, its report gives the reason. It runs the program only
+                // after it has received all paths and the confirmation.
                 let mut is_sent = true;
                 let pass_on = |part: &ProtectedPaths| is_sent &= part.send(&mut writer).is_ok();
                 let masks = WorkspaceMasks::put_masks(plan, top, pass_on)
@@ -237,7 +237,7 @@ impl SandboxEnvironment {
     }
 
     /// Removes the masks of a program that was not started.
-    fn forget_protected(&mut self) {
+    fn remove_masks(&mut self) {
         self.masks = None;
         self.state = None;
     }
@@ -299,7 +299,7 @@ impl Drop for SandboxEnvironment {
 }
 
 /// A program that was started in a sandbox.
-struct Launched {
+struct LaunchedProgram {
     shell: Pid,
     /// The report number of the sandbox.
     report: i32,
@@ -311,9 +311,9 @@ struct Launched {
 
 /// The origin of the launcher of a program.
 enum LauncherSource {
-    /// It is forked from this process, which has only one thread, so its copy may run arbitrary code.
+    /// Forked from this process, which has only one thread, so its copy may run arbitrary code.
     Fork,
-    /// It was forked before the program was known.
+    /// Forked before the program was known.
     #[cfg(target_os = "linux")]
     Prepared(OrderedLauncher),
 }
@@ -371,7 +371,7 @@ fn start_launcher(
     cgroup: Option<&ProcessCgroup>,
     source: LauncherSource,
     guard: Option<impl FnOnce(PipeWriter) -> io::Result<()>>,
-) -> io::Result<Launched> {
+) -> io::Result<LaunchedProgram> {
     let failed = |error: io::Error| SetupStage::Launch.to_error(&error);
     let LinkPair { ours, theirs } = LinkPair::open(plan, guard.is_some()).map_err(failed)?;
     let launcher = match source {
@@ -380,8 +380,8 @@ fn start_launcher(
             match platform::fork_process().map_err(failed)? {
                 ForkSide::Parent(launcher) => launcher,
                 ForkSide::Child => {
-                    // While a copy of the writer is open here, the launcher would never see that the
-                    // supervisor has died.
+                    // An open copy of the writer here would keep the launcher from noticing the
+                    // supervisor's death.
                     drop(ours);
                     // If the limit cannot be set after all, the supervisor enforces it.
                     let _ = cgroup.map(ProcessCgroup::join);
@@ -397,8 +397,8 @@ fn start_launcher(
             prepared.send_order(folder, &theirs).map_err(failed)?
         }
     };
-    // The launcher has its own copies. Kept here, the reader would let `send` below wait for ever
-    // when the launcher has died and the list is longer than the pipe.
+    // The launcher has its own copies. If the reader stayed open here, `send` below could block
+    // forever after the launcher's death, when the list exceeds the pipe.
     drop(theirs);
     let guarded = match guard.zip(ours.protected) {
         Some((guard, writer)) => guard(writer),
@@ -410,23 +410,23 @@ fn start_launcher(
         let watch = ours
             .watch
             .and_then(|receiver| receive_descriptor(receiver).ok());
-        Ok(Launched {
+        Ok(LaunchedProgram {
             shell: launcher,
             report,
             listener,
             watch,
         })
     });
-    // The reason of the guard goes first: without the paths, the launcher only reports that
-    // it got none.
+    // The guard's error takes precedence: without the paths, the launcher only reports that they
+    // are missing.
     guarded.and(launched).inspect_err(|_| {
         // The launcher has reported why it ends.
         let _ = waitpid(Some(launcher), WaitOptions::empty());
     })
 }
 
-/// Puts the launcher into the state of a new process: no input (or the terminal, or a server's), a separate session,
-/// default signal handling, and open to inspection as any other. `parent` is the supervisor.
+/// Puts the launcher into the state of a new process: no input (or the terminal, or a server's), a separate session, default signal
+/// handling, and inspection allowed. `parent` is the supervisor.
 pub(super) fn prepare_process(
     parent: Pid,
     device: OutputDevice,

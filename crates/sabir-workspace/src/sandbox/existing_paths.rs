@@ -24,8 +24,8 @@ pub(super) fn existing_paths(paths: &[PathBuf]) -> Vec<&PathBuf> {
         .collect()
 }
 
-/// The folders of many paths, each looked at once. The keys are texts, because a path takes long to
-/// hash.
+/// The folders of many paths, each listed at most once. The keys are texts, because a path takes
+/// long to hash.
 #[derive(Default)]
 struct FolderListings<'p> {
     /// The number of paths in each folder.
@@ -50,7 +50,7 @@ impl<'p> FolderListings<'p> {
             return true;
         };
         if !self.known.contains_key(folder.as_os_str()) {
-            let found = self.look_at(folder);
+            let found = self.inspect_folder(folder);
             self.known.insert(folder.as_os_str(), found);
         }
         match self.known.get(folder.as_os_str()) {
@@ -60,7 +60,7 @@ impl<'p> FolderListings<'p> {
         }
     }
 
-    fn look_at(&mut self, folder: &'p Path) -> KnownFolder {
+    fn inspect_folder(&mut self, folder: &'p Path) -> KnownFolder {
         if !self.may_hold(folder) {
             return KnownFolder::Missing;
         }

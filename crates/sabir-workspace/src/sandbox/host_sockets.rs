@@ -42,8 +42,8 @@ impl HostSocketLists {
     /// Lists the sockets in the file system that this process sees.
     ///
     /// # Errors
-    /// The lists cannot be read, or name a socket by a path that does not say where it is: the kernel keeps a name as its program gave it,
-    /// and it may be relative or have a line feed.
+    /// The lists cannot be read, or name a socket by a path that cannot be located: the kernel keeps the path that the program gave, which
+    /// may be relative or contain a line feed.
     pub(super) fn list_sockets(&self) -> io::Result<Vec<PathBuf>> {
         let listed = read_list(&self.sockets)?;
         let mounts = read_list(&self.mounts)?;
@@ -63,9 +63,9 @@ pub(super) fn list_host_sockets() -> Option<Vec<PathBuf>> {
     HostSocketLists::open().ok()?.list_sockets().ok()
 }
 
-/// Reads a list that the kernel generates while it is read. Each call generates its part again, so
-/// a few large ones are much faster than many that begin small, as they do for a file without a
-/// length.
+/// Reads a list that the kernel generates while it is read. Each read generates its part again, so
+/// a few large reads are much faster than many small ones, with which a file of unknown length is
+/// usually read.
 fn read_list(mut list: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(32 << 10);
     list.read_to_end(&mut bytes)?;

@@ -51,8 +51,8 @@ pub(super) struct LandlockRights<'a> {
     pub(super) hide: &'a [PathBuf],
 }
 
-/// Restricts this process permanently. Returns the kernel's Landlock version, 0 if it has none and
-/// the level can do without.
+/// Restricts this process permanently. Returns the kernel's Landlock version, 0 if the kernel has
+/// none and the level does not require it.
 pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, RulesetError> {
     let least = if rights.level == EffectiveLevel::One {
         CompatLevel::HardRequirement
@@ -61,7 +61,7 @@ pub(super) fn restrict_process(rights: &LandlockRights<'_>) -> Result<i32, Rules
     };
     let mut rules = Ruleset::default()
         .set_compatibility(least)
-        // Required in level 1: the rights of the minimum version. Newer rights are used if the
+        // The rights of the minimum version are required in level 1. Newer rights are used if the
         // kernel has them.
         .handle_access(AccessFs::from_all(LEAST))?
         .set_compatibility(CompatLevel::BestEffort)

@@ -153,9 +153,9 @@ pub(super) fn execute_program(
     command
         .envs(plan.temp_environment(level))
         .envs(package_environment(plan, level, proxy_port));
-    // Last of all: from here on a write of this process would wait for a supervisor that waits for
-    // the program. If there is no watch, the command still runs, and nothing tells its changes from
-    // those of others.
+    // Must be the last step: after it, a write of this process would wait for the supervisor, which
+    // waits for the program. If there is no watch, the command still runs, but its changes cannot
+    // be distinguished from those of others.
     let _ = links.watch.as_ref().map(install_write_watch);
     command.exec()
 }
@@ -167,9 +167,9 @@ fn install_write_watch(sender: &UnixDatagram) -> io::Result<()> {
     send_descriptor(sender, listener.as_fd())
 }
 
-/// Returns the environment variables that lead package managers to the proxy, and to folders that they can write.
+/// Returns the environment variables that point package managers to the proxy and to writable folders.
 ///
-/// The folders stay for the task: once a command has fetched packages there, later ones find them, also without a network.
+/// The folders are kept for the task: later commands find the packages that were fetched there, even without a network.
 fn package_environment(
     plan: &SandboxPlan,
     level: EffectiveLevel,
@@ -249,8 +249,8 @@ fn confine_to_user() -> io::Result<()> {
     drop_privileges().map_err(|error| SetupStage::Privileges.to_error(&error))
 }
 
-/// Returns true if a command may use unix sockets: only where those of the machine are covered, and
-/// abstract ones are out of reach, which either the network namespace or Landlock ensures.
+/// Returns true if a command may use unix sockets: only if mounts cover those of the machine, and
+/// the network namespace or Landlock blocks abstract ones.
 fn allow_unix_sockets(
     plan: &SandboxPlan,
     level: EffectiveLevel,
@@ -280,8 +280,8 @@ fn root_cause(error: &(dyn Error + 'static)) -> io::Error {
 fn drop_privileges() -> io::Result<()> {
     set_no_new_privs(true)?;
     clear_ambient_capability_set()?;
-    // Without the right to shorten these lists they do not matter either: with `no_new_privs`,
-    // programs grant nothing.
+    // Without the capability to reduce these sets, they do not matter: with `no_new_privs`, no
+    // program gains privileges.
     if capabilities(None)?
         .effective
         .contains(CapabilitySet::SETPCAP)

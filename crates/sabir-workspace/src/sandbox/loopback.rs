@@ -172,7 +172,7 @@ impl<'a> LoopbackDoors<'a> {
 }
 
 /// Returns those of the ports on which a program of this machine listens for local connections.
-pub(super) fn listening_among(ports: &[u16]) -> Vec<u16> {
+pub(super) fn filter_listening(ports: &[u16]) -> Vec<u16> {
     if ports.is_empty() {
         return Vec::new();
     }
@@ -197,8 +197,8 @@ fn local_listener(line: &str) -> Option<u16> {
     let local = fields.next()?;
     let state = fields.nth(1)?;
     let (address, port) = local.rsplit_once(':')?;
-    // Words of 32 bits in the order of the machine; the address that all begins with is the last
-    // byte of 127.0.0.1 on most.
+    // An address is printed as 32-bit words in native byte order; 127.x.x.x therefore ends in 7F on
+    // little-endian machines.
     let is_local = address.bytes().all(|digit| digit == b'0')
         || address == "00000000000000000000000001000000"
         || address.len() == 8 && (address.ends_with("7F") || address.starts_with("7F"))

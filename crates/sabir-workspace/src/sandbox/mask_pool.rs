@@ -40,8 +40,8 @@ pub(super) struct MaskPool {
 }
 
 impl MaskPool {
-    /// Opens the pool at a path, and makes it if it is missing; `None` if it cannot be used for a workspace whose commands can write
-    /// these folders. `top` is the workspace.
+    /// Opens the pool at a path, and creates it if it is missing; `None` if it cannot be used, because commands could write in it, for
+    /// instance. `top` is the workspace.
     pub(super) fn open_for(path: &Path, writable: &[PathBuf], top: impl AsFd) -> Option<Self> {
         // A command could fill a folder that becomes a mask.
         let is_safe = |path: &Path| !writable.iter().any(|folder| path.starts_with(folder));
@@ -61,8 +61,8 @@ impl MaskPool {
         if !is_private || fstat(top).ok()?.st_dev != found.st_dev {
             return None;
         }
-        // Until the handle is closed, no other command moves folders, so the names that are left
-        // are known.
+        // Until the handle is closed, no other command moves folders, so the list of names stays
+        // valid.
         flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
         let names = list_names(&folder).ok()?;
         Some(Self { folder, names })
@@ -71,7 +71,7 @@ impl MaskPool {
     /// Moves a folder to a path where nothing exists. Returns false if none is left.
     ///
     /// # Errors
-    /// If there is something at the path.
+    /// If the path exists.
     pub(super) fn place_folder(&mut self, path: &Path) -> io::Result<bool> {
         while let Some(name) = self.names.pop() {
             let Ok(spare) = open_folder(&self.folder, &name) else {

@@ -37,7 +37,7 @@ use super::{ProtectedPaths, SandboxPlan};
 use crate::platform;
 
 /// The protected names that a command cannot create at the top of the workspace, and the kind of
-/// their masks. Mostly an empty folder, even for names of files: git does not see it, so it cannot
+/// their masks. Most are empty folders, even for names of files: git ignores them, so they cannot
 /// be committed.
 const MASKED: [(&str, MaskKind); 22] = [
     (".husky", MaskKind::Folder),
@@ -79,13 +79,13 @@ pub(super) const MOVING_MODE: u32 = 0o1755;
 const FILE_MODE: u32 = 0o1444;
 const MODE_BITS: u32 = 0o7777;
 
-/// The content of the mask of git's `commondir`. Git refuses an empty one; this one leads to the
-/// folder that it is in, as if it were missing.
+/// The content of the mask of git's `commondir`. Git refuses an empty file; this one points to its
+/// own folder, which has the same effect as a missing file.
 const POINTER: &[u8] = b".\n";
 
-/// The number of attempts to get the lock, and the pause between them: a holder of the exclusive
-/// lock is about to finish, or is some unrelated program.
+/// The number of attempts to get the lock: its holder is about to finish, or is an unrelated program.
 const TRIES: u32 = 50;
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +112,8 @@ pub(super) struct WorkspaceMasks {
 }
 
 impl WorkspaceMasks {
-    /// Finds the protected paths of the workspace of a plan, and places masks for missing ones. Passes all of them to `pass_on`, in parts,
-    /// the last of which comes when all masks are in place.
+    /// Finds the protected paths of the workspace of a plan, and places masks for missing ones. Passes all of them to `pass_on` in parts;
+    /// the last part is passed when all masks are in place.
     pub(super) fn put_masks(
         plan: &SandboxPlan,
         top: &Path,
@@ -124,7 +124,7 @@ impl WorkspaceMasks {
             if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
                 break;
             }
-            // Bounded: on a file system without locks no attempt succeeds, and the command must
+            // Bounded: on a file system without locks every attempt fails, and the command must
             // start anyway.
             sleep(PAUSE);
         }
@@ -380,8 +380,8 @@ fn remove_mask(path: &Path, pool: Option<&mut MaskPool>, removed: &mut RemovedFo
         fs::remove_file(path)
     };
     if gone.is_err() {
-        // The mask is not empty any more, so it becomes a normal folder; if its mode cannot be
-        // changed, it keeps it.
+        // The mask is not empty any more, so it becomes a normal folder. If its mode cannot be
+        // changed, it keeps the mask's mode.
         let _ = fs::set_permissions(path, Permissions::from_mode(0o755));
     }
 }

@@ -40,13 +40,13 @@ const RUNTIME_SHOWN: [&str; 5] = [
     "wrappers",
     "systemd/resolve",
 ];
-/// The files and folders that are mounted over others. The first pair covers files that look
-/// empty, the second, without any permission, covers secrets and sockets.
+/// The folder and the file that are mounted over entries that must look empty.
 const EMPTY: [&str; 2] = ["/dev/.empty/folder", "/dev/.empty/file"];
+/// The folder and the file, without any permission, that are mounted over secrets and sockets.
 const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file"];
 
-/// The folders of the home with what package managers have fetched, each with the place in `/tmp` where a command sees it with its own
-/// changes on top, and the words of command lines that need it.
+/// The package caches in the home folder, each with the mount point in `/tmp` where a command sees it with its own changes on top, and the
+/// words of command lines that need it.
 const LAYERED: [(&str, &str, &[&str]); 2] = [
     (
         ".npm/_cacache",
@@ -80,8 +80,8 @@ pub(super) fn mount_system() -> io::Result<()> {
     replace_system_folders()
 }
 
-/// Builds the mounts of a command after [`mount_system`], which can be done unless something of the plan [is replaced](is_replaced).
-/// Its protected paths remain for [`protect_received`].
+/// Builds the mounts of a command after [`mount_system`], unless a path of the plan [is replaced](is_replaced). [`protect_received`] then
+/// mounts the protected paths.
 pub(super) fn mount_command(
     plan: &SandboxPlan,
     sockets: &[PathBuf],
@@ -188,10 +188,10 @@ impl<'a> PlanTrees<'a> {
         Ok(Self { temporary, kept })
     }
 
-    /// Makes trees that were cloned after the root became read-only writable again where they have to be.
+    /// Makes writable trees writable again: they were cloned after the root had become read-only.
     ///
     /// # Errors
-    /// If a part of them is read-only outside, which cannot be told apart any more. The kernel then changes nothing.
+    /// If a part of a tree is read-only on the machine, since the two cases cannot be distinguished. The kernel then changes nothing.
     fn make_writable(&self) -> io::Result<()> {
         let temporary = self.temporary.iter().map(|(_, tree)| tree);
         let kept = self.kept.iter().filter(|kept| kept.is_writable);
@@ -222,8 +222,7 @@ fn mount_plan(
         // Where this cannot be done, the command begins with an empty cache.
         let _ = layer_cache(cache);
     }
-    // After the writable folders are mounted: a mount over a secret would be covered by them
-    // otherwise.
+    // After the writable folders, because their mounts would cover those over secrets.
     for path in plan.hide.iter().chain(sockets) {
         cover_path(path, CLOSED)?;
     }
@@ -251,8 +250,8 @@ fn open_caches(plan: &SandboxPlan, text: &OsStr) -> Vec<LayeredCache> {
     let opened = needed.filter_map(|(own, place, _)| {
         let written = home.canonicalize().ok()?.join(own);
         let own = written.canonicalize().ok()?;
-        // A link in the home may lead to what level 2 hides, such as the host's temporary files,
-        // and a command may have made it.
+        // A command may have made a link in the home that leads to something hidden in level 2,
+        // such as the host's temporary files.
         if own != written {
             return None;
         }
@@ -275,16 +274,16 @@ fn open_caches(plan: &SandboxPlan, text: &OsStr) -> Vec<LayeredCache> {
     opened.collect()
 }
 
-/// Mounts a cache at its place. What the command writes there goes into a folder beside it.
+/// Mounts a cache in `/tmp`. What the command writes there goes into a folder beside it.
 ///
-/// An earlier command of the task may have put links at these names, which would mount the cache over the workspace or write the
-/// changes into its protected folders, so none is followed.
+/// No link is followed: an earlier command of the task may have created one that would mount the cache over the workspace or write the
+/// changes into its protected folders.
 fn layer_cache(cache: &LayeredCache) -> io::Result<()> {
     let place = open_temporary_folder(cache.place)?;
     let changes = open_temporary_folder(&cache.place.with_extension("changes"))?;
     let scratch = open_temporary_folder(&cache.place.with_extension("scratch"))?;
-    // By their handles: the new `/tmp` may cover a name, a name may hold what separates layers, and
-    // may be exchanged.
+    // Named by their handles: the new `/tmp` may cover a path, and a path may be replaced or
+    // contain the separator of layers.
     let by_handle =
         |folder: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -336,8 +335,8 @@ fn mount_processes() -> io::Result<()> {
     attach_tree(&tree, Path::new("/proc"))
 }
 
-/// Limits the processes of this PID namespace. The limit of resources does not hold for root, even
-/// as a user of another number inside.
+/// Limits the processes of this PID namespace. A resource limit does not apply to root, even if
+/// root has another user id inside the namespace.
 fn limit_processes(proc: &OwnedFd) -> io::Result<()> {
     let most = max_tasks();
     let path = "sys/kernel/pid_max";

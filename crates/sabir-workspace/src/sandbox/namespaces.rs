@@ -74,8 +74,8 @@ pub(super) fn enter_namespaces(
     if links.status.as_ref().is_none_or(is_deserted) {
         return Ok(NamespaceRole::Done(1));
     }
-    // In here because the supervisor places the masks at the same time: this waits for them last,
-    // before any program runs.
+    // In this process, since the supervisor places the masks meanwhile: the mounts wait for the
+    // masks last, before any program runs.
     mounts::arrange_mounts(plan, sockets, text, links.protected.take())
         .map_err(|error| SetupStage::Mounts.to_error(&error))?;
     if plan.network != NetworkAccess::Allowed {
@@ -167,9 +167,8 @@ fn create_user_namespace(others: UnshareFlags) -> io::Result<()> {
         .map_err(|error| SetupStage::Namespaces.to_error(&error))?;
     let inner = |number: u32| if number == 0 { NOBODY_SPECIAL } else { number };
     let map = || {
-        // The kernel requires this before an unprivileged process may write `gid_map`.
-        // Since Linux 3.19, as dropping a group could otherwise grant access that the group is
-        // denied.
+        // The kernel requires this before an unprivileged process may write `gid_map` (since Linux
+        // 3.19), because dropping a group could grant access that the group is denied.
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{} {user} 1", inner(user)))?;
         fs::write("/proc/self/gid_map", format!("{} {group} 1", inner(group)))

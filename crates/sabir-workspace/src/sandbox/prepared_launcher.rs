@@ -114,8 +114,8 @@ mod linux {
             }
         }
 
-        /// Waits until there is input, or the machine has mounted or unmounted something. Returns false for the latter: then the
-        /// launcher would keep what was unmounted, and cannot be used.
+        /// Waits until there is input, or the machine has mounted or unmounted something. Returns false for the latter: the launcher then
+        /// has outdated mounts, and cannot be used.
         pub(crate) fn wait_for_input(&self, input: BorrowedFd<'_>) -> bool {
             let mut waited = [
                 PollFd::from_borrowed_fd(input, PollFlags::IN),

@@ -51,7 +51,7 @@ impl ProcessCgroup {
 
     /// Kills every process of the group.
     pub(crate) fn kill_all(&self) {
-        // Only version 2 can do it at once. With the limit reached, no process can be started
+        // Only version 2 can kill all at once. At its limit, the group cannot start new processes
         // meanwhile.
         if fs::write(self.0.join("cgroup.kill"), "1").is_ok() {
             return;

@@ -77,8 +77,8 @@ impl ProtectedPaths {
                 bytes.push(0);
             }
         }
-        // A supervisor that dies while it sends closes the pipe, too. Without this word, half of
-        // the list would look like all of it, and the rest would stay writable.
+        // The pipe also closes if the supervisor dies while it sends. Without this end mark, a
+        // partial list would be accepted as complete, and the other paths would stay writable.
         bytes.extend_from_slice(END);
         bytes.push(0);
         bytes

@@ -9,9 +9,8 @@ const HTTPS: u16 = 443;
 /// The longest name of a host that DNS knows.
 const MAX_NAME: usize = 253;
 
-/// The hosts that the package managers of each ecosystem fetch from. Only hosts that serve what is published for everybody: a
-/// place where anybody gets a host or a folder of their own with an access log (`storage.googleapis.com`, `github.com`) would
-/// let a command send what it has read.
+/// The hosts that the package managers of each ecosystem fetch from. Only hosts that serve public packages: on a service where anybody gets
+/// a host or a folder with an access log (`storage.googleapis.com`, `github.com`), a command could send out what it has read.
 const REGISTRIES: [(&str, &[&str]); 11] = [
     (
         "cargo",

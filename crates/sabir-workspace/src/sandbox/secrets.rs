@@ -70,6 +70,6 @@ pub(super) fn machine_secrets() -> Vec<PathBuf> {
     MACHINE.iter().map(PathBuf::from).collect()
 }
 
-pub(super) fn leads_out(name: &str) -> bool {
+pub(super) fn names_session_service(name: &str) -> bool {
     LEADS.iter().any(|start| name.starts_with(start)) && !HARMLESS.contains(&name)
 }

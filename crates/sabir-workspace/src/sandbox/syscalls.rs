@@ -17,7 +17,7 @@ use crate::platform::ForkSide;
 /// The parent of a new process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ForkRelation {
-    /// This process is the parent.
+    /// The new process is a child of this process.
     Child,
     /// The parent of this process is the parent.
     Sibling,
@@ -131,8 +131,8 @@ pub(super) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
 /// Installs a filter that notifies, and returns the handle that receives the notifications. Fails
 /// if a filter of this process has one already.
 pub(super) fn install_notifying_filter(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
-    // With this flag (Linux 5.19) a signal that does not kill cannot interrupt a call that is
-    // being looked at.
+    // With this flag (Linux 5.19) only a fatal signal interrupts a call that waits for the
+    // listener.
     const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
     let listens = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     let handle = set_filter(program, listens | WAIT_KILLABLE_RECV)

@@ -162,18 +162,18 @@ pub async fn check_walls(
     environment: &[(String, String)],
     temporary: &Path,
 ) -> Result<SecurityReport, WallCheckError> {
-    let scene = Scene::create(helper, environment, temporary)?;
-    let outcome = scene.run(level, "true").await?;
+    let workspace = AttemptWorkspace::create(helper, environment, temporary)?;
+    let outcome = workspace.run(level, "true").await?;
     let sandbox = outcome.sandbox.ok_or(WallCheckError::Off)?;
     let mut walls = Vec::new();
     for wall in WALLS {
-        let works = scene.attempt(wall, SandboxLevel::Off).await?;
-        let inside = scene.attempt(wall, level).await?;
+        let works = workspace.attempt(wall, SandboxLevel::Off).await?;
+        let inside = workspace.attempt(wall, level).await?;
         let state = match (works, inside) {
-            (Effect::None, _) => WallState::Untested,
-            (_, Effect::None) => WallState::Holds,
-            (_, Effect::Undone) => WallState::PutBack,
-            (_, Effect::Lasting) => WallState::Open,
+            (AttemptEffect::None, _) => WallState::Untested,
+            (_, AttemptEffect::None) => WallState::Holds,
+            (_, AttemptEffect::Undone) => WallState::PutBack,
+            (_, AttemptEffect::Lasting) => WallState::Open,
         };
         walls.push(WallReport { wall, state });
     }
@@ -182,7 +182,7 @@ pub async fn check_walls(
 
 /// The effect of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect {
+enum AttemptEffect {
     None,
     /// It was there while the command ran.
     Undone,
@@ -190,7 +190,7 @@ enum Effect {
 }
 
 /// A workspace with the targets of all attempts, removed in the end.
-struct Scene<'a> {
+struct AttemptWorkspace<'a> {
     base: PathBuf,
     helper: &'a Path,
     environment: &'a [(String, String)],
@@ -198,13 +198,13 @@ struct Scene<'a> {
     door: UnixListener,
 }
 
-impl Drop for Scene<'_> {
+impl Drop for AttemptWorkspace<'_> {
     fn drop(&mut self) {
         super::environment::remove_folder(&self.base);
     }
 }
 
-impl<'a> Scene<'a> {
+impl<'a> AttemptWorkspace<'a> {
     fn create(
         helper: &'a Path,
         environment: &'a [(String, String)],
@@ -264,7 +264,11 @@ impl<'a> Scene<'a> {
     }
 
     /// Makes the attempt on a wall, and cleans up after it.
-    async fn attempt(&self, wall: Wall, level: SandboxLevel) -> Result<Effect, WallCheckError> {
+    async fn attempt(
+        &self,
+        wall: Wall,
+        level: SandboxLevel,
+    ) -> Result<AttemptEffect, WallCheckError> {
         let helper = self.helper.display();
         let probe = format!("exec '{helper}' {} {PROBE}", crate::supervise::ARGUMENT);
         let file = self.shown("out/file");
@@ -309,9 +313,9 @@ impl<'a> Scene<'a> {
         let _ = fs::remove_dir_all(self.base.join("ws/.vscode"));
         let undone = during && matches!(wall, Wall::ProtectedFiles | Wall::GitFolder);
         Ok(match (lasting, undone) {
-            (true, _) => Effect::Lasting,
-            (false, true) => Effect::Undone,
-            (false, false) => Effect::None,
+            (true, _) => AttemptEffect::Lasting,
+            (false, true) => AttemptEffect::Undone,
+            (false, false) => AttemptEffect::None,
         })
     }
 }

@@ -22,8 +22,8 @@ use crate::stop_flag::StopFlag;
 
 /// The size of a line above which its file is skipped, so that one file cannot fill the memory.
 const MAX_LINE_BUFFER_BYTES: usize = 16 << 20;
-/// The number of files per job: enough to make handing them over cheap, and few enough to spread
-/// the work.
+/// The number of files per job: enough to make distribution cheap, and few enough to keep all
+/// threads busy.
 const FILES_A_JOB: usize = 64;
 
 /// A job of a search.
@@ -189,7 +189,7 @@ impl<'a> SearchWorker<'a> {
                 break;
             }
             let path = files.folder.join(name);
-            if !files.is_named && self.options.leaves_out(&path) {
+            if !files.is_named && self.options.is_excluded(&path) {
                 searched.push(FileResult::skipped(SkipReason::LeftOut));
                 continue;
             }

@@ -126,11 +126,10 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
     let mut need = LauncherNeed::None;
     let mut has_died = false;
     loop {
-        // A new pipe for each standby: its end tells that this one has its order, or is dead,
-        // however it died.
+        // A new pipe for each standby: it is closed when the standby has its order or dies.
         let (taken, announce_taken) = io::pipe()?;
-        // As a sibling, so that the agent can wait for the reaper, and sees its end even if this
-        // server is killed.
+        // Forked as a sibling, so that the agent can wait for the reaper even if this server is
+        // killed.
         match syscalls::fork_process(ForkRelation::Sibling) {
             Ok(ForkSide::Child) => {
                 drop(taken);
@@ -156,9 +155,8 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
             }
             Err(_) => {}
         }
-        // No standby is available now, for instance because there are no processes left: the agent
-        // starts the supervisor itself. A server that tried again and again would only make zombies
-        // of the agent.
+        // No standby is available, for instance because no process can be forked: the agent starts
+        // the supervisor itself. Repeated attempts would only leave zombies to the agent.
         match receive_request()? {
             Some(_) => answer_request(0)?,
             None => return Ok(None),
@@ -168,7 +166,7 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
 
 /// The way in which the wait for a standby ended.
 enum StandbyEnd {
-    /// It has received its order. The next one needs this launcher.
+    /// It has received its order. The next standby should prepare this launcher.
     Taken(LauncherNeed),
     /// It was killed, or failed, without an order.
     Died,
@@ -179,7 +177,7 @@ enum StandbyEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LauncherNeed {
     None,
-    /// One with namespaces, and a network without a way out among them.
+    /// A launcher with namespaces, including an isolated network.
     OwnNetwork,
 }
 
@@ -195,14 +193,14 @@ impl LauncherNeed {
     }
 }
 
-/// Waits until the standby has received its order or was killed, and then a moment longer, so that the next one is not made while the
-/// command starts, unless it is asked for.
+/// Waits until the standby has received its order or was killed, and then a moment longer, so that the next standby is not forked while the
+/// command starts, unless a request arrives.
 fn wait_until_taken(mut taken: PipeReader) -> io::Result<StandbyEnd> {
     let agent = io::stdin();
     loop {
         let mut waited = [
-            // Not for input: a request in the queue is for the standby, and would make this loop
-            // spin. The kernel reports the end of the connection without being asked.
+            // Not for input: the standby reads a queued request, which would make this loop spin.
+            // The kernel reports the end of the connection even without a requested event.
             PollFd::new(&agent, PollFlags::empty()),
             PollFd::new(&taken, PollFlags::IN),
         ];
@@ -222,8 +220,8 @@ fn wait_until_taken(mut taken: PipeReader) -> io::Result<StandbyEnd> {
     if taken.read_exact(&mut need).is_err() {
         return Ok(StandbyEnd::Died);
     }
-    // A second command may come at once. It is in the queue already, and nobody is there to take
-    // it, so here input does count. It would have to wait while a launcher is forked.
+    // A second command may follow at once. No standby reads the queue now, so this poll waits for
+    // input. A launcher is then not prepared, because that would delay the command.
     let is_urgent = wait_for_request(Some(QUIET_TIME));
     Ok(StandbyEnd::Taken(match need {
         [1] if !is_urgent => LauncherNeed::OwnNetwork,
@@ -273,8 +271,8 @@ fn stand_by(announce_taken: PipeWriter, need: LauncherNeed) -> io::Result<Option
         }
         Some(Some(descriptors)) => descriptors,
     };
-    // Before the streams are replaced: standard input is still the socket of the agent. If the
-    // agent has given up meanwhile, this fails, and nothing is started.
+    // Sent before the streams are replaced, while standard input is still the agent's socket. If
+    // the agent has given up, this fails, and nothing is started.
     answer_request(reaper.reaper().as_raw_nonzero().get())?;
     let EnteredRequest { order, file } = enter_request(descriptors)?;
     if let Some(mut announce_taken) = announce_taken {

@@ -33,7 +33,7 @@ pub(super) enum EntryEffect {
     Appears,
     /// The entry moves to another path.
     MovesTo(PathBuf),
-    /// It stays, with other attributes, or disappears.
+    /// Its attributes change, or it is removed.
     Other,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct OtherWriters {
     is_over: bool,
 }
 
-/// What the command has done to a path that inotify has not reported yet.
+/// The effects of the command on a path that inotify has not reported yet.
 #[derive(Debug, Clone, Copy, Default)]
 struct FileActivity {
     /// The number of times that it was opened for writing, less those that it was closed.
@@ -204,8 +204,8 @@ impl OtherWriters {
         }
     }
 
-    /// Finds an entry of the workspace and watches its folder. `None` for an entry that lies
-    /// elsewhere. What is below another mount is not followed: its file system may hang.
+    /// Finds an entry of the workspace and watches its folder. `None` for an entry outside of it.
+    /// Other mounts are not entered, since their file systems may hang.
     fn find_entry(&mut self, path: &Path) -> Option<FoundEntry> {
         let inside = path.strip_prefix(&self.root).ok()?;
         let name = inside.file_name()?;

@@ -69,8 +69,8 @@ pub(crate) fn has_orphans() -> bool {
     !process_table::list_orphans().is_empty()
 }
 
-/// Takes a look at the process table where orphans have to be remembered, and does nothing where
-/// the kernel keeps them together.
+/// Reads the process table where orphans must be tracked; does nothing where the kernel reparents
+/// them to the supervisor.
 pub(crate) fn note_orphans() {
     if !process_table::ADOPTS_ORPHANS {
         let _ = process_table::list_orphans();
@@ -80,8 +80,8 @@ pub(crate) fn note_orphans() {
 /// Sends a signal to each process that still exists.
 pub(crate) fn signal_all(targets: &[Descendant], signal: Signal) {
     for target in targets {
-        // A process that has ended needs no signal, and one of another user cannot be reached; it
-        // is counted as a survivor in the end.
+        // A process that has ended needs no signal, and one of another user cannot be signalled; it
+        // is counted as a survivor at the end.
         let _ = send_signal(*target, signal);
     }
 }

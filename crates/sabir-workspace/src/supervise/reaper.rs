@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The same for a supervisor without a command.
 const LOOK_AT_STANDBY_EVERY: Duration = Duration::from_secs(60);
 /// The time that a supervisor may take to clean up after the agent has died, on top of the grace
-/// period of the command. One that a command has stopped takes for ever.
+/// period of the command. A supervisor that a command has stopped never ends.
 const CLEANUP_TIME: Duration = Duration::from_secs(10);
 
 /// The role of the process that returns from [`split_process`].
@@ -62,12 +62,11 @@ impl ReaperLink {
     }
 }
 
-/// Forks the supervisor off. Returns in it at once, and in the reaper when nothing is left. `kept` is dropped in the reaper at once:
-/// what only the supervisor keeps open.
+/// Forks the supervisor. Returns at once in the supervisor, and in the reaper when no process is left. The reaper drops `kept` at once, so
+/// that only the supervisor keeps it open.
 ///
 /// # Errors
-/// If the process cannot be prepared or forked, or the reaper has ended before it was ready; then
-/// nothing may be started.
+/// If the process cannot be prepared or forked, or the reaper has ended before it was ready; then nothing may be started.
 pub(super) fn split_process(kept: &mut Option<PipeWriter>) -> io::Result<SupervisorRole> {
     kernel::block_signals()?;
     // Fails only for a group leader, which has no terminal to lose.
@@ -77,7 +76,7 @@ pub(super) fn split_process(kept: &mut Option<PipeWriter>) -> io::Result<Supervi
     let agent = getppid();
     let (mut ready, mut announce_ready) = io::pipe()?;
     let (grace_reader, grace) = io::pipe()?;
-    // The pipes are made before, so that each side sees the end of the other, however early it
+    // The pipes are created first, so that each side notices the other's end, however early it
     // dies.
     match platform::fork_process()? {
         ForkSide::Child => {
@@ -150,8 +149,8 @@ fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: PipeReader) {
         let ordered = PollFd::new(&grace, PollFlags::IN);
         let _ = match period {
             Some(_) => poll(&mut [ended], Timespec::try_from(every).ok().as_ref()),
-            // A standby may wait for hours, and should not wake the processor. If the agent dies,
-            // the supervisor ends by itself.
+            // A standby may wait for hours without waking the processor. It ends by itself if the
+            // agent dies.
             None => poll(
                 &mut [ended, ordered],
                 Timespec::try_from(LOOK_AT_STANDBY_EVERY).ok().as_ref(),
@@ -162,8 +161,8 @@ fn wait_for_supervisor(supervisor: Pid, agent: Option<Pid>, grace: PipeReader) {
 
 /// Reads the grace period; `None` if the supervisor has not had a command yet.
 fn read_grace(pipe: &PipeReader) -> Option<Duration> {
-    // Looked at first: the supervisor may be stopped before it has written, and keeps its end open,
-    // so that reading would wait as long.
+    // Polled first: a supervisor that was stopped before it wrote keeps its end open, so a read
+    // would block.
     let has_bytes = matches!(
         poll(
             &mut [PollFd::new(pipe, PollFlags::IN)],

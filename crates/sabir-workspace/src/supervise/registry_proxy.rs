@@ -40,21 +40,21 @@ const MAX_SHOWN: usize = 260;
 const HTTP: u16 = 80;
 
 /// A request that the proxy refuses.
-struct Refusal {
+struct RefusedRequest {
     outcome: ConnectionOutcome,
     /// The host as the report names it.
     host: String,
 }
 
 /// The target of a request.
-struct Target {
+struct RequestTarget {
     name: String,
     port: u16,
     /// The head to send on; `None` for a tunnel.
     head: Option<Vec<u8>>,
 }
 
-impl Target {
+impl RequestTarget {
     fn shown(&self) -> String {
         if self.name.contains(':') {
             format!("[{}]:{}", self.name, self.port)
@@ -108,7 +108,7 @@ fn serve_client(mut client: TcpStream, hosts: &[RegistryHost]) -> io::Result<()>
             report(ConnectionOutcome::Reached, &target.shown());
             join_streams(client, server)
         }
-        Err(Refusal { outcome, host }) => {
+        Err(RefusedRequest { outcome, host }) => {
             report(outcome, &host);
             let reason = match outcome {
                 ConnectionOutcome::Unlisted => {
@@ -134,11 +134,11 @@ fn serve_client(mut client: TcpStream, hosts: &[RegistryHost]) -> io::Result<()>
 /// Connects to the target of a request if it may be reached, and sends what came with the request.
 fn open_target(
     client: &mut TcpStream,
-    target: &Target,
+    target: &RequestTarget,
     rest: Vec<u8>,
     hosts: &[RegistryHost],
-) -> Result<TcpStream, Refusal> {
-    let refuse = |outcome| Refusal {
+) -> Result<TcpStream, RefusedRequest> {
+    let refuse = |outcome| RefusedRequest {
         outcome,
         host: target.shown(),
     };
@@ -208,7 +208,7 @@ fn read_head(client: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
 }
 
 /// Parses the head of a request.
-fn parse_request(head: &[u8]) -> Option<Target> {
+fn parse_request(head: &[u8]) -> Option<RequestTarget> {
     let head = std::str::from_utf8(head).ok()?;
     let mut lines = head.split("\r\n");
     let mut words = lines.next()?.split(' ');
@@ -222,7 +222,7 @@ fn parse_request(head: &[u8]) -> Option<Target> {
     }
     if method == "CONNECT" {
         let (name, port) = split_host(address)?;
-        return Some(Target {
+        return Some(RequestTarget {
             name: name.to_ascii_lowercase(),
             port: port?,
             head: None,
@@ -253,7 +253,7 @@ fn parse_request(head: &[u8]) -> Option<Target> {
         }
     }
     sent.push_str("\r\n");
-    Some(Target {
+    Some(RequestTarget {
         name: name.to_ascii_lowercase(),
         port: port.unwrap_or(HTTP),
         head: Some(sent.into_bytes()),
@@ -266,8 +266,8 @@ fn look_up(name: &str, port: u16, is_private: bool) -> Vec<SocketAddr> {
         return vec![SocketAddr::new(address, port)];
     }
     let name = name.trim_end_matches('.');
-    // The dot at the end keeps the resolver from appending the domains of its search list, and from
-    // reading `/etc/hosts`. The user's own hosts may be just there.
+    // The final dot keeps the resolver from appending its search domains and from reading
+    // `/etc/hosts`. Private hosts may be found only by these.
     let name = match is_private {
         true => name.to_owned(),
         false => format!("{name}."),
@@ -300,7 +300,7 @@ enum HelloName {
     /// More bytes are needed.
     Incomplete,
     Found(String),
-    /// It is no such message, or names no host.
+    /// Not a TLS client hello, or one without a host.
     None,
 }
 

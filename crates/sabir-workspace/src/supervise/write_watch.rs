@@ -30,8 +30,8 @@ use crate::sandbox::syscalls::{continue_call, receive_notification, wake_in_turn
 
 /// The longest path of the kernel, with its end.
 const MAX_PATH_BYTES: usize = 4096;
-/// The size of a page of memory, in bytes, or a part of it: a path near the end of the readable
-/// memory is read up to there.
+/// The size of a memory page in bytes, or a divisor of it: a path near the end of readable memory
+/// is read up to the page's end.
 const PAGE_BYTES: u64 = 4096;
 /// The number of paths of a command from which on no more are reported.
 const MAX_PATHS: usize = 500_000;
@@ -57,8 +57,8 @@ struct PathCollector {
     is_lost: bool,
 }
 
-/// Starts to watch by this handle. Without a thread the command would stop at its first write, so
-/// the handle is closed then, and its writes fail.
+/// Starts a thread that watches through this handle. If the thread cannot start, the handle is
+/// closed: the command's writes then fail instead of blocking forever.
 pub(super) fn start_write_watch(listener: OwnedFd, root: PathBuf) -> WriteWatch {
     send_write_report(&WriteReport::Watched);
     // Without it the command is only slower.
@@ -141,7 +141,7 @@ impl PathCollector {
             match written {
                 Ok(written) => written.into_iter().for_each(|path| self.add(path)),
                 // A process that has ended writes nothing, nor does a call with a wrong address.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.lose(),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.mark_lost(),
                 Err(_) => {}
             }
             self.report_others();
@@ -181,11 +181,11 @@ impl PathCollector {
             }
         }
         if self.known.len() >= MAX_PATHS {
-            self.lose();
+            self.mark_lost();
         }
     }
 
-    fn lose(&mut self) {
+    fn mark_lost(&mut self) {
         if !self.is_lost {
             self.is_lost = true;
             send_write_report(&WriteReport::Lost);
@@ -290,8 +290,8 @@ fn read_c_string(memory: &File, address: u64) -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::InvalidData.into())
 }
 
-/// Returns the canonical path of an entry, and that of what it leads to if it is a link. The folder
-/// may be gone already; then links in its path are not followed.
+/// Returns the canonical path of an entry, and that of its target if it is a link. If the folder is
+/// gone already, links in its path are not resolved.
 fn resolve_path(path: &Path) -> Vec<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return path.canonicalize().into_iter().collect();

@@ -87,8 +87,8 @@ pub(crate) fn path_arguments(call: i64) -> Option<PathArguments> {
         .map(|(_, arguments)| arguments)
 }
 
-/// Returns the flags with which a call opens a file; `None` if it opens none. The flags of `openat2`
-/// lie in memory, and are taken for those of writing.
+/// Returns the flags with which a call opens a file; `None` if it opens none. The flags of `openat2` are in memory, so it counts as
+/// writing.
 pub(crate) fn open_flags(call: i64, arguments: &[u64; 6]) -> Option<u32> {
     #[cfg(target_arch = "x86_64")]
     if call == libc::SYS_creat {

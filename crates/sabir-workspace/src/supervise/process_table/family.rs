@@ -28,10 +28,11 @@ pub(super) struct ProcessFamily {
 }
 
 impl ProcessFamily {
-    /// Takes a new look at the table, and returns the members, parents before their children.
+    /// Updates the family from the process table, and returns its members, parents before their
+    /// children.
     ///
     /// A process belongs to the family if it did before, if its parent is `root` or a member, or if
-    /// it is in a group that a member has founded. `root` itself is not a member.
+    /// it is in a process group that a member created. `root` itself is not a member.
     pub(super) fn observe(&mut self, root: Pid, table: &[ProcessRow]) -> Vec<ProcessRow> {
         // The number of a group that is gone may be given to a stranger's.
         self.groups

@@ -68,8 +68,8 @@ pub(crate) fn machine_memory() -> Option<u64> {
 /// process, a child of `parent`: its number may have been reused.
 pub(crate) fn send_signal(pid: Pid, parent: Pid, signal: Signal) -> Result<(), Errno> {
     match pidfd_open(pid, PidfdFlags::empty()) {
-        // Checked after opening: the handle now stays with this process, whatever happens to the
-        // number.
+        // Checked after opening: the handle now refers to this process, even if its number is
+        // reused.
         Ok(handle) => {
             let found = parent_of(pid).ok_or(Errno::SRCH)?;
             // Orphans are adopted by the supervisor.

@@ -29,8 +29,8 @@ pub(crate) fn list_children(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// Takes a look at the process table, and returns the processes of the family that are no longer
-/// below this process.
+/// Reads the process table, and returns the processes of the family that are no longer below this
+/// process.
 pub(crate) fn list_orphans() -> Vec<Pid> {
     let root = getpid();
     let table = read_table();

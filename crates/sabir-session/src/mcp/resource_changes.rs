@@ -5,9 +5,9 @@ use sabir_agent::{DriverObserver, ObserverWork};
 use crate::hub::EventHub;
 
 /// Adds a note to the next request when resources that the model has read have changed.
-pub(crate) struct ResourceNews(pub(crate) EventHub);
+pub(crate) struct ResourceChangeNotifier(pub(crate) EventHub);
 
-impl DriverObserver for ResourceNews {
+impl DriverObserver for ResourceChangeNotifier {
     fn before_request(&self) -> ObserverWork<'_, Option<String>> {
         let servers = self.0.servers();
         let changed = servers.map(|servers| servers.take_changed_resources());

@@ -141,10 +141,15 @@ impl<'w> Tag<'w> {
 
 /// Splits a name after the last colon or sentinel bar (`｜DSML｜`) of its prefix.
 pub(crate) fn split_name(name: &str) -> (&str, &str) {
-    let end = name
-        .char_indices()
-        .rfind(|(_, c)| *c == ':' || is_bar(*c))
-        .map_or(0, |(at, c)| at + c.len_utf8());
+    // Most names are ASCII without a prefix, so characters are decoded only where a byte calls for it.
+    let may_separate = |byte: &u8| matches!(byte, b':' | b'|') || !byte.is_ascii();
+    let end = match name.as_bytes().iter().rposition(|byte| may_separate(byte)) {
+        None => 0,
+        Some(_) => name
+            .char_indices()
+            .rfind(|(_, c)| *c == ':' || is_bar(*c))
+            .map_or(0, |(at, c)| at + c.len_utf8()),
+    };
     let (prefix, base) = name.split_at_checked(end).unwrap_or(("", name));
     (prefix, base.trim_start_matches(' '))
 }
@@ -436,19 +441,30 @@ pub(crate) fn lex_tag<'w>(
     partial(window.len())
 }
 
+/// The bytes of names, as a table: each byte of each tag is looked up, and a chain of comparisons takes several times as long.
+const NAME_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    loop {
+        // The index of an array of 256 entries is never out of range.
+        table[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'_' | b'-' | b'.' | b':' | b'|')
+            || !byte.is_ascii();
+        if byte == u8::MAX {
+            break table;
+        }
+        byte += 1;
+    }
+};
+
 /// Returns the length of the name at the start. Next to the bars of a sentinel, a name may contain
 /// spaces.
 pub(crate) fn name_length(bytes: &[u8]) -> usize {
-    let is_name = |b: &u8| {
-        b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'|') || !b.is_ascii()
-    };
     let run = |from: usize| {
         let rest = bytes.get(from..).unwrap_or_default();
-        from + rest
-            .iter()
-            .take_while(|b| is_name(b))
-            .take(NAME_CAP + 1)
-            .count()
+        let rest = rest.get(..=NAME_CAP).unwrap_or(rest);
+        let is_end = |byte: &u8| NAME_BYTES.get(usize::from(*byte)) == Some(&false);
+        from + rest.iter().position(is_end).unwrap_or(rest.len())
     };
     let mut length = run(0);
     // Ruled out by one byte, since hardly any name begins with a bar.

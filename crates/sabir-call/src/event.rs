@@ -159,14 +159,28 @@ pub enum MarkupRole {
     Call,
     /// Encloses calls.
     Wrapper,
-    /// Opens or closes a thought.
+    /// Opens a thought.
     Thought,
+    /// Closes a thought.
+    #[serde(rename = "thought")]
+    ThoughtEnd,
     /// Closes a thought that the prompt opened: all text before it was part of the thought.
     PromptedThought,
     /// Looks like a call but is only mentioned.
     Mention,
     /// Looks like the end of a value or a call but is content.
     Content,
+}
+
+impl MarkupRole {
+    /// Returns true if a thought follows the markup, and false if the markup ends one; `None` if it does neither.
+    pub fn is_in_thought(self) -> Option<bool> {
+        match self {
+            Self::Thought => Some(true),
+            Self::ThoughtEnd | Self::PromptedThought => Some(false),
+            Self::Call | Self::Wrapper | Self::Mention | Self::Content => None,
+        }
+    }
 }
 
 /// The confidence of the reader.

@@ -11,7 +11,7 @@
 
 use crate::dialect::{Dialect, DialectSelection};
 use crate::draft::DraftResponse;
-use crate::event::{Event, EventSink, MarkupRole, StopReason, Truncation};
+use crate::event::{Event, EventSink, StopReason, Truncation};
 use crate::fault::{Fault, Span};
 use crate::message::{Call, CallResult, Image, Message, MessagePart, Role, ToolResultStatus};
 use crate::model::{ClientBody, Request, RequestOptions, ToolChoice, ToolProtocol};
@@ -292,8 +292,7 @@ impl<S: EventSink> RenumberingSink<S> {
             self.in_thought = match event {
                 Event::Thought { .. } => true,
                 Event::Text { .. } => false,
-                // A thought that begins is followed by its text.
-                Event::Mark(mark) => self.in_thought && mark.role != MarkupRole::Thought,
+                Event::Mark(mark) => mark.role.is_in_thought().unwrap_or(self.in_thought),
                 _ => self.in_thought,
             };
         }

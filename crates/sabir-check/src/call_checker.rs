@@ -151,11 +151,12 @@ impl CallChecker {
                 faults.entry(index).or_default().push(fault.clone());
             }
         }
+        let first = first_meant_call(draft);
         let mut checked = draft
             .calls()
             .map(|call| {
                 let own = faults.remove(&call.index).unwrap_or_default();
-                self.check_with_faults(draft, call, own)
+                self.check_with_faults(draft, call, own, first)
             })
             .collect::<Vec<_>>();
         reject_duplicate_calls(draft, &mut checked);
@@ -181,15 +182,16 @@ impl CallChecker {
     pub fn check_call(&self, draft: &DraftResponse, call: &DraftCall) -> CheckedCall {
         let own = |fault: &&Fault| fault.call == Some(call.index);
         let faults = draft.faults.iter().filter(own).cloned().collect();
-        self.check_with_faults(draft, call, faults)
+        self.check_with_faults(draft, call, faults, first_meant_call(draft))
     }
 
-    /// Checks one call, with the faults that the parser attached to it.
+    /// Checks one call, with the faults that the parser attached to it. `first` is the call that counts if a message may hold only one.
     fn check_with_faults(
         &self,
         draft: &DraftResponse,
         call: &DraftCall,
         faults: Vec<Fault>,
+        first: Option<&DraftCall>,
     ) -> CheckedCall {
         let xml = xml_arguments::read_xml_arguments(call, &self.tools, |outer, inner| {
             self.meant_name(outer) == self.meant_name(inner)
@@ -234,7 +236,7 @@ impl CallChecker {
         }
         // A slip whose rule is switched off becomes an error here, in time for the verdict below.
         notes.classify_slips(self.repairs);
-        self.reject_extra_call(draft, &mut notes);
+        self.reject_extra_call(first, &mut notes);
         let mut name = call.name.clone();
         let mut arguments = Map::new();
         match self.resolve_tool(call, &mut notes) {
@@ -286,16 +288,12 @@ impl CallChecker {
     /// Rejects every call but the first if a message may hold only one.
     ///
     /// The later calls may depend on a result that did not exist when they were written.
-    fn reject_extra_call(&self, draft: &DraftResponse, notes: &mut CallDiagnostics<'_>) {
+    fn reject_extra_call(&self, first: Option<&DraftCall>, notes: &mut CallDiagnostics<'_>) {
         if self.parallel == ParallelCalls::Many {
             return;
         }
         // The first call counts even if a check rejected it: the later ones may build on its result.
-        let Some(first) = draft
-            .calls()
-            .next()
-            .filter(|first| first.index != notes.call.index)
-        else {
+        let Some(first) = first.filter(|first| first.index != notes.call.index) else {
             return;
         };
         let message = format!(
@@ -656,6 +654,16 @@ fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> 
 ///
 /// The server mistral.rs sends such a call both ways. Two equal calls of the same form are legitimate and both run.
 ///
+/// Returns the first call that is not only mentioned, as a draft in a thought is.
+fn first_meant_call(draft: &DraftResponse) -> Option<&DraftCall> {
+    let mentions = draft
+        .faults
+        .iter()
+        .filter(|fault| fault.kind == FaultKind::Mentioned && fault.severity == Severity::Error);
+    let mentioned: HashSet<u32> = mentions.filter_map(|fault| fault.call).collect();
+    draft.calls().find(|call| !mentioned.contains(&call.index))
+}
+
 /// Typed values are compared, so two spellings of one call are recognized. Only complete calls are compared, since others do not run.
 fn reject_duplicate_calls(draft: &DraftResponse, checked: &mut [CheckedCall]) {
     let native: HashSet<u32> = draft

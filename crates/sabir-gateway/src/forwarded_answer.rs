@@ -2,7 +2,8 @@
 //! neither the upstream's secrets nor its address.
 //!
 //! Everything else stays as it is, to the last digit of a number: only the bytes of the name and of
-//! an error are replaced. An answer without a member `model` or `error` is not changed.
+//! an error are replaced. An answer without a member `model` or `error`, and that is
+//! no error itself (`"object": "error"`), is not changed.
 
 use std::ops::Range;
 
@@ -39,6 +40,12 @@ struct RewrittenMembers<'a> {
     /// The error.
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+    /// The text of an error that is the answer itself.
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    /// `error` if the answer itself is one.
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
 }
 
 impl AnswerRewriter {
@@ -56,11 +63,16 @@ impl AnswerRewriter {
             return json;
         };
         let name = members.model.filter(|name| name.get().starts_with('"'));
+        let is_error = members
+            .object
+            .is_some_and(|object| object.get() == "\"error\"");
+        let message = members.message.filter(|_| is_error);
         let changes = [
             name.map(|name| (name, serde_json::Value::from(&*self.model).to_string())),
             members
                 .error
                 .map(|error| (error, (self.redact)(error.get()))),
+            message.map(|message| (message, (self.redact)(message.get()))),
         ];
         let mut changes: Vec<(Range<usize>, String)> = changes
             .into_iter()
@@ -162,6 +174,14 @@ mod tests {
                 r#"{"model":"a\"b", "error": "[secret]"}"#,
             ),
             (r#"{"error": null}"#, r#"{"error": null}"#),
+            (
+                r#"{"object": "error", "message": "bad key sk-1234", "code": 401}"#,
+                r#"{"object": "error", "message": "bad key [secret]", "code": 401}"#,
+            ),
+            (
+                r#"{"object": "list", "message": "sk-1234"}"#,
+                r#"{"object": "list", "message": "sk-1234"}"#,
+            ),
         ] {
             let rewritten = rewriter("a\"b").rewrite_answer(answer.as_bytes().to_vec());
             assert_eq!(String::from_utf8(rewritten).unwrap(), expected);

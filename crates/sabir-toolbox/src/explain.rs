@@ -525,7 +525,9 @@ impl TextNote {
         match self.role {
             PieceRole::Mark(MarkupRole::Call) => "call",
             PieceRole::Mark(MarkupRole::Wrapper) => "wrapper",
-            PieceRole::Mark(MarkupRole::Thought | MarkupRole::PromptedThought) => "thought",
+            PieceRole::Mark(
+                MarkupRole::Thought | MarkupRole::ThoughtEnd | MarkupRole::PromptedThought,
+            ) => "thought",
             PieceRole::Mark(MarkupRole::Mention) => "mention",
             PieceRole::Mark(MarkupRole::Content) => "content",
             PieceRole::Open => "open",
@@ -548,7 +550,9 @@ impl TextNote {
         match &self.role {
             PieceRole::Mark(MarkupRole::Call) => "opens a call".to_owned(),
             PieceRole::Mark(MarkupRole::Wrapper) => "surrounds calls".to_owned(),
-            PieceRole::Mark(MarkupRole::Thought) => "opens or closes a thought".to_owned(),
+            PieceRole::Mark(MarkupRole::Thought | MarkupRole::ThoughtEnd) => {
+                "opens or closes a thought".to_owned()
+            }
             PieceRole::Mark(MarkupRole::PromptedThought) => {
                 "closes a thought that the prompt opened".to_owned()
             }

@@ -192,7 +192,9 @@ impl ReceivedAnswer {
                 let what = match role {
                     MarkupRole::Call => "opens a call",
                     MarkupRole::Wrapper => "encloses calls",
-                    MarkupRole::Thought | MarkupRole::PromptedThought => "marks a thought",
+                    MarkupRole::Thought | MarkupRole::ThoughtEnd | MarkupRole::PromptedThought => {
+                        "marks a thought"
+                    }
                     MarkupRole::Mention => "is only mentioned",
                     MarkupRole::Content => "is content",
                 };

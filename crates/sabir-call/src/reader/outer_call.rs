@@ -394,12 +394,18 @@ impl CallReader {
         }
         let calls = self.diagnostics.calls;
         let is_inside = self.inside.is_some();
+        // Markup that was meant as a call and is none says the same.
+        let has_failed = self.diagnostics.has_failed_open()
+            || self
+                .diagnostics
+                .outer_signs()
+                .is_some_and(|signs| signs.endless.is_some());
         let known = &mut self.diagnostics.outer_signs_mut().in_thoughts;
         if is_inside {
             known.iter_mut().for_each(|drafts| drafts.calls.end = calls);
             return;
         }
-        let Some(drafts) = known.take_if(|drafts| calls > drafts.calls.end) else {
+        let Some(drafts) = known.take_if(|drafts| calls > drafts.calls.end || has_failed) else {
             return;
         };
         for index in drafts.calls {

@@ -281,7 +281,7 @@ impl CallReader {
     fn end_thought(&mut self, rest: &str, at: usize, len: usize, out: &mut dyn EventSink) {
         emit_thought(rest, out);
         self.diagnostics.note_mark(
-            MarkupRole::Thought,
+            MarkupRole::ThoughtEnd,
             self.offset + at,
             len,
             "the thought ends",

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sabir_call::{
-    Event, EventSink, Fault, FaultKind, MarkupRole, ParallelCalls, Request, Severity, Span,
-    ToolChoice, Truncation,
+    Event, EventSink, Fault, FaultKind, ParallelCalls, Request, Severity, Span, ToolChoice,
+    Truncation,
 };
 use sabir_check::{CallChecker, CallState, CheckedCall, RepeatTracker};
 use sabir_wire::is_answer_detail;
@@ -203,10 +203,13 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             end: CallEnd::Open,
             broken: None,
         };
-        // Dropped calls are neither an excess nor a twin of this one, and drafts of it will be dropped.
+        if !call.from_thought {
+            self.drop_drafts();
+        }
+        // Dropped calls are neither an excess nor a twin of this one. Which of the calls in thoughts counts is decided at the end.
         let known = self.attempt.calls.iter().filter(|known| {
             !matches!(known.disposition, CallDisposition::Dropped)
-                && (call.from_thought || !known.from_thought)
+                && (!call.from_thought || !known.from_thought)
         });
         let mut extra = false;
         let mut is_duplicate = false;
@@ -247,6 +250,22 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
         self.attempt.calls.push(call);
         self.check_finished();
+    }
+
+    /// Drops the waiting calls in thoughts, because a call behind them was made.
+    fn drop_drafts(&mut self) {
+        for draft in &mut self.attempt.calls {
+            if draft.from_thought && matches!(draft.disposition, CallDisposition::Waiting) {
+                draft.disposition = CallDisposition::Dropped;
+            }
+        }
+    }
+
+    /// Drops a call.
+    fn drop_call(&mut self, position: usize) {
+        if let Some(call) = self.attempt.calls.get_mut(position) {
+            call.disposition = CallDisposition::Dropped;
+        }
     }
 
     /// Opens a call for the client.
@@ -477,6 +496,15 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             if call.from_thought && !last {
                 continue;
             }
+            let is_sent = |call: &AttemptCall| matches!(call.disposition, CallDisposition::Sent(_));
+            let is_extra = self.policy.parallel == ParallelCalls::One
+                && self.attempt.calls.iter().any(is_sent);
+            if call.from_thought && is_extra {
+                let name = call.name.clone();
+                self.drop_call(position);
+                self.log.log_repair("extra_call", &name);
+                continue;
+            }
             if call.end != CallEnd::Open && (last || !self.attempt.calls.iter().any(open)) {
                 self.send_or_drop_call(position);
             }
@@ -600,18 +628,20 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
         match event {
             Event::Source { text, is_thought } => {
                 self.attempt.is_reasoning = is_thought;
-                if !is_thought && self.attempt.position == ResponsePosition::Reasoning {
+                if is_thought {
+                    self.attempt.position = ResponsePosition::Reasoning;
+                } else if self.attempt.position == ResponsePosition::Reasoning {
                     self.attempt.position = ResponsePosition::Text;
                 }
                 self.attempt.beginning.push(text);
                 self.echoes.push_source(text);
             }
-            Event::Mark(mark) => {
-                // A thought that begins is followed by its text.
-                if matches!(mark.role, MarkupRole::Thought | MarkupRole::PromptedThought) {
-                    self.attempt.position = ResponsePosition::Text;
-                }
-            }
+            Event::Mark(mark) => match mark.role.is_in_thought() {
+                _ if self.attempt.is_reasoning => {}
+                Some(true) => self.attempt.position = ResponsePosition::Thought,
+                Some(false) => self.attempt.position = ResponsePosition::Text,
+                None => {}
+            },
             Event::Text { text } => self.push_text(text),
             Event::Thought { text } => self.push_thought(text),
             Event::CallStart {

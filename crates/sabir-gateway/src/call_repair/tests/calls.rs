@@ -53,8 +53,8 @@ fn drafts_of_calls_in_thoughts_are_not_sent() {
                     sink.push_event(event)
                 });
             let thought = match is_reasoning {
-                true => format!("I edit. {drafted} Or rather b."),
-                false => format!("<think>I edit. {drafted} Or rather b.</think>"),
+                true => format!("{drafted} Or rather {drafted} b."),
+                false => format!("<think>{drafted} Or rather {drafted} b.</think>"),
             };
             for text in sabir_wire::split_text(&thought, 5) {
                 reader.push_event(match is_reasoning {

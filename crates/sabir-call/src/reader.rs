@@ -407,6 +407,7 @@ impl CallReader {
             && self.inside.is_none()
             && rest.trim_ascii().is_empty();
         let mut is_cut_in_tags = false;
+        let is_in_thought = matches!(self.state, ReaderState::Thought(_));
         match std::mem::replace(&mut self.state, ReaderState::Prose) {
             ReaderState::Prose | ReaderState::Gap => {}
             ReaderState::Thought(thought) => {
@@ -434,7 +435,10 @@ impl CallReader {
             // Only now is it known that nothing follows, which is what makes bare JSON a call.
             ReaderState::Guess(guess) => self.end_guess(*guess, why, out),
         }
-        self.settle_thought_calls();
+        // Nothing follows a thought without an end.
+        if !is_in_thought {
+            self.settle_thought_calls();
+        }
         self.reject_run_in_string(self.offset);
         self.reject_calls_without_end(is_cut_in_tags);
         self.diagnostics.report_missed_calls(out);

@@ -54,6 +54,7 @@ pub(super) struct OuterCallSigns {
 /// Calls in thoughts.
 #[derive(Debug)]
 struct ThoughtCalls {
+    /// Their numbers.
     calls: Range<u32>,
     /// The opening markup of the first one.
     span: Span,
@@ -394,7 +395,7 @@ impl CallReader {
         }
         let calls = self.diagnostics.calls;
         let is_inside = self.inside.is_some();
-        // Markup that was meant as a call and is none says the same.
+        // Markup that was meant as a call, but does not form one, counts as a call behind the thought too.
         let has_failed = self.diagnostics.has_failed_open()
             || self
                 .diagnostics

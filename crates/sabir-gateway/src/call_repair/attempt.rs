@@ -33,7 +33,7 @@ pub(crate) struct Attempt {
     pub(crate) stop: Option<(StopReason, String)>,
     /// The first problem. No waiting call is sent after it.
     pub(crate) problem: Option<CallProblem>,
-    /// Where the response is.
+    /// The part of the response that is being read.
     pub(crate) position: ResponsePosition,
     /// True if the provider delivers the current piece as reasoning, apart from the text.
     pub(crate) is_reasoning: bool,
@@ -65,15 +65,15 @@ pub(crate) struct CallProblem {
     pub(crate) checked: Option<CheckedCall>,
 }
 
-/// Where a response is.
+/// A part of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ResponsePosition {
-    /// In the text.
+    /// The text.
     #[default]
     Text,
-    /// In a thought that is written into the text.
+    /// A thought that is written into the text.
     Thought,
-    /// In reasoning that the provider delivers apart from the text.
+    /// Reasoning that the provider delivers apart from the text.
     Reasoning,
 }
 

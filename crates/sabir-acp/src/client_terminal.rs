@@ -36,8 +36,8 @@ pub(crate) async fn run_in_terminal(
         .args(arguments)
         .cwd(command.folder)
         .output_byte_limit(command.output_bytes);
-    // A client may create the terminal after nobody waits for it any more. In a task of its own, the
-    // answer still comes to the terminal's end.
+    // A client may create the terminal after the caller has stopped waiting. In a separate task,
+    // the reply still arrives, and the terminal is released.
     let creation = tokio::spawn(async move {
         let created = connection.clone().send_request(request).block_task().await;
         created.map(|created| ClientTerminal {
@@ -64,8 +64,8 @@ pub(crate) async fn run_in_terminal(
 
 /// Returns the program and the arguments that give a command its own environment alone.
 ///
-/// The variables of a terminal come on top of those of the editor, among which are the keys of
-/// providers: a command must not see them, as nowhere else.
+/// A terminal adds its variables to those of the editor, which include the keys of providers. A
+/// command must never see these.
 fn with_own_environment(command: &TerminalCommand) -> (&'static str, Vec<String>) {
     let variables = command.environment.iter();
     let arguments = std::iter::once("-i".to_owned())

@@ -64,8 +64,8 @@ impl Section {
                 text.push_str(rest);
                 text.push('\n');
             } else if mark == "\\" && text.ends_with('\n') && side == 1 {
-                // "No newline at end of file" is about the line before, which is nearly always the
-                // new one.
+                // "No newline at end of file" refers to the line before it, which is nearly always
+                // the new one.
                 text.pop();
             }
         }

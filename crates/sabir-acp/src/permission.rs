@@ -20,8 +20,8 @@ const REJECT: &str = "reject";
 /// The key of an answer's `_meta` that holds the reason for a no. The protocol has no field for it.
 const REASON: &str = "reason";
 
-/// Builds the request for a call. The option for more than this call is offered only where there are proposals, and says exactly what it
-/// allows.
+/// Builds the request for a call. The option that allows further calls is offered only if there are rule proposals, and names exactly what
+/// it allows.
 pub(crate) fn permission_request(
     session: SessionId,
     call: ToolCallUpdate,
@@ -79,8 +79,8 @@ pub(crate) fn read_decision(
 }
 
 /// Returns the reason in the first of these that has one.
-fn given_reason(places: &[&Option<Meta>]) -> String {
-    let reason = places
+fn given_reason(metas: &[&Option<Meta>]) -> String {
+    let reason = metas
         .iter()
         .find_map(|meta| meta.as_ref()?.get(REASON).and_then(Value::as_str));
     reason.unwrap_or_default().to_owned()

@@ -499,8 +499,8 @@ impl AcpServer {
         let Some(sender) = self.find_sender(&request.session_id) else {
             return refuse(responder, unknown_session(&request.session_id));
         };
-        // A worker that ends at this moment drops the responder, which is answered with an error
-        // then.
+        // If the worker ends at this moment, it drops the responder, which then replies with an
+        // error.
         _ = sender.send(SessionInput::Prompt { message, responder });
     }
 
@@ -602,8 +602,8 @@ impl AcpServer {
                 .collect(),
             ..self.spec.clone()
         };
-        // Fails if the configuration cannot be used, so that the user learns it before they write a
-        // prompt.
+        // Fails if the configuration cannot be used, so that the user learns of it before they
+        // write a prompt.
         let choices = self
             .host
             .session_choices(&spec, records)
@@ -638,8 +638,7 @@ impl AcpServer {
         );
         state.sessions.insert(id.clone(), sender);
         state.workers.spawn(worker.run());
-        // Workers that have ended are forgotten here, so that their number stays that of the open
-        // sessions.
+        // Removes finished workers, so that their number stays that of the open sessions.
         while state.workers.try_join_next().is_some() {}
         Ok((id, choices))
     }

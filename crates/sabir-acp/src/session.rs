@@ -36,7 +36,7 @@ use crate::form::{ServerFormAsker, question_form, read_answer};
 use crate::message_text::{context_text, exact_text, followup_text, origin_warning};
 use crate::permission::{permission_request, read_decision};
 use crate::session_settings::{
-    MODE_OPTION, MODEL_OPTION, OwnCommand, available_commands, config_options,
+    MODE_OPTION, MODEL_OPTION, SabirCommand, available_commands, config_options,
 };
 use crate::tool_view::text_content;
 use crate::update_mapper::{RecordTime, UpdateMapper, agent_thought};
@@ -269,8 +269,7 @@ impl SessionWorker {
             // Without output to show, the timer must not wake the worker: idle sessions cost
             // nothing.
             let has_unshown = !self.unshown.is_empty() || self.has_draft;
-            // Fair, not biased: a flood of updates must not hold up a cancel, nor the other way
-            // round.
+            // Fair, not biased: a flood of updates must not delay a cancel, nor the reverse.
             tokio::select! {
                 update = next_update(&mut self.state) => self.handle_update(update).await,
                 () = tokio::time::sleep_until(self.next_output), if has_unshown => self.show_output(),
@@ -332,8 +331,8 @@ impl SessionWorker {
     async fn handle_input(&mut self, input: SessionInput) {
         match input {
             SessionInput::Prompt { message, responder } => {
-                // Held here, not in the inbox of the task: a cancel takes it back, and each prompt
-                // ends with a turn of its own.
+                // Queued here, not in the inbox of the task: a cancel removes it, and each prompt
+                // ends with its own turn.
                 self.queue.push_back((message, responder));
                 self.begin_next_turn().await;
             }
@@ -400,7 +399,7 @@ impl SessionWorker {
 
     /// Begins the next turn, if there is a prompt and none is worked on.
     async fn begin_next_turn(&mut self) {
-        // A deferred command was given before the prompts that wait, so it goes first.
+        // A deferred command was given before the waiting prompts, so it runs first.
         while self.turn.is_none() && !self.awaits_rest && self.deferred.is_empty() {
             let Some((message, responder)) = self.queue.pop_front() else {
                 return;
@@ -412,7 +411,7 @@ impl SessionWorker {
             };
             self.mapper.note_prompt();
             self.shown_question = None;
-            let begun = match OwnCommand::parse(&message.text) {
+            let begun = match SabirCommand::parse(&message.text) {
                 Some(command) => self.begin_command(command, &mut turn),
                 None => self.begin_message(message).await,
             };
@@ -493,14 +492,14 @@ impl SessionWorker {
             .map_err(|rejected| invalid(rejected.to_string()))
     }
 
-    fn begin_command(&mut self, command: OwnCommand, turn: &mut Turn) -> Result<(), Error> {
+    fn begin_command(&mut self, command: SabirCommand, turn: &mut Turn) -> Result<(), Error> {
         if !matches!(self.state, TaskState::Live(_)) {
             return Err(invalid("the task does not work yet: send a message first"));
         }
         let (command, ends_with) = match command {
-            OwnCommand::Compact => (Command::Compact, TurnEnd::Compaction),
-            OwnCommand::Context => (Command::ContextUsage, TurnEnd::ContextUsage),
-            OwnCommand::Undo { calls, checkpoint } => {
+            SabirCommand::Compact => (Command::Compact, TurnEnd::Compaction),
+            SabirCommand::Context => (Command::ContextUsage, TurnEnd::ContextUsage),
+            SabirCommand::Undo { calls, checkpoint } => {
                 (Command::Undo { calls, checkpoint }, TurnEnd::Undo)
             }
         };
@@ -533,8 +532,8 @@ impl SessionWorker {
                 TaskState::Live(live) => live.session.handle().is_idle(),
                 _ => true,
             };
-            // The run may end its turn by itself at this moment and ask for the next message, which
-            // the interrupt would then lose.
+            // The run may end its turn at this moment and ask for the next message, and the
+            // interrupt would then be lost.
             self.awaits_rest = self.submit(Command::Interrupt).is_ok() && !is_idle;
         }
     }
@@ -597,7 +596,7 @@ impl SessionWorker {
             self.submit_when_idle(Command::SetModel { model })?;
         }
         self.seed.spec.model = Some(model.name.clone());
-        // A model by its whole name need not be in the list, but the present value of an option
+        // A model with its full name need not be in the list, but the current value of an option
         // must be.
         let models = &mut self.seed.choices.models;
         if !models.iter().any(|known| known.name == model.name) {
@@ -870,8 +869,8 @@ impl SessionWorker {
         }
         self.shown_question = Some(shown);
         self.text_question = Some(request);
-        // A command that needs an idle session waits for this moment: the open question is given up
-        // for it.
+        // A command that needs an idle session waits for this moment; the open question is
+        // withdrawn for it.
         if !self.deferred.is_empty() {
             self.text_question = None;
             _ = self.submit(Command::Interrupt);
@@ -931,8 +930,8 @@ impl SessionWorker {
             TaskState::Live(live) => live.session.handle().is_idle(),
             _ => true,
         };
-        // A task that was loaded again reports its rest once more, also if a prompt came meanwhile.
-        // The turns of Sabir's own commands end with their results.
+        // A task that was loaded again reports once more that it is idle, even if a prompt arrived
+        // meanwhile. The turns of Sabir's commands end with their results.
         let is_cancelled = self.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
         if is_idle && (self.is_turn_for(TurnEnd::Rest) || is_cancelled) {
             self.end_run(&end);
@@ -973,7 +972,7 @@ impl SessionWorker {
         } else {
             stop
         };
-        // Of the whole session, as the protocol has it, and only where the provider reported
+        // For the whole session, as the protocol requires, and only if the provider reported
         // tokens.
         let used = self.mapper.total_usage();
         let usage = used.input.zip(used.output).map(|(input, output)| {

@@ -14,7 +14,7 @@ pub(crate) const MODEL_OPTION: &str = "model";
 
 /// A line of a prompt that is for Sabir and not for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OwnCommand {
+pub(crate) enum SabirCommand {
     /// Compacts the context.
     Compact,
     /// Shows what fills the context.
@@ -28,7 +28,7 @@ pub(crate) enum OwnCommand {
     },
 }
 
-impl OwnCommand {
+impl SabirCommand {
     /// Parses a prompt that consists of a command of Sabir alone. Any other text is a message.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split_whitespace().collect();
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn only_a_whole_line_is_a_command() {
-        let parse = OwnCommand::parse;
-        assert_eq!(parse("/compact"), Some(OwnCommand::Compact));
-        assert_eq!(parse(" /context\n"), Some(OwnCommand::Context));
-        let undo = |calls, checkpoint| Some(OwnCommand::Undo { calls, checkpoint });
+        let parse = SabirCommand::parse;
+        assert_eq!(parse("/compact"), Some(SabirCommand::Compact));
+        assert_eq!(parse(" /context\n"), Some(SabirCommand::Context));
+        let undo = |calls, checkpoint| Some(SabirCommand::Undo { calls, checkpoint });
         assert_eq!(parse("/undo"), undo(None, None));
         assert_eq!(parse("/undo 3"), undo(Some(3), None));
         assert_eq!(parse("/undo @3"), undo(None, Some(3)));

@@ -29,8 +29,7 @@ pub(crate) fn input_lines(
 
 /// Reads the next line without its end; `None` at the end of the input.
 async fn read_line(input: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<Option<String>> {
-    // Bytes, not text: a line that is not UTF-8 is an error of its sender, and not the end of the
-    // input.
+    // Read as bytes: a line that is not UTF-8 is an error of its sender, not the end of the input.
     let mut bytes = Vec::new();
     let mut limited = (&mut *input).take(MAX_LINE_BYTES);
     if limited.read_until(b'\n', &mut bytes).await? == 0 {

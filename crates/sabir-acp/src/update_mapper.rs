@@ -32,12 +32,12 @@ const WRITE_TOOL: &str = "write_to_file";
 /// The most bytes of a running command's output that an update holds: the newest.
 const MAX_OUTPUT_BYTES: usize = 16 << 10;
 
-/// Whether a record happens now, after its deltas, or is repeated from a journal.
+/// The time of a record: now, after its deltas, or repeated from a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordTime {
     /// It happens now.
     Live,
-    /// It happened before the client was there.
+    /// It happened before the client was connected.
     Past,
 }
 
@@ -243,8 +243,8 @@ impl UpdateMapper {
         ))
     }
 
-    /// Shows the terminal of the client in which the command of a call runs. Calls of subtasks have ids of their own task, so a call is
-    /// found by its command as well; `None` if that leaves a doubt.
+    /// Shows the terminal of the client in which the command of a call runs. Calls of subtasks have the ids of their own task, so the call
+    /// is also matched by its command; `None` if several match.
     pub(crate) fn attach_terminal(
         &mut self,
         call: &CallId,
@@ -752,7 +752,7 @@ mod tests {
             call_part("3", "execute_command", json!({"command": "ls"})),
         ]);
         let updates = live(&mut mapper, &answer(parts));
-        // What was streamed is not repeated, and a todo list is not a call to look at.
+        // Streamed text is not repeated, and a todo list is not shown as a call.
         let kinds: Vec<_> = updates
             .iter()
             .map(|update| update["sessionUpdate"].as_str().unwrap())

@@ -281,8 +281,8 @@ impl SdkArguments {
             }
             "allowedTools" => {
                 for tool in split_names(value) {
-                    // What is not allowed here is asked about, so a tool without a counterpart only
-                    // costs a question.
+                    // Calls that are not allowed here need an approval, so a tool without a
+                    // counterpart only costs a question.
                     match find_approval(tool) {
                         Some(approval) => self.spec.rules.approve.push(approval.to_owned()),
                         None if tool.starts_with("mcp__") => {

@@ -22,7 +22,7 @@ pub(crate) struct ControlChannel {
 struct ChannelState {
     /// The number of requests so far.
     sent: u64,
-    /// Those that something waits for, by their ids.
+    /// The requests that something waits for, by their ids.
     waiting: HashMap<String, oneshot::Sender<Value>>,
     /// The program has closed its input: nothing is answered any more.
     is_closed: bool,
@@ -122,7 +122,7 @@ impl ProgramHooks {
     /// Parses the `hooks` of an `initialize` request; `None` if there are none.
     ///
     /// # Errors
-    /// When an event is not known: a guard that never runs is worse than none.
+    /// When an event is not known: a hook that never runs is worse than none.
     pub(crate) fn parse(
         hooks: &Value,
         channel: &Arc<ControlChannel>,

@@ -253,7 +253,7 @@ impl SdkServer {
                 })
             }
         };
-        // A copy, so that the task itself stays as it is.
+        // Forks a copy, so that the task itself does not change.
         let found = match found {
             Some(task) if arguments.forks => Some(host.fork(&task, None, &spec)?),
             found => found,
@@ -344,8 +344,8 @@ impl SdkServer {
             return warn("a line of the input is not JSON, and is ignored");
         };
         match member(&message, "/type").as_str() {
-            // One that cannot be sent is a turn as well: the program waits for the result of each
-            // message.
+            // A message that cannot be sent is a turn as well, since the program waits for a result
+            // of each message.
             Some("user") => {
                 let parsed = parse_message(member(&message, "/message/content"));
                 self.queue.push_back(parsed);
@@ -383,8 +383,8 @@ impl SdkServer {
             "set_permission_mode" => self.set_permission_mode(member(request, "/mode")),
             "set_model" => self.set_model(member(request, "/model")),
             "mcp_status" => Ok(self.describe_servers()),
-            // A message that a server in the program sends by itself, such as that its tools have
-            // changed. They are listed once.
+            // A notification of a server in the program, such as changed tools. Tools are listed
+            // only once, so it is ignored.
             "mcp_message" => Ok(json!({})),
             other => Err(RequestError::Unknown(other.to_owned())),
         };
@@ -411,8 +411,8 @@ impl SdkServer {
         let handle = live.session.handle();
         let is_idle = handle.is_idle();
         if handle.submit(Command::Interrupt).is_ok() {
-            // The run may end its turn by itself at this moment and ask for the next message, which
-            // the interrupt would then lose.
+            // The run may end its turn at this moment and ask for the next message, and the
+            // interrupt would then be lost.
             self.awaits_rest = !is_idle;
         }
     }
@@ -651,11 +651,11 @@ impl SdkServer {
         let task = self.task.clone();
         let is_stored = self.is_stored;
         let interrupted = self.interrupted_start.take();
-        // Beside the input: what the session waits for, hooks and servers of the program, is
-        // answered there.
+        // In a separate task: the session waits for hooks and servers of the program, whose replies
+        // the input loop reads.
         self.starting = Some(tokio::spawn(async move {
-            // It may have made the journal, or the whole session, before it was stopped. It must
-            // let go of them first.
+            // It may have created the journal or the whole session before it was stopped, and must
+            // release them first.
             let was_interrupted = interrupted.is_some();
             if let Some(interrupted) = interrupted {
                 drop(interrupted.await);
@@ -977,8 +977,8 @@ impl SdkServer {
             SessionState::Idle(end) => {
                 self.text_question = None;
                 self.awaits_rest = false;
-                // A task that was loaded again, with another model, reports its rest once more,
-                // also if a message came meanwhile.
+                // A task that was loaded again, with another model, reports once more that it is
+                // idle, even if a message arrived meanwhile.
                 let live = self.live.as_ref();
                 if live.is_none_or(|live| live.session.handle().is_idle()) {
                     self.end_turn(TurnResult::of_end(end));
@@ -998,8 +998,7 @@ impl SdkServer {
         let Some(turn) = self.turn.take() else {
             return;
         };
-        // An interrupted answer stays without an end otherwise, and readers of its blocks would
-        // wait for it.
+        // Otherwise an interrupted answer has no end, and readers of its blocks would wait for it.
         let events = self.partial.abandon();
         self.print_partial(events);
         let now = (self.host.environment().clock)();

@@ -120,8 +120,8 @@ impl EventBatch {
                 json.push(b',');
             }
             let before = json.len();
-            // A buffer in memory takes every byte, and an event has only string keys, so this cannot fail; half of an object
-            // would make the whole array invalid.
+            // Writing to memory cannot fail, and an event has only string keys. If it failed, half
+            // an object would make the whole array invalid.
             if serde_json::to_writer(&mut json, &event).is_err() {
                 json.truncate(before);
                 json.extend_from_slice(b"null");

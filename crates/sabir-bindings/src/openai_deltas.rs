@@ -233,7 +233,7 @@ impl OpenAiDeltas {
         let writer = &mut self.writer;
         writer.check_calls();
         let finish_reason = match reason {
-            // This goes first: a client must learn of the limit even if some calls were complete
+            // Checked first: a client must learn of the limit even if some calls were complete
             // before it.
             Truncation::Limit => "length",
             _ if writer.complete > 0 => "tool_calls",
@@ -496,8 +496,8 @@ impl OutgoingCall {
         };
         let tool = out.checker.tools().get(&self.tool);
         let mode = match (tool, form) {
-            // A piece of JSON cannot be sent before it is known to be valid: a broken value would
-            // be sent in part.
+            // A piece of JSON is held until the value is known to be valid; otherwise a broken
+            // value would be sent in part.
             (_, ArgForm::Json) => StreamingMode::Whole,
             (None, _) => StreamingMode::Text,
             (Some(tool), _) => out.checker.streaming_mode(tool, &name, form, None),
@@ -591,8 +591,8 @@ impl OutgoingCall {
         });
         let value = match typed {
             CoercionOutcome::LeftOut(_) => {
-                // The value is not sent, so its name is free again, and the next one may have to
-                // open the object.
+                // The value is not sent, so its name can be used again, and the next value may have
+                // to open the object.
                 self.given.retain(|given| given != name);
                 return;
             }

@@ -207,7 +207,7 @@ impl RequestTracker {
         if !seen.system.contains(&rule)
             && !user_texts(&seen.messages).any(|text| text.contains(&rule))
         {
-            return new_violation(Law::Verbatim, format!("{rule:?} is not text"));
+            return new_violation(Law::Verbatim, format!("{rule:?} is not in the request"));
         }
         // Open todos are either in the summary or still in the call that listed them.
         let in_text = user_texts(&seen.messages).any(|text| text.contains(&self.todos));

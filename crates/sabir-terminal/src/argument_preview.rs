@@ -24,8 +24,8 @@ pub struct ArgumentPreview {
     name: String,
     /// Cleans the text before its lines are counted: cleaning makes lines of carriage returns.
     sanitizer: Sanitizer,
-    /// The text that is not shown yet: of an argument that may still be short, or at the end of a
-    /// block a line that may become a marker.
+    /// The text that is not shown yet: an argument that may still be short, or the last line of a
+    /// block, which may become a marker.
     pending: String,
     /// The number of lines begun; `None` until the argument becomes a block.
     lines: Option<usize>,
@@ -56,8 +56,8 @@ impl ArgumentPreview {
         {
             return String::new();
         }
-        // From here on the argument is a block, even if the rest is short: what is written cannot
-        // be taken back.
+        // From here on the argument is shown as a block, even if the rest is short: printed output
+        // stays.
         self.lines = Some(0);
         let lines = self.extend_with_pending();
         format!("{}:\n{lines}", self.name)

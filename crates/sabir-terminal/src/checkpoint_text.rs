@@ -162,8 +162,7 @@ pub fn preview_text(preview: &RestorePreview) -> String {
 /// Renders the paths that a restore would skip. They come last, next to the question, however long the list is.
 fn skipped_text(preview: &RestorePreview) -> String {
     let mut text = String::new();
-    // As among the restored ones, paths that say nothing to a reader are counted, if they share a
-    // reason.
+    // As among restored paths, git's own and ignored paths are only counted if they share a reason.
     let is_folded = |item: &RestoreItem, kind: PathKind| {
         item.conflict == Some(RestoreConflict::Unwatched) && preview.path_kind(&item.path) == kind
     };

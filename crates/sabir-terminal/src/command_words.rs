@@ -161,8 +161,8 @@ impl CommandWords {
     }
 }
 
-/// Joins `--network registries` to one argument. The value may be left out, so the parser takes it only behind `=`: otherwise it
-/// would take the task in `--network "fix it"` for it.
+/// Joins `--network registries` to one argument. The value is optional, so the parser accepts it only after `=`; otherwise it would read
+/// the task in `--network "fix it"` as the value.
 fn join_network(arguments: Vec<OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::with_capacity(arguments.len());
     let mut is_open = true;

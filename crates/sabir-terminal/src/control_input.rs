@@ -306,8 +306,7 @@ impl ControlReader {
                 return None;
             }
             self.count = self.count.saturating_add(1);
-            // `take` cut the line: skip its rest, so that the rest is not read as a line of its
-            // own.
+            // `take` cut the line. The rest is skipped, so that it is not read as a separate line.
             if !bytes.ends_with(b"\n") && u64::try_from(read).is_ok_and(|read| read >= MAX_LINE) {
                 drop(bytes);
                 skip_line(&mut self.input);
@@ -450,8 +449,8 @@ fn parse_command(
             return Ok(Command::Send { message, delivery });
         }
         ControlLine::Mode { mode } => {
-            // The call is checked again under the new mode and asked about again if necessary, so
-            // an approval of the old question must not count.
+            // The call is checked again under the new mode, and the user is asked again if
+            // necessary, so an approval of the old question must not count.
             open.take_if(|open| open.kind == QuestionKind::Approval);
             return Ok(Command::SetMode { mode });
         }

@@ -87,12 +87,11 @@ impl EventLines {
             ..
         } = self;
         let line = &mut |event: TaskEvent<'_>| coalesce_deltas(held, event, line);
-        // Texts that end here are flushed first, so that the printed order is the order of the
-        // events.
+        // Texts that end with this event are flushed first, so that events are printed in order.
         for (text, mut redactor) in open.extract_if(.., |(text, _)| text.ends_with(&event)) {
             text.emit_piece(&redactor.finish_text(), line);
         }
-        // The seal depends on the machine and folder. Without it the same task prints the same
+        // The seal depends on the machine and the folder. Without it, the same task prints the same
         // events everywhere.
         if let TaskEvent::Record(Record::Running { call, .. }) = event {
             return line(TaskEvent::Record(&Record::Running {

@@ -93,8 +93,7 @@ pub struct EventRenderer {
     sanitizer: Sanitizer,
     /// The argument that is streaming.
     argument: Option<ArgumentPreview>,
-    /// True if the streaming call sets the todo list, which is shown with its result instead of its
-    /// arguments.
+    /// True if the streaming call sets the todo list. Its result is shown instead of its arguments.
     listing: bool,
     output_filter: OutputFilter,
     /// The context usage when it was last reported, in percent.
@@ -219,7 +218,7 @@ impl EventRenderer {
         };
         let text = held + &failure + &text;
         self.in_line = was_in_line;
-        // All text is sanitized here, including tool names and messages, which are as foreign as
+        // All text is sanitized here, including tool names and messages, which are as untrusted as
         // the model's text.
         let text = self.sanitizer.sanitize_chunk(&text);
         let text = self.wrap_rows(text);
@@ -271,8 +270,8 @@ impl EventRenderer {
             TransientEvent::Asking {
                 full: Some(full), ..
             } => self.render_context_usage(full),
-            // A wait of length zero is a report of the driver. The front end shows waits before a
-            // retry.
+            // A zero wait only reports a retry of the driver; the front end shows the waits
+            // themselves.
             TransientEvent::Waiting {
                 reason,
                 milliseconds: 0,

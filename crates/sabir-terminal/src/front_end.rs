@@ -39,8 +39,7 @@ pub trait Audience: FrontEnd {
     fn show_timeout(&mut self) {}
 }
 
-/// Shows a session to a person and asks them one question at a time, in the order in which the
-/// questions came up.
+/// Shows a session to a person and asks them one question at a time, in order.
 ///
 /// While a question is open, events of other tasks are held back and shown when it closes, so that
 /// nothing is drawn between a question and its answer.
@@ -73,7 +72,7 @@ struct OpenQuestion {
 }
 
 /// The outcome of waiting for an answer.
-enum WhileAsked {
+enum AskOutcome {
     /// The person answered.
     Replied(UserReply),
     /// An update that must be shown at once.
@@ -87,8 +86,8 @@ impl OpenQuestion {
     fn is_closed_by(&self, event: &SessionEvent) -> bool {
         match &self.request {
             Some(request) => closes(event, request),
-            // The session is idle no more: a message came that is not an answer to this question,
-            // such as one that was typed before it was shown.
+            // The session works again: it received a message that does not answer this question,
+            // such as one typed before the question was shown.
             None => matches!(event.kind, SessionEventKind::State(SessionState::Working)),
         }
     }
@@ -131,8 +130,8 @@ impl<'a> PersonFrontEnd<'a> {
                 self.show(update);
             }
             if let Some(current) = self.current.take() {
-                // Another client, or a time limit, may have closed it while the events before it
-                // were shown. Asking it now would wait for an unneeded answer.
+                // Another client or a time limit may have closed the question while earlier events
+                // were shown. Nobody would need its answer.
                 if self.is_closed_in_queue(|event| current.is_closed_by(event)) {
                     continue;
                 }
@@ -145,8 +144,8 @@ impl<'a> PersonFrontEnd<'a> {
                 // Updates come first: a typed command must not overtake the events before it.
                 biased;
                 update = events.next() => update,
-                heard = next_command(&mut self.commands) => {
-                    self.submit(heard);
+                command = next_command(&mut self.commands) => {
+                    self.submit(command);
                     continue;
                 }
                 () = next_second(self.next_attempt) => {
@@ -177,23 +176,23 @@ impl<'a> PersonFrontEnd<'a> {
             let mut answer = audience.request(&current.question);
             loop {
                 tokio::select! {
-                    // Commands and updates go before the reply: either may close the question, and
-                    // a reply to a closed question must not count for the next one.
+                    // Commands and updates are handled before the reply: either may close the
+                    // question, and the reply must not count for the next question.
                     biased;
-                    heard = next_command(commands) => submit(session, heard),
+                    command = next_command(commands) => submit(session, command),
                     update = events.next() => match update {
-                        None => break WhileAsked::Over,
-                        Some(update) if interrupts(&update, &current) => break WhileAsked::Update(update),
+                        None => break AskOutcome::Over,
+                        Some(update) if interrupts(&update, &current) => break AskOutcome::Update(update),
                         Some(update) => queue.push_back(update),
                     },
-                    reply = &mut answer => break WhileAsked::Replied(reply),
+                    reply = &mut answer => break AskOutcome::Replied(reply),
                 }
             }
         };
         match happened {
-            WhileAsked::Over => return false,
-            WhileAsked::Replied(reply) => self.answer(current, reply),
-            WhileAsked::Update(update) => {
+            AskOutcome::Over => return false,
+            AskOutcome::Replied(reply) => self.answer(current, reply),
+            AskOutcome::Update(update) => {
                 let is_over =
                     matches!(&update, SessionUpdate::Event(event) if current.is_closed_by(event));
                 self.show(update);
@@ -368,8 +367,8 @@ impl<'a> PersonFrontEnd<'a> {
         self.nested.entry(label.task.clone()).or_insert_with(make)
     }
 
-    fn submit(&self, heard: UserCommand) {
-        submit(&self.session, heard);
+    fn submit(&self, command: UserCommand) {
+        submit(&self.session, command);
     }
 }
 
@@ -397,8 +396,8 @@ async fn next_command(commands: &mut Option<CommandQueue>) -> UserCommand {
 }
 
 /// Submits a typed command and reports it if the session rejects it.
-fn submit(session: &SessionHandle, heard: UserCommand) {
-    if let Some(command) = command_of(heard)
+fn submit(session: &SessionHandle, command: UserCommand) {
+    if let Some(command) = command_of(command)
         && let Err(rejected) = session.submit(command)
     {
         print::write_stderr(&print::sanitize_text(&format!("sabir: {rejected}\n")));
@@ -407,8 +406,8 @@ fn submit(session: &SessionHandle, heard: UserCommand) {
 
 /// Converts typed input into a session command; `None` for answers, which are submitted with their
 /// request.
-fn command_of(heard: UserCommand) -> Option<Command> {
-    match heard {
+fn command_of(command: UserCommand) -> Option<Command> {
+    match command {
         UserCommand::Send { message, delivery } => Some(Command::Send { message, delivery }),
         UserCommand::Compact => Some(Command::Compact),
         UserCommand::ShowContextUsage => Some(Command::ContextUsage),
@@ -431,8 +430,8 @@ fn interrupts(update: &SessionUpdate, current: &OpenQuestion) -> bool {
         // It may answer `/mcp login`.
         SessionEventKind::Notice(notice) if notice.about == NoticeTopic::Mcp => true,
         SessionEventKind::Record(record) => {
-            // The echo of a message that was typed while the question was open: without it the user
-            // could not see whether the line was taken as a message or as an answer.
+            // Echoes a message that was typed while the question was open, so that the user sees
+            // that it was not taken as the answer.
             let is_said = matches!(
                 **record,
                 Record::Said {

@@ -299,8 +299,8 @@ fn serve_gateway(
                 error => SessionError::internal(error.to_string()),
             })
     });
-    // Dropping the runtime ends the running exchanges, and their ends are logged too. The log is
-    // finished only after that.
+    // Dropping the runtime ends running exchanges, which are logged too, so the log is finished
+    // after that.
     drop(runtime);
     let unsettled = gateway.settlement_counts().waiting;
     if unsettled > 0 {

@@ -298,21 +298,21 @@ impl LineEditor {
         self.forget_position();
     }
 
-    fn delete_to(&mut self, place: usize) {
-        _ = self.remove_to(place);
+    fn delete_to(&mut self, offset: usize) {
+        _ = self.remove_to(offset);
     }
 
-    /// Removes and returns the text between the cursor and a place.
-    fn remove_to(&mut self, place: usize) -> String {
-        let start = place.min(self.cursor);
-        let end = place.max(self.cursor);
+    /// Removes and returns the text between the cursor and a byte offset.
+    fn remove_to(&mut self, offset: usize) -> String {
+        let start = offset.min(self.cursor);
+        let end = offset.max(self.cursor);
         self.cursor = start;
         self.forget_position();
         self.text.drain(start..end).collect()
     }
 
-    fn kill_to(&mut self, place: usize) {
-        let killed = self.remove_to(place);
+    fn kill_to(&mut self, offset: usize) {
+        let killed = self.remove_to(offset);
         if !killed.is_empty() {
             self.killed = killed;
         }
@@ -340,8 +340,8 @@ impl LineEditor {
 
     /// Moves to the line above, or to the entry of the history before.
     fn move_up(&mut self) {
-        if let Some(place) = self.draft_cursor().line_above() {
-            self.cursor = place;
+        if let Some(offset) = self.draft_cursor().line_above() {
+            self.cursor = offset;
             return;
         }
         let index = match &self.shown_entry {
@@ -355,8 +355,8 @@ impl LineEditor {
 
     /// Moves to the line below, or to the entry of the history after.
     fn move_down(&mut self) {
-        if let Some(place) = self.draft_cursor().line_below() {
-            self.cursor = place;
+        if let Some(offset) = self.draft_cursor().line_below() {
+            self.cursor = offset;
             return;
         }
         let Some(shown) = &self.shown_entry else {

@@ -96,7 +96,7 @@ impl RowFiller {
 
 /// Writes foreign text that arrives in pieces.
 ///
-/// The text is cleaned first: cleaning makes lines of carriage returns, and words of invisible characters.
+/// The text is cleaned first, since cleaning turns carriage returns into line feeds and invisible characters into words.
 #[derive(Debug, Default)]
 pub(crate) struct Margin {
     sanitizer: Sanitizer,
@@ -151,7 +151,7 @@ impl Margin {
     }
 }
 
-/// Breaks lines of clean text before the terminal does, so that none continues in the first column: our own lines, too, since
+/// Breaks lines of clean text before the terminal does, so that none continues in the first column. This includes Sabir's own lines, since
 /// they quote names and reasons.
 #[derive(Debug, Default)]
 pub(crate) struct RowWrapper {

@@ -28,8 +28,7 @@ static OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 /// Set when the reader of standard output has closed it.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Returns true if standard output is a terminal. It is asked once, since every line that is written
-/// needs to know it.
+/// Returns true if standard output is a terminal. The result is cached, since every written line needs it.
 pub(crate) fn is_stdout_terminal() -> bool {
     static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| stdout().is_terminal());
     *IS_TERMINAL
@@ -55,8 +54,8 @@ pub(crate) fn escape_for_terminal(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// Replaces characters that are invisible or control a terminal by JSON escapes. All of them occur
-/// inside of strings, since JSON has no others between its tokens than blanks.
+/// Replaces characters that are invisible or control a terminal by JSON escapes. They can only
+/// occur inside strings: between its tokens, JSON has no such characters except white space.
 fn escape_json_text(json: &str) -> Cow<'_, str> {
     let acts = |c: char| (c.is_control() && !matches!(c, '\n' | '\t' | '\r')) || is_unseen(c);
     if !json.contains(acts) {

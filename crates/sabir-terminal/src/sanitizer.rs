@@ -15,9 +15,9 @@ pub use sabir_toolbox::text::is_unseen;
 
 /// The maximum number of combining marks on one character; no script comes near it.
 const MAX_MARKS: usize = 16;
-/// The maximum length in characters of a string sequence (a title, a picture). After that the
-/// sequence counts as unterminated and the text that follows is shown again, so that one stray
-/// introducer cannot hide the rest.
+/// The maximum length in characters of a string sequence (a title, a picture). A longer sequence
+/// counts as unterminated, and the text after it is shown again, so that one stray introducer
+/// cannot hide the rest.
 const MAX_STRING_CHARS: usize = 4096;
 
 /// Cleans a stream of text, chunk by chunk.

@@ -89,7 +89,7 @@ struct Screen {
     guard: Option<TerminalGuard>,
     /// The lock of the terminal, while an interface has changed it.
     lock: Option<TerminalLock>,
-    /// This program, from when the guard may be started on.
+    /// The path of this program, once the guard may be started.
     guard_program: Option<PathBuf>,
     /// True if signals are watched.
     is_watched: bool,
@@ -176,7 +176,7 @@ pub fn begin_interface(
             let mut screen = lock_screen();
             screen.guard_program = Some(helper);
             let is_changed = screen.saved.is_some();
-            screen.tell_guard(is_changed);
+            screen.notify_guard(is_changed);
         });
     Ok(())
 }
@@ -402,13 +402,13 @@ impl Screen {
                 // Without a lock a guard of an earlier interface may restore too much.
                 self.lock = TerminalLock::take().ok();
             }
-            self.tell_guard(true);
+            self.notify_guard(true);
         }
         Ok(())
     }
 
     /// Tells the guard whether the terminal is changed, and starts it where it is needed.
-    fn tell_guard(&mut self, is_changed: bool) {
+    fn notify_guard(&mut self, is_changed: bool) {
         if let Some(guard) = &mut self.guard
             && guard.set_changed(is_changed).is_err()
         {
@@ -444,7 +444,7 @@ impl Screen {
         // Fails only if the terminal is gone.
         _ = tcsetattr(stdin(), OptionalActions::Drain, &saved);
         self.lock = None;
-        self.tell_guard(false);
+        self.notify_guard(false);
     }
 
     /// Returns the bytes that erase the draft and put the cursor where the output ended.
@@ -657,7 +657,7 @@ fn stop_process() {
         return;
     }
     lock_screen().suspend();
-    // This thread may run on for a moment, so the signal that continues the process resumes, not
-    // the next line.
+    // This thread may run for a moment after this line, so the signal that continues the process
+    // restores the terminal, not the code below.
     _ = kill_process(getpid(), rustix::process::Signal::STOP);
 }

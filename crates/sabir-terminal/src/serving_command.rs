@@ -406,8 +406,8 @@ fn run_torture(
             let cell = match runtime.block_on(run_agent(preset, case, &options)) {
                 Ok(cell) => cell,
                 Err(error) => {
-                    // The verdicts of other agents are reported nevertheless. This one would fail
-                    // in the other cases too.
+                    // Verdicts of other agents are still reported. This agent would fail in the
+                    // other cases too.
                     failures.push(AgentFailure {
                         agent: preset.name.clone(),
                         case: case.name,

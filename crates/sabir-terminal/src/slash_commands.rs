@@ -81,8 +81,7 @@ pub fn local_reply(line: &str, custom: &CustomCommands) -> Option<String> {
     let is_known = |known: &str| known.split(' ').next() == Some(word);
     let takes_argument = |known: &str| known.contains(' ');
     let complete = COMMANDS.iter().any(|(known, _)| {
-        // A command without the argument that it needs does nothing, and neither does one with
-        // words too many.
+        // A command does nothing if its argument is missing, or if it has superfluous words.
         let has_argument = line.len() > word.len();
         match known.split_whitespace().nth(1) {
             Some("login") => is_known(known) && login_command(line).is_some(),

@@ -45,8 +45,8 @@ const MAX_EARLY_BYTES: usize = 1 << 20;
 /// The time in which more input must come for a line break to count as pasted: 5 ms, in nanoseconds. No person types that fast.
 const BURST_NANOSECONDS: i64 = 5_000_000;
 
-/// The pause after `poll` failed, which happens when the kernel has no memory for it. The input is still there, so waiting is tried
-/// again, but not in a busy loop.
+/// The pause after a failure of `poll`, as when the kernel lacks memory. The input is still there, so the reader polls again, but not in a
+/// busy loop.
 const POLL_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The prefix of a message that interrupts the model.
@@ -277,7 +277,7 @@ fn edit_first_line(input: &impl AsFd, editor: &mut LineEditor) -> io::Result<Opt
     loop {
         let read = match read_keys(input, editor) {
             Ok(read) => read,
-            Err(error) if may_go_on(error) => {
+            Err(error) if may_continue_reading(error) => {
                 wait_for_input(input);
                 continue;
             }
@@ -309,8 +309,8 @@ pub(crate) fn read_hidden_line(
     exit: ExitBySignal,
 ) -> io::Result<Option<String>> {
     screen::begin_editing(InterruptKey::Byte, exit)?;
-    // Only now: a user, or a program that pastes, may answer as soon as the prompt is there, and
-    // the terminal would show it.
+    // Printed only now: input may follow as soon as the prompt is visible, and would be echoed
+    // before.
     print::write_stderr(prompt);
     let line = edit_hidden_line(input, exit);
     screen::restore();
@@ -322,7 +322,7 @@ fn edit_hidden_line(input: &impl AsFd, exit: ExitBySignal) -> io::Result<Option<
     loop {
         let read = match feed_keys(input, &mut editor) {
             Ok(read) => read,
-            Err(error) if may_go_on(error) => {
+            Err(error) if may_continue_reading(error) => {
                 wait_for_input(input);
                 continue;
             }
@@ -420,7 +420,7 @@ pub fn read_first_line(input: &impl AsFd) -> io::Result<String> {
             // One byte at a time is slow but exact: what follows the line belongs to the reader
             // that starts after it.
             Ok(_) => bytes.push(byte[0]),
-            Err(error) if may_go_on(error) => wait_for_input(input),
+            Err(error) if may_continue_reading(error) => wait_for_input(input),
             Err(error) => return Err(error.into()),
         }
         if bytes.ends_with(b"\n") {
@@ -490,8 +490,8 @@ impl StdinReader {
         } else {
             begun.read_early(&*self.input);
         }
-        // The beginning of a line may be in the buffer already; its end must not turn it into an
-        // answer.
+        // The buffer may hold the beginning of a line that was typed before; completing it must not
+        // make it an answer.
         begun.begun_early = !begun.bytes.is_empty();
         begun.line_target = LineTarget::Answer { takes_images };
         draw();
@@ -550,14 +550,14 @@ impl LineBuffer {
         if let Some(editor) = &mut self.editor {
             return match read_keys(input, editor) {
                 Ok(read) => Some(self.take_events(read)),
-                Err(error) if may_go_on(error) => None,
+                Err(error) if may_continue_reading(error) => None,
                 Err(_) => Some(0),
             };
         }
         let mut buffer = [0; 4096];
         let count = match rustix::io::read(input, &mut buffer) {
             Ok(count) => count,
-            Err(error) if may_go_on(error) => return None,
+            Err(error) if may_continue_reading(error) => return None,
             // A terminal that is gone (EIO) is the end of the input.
             Err(_) => 0,
         };
@@ -886,7 +886,7 @@ fn read_input(input: &impl AsFd, begun: &Mutex<LineBuffer>) {
 }
 
 /// Returns true for errors after which reading may continue.
-fn may_go_on(error: Errno) -> bool {
+fn may_continue_reading(error: Errno) -> bool {
     matches!(error, Errno::INTR | Errno::AGAIN)
 }
 
@@ -909,7 +909,7 @@ fn wait_for_input(input: &impl AsFd) {
 
 /// Returns the pause before `poll` is tried again after an error; `None` where it may be tried at once.
 fn pause_after(error: Errno) -> Option<Duration> {
-    (!may_go_on(error)).then_some(POLL_RETRY_PAUSE)
+    (!may_continue_reading(error)).then_some(POLL_RETRY_PAUSE)
 }
 
 /// Waits until the input is readable or the time is up (`None`: no limit). Returns true if it is readable.

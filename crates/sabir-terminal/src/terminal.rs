@@ -31,8 +31,8 @@ const SHOWN_LINES: usize = 120;
 const LONG_RUN: usize = 16;
 /// The same limit for the details, which may be indented code.
 const LONG_INDENT: usize = 80;
-/// The time before answers count (250 ms, less than a person needs to read a question). Keys
-/// pressed before were meant for something else.
+/// The time before answers count (250 ms, less than a person needs to read a question). Earlier key
+/// presses were meant for something else.
 const ANSWER_DELAY: Duration = Duration::from_millis(250);
 
 /// A user at a terminal, or at the other end of a pipe.
@@ -404,7 +404,7 @@ fn parse_rules(line: &str, proposals: &[RuleProposal]) -> Option<Vec<String>> {
         );
     }
     let numbers = numbers.iter().map(|number| number.parse::<usize>().ok());
-    // With other words after it the line is a message to the model. A number that was not offered
+    // With other words after it, the line is a message to the model; a number that was not offered
     // is a typing error.
     let numbers = numbers.collect::<Option<Vec<_>>>()?;
     let rules = numbers.into_iter().map(|number| {

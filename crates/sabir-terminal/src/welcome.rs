@@ -154,10 +154,10 @@ struct EnteredModel {
 }
 
 /// The entered model, or the reason why there is none.
-type Entered = Result<EnteredModel, SessionError>;
+type EntryResult = Result<EnteredModel, SessionError>;
 
 /// Asks for a provider and a key.
-fn ask_key(exit: ExitBySignal) -> io::Result<Entered> {
+fn ask_key(exit: ExitBySignal) -> io::Result<EntryResult> {
     let names: Vec<_> = first_screen::usual_providers().collect();
     let first = names.first().copied().unwrap_or_default();
     // Hidden as well: the key is what users have in the clipboard, and paste first.
@@ -203,7 +203,7 @@ fn ask_key(exit: ExitBySignal) -> io::Result<Entered> {
 fn ask_served_model(
     url: &str,
     models_at: impl Fn(&str) -> Result<Vec<String>, SessionError>,
-) -> io::Result<Entered> {
+) -> io::Result<EntryResult> {
     let models = match models_at(url) {
         Ok(models) => models,
         Err(error) => return Ok(Err(error)),

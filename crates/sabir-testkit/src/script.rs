@@ -346,8 +346,8 @@ impl ProviderReply {
                 }
             }
         }
-        // As a real provider would: a response with calls stops for them unless the script says
-        // otherwise.
+        // As real providers do, a response with calls stops for them unless the script sets another
+        // reason.
         let reason = if index > 0 {
             StopReason::Calls
         } else {

@@ -260,8 +260,8 @@ impl ClientConnection {
                 if size > MAX_BODY {
                     return Err(malformed());
                 }
-                // The head's last read may already hold a part of the body, or even the next
-                // request.
+                // The last read of the head may already contain a part of the body, or even the
+                // next request.
                 while self.buffer.len() < size {
                     if self.stream.read_buf(&mut self.buffer).await? == 0 {
                         return Ok(None);
@@ -355,8 +355,8 @@ impl ClientConnection {
         if incoming.streamed {
             let body = reply.encode_stream(wire, head);
             let end = self.send_stream(&reply, wire.stream_type(), &body).await;
-            // A scripted reset is not an abandoned request, unless the reply pauses: then the
-            // client had time to leave.
+            // A scripted reset does not count as an abandoned request, unless the reply pauses, so
+            // that the client had time to leave.
             if end.as_ref().is_err_and(|error| {
                 error.kind() != io::ErrorKind::ConnectionReset || reply.pause > 0
             }) {
@@ -429,8 +429,8 @@ impl ClientConnection {
         };
         for piece in reply.chunks.split_bytes(sent) {
             self.send_chunk(piece).await?;
-            // A client that leaves during a pause is noticed at once, which tests of cancellation
-            // rely on.
+            // A client that leaves during a pause is noticed at once; tests of cancellation rely on
+            // that.
             self.pause_connected(reply.pause).await?;
         }
         match reply.trouble {
@@ -440,8 +440,7 @@ impl ClientConnection {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             },
             Some(ScriptedFault::Flood) => loop {
-                // Large enough that the flood is limited by the client and not by the number of
-                // writes.
+                // Large enough that the client limits the flood, not the number of writes.
                 const COMMENT: &[u8] = &[b':'; 16 << 10];
                 self.send_chunk(COMMENT).await?;
                 self.send_chunk(b"\n").await?;

@@ -11,8 +11,8 @@ use rustls::{ServerConfig, ServerConnection, Stream};
 
 /// The certificate of the authority, in PEM. Its key was thrown away.
 const AUTHORITY: &str = include_str!("untrusted/authority.pem");
-/// A certificate of that authority for `localhost` and 127.0.0.1, valid for a century. It protects
-/// nothing, so its key may be public.
+/// A certificate of that authority for `localhost` and 127.0.0.1, valid for a century. Its key may
+/// be public, since it protects nothing.
 const CERTIFICATE: &[u8] = include_bytes!("untrusted/certificate.der");
 /// The key of the certificate, in PKCS #8.
 const KEY: &[u8] = include_bytes!("untrusted/key.der");

@@ -140,7 +140,7 @@ const TESTS_ONLY: [&str; 3] = ["sabir-testkit", "sabir-simulate", "sabir-tidy"];
 
 /// A crate with the most packages that its dependencies may lock, itself included.
 ///
-/// `sabir-call` is for embedding in other people's programs, so what it brings along is kept small.
+/// `sabir-call` is embedded in other programs, so it must have few dependencies.
 const MAX_LOCKED_PACKAGES: (&str, usize) = ("sabir-call", 20);
 
 /// Packages that the lock file lists for features that only other crates enable, since the workspace has one lock file. Run

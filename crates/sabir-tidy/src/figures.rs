@@ -75,8 +75,7 @@ pub fn measure_tree(tree: &SourceTree) -> TreeFigures {
     for file in tree.files.iter().filter(|file| is_measured(file)) {
         patterns.add_file(without_inline_tests(&file.text), &mut figures);
     }
-    // Whole files, since the aim is about how much there is to read in the binary, whatever it is
-    // for.
+    // Whole files, since the limit concerns how much code of the binary there is to read.
     figures.binary_lines = tree
         .files
         .iter()
@@ -165,8 +164,8 @@ impl TreeFigures {
 
     /// Returns the figures that have an aim.
     ///
-    /// The limits are far from the best that is possible. They keep the tree from sliding back to
-    /// where a search for a name found seventy functions.
+    /// The limits are far from the best possible values. They prevent a return to times when a
+    /// search for a name found seventy functions.
     fn aims(&self) -> [FigureAim; 10] {
         let percent = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
         let most = |name, value, limit| FigureAim {
@@ -257,8 +256,8 @@ enum AimKind {
 impl FigureAim {
     /// Reports whether the figure, rounded as the table shows it, is on the right side of its limit.
     fn is_met(&self) -> bool {
-        // Rounded, so that a figure never misses an aim that it seems to meet. Half a unit in the
-        // last place is 0.05.
+        // Rounded, so that a figure never misses a limit that its printed value meets. Half a unit
+        // in the last place is 0.05.
         match self.kind {
             AimKind::AtMost => self.value < self.limit + 0.05,
             AimKind::AtLeast => self.value >= self.limit - 0.05,
@@ -308,8 +307,8 @@ fn is_measured(file: &SourceFile) -> bool {
 
 /// Cuts off the inline test module, which ends a file by convention.
 fn without_inline_tests(text: &str) -> &str {
-    // Behind the first one everything is test code, so a helper between two test modules is not
-    // counted.
+    // Everything after the first test module counts as test code, so a function between two test
+    // modules is left out.
     text.split_once("\n#[cfg(test)]\nmod ")
         .map_or(text, |(code, _)| code)
 }
@@ -362,8 +361,8 @@ impl LinePatterns {
             .captures_iter(text)
             .map(|found| found.extract())
         {
-            // Functions of traits and their implementations count, too: a reader meets them under
-            // their names.
+            // Functions of traits and their implementations count too, since readers meet their
+            // names.
             figures.functions += 1;
             figures.one_word_functions += usize::from(!name.trim_matches('_').contains('_'));
         }

@@ -321,7 +321,7 @@ fn index_names_of(folders: &[String], root: &Path, environment: &[(String, Strin
     FileNames::Plain
 }
 
-/// Keeps the files that are not there. One that cannot be looked at may be there.
+/// Keeps the files that do not exist. A file that cannot be examined may exist.
 fn retain_missing(files: Vec<String>, root: &Path) -> Vec<String> {
     let is_absent = |file: &String| {
         root.join(file)

@@ -93,7 +93,7 @@ impl FileTracker {
         let tracker = Arc::clone(self);
         Some(Box::pin(async move {
             for path in paths {
-                // A path that leads nowhere fails when the call is looked at.
+                // A path that cannot be resolved fails when the call is prepared.
                 if let Ok(real) = tracker.resolve_path(&path) {
                     tracker.buffers.refresh(&tracker.workspace, real).await;
                 }
@@ -278,7 +278,7 @@ impl FileTracker {
             found.version,
             text.as_ref().map(|text| text.content.as_str()),
         )?;
-        // The version goes along, so that a change between here and the deletion is noticed too.
+        // The version is passed on, so that a change between here and the deletion is noticed too.
         Ok(FileChange::delete(
             path.clone(),
             WritePrecondition::Version(found.version),

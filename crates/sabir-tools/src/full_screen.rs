@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The time for which a program may keep the screen. A program that only shows its progress ends by
 /// then, or its call sets a time limit.
 pub(crate) const SCREEN_TIME: Duration = Duration::from_secs(15);
-/// The interval at which the screen is looked at.
+/// The interval at which the state of the screen is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The byte that every sequence begins with.
 const ESCAPE: u8 = 0x1b;

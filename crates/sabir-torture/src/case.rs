@@ -286,8 +286,8 @@ impl TortureCase {
         };
         // Small pieces, so that half of the body is in the middle of the arguments.
         let call = || call().in_deltas(7);
-        // A leak is sent once: an agent that asks again did not read the call, and a second,
-        // correct one would hide that.
+        // A leak is sent once: an agent that asks again did not read the call, and a correct second
+        // call would hide that.
         if attempt > 0 {
             return match self.kind {
                 CaseKind::Leak(_) | CaseKind::Mention(_) => ProviderReply::text("I am done."),
@@ -338,8 +338,8 @@ impl TortureCase {
 /// Writes the command: only the whole one leaves the right content, and nothing else.
 pub(crate) fn sentinel_command() -> String {
     format!(
-        // The long word makes sure that half of the body ends in it. An agent that runs this half
-        // leaves the first file, which nothing moves away.
+        // The long word ensures that the body is cut inside it. An agent that runs this half leaves
+        // the first file, which is then never moved.
         "printf cut > {CUT_FILE}; : {}; mv {CUT_FILE} {SENTINEL}; printf {SENTINEL_CONTENT} > {SENTINEL}",
         "x".repeat(400)
     )

@@ -127,8 +127,8 @@ impl EndpointTest {
         let shell = ShellCall::find(&tools).ok_or(TortureError::Client)?;
         let current = Arc::new(Mutex::new(CurrentCase::default()));
         let shared = Arc::clone(&current);
-        // Unlike with agents, the tools of a request are not looked at: a gateway may teach them in
-        // the prompt.
+        // Unlike for agents, the tools of a request are ignored: a gateway may teach them in the
+        // prompt.
         let script = ReplyScript::from_fn(move |_, request| {
             let mut current = shared.lock().unwrap_or_else(PoisonError::into_inner);
             if !current.owns(request) {
@@ -304,8 +304,8 @@ impl ClientAnswer {
 
     /// Reports whether the client learns that something went wrong.
     fn has_error(&self) -> bool {
-        // That a page or nothing at all is no answer is what our decoder found out. Other clients
-        // are not told.
+        // Only this decoder detects that a page or an empty body is no answer; other clients see no
+        // error.
         let is_answer = !matches!(self.report.form, BodyForm::Empty | BodyForm::Foreign);
         self.status >= 400 || is_answer && self.report.error.is_some() || self.is_broken
     }

@@ -196,7 +196,7 @@ pub struct Score {
     pub cells: usize,
     /// The cells that were tested.
     pub tested: usize,
-    /// Those that passed.
+    /// The cells that passed.
     pub passed: usize,
     /// The cells in which a wrong file was written.
     pub wrong: usize,

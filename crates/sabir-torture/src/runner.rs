@@ -161,8 +161,7 @@ pub async fn run_agent(
         .map(|request| format!("{}\n{}\n", request.path, request.body))
         .collect();
     write_file(&cell.join("requests.txt"), &requests.concat())?;
-    // Without a request the agent did nothing, so this is the shell's exit code and not that of a
-    // command which the agent ran.
+    // Without a request, this is the shell's exit code, not that of a command which the agent ran.
     if let CommandExit::Exited(code @ (NOT_FOUND | NOT_EXECUTABLE)) = outcome.end
         && requests.is_empty()
     {
@@ -289,8 +288,8 @@ impl CellState {
 /// Reports whether a result belongs to the correct call, and not to one that could not be carried out.
 fn is_result_of_call(case: &TortureCase, attempts: usize, id: &str) -> bool {
     let is_first_wrong = matches!(case.name, "unknown-tool" | "no-arguments");
-    // The ids are `call_` and the number of the attempt. The wrong call was attempt 0, and its
-    // result is an error that the agent must get over.
+    // The ids are `call_` and the number of the attempt. The wrong call was attempt 0; its result
+    // is an error from which the agent must recover.
     !is_first_wrong || attempts > 1 && !id.ends_with("call_0")
 }
 

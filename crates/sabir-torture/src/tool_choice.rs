@@ -24,8 +24,8 @@ pub(crate) struct ShellCall {
 impl ShellCall {
     /// Finds the tool among those that the agent offers.
     pub(crate) fn find(tools: &ToolSet) -> Option<Self> {
-        // The order of the words decides, not that of the tools: `run` is in names like `run_tests`
-        // too.
+        // The order of the words decides, not that of the tools, because names like `run_tests`
+        // contain `run` too.
         let by_word = SHELL_WORDS.iter().flat_map(|word| {
             tools
                 .iter()

@@ -671,7 +671,7 @@ impl App {
         }
     }
 
-    /// Closes the open list. A theme that was only looked at is gone. Returns false if no list was open.
+    /// Closes the open list. A theme that was only previewed is dropped. Returns false if no list was open.
     fn close_picker(&mut self) -> bool {
         if std::mem::take(&mut self.is_choosing_theme) {
             self.set_theme(self.themes.find(&self.theme_name));
@@ -693,8 +693,8 @@ impl App {
                 vec![Effect::ShowTask(task)]
             }
             PickedItem::Model(model) => {
-                // A family of models needs the rest of its name, so it can be completed before
-                // Enter.
+                // A picked family of models has only the beginning of a name, which can be
+                // completed before Enter.
                 self.composer.replace(&format!("/model {model}"));
                 Vec::new()
             }
@@ -1089,8 +1089,7 @@ impl App {
             .decisions
             .front()
             .is_some_and(|open| matches!(open.question, UserQuestion::Followup { .. }));
-        // The number of an option stays a number.
-        // The output of a command would make it something else.
+        // The number of an option must stay a number, without the output of commands attached.
         let text = if is_answer {
             text
         } else {
@@ -1681,8 +1680,8 @@ impl App {
         let below = self.completion_rows(width, left.min(MAX_COMPLETIONS));
         left = left.saturating_sub(below.len());
         if let Some(picker) = &self.picker {
-            // A question is not drawn meanwhile, and so no key can answer it. An open list takes
-            // the place of what streams; that is decided and printed nevertheless.
+            // The list hides the question, so no key can answer it meanwhile. It also hides
+            // streaming text, which is completed and printed nevertheless.
             let rows = picker.rows(self.theme, width, left.max(1));
             return self.finish_view(rows, draft, below, width, now);
         }
@@ -1829,7 +1828,7 @@ impl App {
         if !self.images.is_empty() {
             parts.push(format!("{} image(s) attached", self.images.len()));
         }
-        // What matters least comes last, and goes first.
+        // The least important part comes last, and is dropped first.
         while parts.len() > 1 && crate::lines::text_width(&parts.join(" · ")) > width {
             parts.pop();
         }

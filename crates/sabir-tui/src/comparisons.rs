@@ -19,8 +19,8 @@ impl ComparisonQueue {
                 Some(call)
             }
             Some(running) => {
-                // The one that runs answers it already; what was selected in between is of no
-                // interest any more.
+                // The running comparison already answers it; a selection made in between is
+                // obsolete.
                 self.waiting = (*running != call).then_some(call);
                 None
             }

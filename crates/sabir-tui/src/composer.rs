@@ -270,7 +270,7 @@ impl Composer {
         match command {
             ViCommand::Move(ViMotion::Up) => self.move_up(),
             ViCommand::Move(ViMotion::Down) => self.move_down(),
-            ViCommand::Move(motion) => self.cursor = self.vi_place(motion),
+            ViCommand::Move(motion) => self.cursor = self.motion_target(motion),
             ViCommand::Delete(motion) => self.kill_motion(motion),
             ViCommand::Change(motion) => {
                 self.kill_motion(motion);
@@ -287,7 +287,7 @@ impl Composer {
             }
             ViCommand::Insert(motion) => {
                 if let Some(motion) = motion {
-                    self.cursor = self.vi_place(motion);
+                    self.cursor = self.motion_target(motion);
                 }
                 self.vi_command = None;
             }
@@ -311,11 +311,11 @@ impl Composer {
             self.cursor = self.draft_cursor().line_start();
             return self.kill_to(self.draft_cursor().line_end());
         }
-        self.kill_to(self.vi_place(motion));
+        self.kill_to(self.motion_target(motion));
     }
 
     /// Returns the target of a motion.
-    fn vi_place(&self, motion: ViMotion) -> usize {
+    fn motion_target(&self, motion: ViMotion) -> usize {
         match motion {
             ViMotion::Left => self
                 .draft_cursor()
@@ -584,20 +584,20 @@ impl Composer {
         whole
     }
 
-    fn delete_to(&mut self, place: usize) {
-        _ = self.remove_to(place);
+    fn delete_to(&mut self, offset: usize) {
+        _ = self.remove_to(offset);
     }
 
-    fn kill_to(&mut self, place: usize) {
-        let killed = self.remove_to(place);
+    fn kill_to(&mut self, offset: usize) {
+        let killed = self.remove_to(offset);
         if !killed.is_empty() {
             self.killed = killed;
         }
     }
 
-    fn remove_to(&mut self, place: usize) -> String {
-        let start = place.min(self.cursor);
-        let end = place.max(self.cursor);
+    fn remove_to(&mut self, offset: usize) -> String {
+        let start = offset.min(self.cursor);
+        let end = offset.max(self.cursor);
         if start == end {
             return String::new();
         }
@@ -706,8 +706,8 @@ impl Composer {
 
     /// Moves to the line above, or to the entry of the history before.
     fn move_up(&mut self) {
-        if let Some(place) = self.draft_cursor().line_above() {
-            self.cursor = place;
+        if let Some(offset) = self.draft_cursor().line_above() {
+            self.cursor = offset;
             return;
         }
         let index = match &self.shown_entry {
@@ -721,8 +721,8 @@ impl Composer {
 
     /// Moves to the line below, or to the entry of the history after.
     fn move_down(&mut self) {
-        if let Some(place) = self.draft_cursor().line_below() {
-            self.cursor = place;
+        if let Some(offset) = self.draft_cursor().line_below() {
+            self.cursor = offset;
             return;
         }
         let Some(index) = self.shown_entry.as_ref().map(|shown| shown.index) else {

@@ -178,8 +178,7 @@ impl OpenDecision {
     fn scroll_by(&mut self, rows: usize, is_down: bool) -> DecisionKey {
         let last = self.wrapped.1.len().saturating_sub(self.height.max(1));
         if is_down {
-            // The user has read what is shown. No row is skipped: each must have been on the
-            // screen.
+            // The shown rows count as read only if no row before them was skipped.
             if self.scroll <= self.seen {
                 self.seen = self.seen.max(self.scroll + self.height);
             }
@@ -200,7 +199,7 @@ impl OpenDecision {
         if self.wrapped.0 != width {
             let wrap = |line: &HistoryLine| wrap_words(&line.line, width, 4);
             self.wrapped = (width, self.exact.iter().flat_map(wrap).collect());
-            // What was seen at another width cannot be told apart.
+            // Which rows were seen at another width is unknown.
             self.seen = 0;
             self.scroll = 0;
         }

@@ -126,8 +126,8 @@ impl InterfaceSettings {
         };
         let editor = ["VISUAL", "EDITOR"].into_iter().find(is_set);
         let editor = editor.and_then(|name| environment.variable(name));
-        // A mistake in the configuration is reported where it is loaded for the task.
-        // Defaults are enough here.
+        // A mistake in the configuration is reported when it is loaded for the task; defaults
+        // suffice here.
         let config = host.load_config(named_config).unwrap_or_default();
         (is_capable && is_terminal).then(|| Self {
             config: named_config.map(Path::to_owned),
@@ -161,8 +161,8 @@ fn find_reflow(environment: &Environment) -> RowReflow {
         let value = environment.variable(name).unwrap_or_default();
         known.iter().any(|known| value.starts_with(known))
     };
-    // A terminal within another comes first: it decides.
-    // Its own screen has a width of its own, whatever terminal is around it.
+    // An inner terminal (tmux, screen) is checked first: its own screen decides, whatever terminal
+    // is around it.
     if is_set(&"TMUX") {
         RowReflow::Rewraps
     } else if is_set(&"STY") || is_set(&"XTERM_VERSION") {

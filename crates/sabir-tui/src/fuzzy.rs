@@ -51,12 +51,12 @@ fn score_from(pattern: &[char], chars: &[char], start: usize) -> Option<i64> {
     for wanted in pattern {
         let rest = chars.get(at..)?;
         let is_it = |c: &char| c.to_lowercase().eq([*wanted]);
-        let begins = |place: usize| {
-            place == start
+        let begins = |position: usize| {
+            position == start
                 || chars
-                    .get(place - 1)
+                    .get(position - 1)
                     .is_some_and(|before| !before.is_alphanumeric())
-                || chars.get(place).is_some_and(|c| c.is_uppercase())
+                || chars.get(position).is_some_and(|c| c.is_uppercase())
         };
         let next = at + rest.iter().position(is_it)?;
         // A match that continues or begins a word is better than the next best letter.
@@ -65,38 +65,38 @@ fn score_from(pattern: &[char], chars: &[char], start: usize) -> Option<i64> {
             .enumerate()
             .filter(|(_, c)| is_it(c))
             .map(|(offset, _)| at + offset)
-            .find(|place| begins(*place));
+            .find(|position| begins(*position));
         let follows = last.is_some_and(|last| next == last + 1);
-        let place = if follows {
+        let position = if follows {
             next
         } else {
             better.unwrap_or(next)
         };
         // Falling back keeps the rest of the pattern reachable.
-        let place = if can_follow(pattern, wanted, chars, place) {
-            place
+        let position = if can_follow(pattern, wanted, chars, position) {
+            position
         } else {
             next
         };
         score += 1;
-        if last.is_some_and(|last| place == last + 1) {
+        if last.is_some_and(|last| position == last + 1) {
             score += 8;
         }
-        if begins(place) {
+        if begins(position) {
             score += 6;
         }
-        last = Some(place);
-        at = place + 1;
+        last = Some(position);
+        at = position + 1;
     }
     Some(score)
 }
 
-/// Returns true if no later letter gets lost by matching `wanted` at `place`.
-fn can_follow(pattern: &[char], wanted: &char, chars: &[char], place: usize) -> bool {
+/// Returns true if no later letter gets lost by matching `wanted` at `position`.
+fn can_follow(pattern: &[char], wanted: &char, chars: &[char], position: usize) -> bool {
     let Some(index) = pattern.iter().position(|c| c == wanted) else {
         return true;
     };
-    let mut rest = chars.get(place + 1..).unwrap_or_default().iter();
+    let mut rest = chars.get(position + 1..).unwrap_or_default().iter();
     pattern
         .iter()
         .skip(index + 1)

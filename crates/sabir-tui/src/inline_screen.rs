@@ -403,8 +403,8 @@ impl NewRow {
     }
 }
 
-/// A change of the viewport and of the rows above it that were printed meanwhile. Rows that stay are not written again: the rows of
-/// a block that has streamed become history where they are, and the terminal itself moves the draft below them.
+/// A change of the viewport and of the rows above it that were printed meanwhile. Unchanged rows are not written again: the rows of a
+/// streamed block become history in place, and the terminal itself moves the draft below them.
 #[derive(Debug)]
 struct RowChange {
     /// The rows from the first one of the old viewport on.

@@ -8,8 +8,8 @@ pub use sabir_session::config::key_bindings::{Key, KeyCode};
 
 /// The end of a bracketed paste.
 const PASTE_END: &[u8] = b"\x1b[201~";
-/// The maximum number of bytes of a paste. The rest of a longer one is dropped, and not taken for keys: it may hold line breaks,
-/// which would send messages.
+/// The maximum number of bytes of a paste. The rest of a longer one is dropped, not read as keys: it may contain line breaks, which would
+/// send messages.
 const MAX_PASTE: usize = 16 << 20;
 /// The end of a paste of which the rest was dropped.
 const CUT_NOTE: &str = "\n[the paste was cut here: more than 16 MiB]\n";
@@ -144,7 +144,7 @@ impl KeyDecoder {
         self.paste.is_some()
     }
 
-    /// Ends an open paste, because its end has come or nothing more has arrived. All keys would be taken for a part of it otherwise.
+    /// Ends an open paste, because its end has come or nothing more has arrived. Otherwise all further keys would count as a part of it.
     pub fn finish_paste(&mut self) -> Option<TerminalInput> {
         let bytes = self.paste.take()?;
         // Its text was given out when it was cut.
@@ -222,8 +222,8 @@ impl KeyDecoder {
             _ => true,
         };
         if !is_complete {
-            // If the end of an answer is lost, what the user types is taken for the rest of it.
-            // That must not last long.
+            // If the end of an answer is lost, typed text counts as part of the answer, so its
+            // length is limited.
             if self.pending.len() > MAX_SEQUENCE {
                 self.pending.clear();
             }

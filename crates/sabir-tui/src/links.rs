@@ -1,6 +1,6 @@
 //! Finds the addresses and file names in a line, and writes them as links (OSC 8).
 //!
-//! A place in a line is a number of visible characters, because blanks come and go where a line wraps.
+//! A position in a line is a number of visible characters, because blanks come and go where a line wraps.
 
 use std::fmt::Write as _;
 
@@ -78,8 +78,8 @@ impl LineLink {
     }
 
     fn new(start: usize, part: &str, target: &str) -> Option<Self> {
-        // The target is written between control characters: one of them in it would end the
-        // sequence, and the rest would reach the terminal as commands.
+        // The target is written between control characters: one inside would end the sequence, and
+        // the terminal would execute the rest as commands.
         let is_plain = target.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain || target.len() > MAX_TARGET {
             return None;
@@ -92,9 +92,9 @@ impl LineLink {
     }
 
     /// Returns true if a character with this many visible ones before it is in the link. A blank before the first is not.
-    fn contains(&self, place: usize, is_blank: bool) -> bool {
+    fn contains(&self, position: usize, is_blank: bool) -> bool {
         let start = self.start + usize::from(is_blank);
-        (start..self.end).contains(&place)
+        (start..self.end).contains(&position)
     }
 }
 
@@ -122,7 +122,7 @@ pub fn find_addresses(text: &str) -> Vec<LineLink> {
     let mut from = 0;
     // Counted on from the last address, so that a line with many of them is read once.
     let mut counted = 0;
-    let mut place = 0;
+    let mut position = 0;
     while links.len() < MAX_LINKS
         && let Some(found) = text.get(from..).and_then(|rest| rest.find("http"))
     {
@@ -137,12 +137,12 @@ pub fn find_addresses(text: &str) -> Vec<LineLink> {
         let address = address_at(rest);
         let host = address.split_once("://").map_or("", |(_, host)| host);
         if host.chars().next().is_some_and(char::is_alphanumeric) {
-            place += visible_count(text.get(counted..at).unwrap_or_default());
+            position += visible_count(text.get(counted..at).unwrap_or_default());
             counted = at;
-            links.extend(LineLink::new(place, address, &percent_encoded(address)));
+            links.extend(LineLink::new(position, address, &percent_encoded(address)));
         }
-        // At least the word that was found, or an address that is empty after trimming would be
-        // found again for ever.
+        // Skips at least the found word: an address that is empty after trimming would be found
+        // forever.
         from = at + address.len().max("http".len());
     }
     links
@@ -217,7 +217,7 @@ pub fn linked_rows(
         links: &links,
         next: 0,
         number,
-        place: 0,
+        position: 0,
     };
     let write = |row| {
         let mut out = String::new();
@@ -246,11 +246,11 @@ fn ordered_links(own: &[LineLink], addresses: Vec<LineLink>) -> Vec<LineLink> {
 struct LinkWriter<'a> {
     /// The links in their order, none in another.
     links: &'a [LineLink],
-    /// The index of the first link that does not end before the place.
+    /// The index of the first link that does not end before the position.
     next: usize,
     number: usize,
     /// The number of visible characters so far.
-    place: usize,
+    position: usize,
 }
 
 impl LinkWriter<'_> {
@@ -276,23 +276,23 @@ impl LinkWriter<'_> {
                     open = link;
                 }
                 part.push(c);
-                self.place += usize::from(!is_blank);
+                self.position += usize::from(!is_blank);
             }
             write_text(&part, out);
         }
-        // An open link continues until it is closed, even through the text of the next row. The id
-        // joins its parts again.
+        // An open link would continue into the next row, so each row closes its part. The id joins
+        // the parts.
         if open.is_some() {
             self.switch_link(None, out);
         }
         write_style(style, Style::new(), out);
     }
 
-    /// Returns the index of the link at the present place.
+    /// Returns the index of the link at the current position.
     fn link_here(&mut self, is_blank: bool) -> Option<usize> {
         while let Some(link) = self.links.get(self.next) {
-            if link.end > self.place {
-                return link.contains(self.place, is_blank).then_some(self.next);
+            if link.end > self.position {
+                return link.contains(self.position, is_blank).then_some(self.next);
             }
             self.next += 1;
         }

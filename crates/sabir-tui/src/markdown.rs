@@ -199,8 +199,8 @@ impl MarkdownStream {
         }
     }
 
-    /// Returns the first rows of a long paragraph, which no text after them can change. They are then drawn only once, and a paragraph
-    /// that is longer than the screen can be read from its beginning. Returns false if there are none.
+    /// Takes the first rows of a long paragraph, which later text cannot change. They are then drawn only once, and a paragraph that is
+    /// longer than the screen can be read from its beginning. Returns false if there are none.
     fn take_paragraph_rows(&mut self, width: usize, lines: &mut Vec<HistoryLine>) -> bool {
         // A row of wide characters takes at least so many bytes.
         if self.open.len() < MIN_PARAGRAPH_ROWS * width.max(MIN_WIDTH) {
@@ -208,7 +208,7 @@ impl MarkdownStream {
         }
         let skipped = self.open.len() - self.open.trim_start_matches('\n').len();
         let text = self.open.get(skipped..).unwrap_or_default();
-        let places = ParagraphPlaces::find(text);
+        let breaks = ParagraphBreaks::find(text);
         let rows = self.paragraph_rows(text, width);
         if rows.len() < MIN_PARAGRAPH_ROWS {
             return false;
@@ -216,7 +216,7 @@ impl MarkdownStream {
         for count in (1..=rows.len() - OPEN_PARAGRAPH_ROWS).rev() {
             let taken = rows.get(..count).unwrap_or_default();
             let visible = taken.iter().map(|row| visible_count(&row.to_string()));
-            let Some(end) = places.end_after(visible.sum()) else {
+            let Some(end) = breaks.end_after(visible.sum()) else {
                 continue;
             };
             let head = text.get(..end).unwrap_or_default();
@@ -356,9 +356,9 @@ fn last_block(text: &str) -> Option<LastBlock> {
     Some(LastBlock { start: line })
 }
 
-/// The places of a paragraph at which it can be cut, because its text before them is final.
+/// The positions at which a paragraph can be cut, because the text before them is final.
 #[derive(Debug, Default)]
-struct ParagraphPlaces {
+struct ParagraphBreaks {
     /// The plain texts: the visible characters before them, and where they begin and end.
     texts: Vec<PlainText>,
     source: String,
@@ -371,16 +371,16 @@ struct PlainText {
     end: usize,
 }
 
-impl ParagraphPlaces {
+impl ParagraphBreaks {
     /// Finds the places up to the first mark of which it is not known what it will be.
     fn find(text: &str) -> Self {
-        let mut places = Self {
+        let mut breaks = Self {
             texts: Vec::new(),
             source: text.to_owned(),
         };
         // A table takes its first line from the paragraph before it.
         if text.contains('|') {
-            return places;
+            return breaks;
         }
         let mut depth = 0_usize;
         let mut visible = 0;
@@ -398,7 +398,7 @@ impl ParagraphPlaces {
                 Event::Text(part) => {
                     let is_plain = depth == 0 && text.get(range.clone()) == Some(&*part);
                     if is_plain {
-                        places.texts.push(PlainText {
+                        breaks.texts.push(PlainText {
                             visible_before: visible,
                             start: range.start,
                             end: range.end,
@@ -411,7 +411,7 @@ impl ParagraphPlaces {
                 _ => break,
             }
         }
-        places
+        breaks
     }
 
     /// Returns the end of the text with so many visible characters; `None` if it cannot be cut there.

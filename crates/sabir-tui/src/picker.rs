@@ -74,7 +74,7 @@ pub struct CheckpointedCall {
 pub enum RewindScope {
     /// The conversation; files stay as they are.
     Conversation,
-    /// The files; the conversation stays as it is.
+    /// The files only; the conversation does not change.
     Files,
     /// Both.
     Both,

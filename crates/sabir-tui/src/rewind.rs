@@ -37,8 +37,8 @@ impl SaidMessages {
                 MessagePart::Call(call) => Some((call.id.as_str().to_owned(), self.records)),
                 _ => None,
             });
-            // Before the number goes up: a fork before the call must not have the answer that made
-            // it.
+            // Before the counter is raised: a fork before the call must not contain the answer with
+            // the call.
             self.calls.extend(calls);
         }
         let text = match record {

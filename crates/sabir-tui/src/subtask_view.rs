@@ -173,7 +173,7 @@ impl SubtaskViews {
         let Some(subtask) = self.working.iter_mut().find(|one| one.label.task == *task) else {
             return false;
         };
-        // Lines that were decided but not kept yet belong before those that are printed from now
+        // Lines that were completed but not stored belong before those that are printed from now
         // on.
         subtask.take_decided();
         let title = format!(
@@ -198,8 +198,8 @@ impl SubtaskViews {
         let Some(entered) = self.entered.take() else {
             return;
         };
-        // Printed before the divider, as they belong to the subtask. Leaving and entering another
-        // within one frame loses none of them.
+        // Printed before the divider, because they belong to the subtask, even if the user enters
+        // another subtask within one frame.
         self.left.extend(entered.fresh);
         let title = match why {
             "" => "── back in the task ──".to_owned(),

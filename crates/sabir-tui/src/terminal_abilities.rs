@@ -95,8 +95,8 @@ impl TerminalAbilities {
             ClipboardPath::None => None,
             ClipboardPath::Direct | ClipboardPath::Tmux => Some(sequence),
             ClipboardPath::Screen => {
-                // Ended by BEL: the usual end, ESC and a backslash, would end the wrapping of
-                // screen.
+                // Ended by BEL, because the usual end (ESC and a backslash) would end screen's
+                // wrapper sequence.
                 let sequence = format!("\x1b]52;c;{encoded}\x07");
                 // All of it is ASCII, so a cut never goes through a character.
                 let pieces = sequence.as_bytes().chunks(SCREEN_PIECE);

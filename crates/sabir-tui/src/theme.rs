@@ -125,8 +125,8 @@ impl ThemeSet {
         let own = self
             .own
             .get(name)
-            // A theme of the user cannot replace a built-in one: `base` names those, and would mean
-            // itself.
+            // A user's theme cannot replace a built-in one: `base` refers to built-in themes, so it
+            // would refer to itself.
             .filter(|_| !BUILT_IN_THEMES.contains(&name));
         let base = match own {
             Some(own) => own.base.as_deref().unwrap_or("auto"),

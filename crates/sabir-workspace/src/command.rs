@@ -358,7 +358,7 @@ impl ShellCommand {
             .as_ref()
             .map(SandboxPlan::to_args)
             .unwrap_or_default();
-        // Without it the command runs, and finds nobody at these ports.
+        // Without it the command runs, but connections to these ports are refused.
         let bridge = sandbox_plan
             .as_ref()
             .and_then(|plan| LoopbackBridge::start(&plan.loopback.as_ref()?.socket).ok());
@@ -383,7 +383,7 @@ impl ShellCommand {
             .await;
         drop(bridge);
         if watched.survivors.is_some() {
-            // It only frees what has no name any more, for which nobody has to wait.
+            // It only frees the storage of removed files, so nobody has to wait for it.
             drop(tokio::spawn(process.reap()));
         } else {
             // Reaped before the reports are read, so that no zombie stays in any case.

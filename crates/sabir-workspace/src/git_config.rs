@@ -70,7 +70,7 @@ pub enum Unreadable {
     /// The repository has no work tree.
     #[error("the repository {} has no work tree", .0.display())]
     Bare(PathBuf),
-    /// The work tree is elsewhere than the repository, or its place is uncertain.
+    /// The work tree is elsewhere than the repository, or its path is uncertain.
     #[error("it is not certain where the work tree of {} is", .0.display())]
     WorkTree(PathBuf),
     /// The index is sparse: the entries it leaves out are in objects, which git may fetch.
@@ -407,7 +407,7 @@ struct RepositoryReader<'a> {
 
 /// A linked repository that was read.
 struct OpenLink {
-    /// The place of its files.
+    /// The path of its files.
     common: PathBuf,
     /// The folders of the repositories that it links to.
     further: Vec<PathBuf>,
@@ -416,7 +416,7 @@ struct OpenLink {
 /// The repository's own configuration.
 struct Configuration {
     entries: Vec<Entry>,
-    /// The place of the work tree, as written there.
+    /// The path of the work tree, as written there.
     work_tree: Option<String>,
     is_bare: bool,
     /// The length of an object id in bytes.
@@ -519,7 +519,7 @@ impl RepositoryReader<'_> {
 
     /// Adds the programs of the repositories that the index links to (submodules), recursively,
     /// because `git status` looks into each. Each is described as git would see it with `GIT_DIR`
-    /// set. Returns the places of their files.
+    /// set. Returns the paths of their files.
     fn add_linked(
         self,
         mut open: Vec<PathBuf>,
@@ -557,13 +557,13 @@ impl RepositoryReader<'_> {
         }
         let own = folder.join(".git");
         let shown = own.strip_prefix(&programs.top).unwrap_or(&own);
-        let place = format!("{}: ", shown.display());
+        let prefix = format!("{}: ", shown.display());
         let entries = configuration
             .entries
             .iter()
             .filter(|entry| entry.variable.key != "core.worktree");
-        add_entries(&place, entries, programs)?;
-        programs.add_hooks(&format!("{place}hooks/"), &folders.common.join("hooks"))?;
+        add_entries(&prefix, entries, programs)?;
+        programs.add_hooks(&format!("{prefix}hooks/"), &folders.common.join("hooks"))?;
         let further = open_links(folder, &folders, &configuration)?;
         Ok(Some(OpenLink {
             common: folders.common,
@@ -573,7 +573,7 @@ impl RepositoryReader<'_> {
 
     /// Adds the programs of an absorbed repository, which has no work tree now.
     fn add_absorbed(self, folder: &Path, programs: &mut GitPrograms) -> Result<(), Unreadable> {
-        let place = format!(
+        let prefix = format!(
             "{}: ",
             folder
                 .strip_prefix(&programs.top)
@@ -583,19 +583,19 @@ impl RepositoryReader<'_> {
         let mut reader = ConfigReader::new(self.environment);
         for name in ["config", "config.worktree"] {
             let entries = reader.read_file(&folder.join(name))?;
-            // The place of its work tree is set in any absorbed repository, so it does not count.
+            // The path of its work tree is set in any absorbed repository, so it does not count.
             let entries = entries
                 .iter()
                 .filter(|entry| entry.variable.key != "core.worktree");
-            add_entries(&place, entries, programs)?;
+            add_entries(&prefix, entries, programs)?;
         }
-        Ok(programs.add_hooks(&format!("{place}hooks/"), &folder.join("hooks"))?)
+        Ok(programs.add_hooks(&format!("{prefix}hooks/"), &folder.join("hooks"))?)
     }
 }
 
 /// Adds the entries that can make git run programs.
 fn add_entries<'a>(
-    place: &str,
+    prefix: &str,
     entries: impl IntoIterator<Item = &'a Entry>,
     programs: &mut GitPrograms,
 ) -> Result<(), Unreadable> {
@@ -609,7 +609,7 @@ fn add_entries<'a>(
         if !variable.is_exact {
             return Err(Unreadable::TooMuch);
         }
-        programs.add_key(place, &key, value)?;
+        programs.add_key(prefix, &key, value)?;
     }
     Ok(())
 }

@@ -45,21 +45,21 @@ impl Workspace {
     /// the path is a shell pattern that stands for all matching files.
     pub fn link_targets(&self, path: &str, pattern: bool) -> Vec<Option<String>> {
         let root = self.root();
-        let mut places = vec![(root.to_path_buf(), false)];
+        let mut locations = vec![(root.to_path_buf(), false)];
         for part in Path::new(path).components() {
             let mut next = Vec::new();
-            for place in &places {
-                if resolve_component(root, place, part, pattern, &mut next).is_err() {
+            for location in &locations {
+                if resolve_component(root, location, part, pattern, &mut next).is_err() {
                     return vec![None];
                 }
             }
-            places = next;
+            locations = next;
         }
-        let inside = places
+        let inside = locations
             .into_iter()
             .filter(|(_, linked)| *linked)
-            .map(|(place, _)| {
-                let inside = place.strip_prefix(root).ok()?;
+            .map(|(location, _)| {
+                let inside = location.strip_prefix(root).ok()?;
                 inside.to_str().map(|inside| {
                     if inside.is_empty() {
                         ".".to_owned()
@@ -119,12 +119,12 @@ impl Workspace {
                 .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
         };
         !real.starts_with(self.root())
-            && !INSTALLED.iter().any(|place| real.starts_with(place))
+            && !INSTALLED.iter().any(|location| real.starts_with(location))
             && !program()
     }
 }
 
-/// Resolves one more component, to every place that it may mean.
+/// Resolves one more component, to every path that it may mean.
 fn resolve_component(
     root: &Path,
     here: &LinkedPath,
@@ -132,15 +132,15 @@ fn resolve_component(
     pattern: bool,
     next: &mut Vec<LinkedPath>,
 ) -> Result<(), EscapesWorkspace> {
-    let (place, linked) = here;
+    let (location, linked) = here;
     let name = match part {
-        Component::CurDir => return add_place((place.clone(), *linked), next),
+        Component::CurDir => return add_location((location.clone(), *linked), next),
         Component::ParentDir => {
-            let above = place
+            let above = location
                 .parent()
                 .filter(|above| above.starts_with(root))
                 .ok_or(EscapesWorkspace)?;
-            return add_place((above.to_path_buf(), *linked), next);
+            return add_location((above.to_path_buf(), *linked), next);
         }
         Component::Normal(name) => name,
         // Only relative paths belong to the workspace, so nothing can be said of others.
@@ -148,7 +148,7 @@ fn resolve_component(
     };
     let text = name.to_string_lossy();
     // A name that looks like a pattern may also be the name of a file.
-    add_place(follow_link(root, &place.join(name), *linked)?, next)?;
+    add_location(follow_link(root, &location.join(name), *linked)?, next)?;
     // A bracket that is not closed matches itself.
     let open = text.contains(['*', '?'])
         || text
@@ -162,7 +162,7 @@ fn resolve_component(
         .build()
         .map_err(|_| EscapesWorkspace)?
         .compile_matcher();
-    let Ok(names) = std::fs::read_dir(place) else {
+    let Ok(names) = std::fs::read_dir(location) else {
         return Ok(());
     };
     for (at, entry) in names.enumerate() {
@@ -171,17 +171,17 @@ fn resolve_component(
             return Err(EscapesWorkspace);
         }
         if glob.is_match(entry.file_name()) {
-            add_place(follow_link(root, &entry.path(), *linked)?, next)?;
+            add_location(follow_link(root, &entry.path(), *linked)?, next)?;
         }
     }
     Ok(())
 }
 
-fn add_place(place: LinkedPath, next: &mut Vec<LinkedPath>) -> Result<(), EscapesWorkspace> {
+fn add_location(location: LinkedPath, next: &mut Vec<LinkedPath>) -> Result<(), EscapesWorkspace> {
     if next.len() > MAX_PLACES {
         return Err(EscapesWorkspace);
     }
-    next.push(place);
+    next.push(location);
     Ok(())
 }
 

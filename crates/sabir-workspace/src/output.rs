@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The size in bytes above which an output goes to a file.
+/// The size in bytes above which an output is stored in a file.
 const MAX_MEMORY_BYTES: usize = 64 << 10;
 /// The number of bytes that are kept of one output.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -109,8 +109,8 @@ impl StoredOutput {
         let room = usize::try_from(HALF.saturating_sub(self.total)).unwrap_or(usize::MAX);
         let (first, mut rest) = bytes.split_at(bytes.len().min(room));
         files.head.write_all_at(first, self.total)?;
-        // Everything after the first half goes around the ring file, so the newest bytes overwrite
-        // the oldest.
+        // After the first half, output is written to a ring, so that the newest bytes overwrite the
+        // oldest.
         let mut at = (self.total + first.len() as u64).saturating_sub(HALF);
         while !rest.is_empty() {
             let tail = match &mut files.tail {

@@ -21,17 +21,16 @@ use crate::exit::CommandError;
 use crate::process_environment;
 
 /// The output of a session and the source of answers.
-pub(crate) struct Attendance {
+pub(crate) struct SessionOutput {
     /// The output format; `None` for the interactive mode.
     pub(crate) output: Option<OutputFormat>,
     /// The reader of control lines, if they are enabled.
     pub(crate) lines: Option<ControlReader>,
 }
 
-impl Attendance {
-    /// Shows a session until it ends. Returns true if the end of the task was shown already, while
-    /// the session was still open; of a headless task, if its result is on the screen. `next` is the session that the user left it
-    /// for.
+impl SessionOutput {
+    /// Shows a session until it ends. Returns true if the end of the task was already shown while the session was open, or for a headless
+    /// task, if its result is on the screen. `next` is set to the session that the user chose to open next.
     pub(crate) async fn show(self, session: &Session, next: &mut Option<NextSession>) -> bool {
         let events = session.subscribe();
         let handle = session.handle();
@@ -81,8 +80,7 @@ pub(crate) fn control_reader() -> ControlReader {
     ControlReader::new(io::BufReader::new(io::stdin()))
 }
 
-/// Prints a report in the format that was asked for; the other one is not rendered. Foreign text in
-/// it is sanitized.
+/// Prints a report in the requested format, and renders only that. Foreign text in it is sanitized.
 pub(crate) fn print_report<T: Serialize>(
     output: ReportFormat,
     json: impl FnOnce() -> T,
@@ -94,8 +92,8 @@ pub(crate) fn print_report<T: Serialize>(
     }
 }
 
-/// Asks for the first message of a task in this folder, which is new or not; `None` if the user leaves. For a new one another task may
-/// be chosen.
+/// Asks for the first message of a new or resumed task in this folder; `None` if the user leaves. Instead of a new task, the user may
+/// choose another one.
 pub(crate) fn ask_first_message(
     is_new: bool,
     folder: &Path,

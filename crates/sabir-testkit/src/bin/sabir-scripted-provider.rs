@@ -64,8 +64,8 @@ fn parse_script(text: &str) -> Result<ReplyScript, serde_json::Error> {
         match &reply.expects {
             Some(words) if !request.body.to_string().contains(words) => {
                 let body = request.body.to_string();
-                // The end of the body shows what the client sent last, which is enough to find the
-                // mistake.
+                // The end of the body contains what the client sent last, which is enough to find
+                // the mistake.
                 let end: String = body
                     .chars()
                     .skip(body.chars().count().saturating_sub(400))

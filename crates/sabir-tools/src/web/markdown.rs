@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_LINK_BYTES: usize = 500;
 /// The number of columns in the line under the head of a table.
 const MAX_COLUMNS: usize = 50;
-/// The size below which a main part is not taken for one.
+/// The size below which an element does not count as the main part.
 const MIN_MAIN_BYTES: usize = 200;
 
 /// Elements whose content is left out.

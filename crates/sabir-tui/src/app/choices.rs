@@ -24,8 +24,7 @@ impl App {
                 item: PickedItem::Checkpoint(call),
                 preview,
                 ..
-            // An empty preview is one that was not compared yet: a comparison without changes says
-            // so.
+            // An empty preview was not compared yet: a comparison without changes has a text.
             }) if preview.is_empty() => vec![Effect::CompareCheckpoint(call.clone())],
             _ => Vec::new(),
         }
@@ -129,8 +128,7 @@ impl App {
 
     /// Asks whether to restore files, the conversation or both to the state before a call. `files`
     /// names the files that would change without the conversation, and `answer` those that would
-    /// change with it: the conversation can only continue before the whole answer that the call is
-    /// in.
+    /// change with it: the conversation can only continue before the answer that contains the call.
     pub fn open_restore_choice(&mut self, call: &CheckpointedCall, files: &str, answer: &str) {
         let item = |label: &str, note: &str, scope, preview: &str| PickerItem {
             label: label.to_owned(),

@@ -162,8 +162,8 @@ impl App {
             same.map(move |(nth, symbol)| (nth / MAX_PLACES, rank, symbol))
         });
         let mut places: Vec<_> = places.collect();
-        // The further places of a name only where other names leave room, and then beside the first
-        // ones.
+        // Further definitions of a name are shown only if other names leave room, and then next to
+        // its first ones.
         places.sort_by_key(|(round, rank, _)| (*round, *rank));
         places.truncate(MAX_COMPLETIONS);
         places.sort_by_key(|(_, rank, _)| *rank);

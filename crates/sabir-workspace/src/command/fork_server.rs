@@ -29,7 +29,7 @@ use crate::supervise::fork_server::{self, MODE, REQUEST_DESCRIPTORS};
 
 /// The time that a fork server may take for an answer. A fork takes a fraction of a millisecond; only a stopped server takes longer.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// The interval at which a process is looked at where the kernel has no process handles.
+/// The interval at which a process is checked if the kernel has no process handles.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The fork server of a workspace, started with the first command.
@@ -104,7 +104,7 @@ fn finish_fork(slot: &mut Option<ForkServer>) -> Result<ForkedProcess, ForkFailu
     }
 }
 
-/// Waits in a thread for a process that nobody else waits for, so that it does not stay as a zombie.
+/// Waits in a thread for a process that nobody else waits for, so that no zombie is left.
 fn reap_in_background(process: Pid) {
     let waiter = thread::Builder::new().stack_size(64 << 10);
     // Without a thread it stays until this program ends.
@@ -218,7 +218,7 @@ impl ForkServer {
 
 impl Drop for ForkServer {
     fn drop(&mut self) {
-        // Waiting for it to read the end of its socket would take as long as it is stopped.
+        // Waiting until the server notices the closed socket could take as long as it is stopped.
         let _ = self.process.kill();
         let _ = self.process.wait();
         self.read_forked();

@@ -118,14 +118,14 @@ fn socket_name(line: &[u8]) -> Option<&[u8]> {
 fn mounted_file(line: &[u8]) -> Option<PathBuf> {
     let mut fields = line.split(|byte| *byte == b' ').skip(MOUNT_ROOT);
     let root = fields.next()?;
-    let place = fields.next()?;
-    (root != b"/").then(|| unescape_mount(place))
+    let mount_point = fields.next()?;
+    (root != b"/").then(|| unescape_mount(mount_point))
 }
 
 /// Replaces the octal escapes that the kernel writes for blanks and backslashes in paths.
-fn unescape_mount(place: &[u8]) -> PathBuf {
-    let mut path = Vec::with_capacity(place.len());
-    let mut rest = place;
+fn unescape_mount(mount_point: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(mount_point.len());
+    let mut rest = mount_point;
     while let Some((first, behind)) = rest.split_first() {
         let digit = |byte: u8| {
             (b'0'..=b'7')
@@ -183,8 +183,8 @@ mod tests {
     fn mounted_files_are_parsed() {
         let line =
             b"36 35 98:0 /docker.sock /srv/a\\040b\xff rw,noatime master:1 - ext4 /dev/root rw";
-        let place = PathBuf::from(OsStr::from_bytes(b"/srv/a b\xff"));
-        assert_eq!(mounted_file(line), Some(place));
+        let mount_point = PathBuf::from(OsStr::from_bytes(b"/srv/a b\xff"));
+        assert_eq!(mounted_file(line), Some(mount_point));
         let line = b"36 35 98:0 / /mnt rw,noatime master:1 - ext4 /dev/root rw";
         assert_eq!(mounted_file(line), None);
     }

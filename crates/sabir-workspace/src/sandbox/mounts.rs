@@ -133,7 +133,9 @@ fn replace_system_folders() -> io::Result<()> {
 /// Returns true if a path is in a folder that [`mount_system`] replaces, or contains one.
 pub(super) fn is_replaced(path: &Path) -> bool {
     let mut replaced = RUNTIME.iter().chain(&["/dev", "/proc"]);
-    replaced.any(|place| path.starts_with(place) || Path::new(place).starts_with(path))
+    replaced.any(|mount_point| {
+        path.starts_with(mount_point) || Path::new(mount_point).starts_with(path)
+    })
 }
 
 /// The device and number of a file.
@@ -141,8 +143,9 @@ pub(super) type FileIdentity = (u64, u64);
 
 /// Identifies the folders of services that stay visible. The list differs if one was added, removed or exchanged.
 pub(super) fn identify_services() -> Vec<Option<FileIdentity>> {
-    let places = RUNTIME.iter().map(Path::new);
-    let shown = places.flat_map(|place| RUNTIME_SHOWN.iter().map(move |name| place.join(name)));
+    let mount_points = RUNTIME.iter().map(Path::new);
+    let shown = mount_points
+        .flat_map(|mount_point| RUNTIME_SHOWN.iter().map(move |name| mount_point.join(name)));
     shown
         .map(|path| {
             let found = fs::metadata(path).ok()?;
@@ -153,7 +156,7 @@ pub(super) fn identify_services() -> Vec<Option<FileIdentity>> {
 
 /// The trees of a plan, not mounted anywhere yet.
 struct PlanTrees<'a> {
-    /// The private temporary folder, for each place that it is mounted at.
+    /// The private temporary folder, for each mount point.
     temporary: Vec<(&'static str, OwnedFd)>,
     /// The folders that may be written, and then the others that stay visible.
     kept: Vec<KeptTree<'a>>,
@@ -169,10 +172,10 @@ struct KeptTree<'a> {
 impl<'a> PlanTrees<'a> {
     fn clone_all(plan: &'a SandboxPlan) -> io::Result<Self> {
         let mut temporary = Vec::new();
-        for place in TEMPORARY {
+        for mount_point in TEMPORARY {
             // A link, for instance to the other one, needs no mount.
-            if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-                temporary.push((place, clone_tree(&plan.tmp)?));
+            if fs::symlink_metadata(mount_point).is_ok_and(|found| found.is_dir()) {
+                temporary.push((mount_point, clone_tree(&plan.tmp)?));
             }
         }
         let mut kept = Vec::new();
@@ -209,9 +212,9 @@ fn mount_plan(
     caches: &[LayeredCache],
     sockets: &[PathBuf],
 ) -> io::Result<()> {
-    for (place, tree) in &trees.temporary {
+    for (mount_point, tree) in &trees.temporary {
         harden_tree(tree, 0)?;
-        attach_tree(tree, Path::new(place))?;
+        attach_tree(tree, Path::new(mount_point))?;
     }
     for kept in &trees.kept {
         harden_tree(&kept.tree, if kept.is_writable { 0 } else { READ_ONLY })?;
@@ -232,10 +235,10 @@ fn mount_plan(
     Ok(())
 }
 
-/// A cache of the home, with the place where a command sees it.
+/// A cache of the home, with the mount point where a command sees it.
 struct LayeredCache {
     own: OwnedFd,
-    place: &'static Path,
+    mount_point: &'static Path,
 }
 
 /// Opens the caches of the home that a command line needs, so that it can install without a network what was fetched before.
@@ -247,7 +250,7 @@ fn open_caches(plan: &SandboxPlan, text: &OsStr) -> Vec<LayeredCache> {
     let needed = LAYERED
         .iter()
         .filter(|(_, _, words)| words.iter().any(|word| text.contains(word)));
-    let opened = needed.filter_map(|(own, place, _)| {
+    let opened = needed.filter_map(|(own, mount_point, _)| {
         let written = home.canonicalize().ok()?.join(own);
         let own = written.canonicalize().ok()?;
         // A command may have made a link in the home that leads to something hidden in level 2,
@@ -268,7 +271,7 @@ fn open_caches(plan: &SandboxPlan, text: &OsStr) -> Vec<LayeredCache> {
         let own = open(&own, flags, Mode::empty()).ok()?;
         Some(LayeredCache {
             own,
-            place: Path::new(place),
+            mount_point: Path::new(mount_point),
         })
     });
     opened.collect()
@@ -279,9 +282,9 @@ fn open_caches(plan: &SandboxPlan, text: &OsStr) -> Vec<LayeredCache> {
 /// No link is followed: an earlier command of the task may have created one that would mount the cache over the workspace or write the
 /// changes into its protected folders.
 fn layer_cache(cache: &LayeredCache) -> io::Result<()> {
-    let place = open_temporary_folder(cache.place)?;
-    let changes = open_temporary_folder(&cache.place.with_extension("changes"))?;
-    let scratch = open_temporary_folder(&cache.place.with_extension("scratch"))?;
+    let mount_point = open_temporary_folder(cache.mount_point)?;
+    let changes = open_temporary_folder(&cache.mount_point.with_extension("changes"))?;
+    let scratch = open_temporary_folder(&cache.mount_point.with_extension("scratch"))?;
     // Named by their handles: the new `/tmp` may cover a path, and a path may be replaced or
     // contain the separator of layers.
     let by_handle =
@@ -304,7 +307,7 @@ fn layer_cache(cache: &LayeredCache) -> io::Result<()> {
     Ok(move_mount(
         tree.as_fd(),
         c"",
-        place.as_fd(),
+        mount_point.as_fd(),
         c"",
         MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
     )?)
@@ -353,25 +356,25 @@ fn limit_processes(proc: &OwnedFd) -> io::Result<()> {
 
 /// A folder of the system's services, with the paths in it that stay visible.
 struct RuntimeFolder {
-    place: &'static str,
+    mount_point: &'static str,
     shown: Vec<(PathBuf, OwnedFd)>,
 }
 
 fn clone_runtime_folders() -> io::Result<Vec<RuntimeFolder>> {
     let mut folders = Vec::new();
-    for place in RUNTIME {
-        if !fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+    for mount_point in RUNTIME {
+        if !fs::symlink_metadata(mount_point).is_ok_and(|found| found.is_dir()) {
             continue;
         }
         let mut shown = Vec::new();
         for name in RUNTIME_SHOWN {
-            let path = Path::new(place).join(name);
+            let path = Path::new(mount_point).join(name);
             if path.is_dir() {
                 let tree = clone_tree(&path)?;
                 shown.push((path, tree));
             }
         }
-        folders.push(RuntimeFolder { place, shown });
+        folders.push(RuntimeFolder { mount_point, shown });
     }
     Ok(folders)
 }
@@ -383,7 +386,7 @@ fn replace_runtime_folder(folder: RuntimeFolder) -> io::Result<()> {
         &[(c"mode", c"0755"), (c"size", c"64k")],
         MountAttrFlags::empty(),
     )?;
-    attach_tree(&tree, Path::new(folder.place))?;
+    attach_tree(&tree, Path::new(folder.mount_point))?;
     for (path, shown) in folder.shown {
         fs::create_dir_all(&path)?;
         harden_tree(&shown, READ_ONLY)?;
@@ -550,7 +553,7 @@ fn attach_tree(tree: &OwnedFd, at: &Path) -> io::Result<()> {
 /// folder.
 fn make_mount_point(path: &Path, is_folder: bool) -> io::Result<()> {
     let mut replaced = TEMPORARY.iter().chain(&RUNTIME);
-    if !replaced.any(|place| path.starts_with(place)) || fs::exists(path)? {
+    if !replaced.any(|mount_point| path.starts_with(mount_point)) || fs::exists(path)? {
         return Ok(());
     }
     let folder = if is_folder { Some(path) } else { path.parent() };

@@ -63,14 +63,14 @@ pub(super) fn build_profile(plan: &SandboxPlan) -> String {
 
 /// Formats one rule for some folders with everything below; empty without folders.
 fn profile_rule<'a>(what: &str, paths: impl IntoIterator<Item = &'a PathBuf>) -> String {
-    let places: String = paths
+    let filters: String = paths
         .into_iter()
         .map(|path| format!(" (subpath {})", quote_path(path)))
         .collect();
-    if places.is_empty() {
+    if filters.is_empty() {
         String::new()
     } else {
-        format!("({what}{places})\n")
+        format!("({what}{filters})\n")
     }
 }
 

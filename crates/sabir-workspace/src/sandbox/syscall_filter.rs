@@ -285,8 +285,8 @@ impl BpfProgram {
         });
     }
 
-    fn load_field(&mut self, place: u32) {
-        self.push_instruction(BPF_LD | BPF_W | BPF_ABS, place, 0, 0);
+    fn load_field(&mut self, offset: u32) {
+        self.push_instruction(BPF_LD | BPF_W | BPF_ABS, offset, 0, 0);
     }
 
     fn return_verdict(&mut self, verdict: u32) {
@@ -309,8 +309,8 @@ impl BpfProgram {
     }
 
     /// Returns the verdict if a field has any of the bits.
-    fn if_any_bit(&mut self, place: u32, bits: u32, verdict: u32) {
-        self.load_field(place);
+    fn if_any_bit(&mut self, offset: u32, bits: u32, verdict: u32) {
+        self.load_field(offset);
         self.push_instruction(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
         self.return_verdict(verdict);
     }

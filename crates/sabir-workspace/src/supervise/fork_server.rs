@@ -137,7 +137,7 @@ pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
             }
             Ok(ForkSide::Parent(_)) => {
                 drop(announce_taken);
-                match wait_until_taken(taken)? {
+                match wait_for_standby(taken)? {
                     StandbyEnd::Taken(next) => {
                         need = next;
                         has_died = false;
@@ -195,7 +195,7 @@ impl LauncherNeed {
 
 /// Waits until the standby has received its order or was killed, and then a moment longer, so that the next standby is not forked while the
 /// command starts, unless a request arrives.
-fn wait_until_taken(mut taken: PipeReader) -> io::Result<StandbyEnd> {
+fn wait_for_standby(mut taken: PipeReader) -> io::Result<StandbyEnd> {
     let agent = io::stdin();
     loop {
         let mut waited = [

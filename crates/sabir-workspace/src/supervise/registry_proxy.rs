@@ -64,7 +64,7 @@ impl RequestTarget {
     }
 }
 
-/// Starts the proxy on this listening socket. An error means that the command finds nobody there.
+/// Starts the proxy on this listening socket. After an error, the command's connections are refused.
 pub(super) fn start_proxy(listener: OwnedFd, hosts: Vec<RegistryHost>) {
     let hosts = Arc::new(hosts);
     let open = Arc::new(AtomicUsize::new(0));
@@ -411,7 +411,7 @@ fn copy_stream(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Answers a request that goes nowhere.
+/// Answers a request that is not forwarded.
 fn answer(client: &mut TcpStream, status: &str, text: &str) -> io::Result<()> {
     let text = format!("sabir: {text}\n");
     write!(

@@ -6,7 +6,7 @@ use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// The arguments of a subcommand, which the parser defines only when the subcommand is called or explained.
 ///
-/// There are hundreds of options in all, with their help: to define them took a third of a short start.
+/// Defining all options, hundreds with their help, took a third of a short start.
 #[derive(Debug)]
 pub(crate) struct Deferred<T>(T);
 

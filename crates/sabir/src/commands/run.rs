@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use crate::cli::{Cli, OutputFormat, RecordingOptions, ResumeArguments, RunArguments, TaskOptions};
 use crate::commands::{init, journal, tour};
 use crate::exit::{CommandError, ExitStatus};
-use crate::output::{self, Attendance, print};
+use crate::output::{self, SessionOutput, print};
 use crate::process_environment::{EXIT, host, runtime};
 
 /// Runs `sabir run`.
@@ -156,8 +156,8 @@ fn begin_task(
     message.images.extend(sight.load_images(pictures)?);
     let runtime = runtime()?;
     let session = runtime.block_on(host().start(spec.clone(), message));
-    let attendance = Attendance { output, lines };
-    attend(runtime, session, attendance, spec)
+    let session_output = SessionOutput { output, lines };
+    attend(runtime, session, session_output, spec)
 }
 
 /// Runs `sabir resume`.
@@ -209,8 +209,8 @@ impl ContinuedTask<'_> {
             let words = Some(text).filter(|text| !text.trim().is_empty());
             let session =
                 runtime.block_on(host().replay_resumed(&file, self.id, spec.clone(), words));
-            let attendance = Attendance { output, lines };
-            return attend(runtime, session, attendance, spec);
+            let session_output = SessionOutput { output, lines };
+            return attend(runtime, session, session_output, spec);
         }
         let lookup = TaskLookup::open(host().environment(), self.task.folder.as_deref())?;
         let id = match self.id {
@@ -244,8 +244,8 @@ impl ContinuedTask<'_> {
         if session.is_err() && output.is_none() {
             sabir_tui::keep_draft(host(), &draft);
         }
-        let attendance = Attendance { output, lines };
-        attend(runtime, session, attendance, spec)
+        let session_output = SessionOutput { output, lines };
+        attend(runtime, session, session_output, spec)
     }
 }
 
@@ -261,35 +261,35 @@ fn switch_session(spec: SessionSpec, next: NextSession) -> Result<ExitStatus, Co
         print::write_stderr(&print::sanitize_text(&format!("sabir: {error}\n")));
         return begin_chosen_session(spec, images);
     }
-    let attendance = Attendance {
+    let session_output = SessionOutput {
         output: None,
         lines: None,
     };
-    attend(runtime, session, attendance, spec)
+    attend(runtime, session, session_output, spec)
 }
 
 /// Shows a session until it ends, and reports its end, unless the user left it for another.
 fn attend(
     runtime: Runtime,
     session: Result<Session, SessionError>,
-    attendance: Attendance,
+    session_output: SessionOutput,
     spec: SessionSpec,
 ) -> Result<ExitStatus, CommandError> {
     let session = session?;
     let task = session.task().clone();
-    let output = attendance.output;
+    let output = session_output.output;
     let is_replay = session.is_replay();
     listen_for_signals(session.handle(), output.is_none(), EXIT)?;
     let mut is_end_shown = false;
     let mut next = None;
     let mut outcome = runtime.block_on(async {
-        is_end_shown = attendance.show(&session, &mut next).await;
+        is_end_shown = session_output.show(&session, &mut next).await;
         session.wait().await
     })?;
     // The end of a pipe is no user who leaves: a program gets what the task came to.
     outcome.end.follows_answer &= std::io::stdin().is_terminal();
-    // Wait only 200 ms for background work: a search in a large tree must not delay the exit.
-    // Interrupting a write is safe because writes are atomic.
+    // Waits only 200 ms for background work, since a search in a large tree must not delay the
+    // exit. Interrupting a write is safe, because writes are atomic.
     runtime.shutdown_timeout(Duration::from_millis(200));
     if let Some(next) = next {
         return switch_session(spec, next);

@@ -200,8 +200,8 @@ impl CallReader {
         let vocabulary = Arc::clone(&self.vocabulary);
         let mut prompt = Self::with_vocabulary(vocabulary, ReaderState::Prose);
         prompt.push(prefill, &mut |_: Event<'_>| {});
-        // Other constructs that the prompt opens are not continued: the prompt is not part of the response, so a call that began there
-        // could not be shown.
+        // Other constructs that the prompt opens are not continued: the prompt is not part of the
+        // response, so a call that began there could not be shown.
         if let ReaderState::Thought(thought) = prompt.state {
             self.state = ReaderState::Thought(Box::new(thought.opened_by_prompt()));
             self.diagnostics.note_thought();
@@ -348,8 +348,9 @@ impl CallReader {
                 out,
             );
             text.drain(..taken);
-            // Text held before a value is usually longer than text held inside one, so its memory is released. A buffer of the size of a
-            // chunk is kept, since the next chunk in the same state needs it again.
+            // Text held before a value is usually longer than text held inside one, so its memory
+            // is released. A buffer of the size of a chunk is kept, since the next chunk in the
+            // same state needs it again.
             let same = state == std::mem::discriminant(&self.state)
                 && text.capacity() <= chunk.len() + SPARE;
             if !text.is_empty() || same {
@@ -408,6 +409,11 @@ impl CallReader {
             && rest.trim_ascii().is_empty();
         let mut is_cut_in_tags = false;
         let is_in_thought = matches!(self.state, ReaderState::Thought(_));
+        let is_cut_in_opening = is_cut_in_opening
+            || matches!(
+                self.state,
+                ReaderState::Opening(_) | ReaderState::Heading(_)
+            );
         match std::mem::replace(&mut self.state, ReaderState::Prose) {
             ReaderState::Prose | ReaderState::Gap => {}
             ReaderState::Thought(thought) => {
@@ -437,7 +443,7 @@ impl CallReader {
         }
         // Nothing follows a thought without an end.
         if !is_in_thought {
-            self.settle_thought_calls();
+            self.settle_thought_calls(is_cut_in_opening);
         }
         self.reject_run_in_string(self.offset);
         self.reject_calls_without_end(is_cut_in_tags);
@@ -657,7 +663,7 @@ impl CallReader {
     /// Returns the state after a call: the enclosing thought, or the gap between calls.
     fn state_after_call(&mut self) -> ReaderState {
         self.diagnostics.note_call_end(self.prose.bytes_read());
-        self.settle_thought_calls();
+        self.settle_thought_calls(false);
         self.inside
             .take()
             .map_or(ReaderState::Gap, ReaderState::Thought)
@@ -685,7 +691,8 @@ impl CallReader {
         }
         self.state = ReaderState::Prose;
         self.prose.resume_line();
-        // The end of the white space determines the line state. All of it may already have been read after another thought.
+        // The end of the white space determines the line state. All of it may already have been
+        // read after another thought.
         let end = self.blank.len().saturating_sub(BLANK_END);
         self.prose
             .read_text(self.blank.get(end..).unwrap_or_default());

@@ -231,7 +231,8 @@ impl CallChecker {
         };
         let cut = truncation_of(draft, call);
         if let Some(why) = cut {
-            // Precedes all checks: after this fault, they report nothing that the missing text could have corrected.
+            // Precedes all checks: after this fault, they report nothing that the missing text
+            // could have corrected.
             notes.report_truncation(why);
         }
         // A slip whose rule is switched off becomes an error here, in time for the verdict below.
@@ -292,8 +293,9 @@ impl CallChecker {
         if self.parallel == ParallelCalls::Many {
             return;
         }
-        // The first call counts even if a check rejected it: the later ones may build on its result.
-        let Some(first) = first.filter(|first| first.index != notes.call.index) else {
+        // The first call counts even if a check rejected it: the later ones may build on its
+        // result.
+        let Some(first) = first.filter(|first| first.index < notes.call.index) else {
             return;
         };
         let message = format!(
@@ -614,7 +616,8 @@ fn text_after_call(draft: &DraftResponse) -> Option<Fault> {
     let source = draft.source.as_str();
     let tail = source.get(call.span.end..).unwrap_or_default();
     let line = words.lines().next().unwrap_or_default();
-    // Normally the words end the source; their first line is searched only if something follows them.
+    // Normally the words end the source; their first line is searched only if something follows
+    // them.
     let found = tail
         .trim_end()
         .ends_with(words)
@@ -642,7 +645,8 @@ fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> 
     let limit = matches!(draft.stop, Some((StopReason::Length, _)));
     match call.state {
         DraftState::Closed => None,
-        // A parser that sees only text cannot know why the text ended; the provider's stop reason says it.
+        // A parser that sees only text cannot know why the text ended; the provider's stop reason
+        // says it.
         DraftState::Open | DraftState::Cut(Truncation::Ended) if limit => Some(Truncation::Limit),
         // No event ever closed this call. Open is not complete, so the check fails closed.
         DraftState::Open => Some(Truncation::Ended),

@@ -298,7 +298,8 @@ impl CallReader {
         notation: Option<TagNotation>,
         span: Span,
     ) {
-        // Most messages have no such sign, and prose about HTML often has closing tags, so nothing is looked up before the first sign.
+        // Most messages have no such sign, and prose about HTML often has closing tags, so nothing
+        // is looked up before the first sign.
         let open_bare = self.diagnostics.calls_before_bare_call();
         if self.diagnostics.outer_signs().is_none() && open_bare.is_none() {
             return;
@@ -345,8 +346,8 @@ impl CallReader {
         for (first, span) in headed.into_iter().chain(endless).chain(opened) {
             self.reject_calls_from(first, span);
         }
-        // If the message has a call, the faults of that call say more. Without one, the message would pass as an answer although a call was
-        // meant.
+        // If the message has a call, the faults of that call say more. Without one, the message
+        // would pass as an answer although a call was meant.
         let lost = self.diagnostics.outer_signs().and_then(|signs| signs.lost);
         let span = lost.or(headed.map(|(_, span)| span));
         if let Some(span) =
@@ -387,16 +388,18 @@ impl CallReader {
     /// Records where the calls of a thought end, or, after a call outside of thoughts, rejects those in the thoughts before it.
     ///
     /// Some models skip the end of a thought before a call, so a call in a thought alone is meant. Models also draft a call in a
-    /// thought and then make it, perhaps with other arguments.
-    pub(super) fn settle_thought_calls(&mut self) {
+    /// thought and then make it, perhaps with other arguments. `is_cut` is true if the text ended inside the opening markup of a call.
+    pub(super) fn settle_thought_calls(&mut self, is_cut: bool) {
         let has_drafts = |signs: &OuterCallSigns| signs.in_thoughts.is_some();
         if !self.diagnostics.outer_signs().is_some_and(has_drafts) {
             return;
         }
         let calls = self.diagnostics.calls;
         let is_inside = self.inside.is_some();
-        // Markup that was meant as a call, but does not form one, counts as a call behind the thought too.
-        let has_failed = self.diagnostics.has_failed_open()
+        // Markup that was meant as a call, but does not form one, counts as a call behind the
+        // thought too.
+        let has_failed = is_cut
+            || self.diagnostics.has_failed_open()
             || self
                 .diagnostics
                 .outer_signs()

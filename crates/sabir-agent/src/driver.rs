@@ -231,10 +231,12 @@ impl TaskDriver<'_> {
                 match effect {
                     TaskEffect::PersistRecord(record) => {
                         if let Record::Result(result) = &record {
-                            // A call that is denied or rejected gets its result without running. Its prepared work is dropped.
+                            // A call that is denied or rejected gets its result without running.
+                            // Its prepared work is dropped.
                             tools.prepared.remove(&result.id);
                         }
-                        // Law 9: a record that was not kept has no consequences. All later effects are dropped with the queue.
+                        // Law 9: a record that was not kept has no consequences. All later effects
+                        // are dropped with the queue.
                         if let Err(ended) = self.broadcaster().store_record(&record) {
                             return Ok(ended);
                         }
@@ -246,7 +248,8 @@ impl TaskDriver<'_> {
                         }
                     }
                     TaskEffect::AssessCall(call) => {
-                        // A call that is checked again must not keep state that was read for the first decision.
+                        // A call that is checked again must not keep state that was read for the
+                        // first decision.
                         tools.prepared.remove(&call);
                         let prepared = self.prepare_call(task, &call);
                         let is_unknown = prepared.is_none();
@@ -272,7 +275,8 @@ impl TaskDriver<'_> {
                     TaskEffect::WithdrawQuestion => open = None,
                     TaskEffect::StopAll => {
                         open = None;
-                        // The task waits for its subtasks, since they report their usage at their end.
+                        // The task waits for its subtasks, since they report their usage at their
+                        // end.
                         let ended = tools.stop_all().await.into_iter();
                         queue.extend(ended.flat_map(|(call, output)| {
                             task.step(TaskInput::ToolFinished(call, output))
@@ -317,7 +321,8 @@ impl TaskDriver<'_> {
         outputs: &mut mpsc::Receiver<(CallId, String)>,
     ) -> Option<TaskInput<'static>> {
         Some(match event {
-            // Output of a running tool is only shown. The machine gets only the result, as a replay does.
+            // Output of a running tool is only shown. The machine gets only the result, as a replay
+            // does.
             DriverEvent::ToolOutput(call, text) => {
                 self.broadcaster().show_event(TransientEvent::Output {
                     call: &call,
@@ -365,7 +370,8 @@ impl TaskDriver<'_> {
             Err(limit) => return Ok(task.step(TaskInput::BudgetExhausted(limit.to_string()))),
         };
         let summarising = task.is_summarising();
-        // A request for a summary offers no tools and does not describe the folder; the next turn does both.
+        // A request for a summary offers no tools and does not describe the folder; the next turn
+        // does both.
         if !summarising {
             if let Some(fragments) = self.registry.poll_context() {
                 let effects = task.step(TaskInput::ContextChanged(fragments));
@@ -413,7 +419,8 @@ impl TaskDriver<'_> {
         self.broadcaster().show_event(asking_event(task));
         let model = self.model;
         let cancel = self.cancel.clone();
-        // The answer and the user's commands both change the task. Both are polled here, so the lock is never contended.
+        // The answer and the user's commands both change the task. Both are polled here, so the
+        // lock is never contended.
         let shared = Mutex::new(SharedTask {
             broadcaster: self.broadcaster(),
             task,
@@ -449,7 +456,8 @@ impl TaskDriver<'_> {
         drop(answer);
         // The request shares the history. Stepping the task while it lives would copy all messages.
         drop(request);
-        // A failed turn and a summary return their reservation when it is dropped, since limits count answers.
+        // A failed turn and a summary return their reservation when it is dropped, since limits
+        // count answers.
         if matches!(input, TaskInput::ModelFinished) && !summarising {
             turn.commit();
         }
@@ -558,7 +566,8 @@ impl TaskDriver<'_> {
         let deadline = interrupts.deadline;
         let Some(OpenQuestion { question, shown }) = open else {
             return tokio::select! {
-                // The order is the priority: a cancel first, a result last, after the output that precedes it.
+                // The order is the priority: a cancel first, a result last, after the output that
+                // precedes it.
                 biased;
                 () = self.cancel.wait_cancelled() => DriverEvent::Cancelled,
                 () = wait_deadline(deadline) => DriverEvent::Expired,
@@ -580,7 +589,8 @@ impl TaskDriver<'_> {
                 return DriverEvent::Objected(objection);
             }
         }
-        // Running tools continue, but their output waits, so that it does not interrupt the question.
+        // Running tools continue, but their output waits, so that it does not interrupt the
+        // question.
         if !std::mem::replace(shown, true) {
             self.broadcaster()
                 .show_event(TransientEvent::Question(question));
@@ -641,7 +651,8 @@ impl RunningTools {
         prepared: Box<dyn PreparedCall>,
     ) -> Option<(&mut AssessedCall, Preconditions)> {
         let call = task.effective_call(id)?;
-        // Preconditions are read before the access, so that a change between the two is noticed before the run.
+        // Preconditions are read before the access, so that a change between the two is noticed
+        // before the run.
         let preconditions = prepared.preconditions();
         let observed = ObservedCall {
             id: id.clone(),
@@ -675,7 +686,8 @@ impl RunningTools {
                         self.early_results.insert(call, output);
                     }
                 }
-                // Returned at once, in any order: a waiting subtask can begin when another has ended.
+                // Returned at once, in any order: a waiting subtask can begin when another has
+                // ended.
                 Some(done) = self.subtasks.join_next() => {
                     if let Ok((call, output)) = done {
                         self.subtask_stops.remove(&call);
@@ -875,7 +887,8 @@ async fn run_call(
     if let Some(refresh) = prepared.refresh() {
         refresh.await;
     }
-    // The approval covers only the state that the user saw, so a call whose files or programs have changed does not run.
+    // The approval covers only the state that the user saw, so a call whose files or programs have
+    // changed does not run.
     if let Some(words) = permit.violation_message(&prepared.preconditions()) {
         return ToolOutput::failed(words);
     }

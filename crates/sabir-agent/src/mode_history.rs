@@ -46,7 +46,8 @@ impl ModeHistory {
             }
             Record::Answered(answered) => {
                 let calls = answered.parts.iter().filter_map(|part| match part {
-                    // Other programs use other names for this call, and their modes are unknown here.
+                    // Other programs use other names for this call, and their modes are unknown
+                    // here.
                     MessagePart::Call(call)
                         if call.name == control::SWITCH_MODE_TOOL
                             && !control::requested_mode(call).is_empty() =>

@@ -593,7 +593,8 @@ impl Task {
             Record::Failed(failed) => {
                 self.budget.note_usage(UsageDelta::from_failure(failed));
                 self.progress.note_failure();
-                // No part of a failed answer is kept, so a replay, which has no draft, is in the same state.
+                // No part of a failed answer is kept, so a replay, which has no draft, is in the
+                // same state.
                 self.draft = DraftResponse::default();
                 self.deliver_pending();
             }
@@ -673,7 +674,8 @@ impl Task {
         // Law 7: calls and results enter the history in one step, when the last result is there.
         if let Some((parts, mut answers)) = turn.take_answers() {
             self.turn = None;
-            // Depends on the number of turns, which only records change, so a replay adds the reminder to the same message.
+            // Depends on the number of turns, which only records change, so a replay adds the
+            // reminder to the same message.
             answers.extend(self.todo_reminder().map(MessagePart::text));
             self.transcript.push_message(Role::Assistant, parts);
             self.transcript.push_message(Role::User, answers);
@@ -715,7 +717,8 @@ impl Task {
 
     /// Asks the model, unless a limit was reached or the context must be compacted first.
     fn request_next_turn(&mut self, effects: &mut Vec<TaskEffect>) {
-        // The mode determines the model and its context window, on which the compaction and the request below depend.
+        // The mode determines the model and its context window, on which the compaction and the
+        // request below depend.
         self.apply_current_mode();
         if let Some(message) = self.budget.describe_reached_limit(&self.settings.limits) {
             return self.end_task(TaskOutcome::Limit, &message, effects);
@@ -730,7 +733,8 @@ impl Task {
 
     fn handle_model_finished(&mut self, effects: &mut Vec<TaskEffect>) {
         self.phase = TaskPhase::HandlingCalls;
-        // The draft is checked once. Its record holds the results, so a replay needs neither the draft nor the checker.
+        // The draft is checked once. Its record holds the results, so a replay needs neither the
+        // draft nor the checker.
         let draft = std::mem::take(&mut self.draft);
         let answered = self.check_answer(draft);
         let feedback = answered.feedback.clone();

@@ -110,7 +110,8 @@ fn generate(count: usize, out: &mut impl Write) -> io::Result<()> {
             random_text(&mut numbers)
         );
         let mut stream = text.into_bytes();
-        // A third of the streams is damaged: cut, or with a byte that is another, which may be no UTF-8.
+        // A third of the streams is damaged: cut, or with a byte that is another, which may be no
+        // UTF-8.
         match numbers.next_below(6) {
             0 => stream.truncate(numbers.next_below(stream.len() + 1)),
             1 => {

@@ -158,7 +158,8 @@ impl BindingError {
 
 /// Returns the position of a JSON error in its text.
 pub(crate) fn json_error_span(error: &serde_json::Error, text: &str) -> Option<Span> {
-    // serde_json counts lines from 1, and columns in bytes from 1; line 0 means that it does not know.
+    // serde_json counts lines from 1, and columns in bytes from 1; line 0 means that it does not
+    // know.
     let line = error.line().checked_sub(1)?;
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let at = start

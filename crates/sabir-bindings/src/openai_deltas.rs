@@ -351,7 +351,8 @@ impl DeltaWriter {
             let is_readable = !call.faults.iter().any(is_unreadable);
             let known = known.remove(&call.index).unwrap_or_default();
             let is_new = |fault: &Fault| {
-                // Without waiting, what makes a call unreadable was reported when it was left unfinished.
+                // Without waiting, what makes a call unreadable was reported when it was left
+                // unfinished.
                 (self.sends_whole || !is_unreadable(fault)) && !known.contains(fault)
             };
             self.faults
@@ -484,7 +485,8 @@ impl DeltaWriter {
 
 impl OutgoingCall {
     fn start_argument(&mut self, name: &str, form: ArgForm, at: usize, out: &mut CallOutput<'_>) {
-        // A nameless argument is not the model's own: the parser delivers unreadable rests that way.
+        // A nameless argument is not the model's own: the parser delivers unreadable rests that
+        // way.
         if name.is_empty() && form != ArgForm::Raw {
             let held = String::new();
             self.argument = OpenArgument::Rest { form, held };
@@ -603,7 +605,8 @@ impl OutgoingCall {
         };
         match value {
             Some(value) => {
-                // The name is written here, because a value that is left out has none; `given` holds it already.
+                // The name is written here, because a value that is left out has none; `given`
+                // holds it already.
                 let position = self.given.iter().position(|given| given == name);
                 let is_first = position == Some(0) || position.is_none();
                 write_name(name, is_first, out);

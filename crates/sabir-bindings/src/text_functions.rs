@@ -318,7 +318,8 @@ fn find_unwritable_call<'c>(
         properties.extend(call.arguments.keys().map(|name| (name.clone(), json!({}))));
     }
     let specs = specs.into_iter().map(|(name, properties)| {
-        // Any value fits: only the names are compared, and a schema may need a validator that this build lacks.
+        // Any value fits: only the names are compared, and a schema may need a validator that this
+        // build lacks.
         ToolSpec::new(
             name,
             "",

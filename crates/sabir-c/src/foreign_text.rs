@@ -44,7 +44,8 @@ impl SabirText {
             return;
         }
         let bytes = std::ptr::slice_from_raw_parts_mut(text.data, text.length + 1);
-        // SAFETY: `write_to` made it from a boxed slice of this length, and the caller changed nothing.
+        // SAFETY: `write_to` made it from a boxed slice of this length, and the caller changed
+        // nothing.
         drop(unsafe { Box::from_raw(bytes) });
         text.data = std::ptr::null_mut();
         text.length = 0;

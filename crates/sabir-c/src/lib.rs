@@ -3,7 +3,8 @@
 //! Every function catches panics at the boundary, accepts null pointers (which are an error, not a crash), and never trusts that a text
 //! is UTF-8. A text that it returns belongs to the caller, who frees it with [`sabir_text_free`].
 
-// Functions that C calls take raw pointers: this crate is the one place where a foreign program's promises about them are believed.
+// Functions that C calls take raw pointers: this crate is the one place where a foreign program's
+// promises about them are believed.
 #![allow(
     unsafe_code,
     reason = "C passes raw pointers; each function states what it requires of them"
@@ -385,7 +386,8 @@ unsafe fn free_handle<T>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: promised by the caller.
         let owned = unsafe { Box::from_raw(handle) };
-        // The destructors do nothing that panics, but a panic must not cross the boundary in any case. What it leaves behind leaks.
+        // The destructors do nothing that panics, but a panic must not cross the boundary in any
+        // case. What it leaves behind leaks.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(owned)));
     }
 }

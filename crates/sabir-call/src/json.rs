@@ -340,7 +340,8 @@ impl ArgumentScanner {
 
     /// Records source text that may turn out to be part of a lenient rest.
     fn remember_source(&mut self, source: &str) {
-        // In these states the rest of the object may still turn out not to be strict, and such a rest starts before the key.
+        // In these states the rest of the object may still turn out not to be strict, and such a
+        // rest starts before the key.
         if !matches!(
             self.state,
             ScannerState::FirstKey | ScannerState::Key | ScannerState::Colon | ScannerState::Value
@@ -441,8 +442,8 @@ impl ArgumentScanner {
                 self.state = ScannerState::Text(false);
                 at + 1
             }
-            // Any letter may start a word here (`true`, but also `None` or `NaN`): the checks decide
-            // the source text.
+            // Any letter may start a word here (`true`, but also `None` or `NaN`): the checks
+            // decide the source text.
             b'{' | b'[' | b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
                 self.open_argument(ArgForm::Json, at, out);
                 self.balance = BalanceScanner::at_value();

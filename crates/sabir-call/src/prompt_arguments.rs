@@ -191,7 +191,8 @@ fn describe_limits(schema: &Value, into: &mut Vec<String>) {
         let Some(value) = schema.get(key).filter(|value| !value.is_null()) else {
             continue;
         };
-        // What an argument is anyway (lengths of 0, counts from 1, no by default), and values that are too long for their use.
+        // What an argument is anyway (lengths of 0, counts from 1, no by default), and values that
+        // are too long for their use.
         let is_trivial = match before {
             "at least " => value == 0 || value == 1,
             "default " => *value == false || value == 0,

@@ -35,7 +35,8 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
             .iter()
             .map(|message| render_message(message, dialect, &request.tools))
             .collect(),
-        // The prompt describes them. If they were also sent natively, the model would have two ways to call.
+        // The prompt describes them. If they were also sent natively, the model would have two ways
+        // to call.
         tools: ToolSet::default(),
         servers: Vec::new(),
         tool_choice: ToolChoice::Auto,
@@ -88,7 +89,8 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
                 );
                 parts.push(part.clone());
             }
-            // Reasoning of earlier turns is not replayed as text: models imitate text that seems to be theirs.
+            // Reasoning of earlier turns is not replayed as text: models imitate text that seems to
+            // be theirs.
             MessagePart::Thought { .. } | MessagePart::Opaque(_) => {}
         }
     }

@@ -132,8 +132,9 @@ fn next_literal(json: &[u8], from: usize) -> Option<(usize, usize)> {
 
 /// Returns a literal without its secrets, or `None` if it holds none.
 fn redact_literal(literal: &str) -> Option<String> {
-    // Escapes are decoded first, because a secret may contain one (`\/`) and an escape may resemble part of a secret. Literals without
-    // escapes are not parsed, since that would copy the whole text.
+    // Escapes are decoded first, because a secret may contain one (`\/`) and an escape may resemble
+    // part of a secret. Literals without escapes are not parsed, since that would copy the whole
+    // text.
     let decoded = if literal.contains('\\') {
         serde_json::from_str::<String>(literal).ok()
     } else {
@@ -217,7 +218,8 @@ impl Redactor {
         self.held.drain(..known);
         self.at -= known;
         self.fresh = self.fresh.saturating_sub(known);
-        // The next scan waits for a quarter more text, so that single bytes do not take quadratic time.
+        // The next scan waits for a quarter more text, so that single bytes do not take quadratic
+        // time.
         let held = self.held_bytes();
         self.patience = if undecided {
             self.held.len() + 1 + held / 4

@@ -102,8 +102,8 @@ impl ArgumentReader<'_> {
                     notes.push(fault);
                 }
             }
-            // Compared after renaming: `path` and `Path` in one call are the same argument twice. It is unknown which value was meant, so
-            // neither is used silently.
+            // Compared after renaming: `path` and `Path` in one call are the same argument twice.
+            // It is unknown which value was meant, so neither is used silently.
             if !seen.insert(name.clone()) {
                 let message = format!(
                     "`{}` is given twice; one value was expected",
@@ -277,7 +277,8 @@ impl ArgumentReader<'_> {
                 Value::String(text.to_owned())
             }
         };
-        // A union that allows strings keeps the text (law 5). Other types are tried later, and only if validation refuses the string.
+        // A union that allows strings keeps the text (law 5). Other types are tried later, and only
+        // if validation refuses the string.
         let others = types
             .filter(|types| types.has(JsonTypes::STRING))
             .map(|types| types.without(JsonTypes::STRING));

@@ -104,7 +104,8 @@ impl<'d> CallDiagnostics<'d> {
             !joins_before && !joins_after
         };
         let found = || window.rmatch_indices(name).map(|(at, _)| at).filter(alone);
-        // The same word may also be the name of an attribute (`<name name="name">`); the argument's name follows markup or a quote.
+        // The same word may also be the name of an attribute (`<name name="name">`); the argument's
+        // name follows markup or a quote.
         let marked = |at: &usize| {
             window
                 .get(..*at)

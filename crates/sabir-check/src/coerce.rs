@@ -152,8 +152,8 @@ pub(crate) fn coerce_value(
             ..reading
         });
     }
-    // Between tags, only the schema distinguishes the word from the value. If a tool accepts null, the model most likely means it rather
-    // than a text of four letters.
+    // Between tags, only the schema distinguishes the word from the value. If a tool accepts null,
+    // the model most likely means it rather than a text of four letters.
     let is_nullable = types.is_some_and(|types| types.has(JsonTypes::NULL));
     if form == ArgForm::Raw && text == "null" && is_nullable {
         return Ok(CoercedValue::without_rules(Value::Null));
@@ -171,7 +171,8 @@ pub(crate) fn coerce_value(
         if let Some(value) = parse_scalar(text, types) {
             return Ok(CoercedValue::without_rules(value));
         }
-        // Only raw text can contain elements: a JSON string with markup is a text, for which `misspelling` has a message.
+        // Only raw text can contain elements: a JSON string with markup is a text, for which
+        // `misspelling` has a message.
         let nests = types.has(JsonTypes::ARRAY) || types.has(JsonTypes::OBJECT);
         if nests && let Some(reading) = parse_structure(text, shape, types, repairs)? {
             return Ok(reading);

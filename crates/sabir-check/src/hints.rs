@@ -63,7 +63,8 @@ pub(crate) fn render_corrected_call(
             arguments.insert(argument.name.to_owned(), value.clone());
         }
     }
-    // Values that are valid one by one may be invalid together, and a wrong example is worse than a general one.
+    // Values that are valid one by one may be invalid together, and a wrong example is worse than a
+    // general one.
     let valid = CompiledSchema::new(&tool.parameters).accepts(&Value::Object(arguments.clone()));
     // The renderer takes a tool's first example, so the corrected arguments become that example.
     let filled = ToolSpec {

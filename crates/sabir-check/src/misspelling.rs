@@ -145,7 +145,8 @@ pub(crate) fn mismatch_fault(
                 return json_arguments_fault(&format!("`{name}`"), written, &object, notes);
             }
             let tags = coerce::parse_tagged(&written.text, wanted.shape, types)
-                // Raw values may consist of elements, so a failure to read them is a fault of the type.
+                // Raw values may consist of elements, so a failure to read them is a fault of the
+                // type.
                 .filter(|_| written.form != ArgForm::Raw);
             if let Some(value) = tags {
                 let message = format!(

@@ -354,7 +354,8 @@ impl PlainValidator<'_> {
         let Some((object, declared)) = value.as_object().zip(declared.as_object()) else {
             return ControlFlow::Continue(());
         };
-        // Errors come in the order of the validator, which iterates over the shorter list unless it looks properties up by name.
+        // Errors come in the order of the validator, which iterates over the shorter list unless it
+        // looks properties up by name.
         if declared.len() < object.len().min(MAX_LISTED_PROPERTIES) {
             for (name, schema) in declared {
                 if let Some(member) = object.get(name) {
@@ -404,7 +405,8 @@ impl PlainValidator<'_> {
                     sink,
                 )?,
                 None if *others == Value::Bool(false) => {
-                    // Without `properties` the validator treats the keyword as the schema `false`, and reports the first member only.
+                    // Without `properties` the validator treats the keyword as the schema `false`,
+                    // and reports the first member only.
                     if declared.is_none() {
                         return report_false_schema(member, location, sink);
                     }
@@ -1056,7 +1058,8 @@ mod tests {
         ] {
             assert!(!is_plain(&schema), "{schema}");
         }
-        // Each of 20 definitions refers twice to the next one, so that a walk would visit a million nodes.
+        // Each of 20 definitions refers twice to the next one, so that a walk would visit a million
+        // nodes.
         let definitions: Map<String, Value> = (0..20)
             .map(|at| {
                 let next = json!({"$ref": format!("#/$defs/{}", at + 1)});

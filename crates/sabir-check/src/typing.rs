@@ -155,7 +155,8 @@ impl CallChecker {
             return CoercionOutcome::LeftOut("null_argument");
         }
         let read = |types| coerce::coerce_value(text, form, shape, types, self.repairs());
-        // As in the checks, a union that allows strings keeps the text unless the schema rejects it.
+        // As in the checks, a union that allows strings keeps the text unless the schema rejects
+        // it.
         let others = types.filter(|types| types.has(JsonTypes::STRING) && form != ArgForm::Json);
         let others = others
             .map(|types| types.without(JsonTypes::STRING))
@@ -189,7 +190,8 @@ impl CallChecker {
             {
                 CoercionOutcome::Unreadable
             }
-            // A text of the wrong type, or JSON that only `parse_strict` refuses. The checks report it; here it is not changed.
+            // A text of the wrong type, or JSON that only `parse_strict` refuses. The checks report
+            // it; here it is not changed.
             Err(_) => CoercionOutcome::AsWritten,
         }
     }

@@ -386,8 +386,8 @@ impl CheckpointStore {
             }
             CallWrites::Observed(_) | CallWrites::Unknown => return Ok(()),
         };
-        // So many changes probably come from a program that the watch missed. The call's writes then count as unknown, which is equally
-        // safe.
+        // So many changes probably come from a program that the watch missed. The call's writes
+        // then count as unknown, which is equally safe.
         if others.len() > MAX_OTHERS {
             return Ok(());
         }
@@ -462,8 +462,8 @@ impl CheckpointStore {
     /// Takes both locks, that of this process and that of the store, and reads what others have
     /// written.
     fn lock_store(&self, create: bool) -> Result<Option<LockedStore<'_>>, CheckpointError> {
-        // Take the mutex first: a file lock does not separate the threads of one process. A poisoned mutex is usable, since `refresh`
-        // discards the state of an interrupted method.
+        // Take the mutex first: a file lock does not separate the threads of one process. A
+        // poisoned mutex is usable, since `refresh` discards the state of an interrupted method.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(lock) = store::lock_store(&self.root, create)? else {
             return Ok(None);
@@ -540,7 +540,8 @@ impl CheckpointStore {
             newest_at_seal: 0,
             others: None,
         };
-        // Synced before the call may run: afterwards, the old content of its files exists nowhere else.
+        // Synced before the call may run: afterwards, the old content of its files exists nowhere
+        // else.
         store.commit(LogRecord::Taken(checkpoint), AppendDurability::Synced)?;
         self.save_stamps(work);
         Ok(id)
@@ -628,8 +629,8 @@ impl CheckpointStore {
             work.store_mut().discard_pending();
         }
         let root = root?;
-        // A late seal keeps the checkpoint even without a change: the call may still be running, and be sealed again. Equal ids mean that
-        // all files are equal.
+        // A late seal keeps the checkpoint even without a change: the call may still be running,
+        // and be sealed again. Equal ids mean that all files are equal.
         if root == checkpoint.before && checkpoint.kind == CheckpointKind::Call && !late {
             work.store_mut().discard_pending();
             work.store_mut()

@@ -103,7 +103,8 @@ impl ObjectStore {
             let needed =
                 checkpoint.mark.task == task && from.is_some_and(|from| checkpoint.number >= from);
             full |= live.checkpoints.len() >= MAX_CHECKPOINTS;
-            // A restore needs an unbroken chain of checkpoints, so those older than a removed one are useless.
+            // A restore needs an unbroken chain of checkpoints, so those older than a removed one
+            // are useless.
             let ended = cut.contains(checkpoint.mark.task.as_str());
             if !needed && (ended || (full && !protected)) {
                 cut.insert(checkpoint.mark.task.as_str());
@@ -274,7 +275,8 @@ impl ObjectStore {
             if needed > 0 && needed >= size / 4 * 3 {
                 continue;
             }
-            // Copied before the old pack is removed, so that a crash in between leaves duplicate objects and loses none.
+            // Copied before the old pack is removed, so that a crash in between leaves duplicate
+            // objects and loses none.
             self.repack_objects(live, ObjectLocation::Pack(number))?;
             let path = self.file_path(ObjectLocation::Pack(number));
             std::fs::remove_file(&path).map_err(CheckpointError::io_error("remove", &path))?;

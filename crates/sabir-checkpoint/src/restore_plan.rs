@@ -265,8 +265,8 @@ impl CheckpointStore {
         let mut items = Vec::new();
         for (path, mut history) in histories {
             let now = now.get(&path).cloned().flatten();
-            // A state without its content is compared by its stamp: the scan of single paths may have read the file's content, which is no
-            // change by itself.
+            // A state without its content is compared by its stamp: the scan of single paths may
+            // have read the file's content, which is no change by itself.
             let has_stamp_of = |known: Option<&TreeNode>| {
                 matches!(
                     known,
@@ -350,7 +350,8 @@ impl CheckpointStore {
             {
                 let maker = checkpoint.maker_of(&path);
                 match histories.get_mut(&path) {
-                    // The chain is in order, so the first difference of a path has its target and the last one its expected state.
+                    // The chain is in order, so the first difference of a path has its target and
+                    // the last one its expected state.
                     Some(history) => {
                         history.broken |=
                             !is_same_state(history.expected.as_ref(), before.as_ref());

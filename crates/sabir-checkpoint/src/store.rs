@@ -104,7 +104,8 @@ pub(super) fn lock_store(root: &Path, create: bool) -> Result<Option<StoreLock>,
             }
         }
     }
-    // The store may have been removed while this process waited; then the lock is on a file that is no longer in it.
+    // The store may have been removed while this process waited; then the lock is on a file that is
+    // no longer in it.
     let locked = file
         .metadata()
         .map_err(CheckpointError::io_error("lock", &path))?;

@@ -21,7 +21,8 @@ pub fn prune_stores(
     keep: &Path,
     most_bytes: u64,
 ) -> Result<Vec<PathBuf>, CheckpointError> {
-    // Each workspace folder has its own store. Only this function removes the store of a deleted folder.
+    // Each workspace folder has its own store. Only this function removes the store of a deleted
+    // folder.
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(CheckpointError::io_error("read", folder))?,

@@ -61,7 +61,8 @@ fn locate_hunk<'a>(
     }) {
         return build_addition(lines, hunk, heads.as_deref(), from);
     }
-    // Models often write empty lines after a hunk as layout, so the hunk is also tried without them.
+    // Models often write empty lines after a hunk as layout, so the hunk is also tried without
+    // them.
     let short = all.get(..all.len() - hunk.loose).unwrap_or_default();
     let mut variants = vec![all];
     if hunk.loose > 0 && !short.is_empty() {
@@ -78,7 +79,8 @@ fn locate_hunk<'a>(
             if places.is_empty() {
                 continue;
             }
-            // If several places match, prefer the only one after the previous hunk, then the one nearest to the line hint.
+            // If several places match, prefer the only one after the previous hunk, then the one
+            // nearest to the line hint.
             let behind: Vec<usize> = places
                 .iter()
                 .copied()

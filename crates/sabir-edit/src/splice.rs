@@ -134,8 +134,8 @@ pub(super) fn splice_changes(
         .raw_lines(next..lines.len())
         .iter()
         .for_each(|line| content.push_str(line));
-    // The removed lines at the end include the one without an ending. The new last line gets none either, since the file had no final line
-    // ending.
+    // The removed lines at the end include the one without an ending. The new last line gets none
+    // either, since the file had no final line ending.
     let ends_with_removal = changes
         .last()
         .is_some_and(|change| change.old.end == lines.len() && change.new.is_empty());

@@ -51,7 +51,8 @@ pub fn apply_string(
     if old.is_empty() {
         return Err(vec![fault::empty_search_fault(&origin)]);
     }
-    // A looser level is tried only if the stricter one finds nothing, so that similar places are not counted besides an exact one.
+    // A looser level is tried only if the stricter one finds nothing, so that similar places are
+    // not counted besides an exact one.
     for level in [MatchLevel::Exact, MatchLevel::Normalised] {
         let shown = SearchableText::from_text(original, level);
         if let Some((found, places)) = shown.find_places(&old, level) {
@@ -286,7 +287,8 @@ fn replace_places(
             && matches!((old.as_slice(), new.as_slice()), ([_], [] | [_]))
             && !replaces_line_end(&old, &new)
         {
-            // Within a line there is no part to preserve, and there may be a million such places, so the alignment is skipped.
+            // Within a line there is no part to preserve, and there may be a million such places,
+            // so the alignment is skipped.
             content.extend(new.iter().copied());
         } else {
             rewrite_place(&mut content, &found, &old, &new, near);

@@ -132,8 +132,8 @@ impl DecodedText {
             }
             Err(error) => error,
         };
-        // Stray bytes are tried first: a legacy encoding accepts nearly any bytes, and would garble every multi-byte character of a UTF-8
-        // file.
+        // Stray bytes are tried first: a legacy encoding accepts nearly any bytes, and would garble
+        // every multi-byte character of a UTF-8 file.
         let text = decode_stray(bytes).or_else(|| decode_legacy(bytes));
         // The round trip is the safety net: a guess that does not reproduce the file is dropped.
         text.filter(|text| text.encoding.encode(&text.content).as_deref() == Ok(bytes))
@@ -197,7 +197,8 @@ impl TextEncoding {
         let units = |unit: fn([u8; 2]) -> u16| {
             let (pairs, rest) = bytes.as_chunks::<2>();
             let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
-            // A `String` cannot hold a lone surrogate or an odd byte at the end, so it could not be written back.
+            // A `String` cannot hold a lone surrogate or an odd byte at the end, so it could not be
+            // written back.
             String::from_utf16(&units).ok().filter(|_| rest.is_empty())
         };
         let text = match self {
@@ -220,8 +221,9 @@ fn detect_utf16(bytes: &[u8]) -> Option<DecodedText> {
         .find_map(|encoding| {
             let content = encoding.decode_unmarked(bytes)?;
             let ascii = content.chars().filter(char::is_ascii).count();
-            // Text that begins with a mark would be decoded as marked the next time, and lose the mark. A list whose items end with NUL, as
-            // of `find -print0`, looks the same if its items have odd lengths; but text has spaces or line ends between its words.
+            // Text that begins with a mark would be decoded as marked the next time, and lose the
+            // mark. A list whose items end with NUL, as of `find -print0`, looks the same if its
+            // items have odd lengths; but text has spaces or line ends between its words.
             let has_spaces = content.contains(|c: char| c.is_ascii_whitespace());
             let is_text = ascii * 4 >= bytes.len()
                 && has_spaces

@@ -238,7 +238,8 @@ impl Refusal {
                 _ = headers.insert(header::CONNECTION, HeaderValue::from_static("close"))
             }
             Self::Upstream(failure) => failure.write_headers(front, headers),
-            // RFC 9110 requires the response to name the protocol to use, and the header in `Connection`.
+            // RFC 9110 requires the response to name the protocol to use, and the header in
+            // `Connection`.
             Self::WebSocketVersion => {
                 let version = HeaderValue::from_static(WEB_SOCKET_VERSION);
                 headers.insert(header::SEC_WEBSOCKET_VERSION, version);

@@ -188,7 +188,8 @@ pub(crate) async fn forward_request(
             None if is_about_files => name_of_files(query, &routes)?,
             None => return Err(missing_field()),
         },
-        // A file's id is known only to the client that uploaded it; the list has the ids of all clients.
+        // A file's id is known only to the client that uploaded it; the list has the ids of all
+        // clients.
         ForwardedForm::FileList if ledger.key().is_some() => {
             return Err(Refusal::NotForClients("the list of all files"));
         }
@@ -445,7 +446,8 @@ async fn send_on(
             answer.headers_mut().append(name, value);
         }
     }
-    // A browser must not run what somebody uploaded, or an upstream wrote, as a page of the gateway.
+    // A browser must not run what somebody uploaded, or an upstream wrote, as a page of the
+    // gateway.
     let headers = answer.headers_mut();
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);

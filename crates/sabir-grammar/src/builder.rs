@@ -74,7 +74,8 @@ pub fn build_grammar(
         name: "root".to_owned(),
         expression: Expression::literal(""),
     };
-    // The root must be the first rule, but refers to all others, so its content is added at the end.
+    // The root must be the first rule, but refers to all others, so its content is added at the
+    // end.
     let mut builder = ValueBuilder::new(Grammar { rules: vec![root] }, &empty);
     let specs: Vec<&ToolSpec> = tools.iter().collect();
     if specs.is_empty() {
@@ -144,7 +145,8 @@ pub fn build_grammar(
         relaxations: builder.relaxations,
         dialect: dialect.name.to_owned(),
     };
-    // A name may contain markup of the dialect, and no list of forbidden characters fits all dialects, so sample calls are parsed.
+    // A name may contain markup of the dialect, and no list of forbidden characters fits all
+    // dialects, so sample calls are parsed.
     built.try_samples(dialect, tools)?;
     Ok(built)
 }
@@ -249,7 +251,8 @@ impl Grammar {
                     .visit_rules(&mut |next| open.push(next));
             }
         }
-        // The set is sorted, so the root stays the first rule, and new indexes can be found by bisection.
+        // The set is sorted, so the root stays the first rule, and new indexes can be found by
+        // bisection.
         let kept: Vec<usize> = used.into_iter().collect();
         let place = |index: usize| kept.binary_search(&index).unwrap_or(usize::MAX);
         let rules = kept
@@ -336,7 +339,8 @@ fn call_expression(
     calls: ParallelCalls,
 ) -> Expression {
     let digits = || {
-        // No message has more than a thousand calls. Without a bound, a model could write digits forever.
+        // No message has more than a thousand calls. Without a bound, a model could write digits
+        // forever.
         let more = Expression::ranges(&[('0', '9')]).repeat(0, Some(2));
         Expression::choice([
             Expression::literal("0"),
@@ -358,7 +362,8 @@ fn call_arguments(
 ) -> Expression {
     // A tool without declared arguments takes none, whatever its schema would allow.
     let mut schema = spec.parameters.clone();
-    // Schema generators often put the whole schema into a definition, with only a reference at the top.
+    // Schema generators often put the whole schema into a definition, with only a reference at the
+    // top.
     if let Some(reached) = resolve_reference(&spec.parameters, &spec.parameters) {
         schema = reached.clone();
         builder.note_beside_reference(&spec.parameters, "");
@@ -514,15 +519,16 @@ impl TaggedArgument<'_> {
                     text,
                     Expression::literal("]]>"),
                 ]);
-                // A text that contains `]]>` is written as two sections, which are split inside that mark. Listed values have other, exact
-                // forms.
+                // A text that contains `]]>` is written as two sections, which are split inside
+                // that mark. Listed values have other, exact forms.
                 (!listed).then(|| section.repeat(1, None))
             }
             ValueEncoding::Raw if is_string => {
                 if let Some(values) = listed_values(schema) {
                     let texts = values.into_iter().filter_map(|value| {
                         let text = value.as_str()?;
-                        // A listed value with a closing tag in it would end its own argument. Only the escaping form can write it.
+                        // A listed value with a closing tag in it would end its own argument. Only
+                        // the escaping form can write it.
                         let is_plain = !self.stops.iter().any(|stop| text.contains(stop.as_str()));
                         is_plain.then(|| Expression::literal(text))
                     });
@@ -558,8 +564,8 @@ fn collect_branches(
         return;
     }
     if let Some(target) = resolve_reference(root, schema).filter(|_| depth > 0) {
-        // The branches of a reference that was followed before are already collected. So recursive references end, and shared ones are
-        // followed once.
+        // The branches of a reference that was followed before are already collected. So recursive
+        // references end, and shared ones are followed once.
         let pointer = schema.get("$ref").and_then(Value::as_str);
         let pointer = pointer.unwrap_or_default().to_owned();
         if !seen.contains(&pointer) {

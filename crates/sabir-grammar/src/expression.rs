@@ -295,8 +295,8 @@ impl Grammar {
 
     /// Returns, for each rule, the least nesting of rules in a text of it; `usize::MAX` if it has no finite text.
     pub(crate) fn least_depths(&self) -> Vec<usize> {
-        // A rule counts as endless until a finite text of it is known, so recursive rules do not make each other finite. Each round settles
-        // rules that are one level deeper.
+        // A rule counts as endless until a finite text of it is known, so recursive rules do not
+        // make each other finite. Each round settles rules that are one level deeper.
         let mut known = vec![usize::MAX; self.rules.len()];
         loop {
             let depths: Vec<usize> = self
@@ -394,7 +394,8 @@ fn returning_rules(direct: &[BTreeSet<usize>]) -> Vec<bool> {
             let mut seen = BTreeSet::new();
             let mut open = vec![start];
             while let Some(at) = open.pop() {
-                // The start is not in `seen` at first: it is recursive only if it is reached through another rule or through itself.
+                // The start is not in `seen` at first: it is recursive only if it is reached
+                // through another rule or through itself.
                 for next in direct.get(at).into_iter().flatten() {
                     if seen.insert(*next) {
                         open.push(*next);

@@ -37,7 +37,8 @@ pub(crate) fn text_without(
         let mut elsewhere = Vec::new();
         for &letter in &letters {
             let next = automaton.next_state(state, letter);
-            // A letter that would complete a stop is removed here as well and gets no edge, which forbids the stop.
+            // A letter that would complete a stop is removed here as well and gets no edge, which
+            // forbids the stop.
             if next != 0 {
                 elsewhere.push(letter);
             }

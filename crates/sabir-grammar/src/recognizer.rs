@@ -34,7 +34,8 @@ impl Recognizer<'_> {
             return known.clone();
         }
         let grammar = self.grammar;
-        // A rule that begins with itself gets no ends at its own start, which prevents endless recursion. The builder refuses such rules.
+        // A rule that begins with itself gets no ends at its own start, which prevents endless
+        // recursion. The builder refuses such rules.
         self.known.insert((rule, start), Positions::new());
         let ends = self.match_expression(grammar.expression(rule), start);
         self.known.insert((rule, start), ends.clone());

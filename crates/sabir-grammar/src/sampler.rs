@@ -114,7 +114,8 @@ impl<'g> Sampler<'g> {
             }
             Expression::Choice(items) => {
                 let mut fitting: Vec<_> = items.iter().collect();
-                // At great depth, or in a long text, only the choices with the least depth remain, so that a recursive schema ends.
+                // At great depth, or in a long text, only the choices with the least depth remain,
+                // so that a recursive schema ends.
                 let least = self.least_depth(expression);
                 if is_ample {
                     fitting.retain(|item| self.least_depth(item) == least);

@@ -151,7 +151,8 @@ impl<'t> ValueBuilder<'t> {
             return Expression::Rule(*index);
         }
         let index = self.add_rule(name, Expression::literal(""));
-        // The index is stored before the rule is built, so the recursion of a schema that refers to itself ends here.
+        // The index is stored before the rule is built, so the recursion of a schema that refers to
+        // itself ends here.
         self.shared.insert(key, index);
         let expression = build(self);
         if let Some(rule) = self.grammar.rules.get_mut(index) {
@@ -352,8 +353,8 @@ impl<'t> ValueBuilder<'t> {
                 ValueNotation::Gemma { quote: marker } => {
                     let text = text_without(std::slice::from_ref(&marker), &CharClass::any(), None);
                     let escapes = builder.json_escape();
-                    // The second form is for texts that contain the marker. It has no plain `<`, which the renderer escapes too, so it
-                    // cannot contain a marker.
+                    // The second form is for texts that contain the marker. It has no plain `<`,
+                    // which the renderer escapes too, so it cannot contain a marker.
                     let escaped = Expression::choice([
                         Expression::Class(json_chars().without(['<'])),
                         escapes,
@@ -556,8 +557,8 @@ impl<'t> ValueBuilder<'t> {
             .flatten()
             .map(|(name, schema)| (name.as_str(), schema))
             .collect();
-        // JSON Schema allows names in `required` that `properties` does not have. Without them no call would be valid, so they follow the
-        // declared ones.
+        // JSON Schema allows names in `required` that `properties` does not have. Without them no
+        // call would be valid, so they follow the declared ones.
         for name in &required {
             if !properties.iter().any(|(known, _)| known == name) {
                 properties.push((name, &any));
@@ -598,7 +599,8 @@ impl<'t> ValueBuilder<'t> {
             let key = self.key(name);
             Expression::sequence([key, self.colon(), value])
         };
-        // The choices of an object with optional members refer to a member several times. As a rule it is written only once.
+        // The choices of an object with optional members refer to a member several times. As a rule
+        // it is written only once.
         let rule = self.add_rule(&format!("{}-{place}", self.tool), expression);
         Expression::Rule(rule)
     }
@@ -721,8 +723,8 @@ impl<'t> ValueBuilder<'t> {
             }
             ValueNotation::Gemma { quote } => {
                 let raw = format!("{text}{quote}");
-                // The marker is searched in the text with its closing marker: a text that ends with a piece of the marker would close too
-                // early.
+                // The marker is searched in the text with its closing marker: a text that ends with
+                // a piece of the marker would close too early.
                 if raw.find(quote.as_str()) == Some(text.len()) {
                     Expression::literal(format!("{quote}{raw}"))
                 } else {
@@ -941,7 +943,8 @@ fn integer_range(least: Option<i64>, most: Option<i64>) -> Expression {
     let most = most.unwrap_or(limit).min(limit);
     let mut choices = Vec::new();
     if least < 0 {
-        // The digits of a negative number are its distance from zero. Minus zero is excluded, since many readers take it for a float.
+        // The digits of a negative number are its distance from zero. Minus zero is excluded, since
+        // many readers take it for a float.
         let nearest = if most < 0 { -most } else { 1 };
         let digits = natural_range(nearest.unsigned_abs(), least.unsigned_abs());
         choices.push(Expression::sequence([Expression::literal("-"), digits]));
@@ -963,7 +966,8 @@ fn natural_range(least: u64, most: u64) -> Expression {
     }
     let mut low = least.max(1);
     while low <= most {
-        // The greatest block that begins here: all numbers with some leading digits and any digits behind them.
+        // The greatest block that begins here: all numbers with some leading digits and any digits
+        // behind them.
         let mut size = 1_u64;
         // `low` is at most 10^18 and not below `size`, so the products stay within 64 bits.
         while low.is_multiple_of(size * 10) && low + size * 10 - 1 <= most {

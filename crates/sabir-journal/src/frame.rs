@@ -220,8 +220,8 @@ pub(crate) fn encode_frame(
     buffer.clear();
     buffer.resize(head_bytes, 0);
     serde_json::to_writer(&mut *buffer, &FramePayload { at, record })?;
-    // Checked before and after redaction: redacting a record that is too large is useless, and a redaction mark can be longer than its
-    // secret.
+    // Checked before and after redaction: redacting a record that is too large is useless, and a
+    // redaction mark can be longer than its secret.
     check_payload_size(buffer, head_bytes)?;
     redact_payload(buffer, head_bytes);
     let length = check_payload_size(buffer, head_bytes)?;

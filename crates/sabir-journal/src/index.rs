@@ -135,7 +135,8 @@ fn summarize_journal(path: &Path) -> Result<TaskSummary, JournalError> {
         return Err(empty());
     };
     let Some(first) = read_entry_at(&mut input, HEADER_BYTES as u64, version, path, 1)? else {
-        // Either no record was written, or the first is damaged; a damaged journal must not count as empty.
+        // Either no record was written, or the first is damaged; a damaged journal must not count
+        // as empty.
         scan_journal(input.get_ref(), path)?;
         return Err(empty());
     };
@@ -175,9 +176,9 @@ fn find_last_frame(file: &File, size: u64, version: FormatVersion) -> std::io::R
     let from = size.saturating_sub(TAIL_BYTES).max(HEADER_BYTES as u64);
     let mut tail = vec![0; usize::try_from(size.saturating_sub(from)).unwrap_or_default()];
     file.read_exact_at(&mut tail, from)?;
-    // A payload could contain bytes that look like a frame, but their length and checksum match the end of the file only with a chance of
-    // one in 2^32. The cheap test for the start of a payload comes first. The search runs backwards, because the last frame is usually
-    // short.
+    // A payload could contain bytes that look like a frame, but their length and checksum match the
+    // end of the file only with a chance of one in 2^32. The cheap test for the start of a payload
+    // comes first. The search runs backwards, because the last frame is usually short.
     let begins = (0..tail.len()).rev().find(|at| {
         let Some((bytes, payload)) = tail
             .get(*at..)

@@ -102,7 +102,8 @@ impl Journal {
             }
             opened => opened.map_err(JournalError::io_error("create", &path))?,
         };
-        // Another process can open the file between its creation and this lock; then that process locks it.
+        // Another process can open the file between its creation and this lock; then that process
+        // locks it.
         lock_journal(file.as_ref(), id, &path)?;
         let mut journal = Self {
             file,
@@ -301,8 +302,8 @@ impl Journal {
     /// Checks that the file is still the one that this process wrote, with the same name, length and last frame. The lock stops only
     /// processes that request it.
     fn check_unchanged(&self) -> Result<(), WriteError> {
-        // A removed file accepts bytes without an error, and they are lost with the last descriptor. A file that the path leads to has a
-        // name.
+        // A removed file accepts bytes without an error, and they are lost with the last
+        // descriptor. A file that the path leads to has a name.
         if !self.file.is_at(&self.path).map_err(WriteError::Inspect)? {
             return Err(match self.file.is_named().map_err(WriteError::Inspect)? {
                 true => WriteError::Replaced,
@@ -329,8 +330,8 @@ impl Journal {
     fn write_frame(&mut self, head: FrameHeader) -> Result<(), WriteError> {
         self.check_unchanged()?;
         if let Err(write) = self.file.write_all_at(&self.buffer, self.valid_bytes) {
-            // Part of the frame may have been written and must be removed: a later, shorter frame would not cover it, and the rest would
-            // look like damage.
+            // Part of the frame may have been written and must be removed: a later, shorter frame
+            // would not cover it, and the rest would look like damage.
             return Err(match self.file.set_length(self.valid_bytes) {
                 Ok(()) => WriteError::Undone(write),
                 Err(undo) => WriteError::PartLeft { write, undo },

@@ -111,7 +111,8 @@ pub(crate) fn scan_journal(file: &dyn DiskFile, path: &Path) -> Result<JournalSc
         .read_next(&mut input, &mut payload)
         .map_err(fail)?
     {
-        // A complete but unknown record is an error and is not removed: a newer version wrote it and can still read it.
+        // A complete but unknown record is an error and is not removed: a newer version wrote it
+        // and can still read it.
         let number = scan.entries.len() as u64 + 1;
         let unknown = |error| JournalError::unknown_record(path, number, &error);
         scan.entries

@@ -55,7 +55,8 @@ impl SentSecrets {
 
     fn add_header(&self, name: &str, value: &str) {
         if names_secret(name) {
-            // Without schemes such as `Bearer` and the names of cookies, which occur in ordinary text.
+            // Without schemes such as `Bearer` and the names of cookies, which occur in ordinary
+            // text.
             for part in value.split([';', ' ']) {
                 let value = match name.to_ascii_lowercase().contains("cookie") {
                     true => part.split_once('=').map_or(part, |pair| pair.1),

@@ -100,7 +100,8 @@ impl ModelCatalogue {
         // A row is trusted less the further the name is from its pattern.
         let known = find_known_entry(model).map(|(entry, kin)| match kin {
             PatternMatch::Same => entry,
-            // Variants share the limits of their version, but `-fast` or `-mini` may have other prices.
+            // Variants share the limits of their version, but `-fast` or `-mini` may have other
+            // prices.
             PatternMatch::Variant => ModelEntry {
                 prices: None,
                 ..entry

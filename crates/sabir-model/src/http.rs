@@ -284,8 +284,8 @@ impl HttpModel {
                     }
                     Err(failure) => failure,
                 };
-            // The request is repeated without the expired state; `record_expired` returns true once for each length of the history, so this
-            // cannot loop.
+            // The request is repeated without the expired state; `record_expired` returns true once
+            // for each length of the history, so this cannot loop.
             if is_expired_state(&error)
                 && has_opaque_state(request)
                 && retry_budget.record_expired(request.messages.len())
@@ -294,8 +294,8 @@ impl HttpModel {
                 post.body = self.encode_body(&sendable, asked)?;
                 continue;
             }
-            // No server listens on this machine, and none has answered before, so waiting is useless. A server that has answered may be
-            // restarting.
+            // No server listens on this machine, and none has answered before, so waiting is
+            // useless. A server that has answered may be restarting.
             let is_absent = error.kind == ModelErrorKind::Unreachable
                 && retry_after == Some(None)
                 && is_loopback(&asked.provider.base_url)
@@ -361,7 +361,8 @@ impl HttpModel {
         if let Some(tell) = &self.on_retry {
             tell(&RetryNotice {
                 attempt,
-                // After answers that broke off, the caller's attempts may exceed the limit of one request.
+                // After answers that broke off, the caller's attempts may exceed the limit of one
+                // request.
                 attempts: self.retries.limit.max(attempt).saturating_add(1),
                 wait,
                 patience_left,
@@ -576,7 +577,8 @@ impl HttpModel {
             Truncation::Broken
         };
         let mut opening = front.finish(why);
-        // Once an event was delivered, a retry would show the caller a second beginning of the response.
+        // Once an event was delivered, a retry would show the caller a second beginning of the
+        // response.
         let delivered = opening.has_delivered();
         let name = &self.provider.name;
         let broke = |words: String| {
@@ -663,7 +665,8 @@ impl HttpModel {
         let mut bytes = 0_usize;
         loop {
             let mut next = body.next_chunk(deadline.min(progress));
-            // True if the consumer of the events has had a chance to run since the last piece was decoded.
+            // True if the consumer of the events has had a chance to run since the last piece was
+            // decoded.
             let mut has_yielded = false;
             let received = std::future::poll_fn(|context| {
                 let polled = next.as_mut().poll(context);
@@ -673,7 +676,8 @@ impl HttpModel {
             let chunk = match received.await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(()),
-                // The wire has marked the end of the response, so it is complete even if the connection stays open or breaks.
+                // The wire has marked the end of the response, so it is complete even if the
+                // connection stays open or breaks.
                 _ if reading.decoder.is_ended() => return Ok(()),
                 Err(loss) if loss.kind == TransportErrorKind::Cassette => return Err(loss),
                 Err(loss) => {
@@ -757,7 +761,8 @@ impl HttpModel {
         let reported = status_error(status, &body);
         asked.report_error(&reported, request);
         let error = asked.status_error(status, &reported);
-        // 429 also means an exhausted quota, which the kind of the error shows; waiting does not help then.
+        // 429 also means an exhausted quota, which the kind of the error shows; waiting does not
+        // help then.
         let may_retry = matches!(status, 408 | 429 | 500..) && error.kind.is_transient();
         AttemptFailure {
             error,

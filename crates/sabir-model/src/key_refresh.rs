@@ -119,7 +119,8 @@ impl<M: Model> KeyRefreshingModel<M> {
         renew: &KeyRefresher,
         error: ModelError,
     ) -> Result<(Arc<M>, u64), ModelError> {
-        // The lock is kept while the command runs, so that other requests with the rejected key wait for its result.
+        // The lock is kept while the command runs, so that other requests with the rejected key
+        // wait for its result.
         let mut state = self.state.lock().await;
         // Otherwise another request has refreshed the key in the meantime.
         if state.key_number == refused {

@@ -130,7 +130,8 @@ async fn probe_server(client: &Client, place: &ProbeTarget) -> Option<LocalServe
     let owner = models
         .as_ref()
         .and_then(|models| models.pointer("/data/0/owned_by")?.as_str());
-    // Only Ollama has tags, and only llama.cpp has `/props`, which may be disabled; vLLM names itself as the owner of a model.
+    // Only Ollama has tags, and only llama.cpp has `/props`, which may be disabled; vLLM names
+    // itself as the owner of a model.
     let software = match (&tagged, context, owner) {
         (Some(_), ..) => Some("ollama"),
         (_, Some(_), _) | (_, _, Some("llamacpp")) => Some("llama.cpp"),

@@ -119,8 +119,8 @@ impl NetworkTransport {
             Ok(Err(error)) => return Err(classify_error(&error)),
             Err(_) => return Err(TransportError::timed_out()),
         };
-        // The values share the buffer that was read from the connection (8 KB), which is free for the
-        // body once they are dropped.
+        // The values share the buffer that was read from the connection (8 KB), which is free for
+        // the body once they are dropped.
         let headers = std::mem::take(response.headers_mut());
         // HTTP allows bytes in a value that are not UTF-8.
         let headers = headers
@@ -197,7 +197,8 @@ pub(crate) fn classify_error(error: &reqwest::Error) -> TransportError {
     let kind = if error.is_builder() {
         TransportErrorKind::Address
     } else if cause.contains("certificate") {
-        // reqwest has no method for this kind of error, but the text of rustls always contains `certificate`.
+        // reqwest has no method for this kind of error, but the text of rustls always contains
+        // `certificate`.
         TransportErrorKind::Certificate
     } else if error.is_connect() {
         TransportErrorKind::Connect

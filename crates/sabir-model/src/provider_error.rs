@@ -112,7 +112,8 @@ impl RequestTarget<'_> {
                 "{name} refused the request ({status}); another model or protocol may be needed"
             ),
         };
-        // Another server may be set up correctly, and the client could change nothing about this one.
+        // Another server may be set up correctly, and the client could change nothing about this
+        // one.
         let kind = match status {
             300..=399 => ModelErrorKind::Format,
             _ => error.kind,

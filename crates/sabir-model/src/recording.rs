@@ -364,7 +364,8 @@ impl RecordedExchange {
                 undecided: bytes.len(),
                 shown: Vec::new(),
             });
-            // This redactor returns bytes with a delay, so they are assigned to their pieces, which have their times.
+            // This redactor returns bytes with a delay, so they are assigned to their pieces, which
+            // have their times.
             self.shapes
                 .push(bytes, &mut |piece| assign_piece(&mut self.waiting, piece));
         }

@@ -176,7 +176,8 @@ impl CassettePlayer {
         post: &HttpRequest,
         until: Duration,
     ) -> Result<HttpResponse, TransportError> {
-        // Responses are chosen by the order of the requests, not by content, so that a repeated request gets its own response.
+        // Responses are chosen by the order of the requests, not by content, so that a repeated
+        // request gets its own response.
         let (number, now) = {
             let mut state = self.lock_state();
             state.requests += 1;

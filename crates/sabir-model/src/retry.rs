@@ -112,7 +112,8 @@ impl RetryBudget {
         error: ModelError,
     ) -> Result<ModelError, ModelError> {
         let mut spent = self.lock_state();
-        // Counted over all requests until one is answered, so that a provider that never answers cannot prolong a task forever.
+        // Counted over all requests until one is answered, so that a provider that never answers
+        // cannot prolong a task forever.
         if spent.retries >= budget {
             let message = format!(
                 "{}; all {budget} retries since the last complete answer are used up",

@@ -135,7 +135,8 @@ impl SigningCredentials {
                     format!("a key for {name} holds characters that HTTP does not allow"),
                 )
             })?;
-            // The time is no secret, but a replay, which runs at another time, compares all headers that are not sensitive.
+            // The time is no secret, but a replay, which runs at another time, compares all headers
+            // that are not sensitive.
             value.set_sensitive(true);
             headers.insert(name, value);
         }

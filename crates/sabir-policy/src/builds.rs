@@ -46,8 +46,8 @@ impl CommandEvaluator<'_> {
         {
             return finding;
         }
-        // The folder must be certain and inside of the workspace. The program belongs to the system or, like the code that it builds, to
-        // the workspace.
+        // The folder must be certain and inside of the workspace. The program belongs to the system
+        // or, like the code that it builds, to the workspace.
         let Some(folder) = scope.folder.path().filter(|_| self.facts.clean_path) else {
             return finding;
         };
@@ -60,7 +60,8 @@ impl CommandEvaluator<'_> {
                 finding
             }
             Some(BuildTrust::Unconfined) => finding,
-            // A build writes files. A mode may forbid that, and in a workspace as wide as a home folder every write asks.
+            // A build writes files. A mode may forbid that, and in a workspace as wide as a home
+            // folder every write asks.
             Some(BuildTrust::Trusted | BuildTrust::Untrusted) if !self.rules.may_write_freely() => {
                 finding
             }

@@ -235,7 +235,8 @@ impl CommandEvaluator<'_> {
                 }
             }
             Err(reason) => {
-                // An unreadable line could do anything, so not even an approval of all commands allows it.
+                // An unreadable line could do anything, so not even an approval of all commands
+                // allows it.
                 self.note_unread(text, scope);
                 self.push_finding(text, PolicyFinding::always_ask(reason));
             }
@@ -744,7 +745,8 @@ pub(crate) fn tidy_redirections(command: &str) -> String {
             (None | Some('"'), '\\') => tidy.extend(rest.next()),
             (None, '\'' | '"') => quote = Some(c),
             (Some(open), c) if open == c => quote = None,
-            // A descriptor directly follows the sign; the name of a file is easier to read after a blank.
+            // A descriptor directly follows the sign; the name of a file is easier to read after a
+            // blank.
             (None, ' ')
                 if (tidy.ends_with(">& ") || tidy.ends_with("<& "))
                     && rest

@@ -177,7 +177,8 @@ const ROWS: &[EverydayCommand] = &[
     unconditional(&["kubectl logs"], "-n= -c= -l= -p --namespace= --container= --selector= --tail= --since= --previous --timestamps --all-containers", Text),
     unconditional(&["kubectl version", "kubectl config current-context", "kubectl config get-contexts", "kubectl cluster-info", "kubectl api-resources", "kubectl explain", "kubectl top pods", "kubectl top nodes", "helm list", "helm version", "helm status"], "-n= -A -o= --client --namespace= --all-namespaces --output= --short", Text),
     unconditional(&["terraform version", "terraform --version", "tofu version", "aws --version", "gcloud --version", "az --version", "kubectl --version", "helm --version"], "", Nothing),
-    // GitHub and GitLab. The repository only chooses the project of the request; the host must be one that the user named.
+    // GitHub and GitLab. The repository only chooses the project of the request; the host must be
+    // one that the user named.
     unconditional(&["gh --version", "gh version", "glab --version"], "", Nothing),
     unconditional(&["gh auth status"], "", Nothing),
     unconditional(&["gh pr view", "gh pr list", "gh pr status", "gh pr diff", "gh pr checks", "gh issue view", "gh issue list", "gh issue status", "gh run list", "gh run view", "gh repo view", "gh release list", "gh release view", "gh label list", "gh workflow list"], "-q= -L= -s= -a= -A= -l= -B= -H= -S= -c -R= -j= -d --json= --jq= --limit= --state= --assignee= --author= --label= --base= --head= --search= --comments --repo= --log --log-failed --job= --draft --name-only --patch --required --branch= --status= --workflow=", Text).in_clean_repository().with_check(asks_known_host),

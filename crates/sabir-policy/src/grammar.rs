@@ -304,7 +304,8 @@ impl ProgramGrammar {
             return Ok(());
         }
         let behind = digits.get(1..).unwrap_or_default();
-        // Such a program ignores the characters after the first letter, so only a number may follow.
+        // Such a program ignores the characters after the first letter, so only a number may
+        // follow.
         if self.no_clusters && !behind.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(unknown_option(text));
         }
@@ -340,7 +341,8 @@ impl ProgramGrammar {
         let word = words
             .next()
             .ok_or_else(|| format!("{name} needs a value"))?;
-        // In another version of the program the option may have no value, so the word must not be an option either.
+        // In another version of the program the option may have no value, so the word must not be
+        // an option either.
         let number = word
             .text
             .strip_prefix('-')

@@ -607,7 +607,8 @@ impl PolicyRules {
             allowed_build,
             ..
         } = evaluator;
-        // The first of the strictest parts decides. `max_by_key` returns the last of equals, so the parts are walked from the end.
+        // The first of the strictest parts decides. `max_by_key` returns the last of equals, so the
+        // parts are walked from the end.
         let decisive = parts
             .iter()
             .rev()
@@ -629,7 +630,8 @@ impl PolicyRules {
                 .to_owned(),
         };
         let mut is_approved_line = false;
-        // An exact approval answers the policy's own questions, never those of the user's ask rules.
+        // An exact approval answers the policy's own questions, never those of the user's ask
+        // rules.
         if verdict == Verdict::Ask
             && !asked_by_rule
             && self.exact.iter().any(|line| line == command.trim())
@@ -747,8 +749,8 @@ impl PolicyRules {
                 RuleReach::Wide,
             ));
         }
-        // An exact rule is preferred, since it also allows destructive commands, unlike a wide one. Several rules may match; the order in
-        // which they were given has no meaning.
+        // An exact rule is preferred, since it also allows destructive commands, unlike a wide one.
+        // Several rules may match; the order in which they were given has no meaning.
         let mut reaches = self
             .allow
             .iter()

@@ -58,8 +58,8 @@ impl CommandEvaluator<'_> {
             .and_then(ShellWord::known_text)
             .unwrap_or_default();
         let reads = super::programs::find_program(name).is_some();
-        // Arguments of echo and printf are rarely paths. Those with a certain text are checked, because the output may be piped to another
-        // command.
+        // Arguments of echo and printf are rarely paths. Those with a certain text are checked,
+        // because the output may be piped to another command.
         let prints = matches!(name, "echo" | "printf");
         let mut finding = None;
         for word in words
@@ -435,7 +435,8 @@ pub(crate) fn may_intersect(rule: &str, word: &str, open: bool) -> bool {
 
 /// Splits a rule's pattern into pieces, once for each reading of its `**/`: `a/**/b` also means `a/b`.
 fn rule_pieces(rule: &str) -> Vec<Vec<GlobPiece>> {
-    // Each `**/` doubles the number of readings. Beyond this limit `**/` stands for any text, which matches too much.
+    // Each `**/` doubles the number of readings. Beyond this limit `**/` stands for any text, which
+    // matches too much.
     const MAX_WAYS: usize = 16;
     let mut ways = vec![Vec::new()];
     let mut rest = rule.chars();

@@ -105,7 +105,8 @@ impl RulePattern {
                     return None;
                 }
                 let (front, rest) = command.split_at_checked(pattern.len())?;
-                // Words matched by `**` may be uncertain, but must not become options. Each fixed word must be certain and equal.
+                // Words matched by `**` may be uncertain, but must not become options. Each fixed
+                // word must be certain and equal.
                 let same = pattern
                     .iter()
                     .zip(front)
@@ -168,7 +169,8 @@ impl RulePattern {
             .filter_map(|at| command.get(at..))
             .any(|command| match self {
                 Self::Command(pattern) => {
-                    // A rule without wildcards is a prefix: a rule against `git push` also covers `git push origin main`.
+                    // A rule without wildcards is a prefix: a rule against `git push` also covers
+                    // `git push origin main`.
                     let is_open = !pattern.iter().any(|word| word.contains('*'));
                     words_may_match(pattern, command, is_open)
                 }

@@ -161,7 +161,8 @@ impl CommandEvaluator<'_> {
             {
                 self.names_output(NameSource::Tree, false, false, &[FileReach::everything()])
             }
-            // xargs, and some versions of echo, interpret quotes and backslashes, so only plain characters are accepted.
+            // xargs, and some versions of echo, interpret quotes and backslashes, so only plain
+            // characters are accepted.
             "echo" if rest.iter().all(|word| self.is_plain_operand(word, scope)) => {
                 self.names_output(NameSource::Words, false, true, &[])
             }
@@ -235,7 +236,8 @@ impl CommandEvaluator<'_> {
                     .iter()
                     .any(|part| word.starts_with("--") && word.contains(part))
         };
-        // A folder that an operand names is searched even if it is hidden. The first operand of fd is its pattern.
+        // A folder that an operand names is searched even if it is hidden. The first operand of fd
+        // is its pattern.
         let operands = piped
             .arguments
             .iter()

@@ -70,14 +70,16 @@ impl SedScript<'_> {
                     self.skip_to_delimiter(end)?;
                     self.skip_to_delimiter(end)?;
                 }
-                // Versions differ in where the text of `a`, `i` and `c` ends, so nothing may follow it in the script.
+                // Versions differ in where the text of `a`, `i` and `c` ends, so nothing may follow
+                // it in the script.
                 'a' | 'i' | 'c' => {
                     let text = self.0.trim_start_matches(' ');
                     let whole =
                         !matches!(text, "" | "\\") && !text.contains('\n') && !text.ends_with('\\');
                     return (whole && open == 0).then_some(());
                 }
-                // In some versions a blank ends a label, so the text after it must be a valid command, too.
+                // In some versions a blank ends a label, so the text after it must be a valid
+                // command, too.
                 'b' | 't' | 'T' | ':' => {
                     self.skip_while(|c| c == ' ');
                     self.skip_while(|c| c.is_ascii_alphanumeric() || c == '_');

@@ -31,7 +31,8 @@ enum SecretPath {
 /// The stores of secrets. Rows with a folder in front are stores of one program; most of them live in the home folder.
 #[rustfmt::skip]
 const ROWS: &[SecretPath] = &[
-    // Environment files: `.env` itself, `.env.local`, `prod.env`, and `.envrc`, which direnv runs to export variables.
+    // Environment files: `.env` itself, `.env.local`, `prod.env`, and `.envrc`, which direnv runs
+    // to export variables.
     File(".env"), Start(".env.", ""), Start(".env-", ""), Start(".env_", ""), End(".env"), File(".envrc"), File(".dev.vars"),
     // Private keys and the containers that they come in.
     End(".pem"), End(".key"), End(".p12"), End(".pfx"), End(".p8"), End(".jks"), End(".jceks"), End(".keystore"), End(".bks"),

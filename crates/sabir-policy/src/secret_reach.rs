@@ -107,7 +107,8 @@ impl FileReach {
 
     /// Returns the reach of a path or pattern seen from a folder; `below` if a folder means all files in it.
     pub(crate) fn from_path(text: &str, below: bool, scope: &ShellScope, root: &str) -> Self {
-        // Another check asks about a path that is not certain or lies outside; here it may be any file.
+        // Another check asks about a path that is not certain or lies outside; here it may be any
+        // file.
         let joined = scope.folder.join(text, root).ok();
         let path = joined.as_ref().and_then(|folder| folder.path());
         Self::new(match path {
@@ -360,7 +361,8 @@ impl CommandEvaluator<'_> {
             WordForm::Literal | WordForm::Glob(_) => {
                 Some(FileReach::from_path(&word.text, below, scope, root))
             }
-            // The whole value was checked when the variable was bound; with text around it, it is another path.
+            // The whole value was checked when the variable was bound; with text around it, it is
+            // another path.
             WordForm::Field(_) if word.text.is_empty() && word.tail.is_empty() && !below => None,
             WordForm::Field(_) if below => Some(FileReach::everything()),
             WordForm::Field(_) => Some(match scope.folder.path() {

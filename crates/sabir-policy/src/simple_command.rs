@@ -244,7 +244,8 @@ impl CommandEvaluator<'_> {
             }
             IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
-                    // A here document expands like text in double quotes, except that a quotation mark means itself.
+                    // A here document expands like text in double quotes, except that a quotation
+                    // mark means itself.
                     let quoted = format!("\"{}\"", document.doc.value.replace('"', "\\\""));
                     _ = self.evaluate_word(&quoted, scope);
                 }

@@ -431,7 +431,8 @@ impl WordScanner<'_> {
             Some(VariableValue::Literal(value)) if quoted || is_one_word(&value) => {
                 value.chars().for_each(|c| self.push_char(c))
             }
-            // Without quotes the value is used only if it stays one word: a file name may contain blanks.
+            // Without quotes the value is used only if it stays one word: a file name may contain
+            // blanks.
             Some(VariableValue::Some(known)) if quoted || known.word => {
                 let fits = self.text.is_empty()
                     || self.text.ends_with('/')
@@ -639,7 +640,8 @@ fn is_slice(operation: &str) -> bool {
 
 /// Reports whether the text behind a `{` makes it a brace expansion with a list or a range.
 fn is_brace_list(rest: &str) -> bool {
-    // Looks only at the text inside of the brace, so that `@{u}..` is accepted; at the whole rest if the end of the brace is not certain.
+    // Looks only at the text inside of the brace, so that `@{u}..` is accepted; at the whole rest
+    // if the end of the brace is not certain.
     let closed = rest.split_once('}').map(|(inner, _)| inner);
     let inner = closed
         .filter(|inner| !inner.contains(['{', '\\', '\'', '"', '$', '`']))

@@ -770,7 +770,8 @@ impl CommandEvaluator<'_> {
                 if finding.verdict == Verdict::Allow && found.reason == BY_TRUST {
                     return found;
                 }
-                // The reason of the program precedes that of a setting: it also says how builds run unasked.
+                // The reason of the program precedes that of a setting: it also says how builds run
+                // unasked.
                 finding.stricter(found).stricter(settings)
             }
         }
@@ -828,7 +829,8 @@ impl CommandEvaluator<'_> {
             .is_some_and(|seen| {
                 seen.has_option(&["-0", "--null"]) && !seen.has_option(&["-d=", "--delimiter="])
             });
-        // Names that end with NUL bytes stay whole only with `-0`; the others hold nothing at which xargs splits.
+        // Names that end with NUL bytes stay whole only with `-0`; the others hold nothing at which
+        // xargs splits.
         let names = match fed {
             PipeInput::Names(names) if names.ends_with_nul == by_nul => Some(names),
             _ => None,

@@ -76,7 +76,8 @@ async fn run_renderer(
         CommandExit::Exited(0) if printed.len() <= MAX_OUTPUT_BYTES => {
             serde_json::from_slice(&printed).map_err(|_| TemplateError::Engine)
         }
-        // A program that gets no memory is aborted, and the shell reports its signal as an exit code.
+        // A program that gets no memory is aborted, and the shell reports its signal as an exit
+        // code.
         _ => Err(TemplateError::TooExpensive),
     }
 }

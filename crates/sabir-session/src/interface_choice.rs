@@ -35,7 +35,8 @@ impl InterfaceChoice {
         let is_set = variable.is_some_and(|value| !matches!(value, "" | "0"));
         named
             .or(is_set.then_some(Self::ScreenReader))
-            // A mistake in the configuration is reported where it is loaded for the task, and lines can show it.
+            // A mistake in the configuration is reported where it is loaded for the task, and lines
+            // can show it.
             .unwrap_or_else(|| {
                 host.load_config(config)
                     .map_or(Self::Line, |config| config.interface())

@@ -222,7 +222,8 @@ impl<'r> ConversationFrame<'r> {
 
     /// Returns the part of a rendering that is the call, from the narrowest guess to the widest.
     fn call_texts<'t>(&self, text: &'t str) -> Vec<&'t str> {
-        // The instructions contain examples of calls and the name of the tool, so the search begins after them.
+        // The instructions contain examples of calls and the name of the tool, so the search begins
+        // after them.
         let question_end = text.rfind(QUESTION).map_or(0, |at| at + QUESTION.len());
         let start = match text.starts_with(self.question) {
             true => question_end.max(self.question.len()),

@@ -82,7 +82,8 @@ fn render_all(template: &str) -> Result<RenderedTemplate, TemplateError> {
         Ok(text) if text.len() > MAX_TEXT_BYTES => Err(TemplateError::TooExpensive),
         result => result,
     };
-    // A template that refuses one conversation may render another. One that is too expensive is not tried again.
+    // A template that refuses one conversation may render another. One that is too expensive is not
+    // tried again.
     let or_empty = |result| match result {
         Err(TemplateError::TooExpensive) => Err(TemplateError::TooExpensive),
         result => Ok(result.unwrap_or_default()),

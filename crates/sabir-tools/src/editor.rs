@@ -196,7 +196,8 @@ impl EditorBuffers {
         let buffer = if is_text(&path) {
             let answer = editor.read_text(&workspace.root().join(path.as_path()));
             match answer.await {
-                // Compared with the file as it is after the answer: it may have been saved meanwhile.
+                // Compared with the file as it is after the answer: it may have been saved
+                // meanwhile.
                 Ok(text) => Buffer::compare(&text, workspace.read_file(&path, MAX_FILE_BYTES)),
                 // It still has what it had. On disk an edit would go behind the user's back.
                 Err(EditorFailure::Silent) if self.unsaved_content(&path).is_some() => return,

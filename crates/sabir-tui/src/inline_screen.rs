@@ -599,7 +599,8 @@ impl RowShift {
     /// Moves the rows on the screen, and returns the view as it is then drawn.
     fn apply(self, drawn: View, out: &mut String) -> View {
         move_up(drawn.cursor_row, out);
-        // Deleted at the top, and inserted above the rows that stay: those come back to their place.
+        // Deleted at the top, and inserted above the rows that stay: those come back to their
+        // place.
         _ = write!(out, "\r\x1b[{}M", self.by);
         move_to_row(0, self.rows, out);
         _ = write!(out, "\x1b[{}L", self.by);

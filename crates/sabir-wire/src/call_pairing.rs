@@ -84,7 +84,8 @@ impl CallPairing {
     /// Each call is matched at most once, so two results with one id go to two calls.
     pub(crate) fn match_result(&mut self, native: &str, name: &str) -> (CallId, String) {
         let open = &mut self.open;
-        // The id is most reliable. Gemini may omit ids; then the name decides, and calls of one tool are answered in order.
+        // The id is most reliable. Gemini may omit ids; then the name decides, and calls of one
+        // tool are answered in order.
         let by_id = remove_first(open, self.by_native.get_mut(native));
         let found = by_id.or_else(|| remove_first(open, self.by_name.get_mut(name)));
         // A result without an id and a name can only be matched by its position.

@@ -95,7 +95,8 @@ pub(crate) fn decode_for_same_wire(
             *place = value;
         }
     }
-    // Members without a place in the common form are kept, unless they are inside of a member that is written anew.
+    // Members without a place in the common form are kept, unless they are inside of a member that
+    // is written anew.
     let is_inside = |note: &LossNote| note.path.contains(['.', '[']);
     for note in std::mem::take(&mut decoded.notes) {
         if is_inside(&note) && body_has_path(&passed, &note.path) {

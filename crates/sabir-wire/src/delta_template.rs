@@ -40,8 +40,8 @@ impl DeltaTemplate {
     /// number and a text. The text must be inside a JSON string, and the number, if it is used,
     /// before it.
     fn new(key: u64, write: impl Fn(u64, &str) -> Vec<u8>) -> Self {
-        // Two renderings that differ only in the text show its position; likewise for the number. These texts have one byte and need no
-        // escapes.
+        // Two renderings that differ only in the text show its position; likewise for the number.
+        // These texts have one byte and need no escapes.
         let first = write(1, "a");
         let (before, after) = split_around_difference(&first, &write(1, "b"));
         let other = write(2, "a");

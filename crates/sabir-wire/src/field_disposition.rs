@@ -44,7 +44,8 @@ pub(crate) fn check_members(
         return Ok(());
     };
     for (key, value) in found {
-        // Clients send unused options as `null`, `false` or an empty list, which must not be refused.
+        // Clients send unused options as `null`, `false` or an empty list, which must not be
+        // refused.
         if is_empty_value(value) {
             continue;
         }

@@ -165,7 +165,8 @@ impl FrameDecoder {
                 out(decode_frame(frame));
                 rest
             }
-            // The skipped bytes still include the prelude. After an invalid prelude, only its first byte is known not to start a frame.
+            // The skipped bytes still include the prelude. After an invalid prelude, only its first
+            // byte is known not to start a frame.
             None if self.skip > 0 => bytes,
             None => bytes.get(1..).unwrap_or_default(),
         }
@@ -222,7 +223,8 @@ impl FrameDecoder {
                 self.lost = false;
                 Some(total)
             }
-            // Right after damage, an oversized length is probably garbage: `ff ff ff ff 00 00 00 00` has the valid checksum `ff ff ff ff`.
+            // Right after damage, an oversized length is probably garbage: `ff ff ff ff 00 00 00
+            // 00` has the valid checksum `ff ff ff ff`.
             PreludeCheck::TooLong(total) if !self.lost => {
                 self.skip = total;
                 out(FrameEvent::TooLong);

@@ -38,7 +38,8 @@ fn sanitize_id(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
         .map(|c| if allowed(c) { c } else { '_' })
         .take(KEPT_CHARS)
         .collect();
-    // FNV-1a never changes, unlike the standard library's hashers, so resumed sessions send the same ids.
+    // FNV-1a never changes, unlike the standard library's hashers, so resumed sessions send the
+    // same ids.
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });

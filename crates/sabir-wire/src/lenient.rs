@@ -205,8 +205,8 @@ impl<'de> Visitor<'de> for CountVisitor {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
-        // Some gateways write counts as 12.0. A number that a cast would change counts as absent, since no count is better than a wrong
-        // one.
+        // Some gateways write counts as 12.0. A number that a cast would change counts as absent,
+        // since no count is better than a wrong one.
         let whole = (0.0..MAX_EXACT_FLOAT).contains(&number) && number.fract() == 0.0;
         Ok(LenientCount(whole.then_some(number as u64)))
     }

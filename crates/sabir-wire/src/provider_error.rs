@@ -131,7 +131,8 @@ impl ProviderError {
             message.map(|message| raw.map_or(message.clone(), |raw| format!("{message}: {raw}")));
         let message = message.map(|message| with_context_size(message, inner));
         let code = error_code(inner);
-        // A `type` or `status` member also occurs in ordinary responses, so it means an error only inside of `error`.
+        // A `type` or `status` member also occurs in ordinary responses, so it means an error only
+        // inside of `error`.
         if message.is_none() && (code.is_empty() || std::ptr::eq(inner, outer)) {
             return None;
         }

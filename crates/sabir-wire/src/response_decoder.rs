@@ -325,7 +325,8 @@ impl ResponseDecoder {
         let error = status.error.or_else(|| {
             // One event may contribute several skipped deltas, since deltas are counted separately.
             let known = status.events > status.unreadable + status.skipped;
-            // A broken or cancelled body may be empty. A clean one without any known event is not a response.
+            // A broken or cancelled body may be empty. A clean one without any known event is not a
+            // response.
             let answered = known || status.ended || how != BodyEnd::Clean;
             let words = "the body is not an answer of this wire".to_owned();
             (!answered).then(|| ProviderError {
@@ -383,7 +384,8 @@ fn read_frame(reader: &mut EventReader, frame: &EventFrame<'_>, out: &mut dyn Ev
         );
     }
     let known = ProviderError::from_body(frame.payload);
-    // Modeled exceptions have the first header, other errors the second. The payload is read only without both.
+    // Modeled exceptions have the first header, other errors the second. The payload is read only
+    // without both.
     let code = [":exception-type", ":error-code"]
         .iter()
         .find_map(|name| frame.text_header(name))
@@ -575,7 +577,8 @@ impl OpaqueBudget {
     /// reported as a fault.
     pub(crate) fn has_room(&mut self, more: usize, out: &mut dyn EventSink) -> bool {
         let before = self.bytes;
-        // The sum grows even above the limit, so that the excess is reported once and no state is kept afterwards.
+        // The sum grows even above the limit, so that the excess is reported once and no state is
+        // kept afterwards.
         self.bytes = before.saturating_add(more);
         if before <= MAX_EVENT && self.bytes > MAX_EVENT {
             emit_limit_fault(

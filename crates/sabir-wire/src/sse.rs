@@ -173,7 +173,8 @@ impl SseDecoder {
                 self.has_data = true;
             }
             _ => {
-                // Data is copied, since it cannot borrow from the decoder's own buffer. Other fields are read in place.
+                // Data is copied, since it cannot borrow from the decoder's own buffer. Other
+                // fields are read in place.
                 if let Some(first) = held.take() {
                     self.append_data(first);
                 }

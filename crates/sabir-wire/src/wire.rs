@@ -196,7 +196,8 @@ impl Wire {
 
     /// Returns the name used in flags, configuration and opaque state.
     pub fn name(self) -> &'static str {
-        // Not from the entry, which refers to all code of the wire: a program that only lists the names should not contain it.
+        // Not from the entry, which refers to all code of the wire: a program that only lists the
+        // names should not contain it.
         match self {
             Self::Anthropic => anthropic::NAME,
             Self::OpenAiChat => openai_chat::NAME,

@@ -116,7 +116,8 @@ pub fn is_session_leader() -> bool {
 
 /// Returns true if this process belongs to the process group of this number.
 pub fn is_in_process_group(group: Pid) -> bool {
-    // SAFETY: the call takes nothing. A group of an outer PID namespace has the number 0, which rustix's `getpgrp` cannot represent.
+    // SAFETY: the call takes nothing. A group of an outer PID namespace has the number 0, which
+    // rustix's `getpgrp` cannot represent.
     unsafe { libc::getpgrp() == group.as_raw_nonzero().get() }
 }
 

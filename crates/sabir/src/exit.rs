@@ -103,7 +103,8 @@ impl From<sabir_session::SessionError> for CommandError {
 }
 
 impl From<std::io::Error> for CommandError {
-    // Of the machine itself, such as signals that cannot be received; errors of files are reported with their names.
+    // Of the machine itself, such as signals that cannot be received; errors of files are reported
+    // with their names.
     fn from(error: std::io::Error) -> Self {
         Self::internal(error.to_string())
     }

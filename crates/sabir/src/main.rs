@@ -23,8 +23,9 @@ use sabir_terminal::serving_command::run_serving_command;
 use sabir_terminal::shell_setup::completion_script;
 
 fn main() -> ExitCode {
-    // A copy of this program supervises each command and outlives it just long enough to clean up its processes. This mode must be
-    // recognised before anything else happens, because it forks, and threads do not survive a fork.
+    // A copy of this program supervises each command and outlives it just long enough to clean up
+    // its processes. This mode must be recognised before anything else happens, because it forks,
+    // and threads do not survive a fork.
     let mut arguments = std::env::args_os().skip(1);
     if arguments
         .next()
@@ -32,7 +33,8 @@ fn main() -> ExitCode {
     {
         return sabir_workspace::supervise::main(arguments);
     }
-    // A chat template is rendered by a copy of this program, which a limit of time and memory may end.
+    // A chat template is rendered by a copy of this program, which a limit of time and memory may
+    // end.
     if std::env::args_os().skip(1).eq([RENDER_ARGUMENT]) {
         return dialects::render_standard_input();
     }

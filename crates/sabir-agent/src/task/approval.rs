@@ -125,7 +125,8 @@ fn rule_proposals(access: &Access, rules: Vec<String>, held: &PolicyRules) -> Ve
         };
         offered.push(RuleProposal { rule, words });
     }
-    // Checked: a proposal that does not answer this question would make the user approve more than intended.
+    // Checked: a proposal that does not answer this question would make the user approve more than
+    // intended.
     if wider.decide(access).verdict == Verdict::Allow {
         offered
     } else {

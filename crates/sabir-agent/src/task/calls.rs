@@ -177,7 +177,8 @@ impl OpenTurn {
                 PendingState::Refused(..) | PendingState::Done(_)
             )
         };
-        // A completion that a check rejected, or that has its result, counts as a mistake and not as a refusal.
+        // A completion that a check rejected, or that has its result, counts as a mistake and not
+        // as a refusal.
         let completion =
             result.name == control::COMPLETION_TOOL && result.ending == ToolResultStatus::Rejected;
         completion
@@ -366,11 +367,13 @@ impl OpenTurn {
             subtasks += usize::from(subtask && !matches!(pending.state, PendingState::Done(_)));
             match &pending.state {
                 PendingState::Done(_) => continue,
-                // Refused calls are answered in order too, so that results are recorded in call order unless calls run concurrently.
+                // Refused calls are answered in order too, so that results are recorded in call
+                // order unless calls run concurrently.
                 PendingState::Refused(ending, words) => {
                     return NextAction::Refuse(pending.call.clone(), *ending, words.clone());
                 }
-                // A call that may write must see the effects of all calls before it, and of none after it.
+                // A call that may write must see the effects of all calls before it, and of none
+                // after it.
                 PendingState::Waiting if open && !reads => return NextAction::Nothing,
                 // Over the limit: the call keeps waiting, and calls behind it that only read may
                 // pass it.
@@ -432,7 +435,8 @@ impl PendingState {
         match check {
             Some(check) if check.passed => Self::Waiting,
             Some(check) => Self::Refused(ToolResultStatus::Rejected, check.feedback_text()),
-            // Occurs only in an edited journal: the machine records a check for each call. A call without a check never runs.
+            // Occurs only in an edited journal: the machine records a check for each call. A call
+            // without a check never runs.
             None => Self::Refused(
                 ToolResultStatus::Rejected,
                 "The call was not checked and was not run.".to_owned(),
@@ -510,7 +514,8 @@ impl Task {
         preconditions: Preconditions,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // Ignores an assessment that is not pending: a call that was refused or answered meanwhile is not checked again.
+        // Ignores an assessment that is not pending: a call that was refused or answered meanwhile
+        // is not checked again.
         let assessing = self
             .turn
             .as_mut()
@@ -530,7 +535,8 @@ impl Task {
             self.answer_call(&call, ToolResultStatus::Failed, words, effects);
             return self.advance_calls(effects);
         }
-        // Checked by the current rules: a mode switch by an earlier call of the turn already applies.
+        // Checked by the current rules: a mode switch by an earlier call of the turn already
+        // applies.
         let decision = self.settings.rules.decide(access);
         let caution = self.text_call_caution(&call);
         let decision = self.require_approval(&call, access, decision, &caution);
@@ -641,7 +647,8 @@ impl Task {
         output: ToolOutput,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // The result of a call that was cancelled, or set back to waiting, finds no running call and is dropped (law 7).
+        // The result of a call that was cancelled, or set back to waiting, finds no running call
+        // and is dropped (law 7).
         let running = self
             .turn
             .as_mut()

@@ -314,7 +314,8 @@ impl Task {
         else {
             return false;
         };
-        // Only the first overflow causes a summary. If the shorter request is refused as well, a digest is used.
+        // Only the first overflow causes a summary. If the shorter request is refused as well, a
+        // digest is used.
         if attempt == 0 {
             self.phase = TaskPhase::AwaitingSummary(CompactionReason::Overflow);
             effects.push(TaskEffect::RequestModel);
@@ -331,7 +332,8 @@ impl Task {
     }
 
     pub(super) fn compact_on_request(&mut self, by: SummaryAuthor, effects: &mut Vec<TaskEffect>) {
-        // This compaction also fulfils an open request of the last run, which would otherwise begin a turn after the summary.
+        // This compaction also fulfils an open request of the last run, which would otherwise begin
+        // a turn after the summary.
         self.pending_input.compaction = false;
         let Some(messages) = self.compaction_cut(CompactionReason::Asked) else {
             return;
@@ -471,7 +473,8 @@ impl Task {
             // The task was paused when the user asked, outside of any run.
             self.phase = TaskPhase::Paused;
         } else if self.is_awaiting_user() && !has_spoken {
-            // The question is still open, and the user has sent no message: the task waits for its answer as before.
+            // The question is still open, and the user has sent no message: the task waits for its
+            // answer as before.
             self.phase = TaskPhase::HandlingCalls;
         } else {
             self.withdraw_question(effects);
@@ -497,7 +500,8 @@ impl Task {
                 // About half of the window, at four bytes a token.
                 usize::try_from(window.saturating_mul(2)).unwrap_or(usize::MAX)
             }
-            // The window is unknown or smaller than assumed, and certainly smaller than the refused request.
+            // The window is unknown or smaller than assumed, and certainly smaller than the refused
+            // request.
             _ => self.transcript.request_bytes() / 3,
         };
         let earlier = view
@@ -540,7 +544,8 @@ impl Task {
                 .sum::<usize>()
         };
         cut.filter(|cut| {
-            // A changed prefix invalidates the provider's cache, which a gain of less than a tenth of the room does not justify.
+            // A changed prefix invalidates the provider's cache, which a gain of less than a tenth
+            // of the room does not justify.
             why != CompactionReason::Threshold || gain(*cut).saturating_mul(10) >= room
         })
     }

@@ -155,7 +155,8 @@ impl Task {
         content: &str,
         effects: &mut Vec<TaskEffect>,
     ) {
-        // The completion is answered first. The remaining calls of the turn follow it in the message, and never ran.
+        // The completion is answered first. The remaining calls of the turn follow it in the
+        // message, and never ran.
         self.answer_call(call, ToolResultStatus::Done, content.to_owned(), effects);
         self.reject_unanswered(
             "The task was completed before this call; it was not run.",
@@ -177,7 +178,8 @@ impl Task {
             return;
         };
         match reply {
-            // A message came while the result was shown. The model has not read it, so the result cannot be final.
+            // A message came while the result was shown. The model has not read it, so the result
+            // cannot be final.
             UserReply::Yes | UserReply::YesWithRules(_) if self.has_unread_words() => {
                 let content = "The user accepted this, and has said more: see below.".to_owned();
                 self.answer_call(&call, ToolResultStatus::Done, content, effects);
@@ -287,7 +289,8 @@ impl Task {
         }
         let limit = self.settings.limits.reminders;
         if self.settings.interactivity == Interactivity::Interactive
-            // A reply with a broken call is not meant for the user. The model gets feedback first, a few times.
+            // A reply with a broken call is not meant for the user. The model gets feedback first,
+            // a few times.
             && (feedback.is_none() || self.progress.replies_without_call() > limit)
         {
             return self.ask_user(

@@ -131,7 +131,8 @@ impl Task {
         if result.ending == ToolResultStatus::Interrupted {
             return;
         }
-        // A deduplicated result counts as the one to which it refers, or saving tokens would hide a cycle.
+        // A deduplicated result counts as the one to which it refers, or saving tokens would hide a
+        // cycle.
         let pair = call_fingerprint(call, self.transcript.original_result(call, result));
         if self.settings.polling_tools.contains(&call.name) {
             self.progress.cycles.note_poll(pair);
@@ -153,7 +154,8 @@ impl Task {
 
 /// Hashes a call with its result. The texts of checks and rules are left out, because they may vary.
 fn call_fingerprint(call: &Call, result: &CallResult) -> u64 {
-    // The hash has fixed keys and is never stored, so a replay makes the same comparisons even if another version hashes differently.
+    // The hash has fixed keys and is never stored, so a replay makes the same comparisons even if
+    // another version hashes differently.
     let mut hash = DefaultHasher::new();
     call.name.hash(&mut hash);
     serde_json::to_string(&call.arguments)

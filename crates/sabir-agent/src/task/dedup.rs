@@ -67,7 +67,8 @@ impl Transcript {
         let Some(reading) = self.read_dedup.0.get(&read_key(call)) else {
             return output;
         };
-        // The model repeats the same request, so it cannot see the earlier result and gets the full output.
+        // The model repeats the same request, so it cannot see the earlier result and gets the full
+        // output.
         if reading.last_repeat_arguments.as_ref() == Some(&call.arguments) {
             return output;
         }

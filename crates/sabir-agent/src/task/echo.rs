@@ -197,7 +197,8 @@ impl CallPattern {
 
     fn find_in_message(&self, message: &Message, native: bool) -> Option<EchoSource> {
         message.parts.iter().rev().find_map(|part| match part {
-            // Sabir's own results (a rejection, a denial) may show the right form of a call for the model to copy.
+            // Sabir's own results (a rejection, a denial) may show the right form of a call for the
+            // model to copy.
             MessagePart::Result(result)
                 if matches!(
                     result.ending,

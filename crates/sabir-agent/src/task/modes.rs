@@ -166,10 +166,12 @@ impl Task {
         else {
             return;
         };
-        // Switching to the current mode creates no record, but the open question is still checked again.
+        // Switching to the current mode creates no record, but the open question is still checked
+        // again.
         if self.modes.history.current_mode() != name {
             let when = if self.phase == TaskPhase::AwaitingModel {
-                // The current answer was requested without it, and a replay knows that only from this value.
+                // The current answer was requested without it, and a replay knows that only from
+                // this value.
                 Delivery::Later
             } else {
                 Delivery::Next

@@ -208,7 +208,8 @@ impl Task {
             // Nothing is at work yet.
             self.requeue_subtasks();
         }
-        // Other tools have been dropped. Their calls are answered before the end is recorded, so that no result is missing.
+        // Other tools have been dropped. Their calls are answered before the end is recorded, so
+        // that no result is missing.
         self.interrupt_running(super::INTERRUPTED, effects);
         if let Some(turn) = &mut self.turn {
             turn.forget_assessments();

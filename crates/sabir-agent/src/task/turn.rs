@@ -61,7 +61,8 @@ impl Task {
             match part {
                 DraftPart::Text(text) => parts.push(MessagePart::Text { text }),
                 DraftPart::Thought(text) => parts.push(MessagePart::Thought { text, opaque: None }),
-                // Opaque state belongs to the thought before it, and is sent back with it unchanged.
+                // Opaque state belongs to the thought before it, and is sent back with it
+                // unchanged.
                 DraftPart::Opaque(opaque) => match parts.last_mut() {
                     Some(MessagePart::Thought {
                         opaque: slot @ None,

@@ -227,7 +227,8 @@ impl Task {
         match self.phase {
             _ if words.is_empty() => {}
             TaskPhase::AwaitingModel => {
-                // The request is dropped before the record is made, so that no delta can arrive after it.
+                // The request is dropped before the record is made, so that no delta can arrive
+                // after it.
                 effects.push(TaskEffect::StopAll);
                 self.record_abandoned_answer(ABANDONED_REASON, effects);
                 self.commit_user_message(words, Delivery::Next, effects);
@@ -251,7 +252,8 @@ impl Task {
                     .and_then(UserQuestion::call_id)
                     .cloned();
                 self.withdraw_question(effects);
-                // Running subtasks are asked to end. They have their own journals, so their effects are known.
+                // Running subtasks are asked to end. They have their own journals, so their effects
+                // are known.
                 self.stop_subtasks(effects);
                 let open = self
                     .turn
@@ -297,7 +299,8 @@ impl Task {
             );
         }
         match question {
-            // Without a reviewer, it is accepted as in a headless task, unless there is an objection.
+            // Without a reviewer, it is accepted as in a headless task, unless there is an
+            // objection.
             Some(UserQuestion::Completion { call, .. }) => match self.open_call(&call).cloned() {
                 Some(call) if !self.reject_completion(&call, effects) => {
                     self.finish_completed(&call, "Accepted.", effects)

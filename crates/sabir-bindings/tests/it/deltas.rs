@@ -183,7 +183,8 @@ fn a_mentioned_call_is_not_sent_with_whole_calls() {
         assert!(view.calls.is_empty(), "{view:?}");
         assert_eq!(view.end["finish_reason"], "stop");
         assert!(view.end["faults"].to_string().contains("mentioned"));
-        // Without waiting the call has been sent when the words behind it arrive, and the end says what it was.
+        // Without waiting the call has been sent when the words behind it arrive, and the end says
+        // what it was.
         let view = receive(&text, &options("auto", false), size);
         assert_eq!(view.calls.len(), 1);
         assert!(view.end["faults"].to_string().contains("mentioned"));

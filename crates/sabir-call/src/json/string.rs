@@ -89,8 +89,9 @@ impl EscapeState {
             if let Some(Ok(c)) = char::decode_utf16([high, value]).next() {
                 return EscapeStep::Taken(Some(c));
             }
-            // The unit after the lone one may start a pair itself. Three of its digits are restored, so that the next call, with the same
-            // last digit, reads it as the first unit of a new escape.
+            // The unit after the lone one may start a pair itself. Three of its digits are
+            // restored, so that the next call, with the same last digit, reads it as the first unit
+            // of a new escape.
             *self = Self::Unicode(3, value >> 4, 0);
             return EscapeStep::Lone(false);
         }

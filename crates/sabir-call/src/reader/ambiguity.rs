@@ -227,7 +227,8 @@ impl OpenTagCall {
                 return true;
             }
             TagRole::CallClose if !before.is_call_open() => {
-                // Content, unless a new call follows: then the argument's closing tag is probably missing.
+                // Content, unless a new call follows: then the argument's closing tag is probably
+                // missing.
                 _ = self
                     .ambiguity
                     .get_or_insert_default()
@@ -343,8 +344,8 @@ impl OpenTagCall {
         let siblings = std::mem::take(&mut doubt.siblings);
         let inner_close = doubt.inner_close.take();
         let unclosed_open = doubt.unclosed_open.take();
-        // The value's closing tag before the end of all calls, or before the next call, is more likely the end of an unclosed call than
-        // content.
+        // The value's closing tag before the end of all calls, or before the next call, is more
+        // likely the end of an unclosed call than content.
         let is_structural = |(what, name, _): &(MisplacedTag, String, Span)| {
             *what == MisplacedTag::Open || self.form.is_wrapper(name)
         };

@@ -377,8 +377,9 @@ impl GuessValidator<'_> {
             None => self.vocabulary.is_tool_name(&name),
             Some(tool) => {
                 let nameless = given.iter().any(String::is_empty);
-                // Required arguments are the strongest sign of a call: an object that only describes a tool seldom has all of them. A cut
-                // or unread call is left to the checks.
+                // Required arguments are the strongest sign of a call: an object that only
+                // describes a tool seldom has all of them. A cut or unread call is left to the
+                // checks.
                 !closed || nameless || tool.is_satisfied_by(given.iter().map(String::as_str))
             }
         };
@@ -683,7 +684,8 @@ impl CallReader {
         out: &mut dyn EventSink,
     ) {
         let index = self.diagnostics.calls;
-        // An open fence may show more than calls. If calls are in two places, only the last could run, so none does.
+        // An open fence may show more than calls. If calls are in two places, only the last could
+        // run, so none does.
         let open = guess.fence > 0 && !guess.is_fenced();
         // An earlier bare call was released because text followed it, so it was only shown.
         let scattered = std::mem::take(&mut self.diagnostics.shown);

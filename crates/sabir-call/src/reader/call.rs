@@ -79,8 +79,8 @@ impl OpenTagCall {
             .form
             .decode_name(self.form.argument_name(&tag).unwrap_or_default());
         let span = Span::new(at, at + tag.len);
-        // Ambiguous: the first value may have contained this tag. Not guessed, since `…</content><path>evil</path>` inside a file must not
-        // redirect a write.
+        // Ambiguous: the first value may have contained this tag. Not guessed, since
+        // `…</content><path>evil</path>` inside a file must not redirect a write.
         if self.given.contains(name) {
             let message =
                 format!("`{name}` is given twice, so the value before it could end in two places");
@@ -468,8 +468,8 @@ impl CallReader {
             tool,
             ..
         } = *open;
-        // The end of any argument may have been content, so all are remembered, including those of arguments that can only come after the
-        // last one.
+        // The end of any argument may have been content, so all are remembered, including those of
+        // arguments that can only come after the last one.
         let declared = tool.and_then(|tool| usize::try_from(tool).ok());
         let closes: Vec<&str> = if form.has_argument_tags() {
             let mut names = given.sorted_names();
@@ -518,7 +518,8 @@ impl CallReader {
         self.held.clear();
         open.end_last_value(out);
         open.explain_cut(out);
-        // Law 3: even a call whose last argument was complete is cut, since more arguments may be missing.
+        // Law 3: even a call whose last argument was complete is cut, since more arguments may be
+        // missing.
         out.push_event(Event::CallCut {
             index: open.index,
             why,

@@ -420,8 +420,8 @@ impl ReaderDiagnostics {
         let span = Span::new(start, start + length);
         let hint = format!("write `{close}` before calling a tool");
         let fault = match self.thought_has_call {
-            // A call was lost with the rest, or a call in special tokens ran and the answer behind it was lost: the message was not
-            // understood.
+            // A call was lost with the rest, or a call in special tokens ran and the answer behind
+            // it was lost: the message was not understood.
             true => Fault::error(FaultKind::WrongClose, span, message.clone()),
             false => Fault::warning(FaultKind::WrongClose, span, message.clone()),
         };

@@ -96,7 +96,8 @@ impl CallHeader {
         // text with every chunk (law 2).
         let cap = rest.floor_char_boundary(rest.len().min(HEAD_CAP + end.len()));
         let head = rest.get(..cap).unwrap_or_default();
-        // No name contains a brace. After a special token, which certainly opens a call, the end marker may be missing.
+        // No name contains a brace. After a special token, which certainly opens a call, the end
+        // marker may be missing.
         let brace = head
             .find('{')
             .filter(|_| special && self.form.is_some())
@@ -105,8 +106,9 @@ impl CallHeader {
         let found = ended
             .filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace))
             .or(brace);
-        // The words are checked even after the end marker has come, since in small chunks they would have become prose before it. They
-        // include the end marker, so that a token that breaks off before it does not count as unfinished.
+        // The words are checked even after the end marker has come, since in small chunks they
+        // would have become prose before it. They include the end marker, so that a token that
+        // breaks off before it does not count as unfinished.
         let words = found.map_or(head, |(_, next)| head.get(..next).unwrap_or_default());
         if self.form.is_none() && !may_be_header(words) {
             return HeaderEnd::No;
@@ -754,8 +756,9 @@ impl CallReader {
                 self.cut_header(*heading, Truncation::Ended, rest, out);
                 return ReaderStep::To(window.text.len());
             }
-            // The header of a call has no end, so the text after it may be a value of the call. Only the words of the header are checked:
-            // in small chunks, nothing after them has come yet.
+            // The header of a call has no end, so the text after it may be a value of the call.
+            // Only the words of the header are checked: in small chunks, nothing after them has
+            // come yet.
             let head = rest
                 .get(..rest.floor_char_boundary(HEAD_CAP))
                 .unwrap_or_default();
@@ -991,8 +994,8 @@ impl CallReader {
             false => at + header.len() + MESSAGE.len(),
         };
         let span = Span::new(opening.at, header_end);
-        // Only arguments of a call are constrained, so this is the header of a call without its recipient, and the text after it may be a
-        // value of the call.
+        // Only arguments of a call are constrained, so this is the header of a call without its
+        // recipient, and the text after it may be a value of the call.
         if tool.is_none() && header.contains("<|constrain|>") {
             let calls = self.diagnostics.calls;
             self.diagnostics.outer_signs_mut().note_endless(calls, span);
@@ -1044,7 +1047,8 @@ impl CallReader {
         if is_named {
             return self.cut_in_call(heading.opening, rest, why, out);
         }
-        // Markup that is no part of a header may end a value that holds the calls before, and this marker.
+        // Markup that is no part of a header may end a value that holds the calls before, and this
+        // marker.
         let tokens = ["<|channel|>", "<|constrain|>", MESSAGE];
         let words = tokens
             .iter()

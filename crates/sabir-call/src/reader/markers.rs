@@ -427,8 +427,8 @@ fn dialect_markers(
         }
         Grammar::Gemma(ref table) => {
             markers.push((table.open, MarkerKind::Gemma(table, false)));
-            // In prose the bare word has no meaning, so it counts only if the dialect was chosen; beside other dialects, only at the start
-            // of a line and with the name of a tool.
+            // In prose the bare word has no meaning, so it counts only if the dialect was chosen;
+            // beside other dialects, only at the start of a line and with the name of a tool.
             let is_main = table.quote.starts_with("<|");
             markers.extend((chosen || is_main).then_some((GEMMA, MarkerKind::Gemma(table, true))));
         }
@@ -447,7 +447,8 @@ fn dialect_markers(
                 .thought
                 .map(|(open, close)| (open, MarkerKind::Thought(close))),
         );
-        // The closing marker may appear alone if the prompt opened the thought, except for one that ends every block.
+        // The closing marker may appear alone if the prompt opened the thought, except for one that
+        // ends every block.
         markers.extend(
             dialect
                 .thought

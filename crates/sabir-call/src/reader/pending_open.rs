@@ -289,7 +289,8 @@ impl CallReader {
             return ReaderStep::To(at);
         }
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
-        // A tag that names the tool certainly begins a call, so even another tag after it counts as misplaced content.
+        // A tag that names the tool certainly begins a call, so even another tag after it counts as
+        // misplaced content.
         if fault.is_some() {
             // Calls that follow may be content of the argument that was not understood.
             let calls = self.diagnostics.calls;
@@ -479,7 +480,8 @@ impl CallReader {
             return false;
         };
         let closes = tag.is_closing_tag(&opening.tag);
-        // Two dialects may have the same tag around a call; the tag of its first argument identifies the dialect.
+        // Two dialects may have the same tag around a call; the tag of its first argument
+        // identifies the dialect.
         if !closes
             && !form.has_argument_tags()
             && form.argument_name(&tag).is_none()
@@ -661,8 +663,8 @@ impl CallReader {
             return;
         }
         let held = std::mem::take(&mut self.held);
-        // Another tag follows directly, so the text is not about the tag. If the tag of its first argument is missing, later calls may be
-        // content of that argument.
+        // Another tag follows directly, so the text is not about the tag. If the tag of its first
+        // argument is missing, later calls may be content of that argument.
         let after = held.get(opening.len..).unwrap_or_default();
         if bare.is_none()
             && matches!(

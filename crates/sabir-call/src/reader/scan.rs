@@ -60,8 +60,9 @@ pub(super) enum TriggerMatch {
 impl CallReader {
     /// Identifies the construct at the start of `rest`, which is at `at` in the window.
     pub(super) fn scan_trigger(&mut self, rest: &str, at: usize, last: bool) -> TriggerMatch {
-        // Depends only on the text before the trigger, so later chunks cannot change it (law 1). Only the end of a quotation proves that
-        // special tokens in it are quoted, and then rejects their calls.
+        // Depends only on the text before the trigger, so later chunks cannot change it (law 1).
+        // Only the end of a quotation proves that special tokens in it are quoted, and then rejects
+        // their calls.
         let is_special = rest.starts_with("<|") || rest.starts_with("<｜");
         let quoted = self
             .prose
@@ -161,7 +162,8 @@ impl CallReader {
             && self.prose.ends_fence();
         // Law 4: whatever the tag would open, here it is shown and not called.
         if let Some(why) = mention.filter(|_| !ends) {
-            // Closing tags are noted even inside a mention, since the value before them may extend to here.
+            // Closing tags are noted even inside a mention, since the value before them may extend
+            // to here.
             if tag.close {
                 self.note_stray_close(tag, at);
                 let span = Span::new(self.offset + at, self.offset + at + tag.len);
@@ -461,7 +463,8 @@ impl CallReader {
             if !tag {
                 self.note_foreign_markup(text.len());
             }
-            // A person may type a marker in angle brackets, so in the middle of a line it is no fault.
+            // A person may type a marker in angle brackets, so in the middle of a line it is no
+            // fault.
             let whole = text.starts_with('<') && text.ends_with('>');
             let meant = is_special(text) || (whole && self.prose.at_line_start() && !tag);
             if let Some(dialect) = self
@@ -490,8 +493,9 @@ impl CallReader {
         {
             return None;
         }
-        // A marker such as `Action:` consists of ordinary words, so it must be on its own line. "The next step, Action: stop, …" is a
-        // sentence. Three angle brackets after a letter are a shift operator or the end of nested types.
+        // A marker such as `Action:` consists of ordinary words, so it must be on its own line.
+        // "The next step, Action: stop, …" is a sentence. Three angle brackets after a letter are a
+        // shift operator or the end of nested types.
         let is_prompt = !self.vocabulary.chosen
             && matches!(meaning.kind, MarkerKind::Json(form) if form.is_headed_by_line());
         let is_apart = is_prompt && is_between_words(self.prose.previous_byte());
@@ -526,7 +530,8 @@ impl CallReader {
             start,
             self.prose.at_line_start() || self.prose.is_fresh(),
         );
-        // The same tag may be a wrapper around calls in tags, which the text after it decides as well.
+        // The same tag may be a wrapper around calls in tags, which the text after it decides as
+        // well.
         let name = text.trim_matches(['<', '>']);
         let tag = text.len() == name.len() + 2
             && (self
@@ -560,8 +565,8 @@ impl CallReader {
             }
             return TriggerMatch::Text;
         }
-        // A quotation keeps the marker in the text, but does not protect the calls before it: the quotation mark may be part of their
-        // value.
+        // A quotation keeps the marker in the text, but does not protect the calls before it: the
+        // quotation mark may be part of their value.
         match kind {
             MarkerKind::Quote => self.note_quote(text, span),
             _ => self.reject_inner_calls(text, None, span),

@@ -141,7 +141,8 @@ impl<'w> Tag<'w> {
 
 /// Splits a name after the last colon or sentinel bar (`｜DSML｜`) of its prefix.
 pub(crate) fn split_name(name: &str) -> (&str, &str) {
-    // Most names are ASCII without a prefix, so characters are decoded only where a byte calls for it.
+    // Most names are ASCII without a prefix, so characters are decoded only where a byte calls for
+    // it.
     let may_separate = |byte: &u8| matches!(byte, b':' | b'|') || !byte.is_ascii();
     let end = match name.as_bytes().iter().rposition(|byte| may_separate(byte)) {
         None => 0,
@@ -492,8 +493,8 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
         if bytes.get(end) == Some(&b'=') {
             break;
         }
-        // A bar or a `=` may still arrive, so this part may not belong to the name. If the name without it is short enough, the tag must
-        // not be ruled out.
+        // A bar or a `=` may still arrive, so this part may not belong to the name. If the name
+        // without it is short enough, the tag must not be ruled out.
         if end == bytes.len() && end > NAME_CAP {
             break;
         }

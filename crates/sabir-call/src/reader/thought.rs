@@ -193,8 +193,8 @@ impl CallReader {
             if let Some(step) = self.read_special_call(window, emitted_to..at, thought, out) {
                 return step;
             }
-            // Records the marker of a call, which is lost if the thought is never closed. Otherwise the message would pass as a thought
-            // without an answer.
+            // Records the marker of a call, which is lost if the thought is never closed. Otherwise
+            // the message would pass as a thought without an answer.
             if let Some(text) = self.call_marker_at(tail, thought) {
                 emit_thought(window.text_between(emitted_to, at), out);
                 emitted_to = at;

@@ -508,8 +508,9 @@ impl SecretPattern {
     ) -> SecretScan {
         let value = behind.skip_bytes(gap);
         let found = self::count_while(value.first_bytes(count + 1), of);
-        // A private key block directly after the value becomes a marker, which ends the value. A prefix of the block must end the value
-        // too, or a second redaction would find more than the first.
+        // A private key block directly after the value becomes a marker, which ends the value. A
+        // prefix of the block must end the value too, or a second redaction would find more than
+        // the first.
         let behind = value.text.get(count..).unwrap_or_default();
         let common = behind.len().min(BLOCK.len());
         let block = found >= count

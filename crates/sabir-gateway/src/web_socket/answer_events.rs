@@ -120,7 +120,8 @@ async fn next_part(
             }
             AnswerState::Ended(request_id) => {
                 if let Some(keys) = handler.gateway.keys() {
-                    // Not longer, if the store hangs: the next request then gets its answer from the store.
+                    // Not longer, if the store hangs: the next request then gets its answer from
+                    // the store.
                     _ = timeout(MAX_SETTLEMENT_WAIT, keys.wait_for_settlement(&request_id)).await;
                 }
                 return None;

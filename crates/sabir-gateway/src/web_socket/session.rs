@@ -438,7 +438,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 return self.refuse_in_turn(&refusal, None).await;
             }
             Message::Close(_) => return Some(SessionEnd::Left),
-            // The reader has answered a ping already: a client that does not read the answers is not read.
+            // The reader has answered a ping already: a client that does not read the answers is
+            // not read.
             Message::Ping(payload) => {
                 self.replies = self.replies.saturating_add(payload.len() + 2);
                 let stream = self.socket.get_mut();

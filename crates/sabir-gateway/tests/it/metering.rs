@@ -79,7 +79,8 @@ async fn a_client_that_leaves_a_whole_answer_pays_for_what_was_read() {
         !setup.provider.received_requests().is_empty()
     })
     .await;
-    // Nothing of a whole answer arrives before its end, so only time tells that some of it was read.
+    // Nothing of a whole answer arrives before its end, so only time tells that some of it was
+    // read.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     drop(stream);
     let [input, output] = counted(&setup).await;

@@ -37,7 +37,8 @@ pub fn write_json_schema(
     let mut definitions = Map::new();
     for (number, tool) in built.tools.iter().enumerate() {
         let text = format!(
-            // A string replaces the arguments here, so that the text is JSON if and only if everything around them is JSON.
+            // A string replaces the arguments here, so that the text is JSON if and only if
+            // everything around them is JSON.
             "{}{}\"{ARGUMENTS}\"{}{}",
             layout.run_open, tool.open, tool.close, layout.run_close
         );

@@ -106,7 +106,8 @@ fn find_triggers(begins: &[&str]) -> Option<Vec<String>> {
         .iter()
         .map(|begin| begin.trim_end().to_owned())
         .collect();
-    // Without a common beginning every call needs its own trigger, which must be a tag: `get_weather(` may also occur in a sentence.
+    // Without a common beginning every call needs its own trigger, which must be a tag:
+    // `get_weather(` may also occur in a sentence.
     let are_tags = each
         .iter()
         .all(|begin| begin.starts_with('<') && is_marker(begin));

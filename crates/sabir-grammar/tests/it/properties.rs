@@ -266,7 +266,8 @@ proptest! {
         let text = dialect.render_calls([&call], &tools);
         let grammar = built(dialect, &tools, ParallelCalls::One);
         if !grammar.grammar.accepts(&text) {
-            // A value in a tag that contains closing markup of its call is the documented exception.
+            // A value in a tag that contains closing markup of its call is the documented
+            // exception.
             let holds_markup = grammar.holds_own_markup(&call);
             prop_assert!(holds_markup, "{} does not accept {text}", dialect.name);
         } else {

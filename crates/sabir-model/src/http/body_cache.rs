@@ -93,7 +93,8 @@ impl BodyCache {
             ..request.clone()
         })?;
         if array_items(encoder.key, &value).len() <= prefix.leading_items {
-            // No new item follows the cached ones, so the cache mark of the last message belongs in the cached part.
+            // No new item follows the cached ones, so the cache mark of the last message belongs in
+            // the cached part.
             return Ok(to_json_bytes(&whole(request)?));
         }
         let body = prefix.splice_body(encoder.key, &value);
@@ -392,7 +393,8 @@ mod tests {
             };
             written.encode_body(&request, &encoder).unwrap();
         }
-        // All 400 messages are serialized once, and some of the newest for each of the 200 requests; without the cache it would be 40,000.
+        // All 400 messages are serialized once, and some of the newest for each of the 200
+        // requests; without the cache it would be 40,000.
         assert!(counted.get() < 12_000, "{}", counted.get());
     }
 }

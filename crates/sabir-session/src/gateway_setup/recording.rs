@@ -420,7 +420,8 @@ mod tests {
         };
         let mut report = RecordReport::default();
         report.add_record(&left);
-        // Its client left after the provider had reported the input, and in the midst of the output.
+        // Its client left after the provider had reported the input, and in the midst of the
+        // output.
         report.add_record(&ExchangeRecord {
             input_tokens: Some(90),
             counted_input_tokens: Some(90),

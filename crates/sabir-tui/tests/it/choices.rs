@@ -174,7 +174,8 @@ fn a_checkpoint_is_looked_at_and_restored() {
         checkpoint: Some(1),
     });
     assert_eq!(bench.keys("\r"), [undo]);
-    // The conversation before the call of an answer that this session has not seen cannot be restored.
+    // The conversation before the call of an answer that this session has not seen cannot be
+    // restored.
     bench
         .app
         .open_restore_choice(&checkpoint(9), "restores a.rs\n", "");

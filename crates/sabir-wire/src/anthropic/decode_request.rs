@@ -92,8 +92,8 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         let role = match message.get("role").required_text()? {
             "user" => Role::User,
             "assistant" => Role::Assistant,
-            // Claude Code sends system messages in the middle of a history. Other wires have only the system prompt, so the text is added
-            // to it.
+            // Claude Code sends system messages in the middle of a history. Other wires have only
+            // the system prompt, so the text is added to it.
             "system" => {
                 let text = decode_system(&message.get("content"))?;
                 history.note_instruction(&text);
@@ -263,8 +263,8 @@ fn decode_content(
             "tool_result" => parts.extend(decode_result(&block, history)?),
             "thinking" => {
                 let signature = block.get("signature").text_or_empty()?;
-                // A thought of another provider has no signature. Anthropic's API would refuse a thought block without one, so no state is
-                // kept.
+                // A thought of another provider has no signature. Anthropic's API would refuse a
+                // thought block without one, so no state is kept.
                 let data = json!({"type": "thinking", "signature": signature});
                 let opaque = (!signature.is_empty()).then(|| OpaqueState {
                     wire: NAME.to_owned(),

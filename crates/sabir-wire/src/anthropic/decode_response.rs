@@ -263,8 +263,8 @@ impl AnthropicDecoder {
         let last = blocks.len() as u64;
         for (label, block) in (1..).zip(blocks) {
             self.decode_block_start(Some(label), block.get(), out);
-            // At its output limit, the provider completes the JSON of a call that the limit cut, so the end of the last block does not
-            // prove that the call is complete.
+            // At its output limit, the provider completes the JSON of a call that the limit cut, so
+            // the end of the last block does not prove that the call is complete.
             if !limit || label != last {
                 self.decode_block_stop(Some(label), out);
             }
@@ -488,7 +488,8 @@ impl AnthropicDecoder {
         self.state
             .calls
             .apply_stop_reason(self.state.reason.unwrap_or(StopReason::End), out);
-        // An incomplete signature or block is invalid, so without its end it is dropped, with a fault.
+        // An incomplete signature or block is invalid, so without its end it is dropped, with a
+        // fault.
         let is_state = |block: &BlockKind| {
             matches!(block, BlockKind::Thinking { .. } | BlockKind::Kept { .. })
         };

@@ -199,8 +199,8 @@ impl BedrockDecoder {
         // Whole responses have no indexes. Any distinct labels will do.
         for (label, block) in (1..).zip(blocks) {
             self.decode_block_start(Some(label), block.get(), true, out);
-            // At its output limit, the provider completes the JSON of a call that the limit cut, so the end of the last block does not
-            // prove that the call is complete.
+            // At its output limit, the provider completes the JSON of a call that the limit cut, so
+            // the end of the last block does not prove that the call is complete.
             if !limit || label != last {
                 self.decode_block_stop(Some(label), out);
             }

@@ -188,8 +188,8 @@ fn complete_documents(messages: &mut [Value]) {
             if let Some(Value::String(name)) = block.pointer_mut("/document/name") {
                 let count = counts.entry(name.clone()).or_insert(1);
                 let mut own_name = name.clone();
-                // A client may have used the next name as well. The count continues from the last one, so many equal names do not retry the
-                // same candidates.
+                // A client may have used the next name as well. The count continues from the last
+                // one, so many equal names do not retry the same candidates.
                 while !used.insert(own_name.clone()) {
                     *count += 1;
                     own_name = format!("{name} ({count})");

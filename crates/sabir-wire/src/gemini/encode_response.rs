@@ -263,7 +263,8 @@ impl WireEncoder for GeminiEncoder {
         self.finish_choice(out);
     }
 
-    // With several candidates, the token counts belong to the whole answer: `finish_choices` writes them.
+    // With several candidates, the token counts belong to the whole answer: `finish_choices` writes
+    // them.
     fn finish_choice(&mut self, out: &mut Vec<u8>) {
         self.flush_held_call(out);
         let reason = self.outcome.finish_reason().to_owned();

@@ -573,7 +573,8 @@ impl OpenAiChatDecoder {
         }
         if call.is_whole() || !call.is_open() {
             self.state.status.skipped += 1;
-            // Equal arguments repeat the call. Different ones contradict it, and it is unknown which were meant.
+            // Equal arguments repeat the call. Different ones contradict it, and it is unknown
+            // which were meant.
             let mut again = DefaultHasher::new();
             again.write(arguments.as_bytes());
             if !arguments.trim_ascii().is_empty() && again.finish() != hash.finish() {
@@ -756,7 +757,8 @@ impl OpenAiChatDecoder {
     /// Applies a finish reason, and emits it if it is new.
     fn decode_stop(&mut self, word: &str, native: &str, out: &mut dyn EventSink) {
         let mut reason = super::stop_reason(word);
-        // OpenRouter sends `tool_calls` even if the model stopped at its limit; the native reason shows it.
+        // OpenRouter sends `tool_calls` even if the model stopped at its limit; the native reason
+        // shows it.
         if super::stop_reason(native) == StopReason::Length {
             reason = StopReason::Length;
         }

@@ -189,7 +189,8 @@ fn translate_messages(messages: &mut Vec<Value>) -> Result<(), RequestError> {
         .map(|message| text_member(message, "tool_call_id").to_owned())
         .collect();
     let mut pairs = ResultPairs::default();
-    // The ids of the calls that need a result of the older form, by the positions of their messages.
+    // The ids of the calls that need a result of the older form, by the positions of their
+    // messages.
     let mut called: HashMap<usize, String> = HashMap::new();
     for (position, message) in messages.iter_mut().enumerate() {
         match text_member(message, "role") {

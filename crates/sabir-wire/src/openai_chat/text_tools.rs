@@ -92,7 +92,8 @@ fn take_custom(item: &mut Value) -> Option<Value> {
 /// Makes a function from the content of a custom tool.
 fn function_for(custom: &Value, request: &Request) -> Value {
     let text = |key: &str| custom.get(key).and_then(Value::as_str).unwrap_or_default();
-    // The description of the request's tool includes the grammar. A list of allowed tools may have removed the tool.
+    // The description of the request's tool includes the grammar. A list of allowed tools may have
+    // removed the tool.
     match request.tools.get(text("name")) {
         Some(spec) => encode_tool(spec, false),
         None => {

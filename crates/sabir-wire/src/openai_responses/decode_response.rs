@@ -526,8 +526,8 @@ impl OpenAiResponsesDecoder {
             return;
         };
         let progress = known.text_parts.iter().find(|(known, _)| *known == part);
-        // The repetition contains pieces that were lost. If it differs from the emitted pieces, it is ignored, since those cannot be taken
-        // back.
+        // The repetition contains pieces that were lost. If it differs from the emitted pieces, it
+        // is ignored, since those cannot be taken back.
         let rest = progress.map_or(Some(words), |(_, progress)| progress.remaining_text(words));
         self.emit_part_text(position, part, rest.unwrap_or_default(), out);
     }

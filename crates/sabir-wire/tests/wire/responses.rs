@@ -345,7 +345,8 @@ fn searches_that_xai_runs_are_no_calls() {
 
 #[test]
 fn an_answer_of_xai_with_its_own_tools_and_one_of_the_client_has_one_call() {
-    // The order of the events is that of a recorded answer: items begin together and are done together.
+    // The order of the events is that of a recorded answer: items begin together and are done
+    // together.
     let web = |status: &str| {
         json!({"type": "web_search_call", "id": "ws_1_call_1", "status": status,
                "action": {"type": "search", "query": "", "sources": []}})

@@ -85,7 +85,8 @@ fn change_others(flags: libc::c_uint) -> io::Result<()> {
 }
 
 fn change_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
-    // SAFETY: close_range takes three integers. It closes nothing in this process with the one flag; without, the caller vouches.
+    // SAFETY: close_range takes three integers. It closes nothing in this process with the one
+    // flag; without, the caller vouches.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
     if done == 0 {
         Ok(())

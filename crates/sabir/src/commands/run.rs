@@ -97,7 +97,8 @@ pub(crate) fn run_interactive(cli: &Cli) -> Result<ExitStatus, CommandError> {
             WelcomeChoice::Unasked => {}
         }
     }
-    // A missing model, or one without support for pictures, is reported before the user has typed anything.
+    // A missing model, or one without support for pictures, is reported before the user has typed
+    // anything.
     let images = host().model_sight(&spec, None)?.load_images(pictures)?;
     begin_chosen_session(spec, images)
 }

@@ -685,7 +685,8 @@ fn foreign_control_bytes_never_reach_the_terminal() {
     let provider = world.plays(NATIVE, &[turn(hostile, calls), turn("Over.", vec![])]);
     let mut command = command(&world, &provider, &["go", "on"]);
     command.args(["--approve", "command=cat evil.txt"]);
-    // The terminal need not be asked for its background, which is a sequence of the interface's own.
+    // The terminal need not be asked for its background, which is a sequence of the interface's
+    // own.
     command.env("COLORFGBG", "15;0");
     let mut seat = ScreenSeat::start(command, 80, 24);
     let text = seat.wait_until("the end", |text| {

@@ -186,7 +186,8 @@ fn describe_tagged(dialect: &Dialect, tagged: &TaggedCalls) -> CallLayout {
                 continue;
             }
             let form = describe_argument(tagged, *style, encoding, &sample);
-            // Styles differ only for some types of values, and a repeated form would duplicate each choice.
+            // Styles differ only for some types of values, and a repeated form would duplicate each
+            // choice.
             if !forms.contains(&form) {
                 forms.push(form);
             }

@@ -39,8 +39,8 @@ pub(super) fn render_tagged_call(
     tools: &ToolSet,
 ) -> String {
     let mut text = String::new();
-    // Models are taught `Lines`. `Inline` preserves values that begin or end with a line feed; `Json` preserves everything, because `<` is
-    // escaped.
+    // Models are taught `Lines`. `Inline` preserves values that begin or end with a line feed;
+    // `Json` preserves everything, because `<` is escaped.
     for style in tagged.string_styles() {
         text = write_call(tagged, at, call, *style);
         if *style == StringStyle::Json || reads_back(dialect, &text, call, tools) {
@@ -273,7 +273,8 @@ impl StringStyle {
                 "<![CDATA[{}]]>",
                 text.replace("]]>", "]]]]><![CDATA[>")
             )),
-            // Where the reader keeps every line feed, a pair around the value would become part of it.
+            // Where the reader keeps every line feed, a pair around the value would become part of
+            // it.
             (Value::String(text), _) if tagged.exact_values => raw(text.clone()),
             (Value::String(text), _) if pairs || text.contains('\n') => raw(format!("\n{text}\n")),
             (Value::String(text), _) => raw(text.clone()),

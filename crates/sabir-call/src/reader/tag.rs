@@ -144,7 +144,7 @@ pub(crate) fn split_name(name: &str) -> (&str, &str) {
     // Most names are ASCII without a prefix, so characters are decoded only where a byte calls for
     // it.
     let may_separate = |byte: &u8| matches!(byte, b':' | b'|') || !byte.is_ascii();
-    let end = match name.as_bytes().iter().rposition(|byte| may_separate(byte)) {
+    let end = match name.as_bytes().iter().rposition(may_separate) {
         None => 0,
         Some(_) => name
             .char_indices()
@@ -443,11 +443,14 @@ pub(crate) fn lex_tag<'w>(
 }
 
 /// The bytes of names, as a table: each byte of each tag is looked up, and a chain of comparisons takes several times as long.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a byte is an index of 256 entries, and this is computed when it is compiled"
+)]
 const NAME_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
     loop {
-        // The index of an array of 256 entries is never out of range.
         table[byte as usize] = byte.is_ascii_alphanumeric()
             || matches!(byte, b'_' | b'-' | b'.' | b':' | b'|')
             || !byte.is_ascii();

@@ -330,25 +330,14 @@ impl<S: EventSink> RenumberingSink<S> {
                 dialect,
                 at,
                 name_at,
-            } => {
-                let index = number(index);
-                if is_draft {
-                    let span = Span::new(at, name_at);
-                    self.drafts.push(DraftedCall {
-                        index,
-                        span,
-                        source,
-                    });
-                }
-                Event::CallStart {
-                    index,
-                    id,
-                    name,
-                    dialect,
-                    at,
-                    name_at,
-                }
-            }
+            } => Event::CallStart {
+                index: number(index),
+                id,
+                name,
+                dialect,
+                at,
+                name_at,
+            },
             Event::ArgStart {
                 index,
                 name,
@@ -385,6 +374,18 @@ impl<S: EventSink> RenumberingSink<S> {
             }
             other => other,
         };
+        if let Event::CallStart {
+            index, at, name_at, ..
+        } = event
+            && is_draft
+        {
+            let span = Span::new(at, name_at);
+            self.drafts.push(DraftedCall {
+                index,
+                span,
+                source,
+            });
+        }
         self.out.push_event(event);
     }
 }

@@ -206,8 +206,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         if !call.from_thought {
             self.drop_drafts();
         }
-        // Dropped calls are neither an excess nor a twin of this one. Which of the calls in
-        // thoughts counts is decided at the end.
+        // Dropped calls are neither extra nor duplicates. Which of the calls in thoughts counts is
+        // decided at the end.
         let known = self.attempt.calls.iter().filter(|known| {
             !matches!(known.disposition, CallDisposition::Dropped)
                 && (!call.from_thought || !known.from_thought)

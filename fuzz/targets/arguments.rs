@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sabir_call::json::{ArgumentScanner, ScanOutcome};
-use sabir_call::{ArgForm, DraftResponse, Event, EventSink};
+use sabir_call::{ArgumentEncoding, DraftResponse, Event, EventSink};
 use serde_json::{Map, Value};
 
 fn scan(text: &str, size: usize) -> (DraftResponse, ScanOutcome) {
@@ -27,7 +27,7 @@ fn values(draft: &DraftResponse) -> Option<Map<String, Value>> {
     arguments
         .map(|argument| {
             let value = match argument.form {
-                ArgForm::Json => serde_json::from_str(&argument.text).ok()?,
+                ArgumentEncoding::Json => serde_json::from_str(&argument.text).ok()?,
                 _ => Value::String(argument.text.clone()),
             };
             Some((argument.name.clone(), value))

@@ -3,16 +3,16 @@
 
 use libfuzzer_sys::fuzz_target;
 use sabir_call::dialect::DialectSelection;
-use sabir_call::{ArgForm, Call, CallId, Truncation, DraftResponse, DraftArgument, DraftState, CallReader};
+use sabir_call::{ArgumentEncoding, Call, CallId, Truncation, DraftResponse, DraftArgument, DraftState, CallReader};
 use sabir_fuzz::{TOOLS, pick};
 use serde_json::{Map, Value, json};
 
 fn value_of(argument: &DraftArgument, wanted: &Value) -> Value {
     match argument.form {
-        ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or_default(),
+        ArgumentEncoding::Json => serde_json::from_str(&argument.text).unwrap_or_default(),
         // What stands between tags is typed by the schema, which says nothing here.
-        ArgForm::Raw if !wanted.is_string() => serde_json::from_str(&argument.text).unwrap_or_default(),
-        ArgForm::Raw | ArgForm::String => Value::String(argument.text.clone()),
+        ArgumentEncoding::Raw if !wanted.is_string() => serde_json::from_str(&argument.text).unwrap_or_default(),
+        ArgumentEncoding::Raw | ArgumentEncoding::String => Value::String(argument.text.clone()),
     }
 }
 

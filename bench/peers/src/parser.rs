@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dynamo_parsers_v2 as dynamo;
 use sabir_call::dialect::DialectSet;
-use sabir_call::{ArgForm, Truncation, DraftResponse, DraftCall, DraftState, Event, CallReader, ToolSet};
+use sabir_call::{ArgumentEncoding, Truncation, DraftResponse, DraftCall, DraftState, Event, CallReader, ToolSet};
 use serde_json::{Map, Value};
 use tool_parser::ParserFactory;
 use tool_parser::types::ToolCallItem;
@@ -140,7 +140,7 @@ fn arguments(call: &DraftCall, tools: &ToolSet) -> Map<String, Value> {
         let string = spec.is_some_and(|spec| spec.type_names().contains(&"string"));
         let text = Value::from(argument.text.as_str());
         let value = match (argument.form, string) {
-            (ArgForm::String, _) | (ArgForm::Raw, true) => text,
+            (ArgumentEncoding::String, _) | (ArgumentEncoding::Raw, true) => text,
             _ => serde_json::from_str(&argument.text).unwrap_or(text),
         };
         (argument.name.clone(), value)

@@ -12,7 +12,7 @@ mod typed;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use sabir_call::{ArgForm, DraftResponse, Event, EventSink, StopReason};
+use sabir_call::{ArgumentEncoding, DraftResponse, Event, EventSink, StopReason};
 use sabir_wire::{ResponseEncoder, ResponseMetadata, Wire, replay_draft};
 
 fn main() {
@@ -52,7 +52,7 @@ fn answer(size: usize) -> DraftResponse {
     let mut draft = DraftResponse::default();
     draft.push_event(Event::Text { text: &words });
     draft.push_event(Event::CallStart { index: 0, id: Some("c"), name: "write", dialect: None, at: 0, name_at: 0 });
-    draft.push_event(Event::ArgStart { index: 0, name: "content", form: ArgForm::String, at: 0 });
+    draft.push_event(Event::ArgStart { index: 0, name: "content", form: ArgumentEncoding::String, at: 0 });
     draft.push_event(Event::ArgDelta { index: 0, text: &file });
     draft.push_event(Event::ArgEnd { index: 0, lead: "", at: 0 });
     draft.push_event(Event::CallEnd { index: 0, at: 0 });

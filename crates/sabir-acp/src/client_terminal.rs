@@ -12,7 +12,7 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::{Client, Error};
 use sabir_session::{EditorFailure, TerminalCommand, TerminalEnd, TerminalOutcome};
 
-use crate::editor_connection::ANSWER_PATIENCE;
+use crate::editor_connection::CLIENT_RESPONSE_TIMEOUT;
 
 /// A terminal of the client.
 #[derive(Debug)]
@@ -47,10 +47,10 @@ pub(crate) async fn run_in_terminal(
             may_run: true,
         })
     });
-    let mut terminal = match tokio::time::timeout(ANSWER_PATIENCE, creation).await {
+    let mut terminal = match tokio::time::timeout(CLIENT_RESPONSE_TIMEOUT, creation).await {
         Ok(Ok(Ok(terminal))) => terminal,
         Ok(Ok(Err(error))) => return Err(EditorFailure::Refused(error.message)),
-        Ok(Err(_)) | Err(_) => return Err(EditorFailure::Silent),
+        Ok(Err(_)) | Err(_) => return Err(EditorFailure::NoResponse),
     };
     show(terminal.id.clone());
     let end = terminal.wait(command.time_limit).await?;
@@ -89,7 +89,7 @@ impl ClientTerminal {
             return Ok(TerminalEnd::TimedOut);
         };
         // The command began, so a client that fails here is not one that refused it.
-        let ended = ended.map_err(|_| EditorFailure::Silent)?;
+        let ended = ended.map_err(|_| EditorFailure::NoResponse)?;
         self.may_run = false;
         Ok(describe_end(ended.exit_status))
     }
@@ -107,9 +107,9 @@ impl ClientTerminal {
 async fn answer_in_time<T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, EditorFailure> {
-    match tokio::time::timeout(ANSWER_PATIENCE, answer).await {
+    match tokio::time::timeout(CLIENT_RESPONSE_TIMEOUT, answer).await {
         Ok(Ok(answer)) => Ok(answer),
-        _ => Err(EditorFailure::Silent),
+        _ => Err(EditorFailure::NoResponse),
     }
 }
 

@@ -190,7 +190,7 @@ impl DraftCall {
 
 #[cfg(test)]
 mod tests {
-    use sabir_session::call::ArgForm;
+    use sabir_session::call::ArgumentEncoding;
     use serde_json::json;
 
     use super::*;
@@ -211,7 +211,7 @@ mod tests {
         drafts.note_event(&StreamEvent::ArgStart {
             index: 0,
             name,
-            form: ArgForm::String,
+            form: ArgumentEncoding::String,
             at: 0,
         });
         drafts.note_event(&StreamEvent::ArgDelta {

@@ -8,18 +8,18 @@ use std::time::Duration;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{ReadTextFileRequest, SessionId, WriteTextFileRequest};
 use agent_client_protocol::{Client, JsonRpcRequest};
-use sabir_session::{Editor, EditorAnswer, EditorFailure, TerminalCommand, TerminalOutcome};
+use sabir_session::{Editor, EditorFailure, EditorFuture, TerminalCommand, TerminalOutcome};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use crate::client_terminal::run_in_terminal;
-use crate::message_text::exact_text;
+use crate::message_text::show_hidden_characters;
 use crate::session::{ClientFeatures, SessionInput};
 
 /// The time that a client has to answer. Buffers are in its memory, so an answer takes milliseconds.
-pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const CLIENT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time for which a client that did not answer is not asked again.
-const SILENCE: Duration = Duration::from_secs(60);
+const UNRESPONSIVE_PERIOD: Duration = Duration::from_secs(60);
 
 /// The editor of one session.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ pub(crate) struct EditorConnection {
     features: ClientFeatures,
     /// Leads to the worker of the session.
     worker: UnboundedSender<SessionInput>,
-    silence: Arc<SilenceTimer>,
+    unresponsive: Arc<UnresponsiveTimer>,
 }
 
 /// Remembers that a client did not answer, so that not every call waits for it.
 #[derive(Debug, Default)]
-struct SilenceTimer(Mutex<Option<Instant>>);
+struct UnresponsiveTimer(Mutex<Option<Instant>>);
 
 impl EditorConnection {
     /// Creates the editor of a session, whose folder has two names: the real one, and that of the client.
@@ -57,7 +57,7 @@ impl EditorConnection {
             named_folder,
             features,
             worker,
-            silence: Arc::default(),
+            unresponsive: Arc::default(),
         }
     }
 
@@ -72,39 +72,41 @@ impl EditorConnection {
     }
 
     /// Sends a request and waits for the answer, within limits.
-    fn ask<R>(&self, request: R) -> EditorAnswer<R::Response>
+    fn ask<R>(&self, request: R) -> EditorFuture<R::Response>
     where
         R: JsonRpcRequest + Send + 'static,
         R::Response: Send,
     {
         let connection = self.connection.clone();
-        let silence = Arc::clone(&self.silence);
+        let unresponsive = Arc::clone(&self.unresponsive);
         Box::pin(async move {
-            if silence.is_active() {
-                return Err(EditorFailure::Silent);
+            if unresponsive.is_active() {
+                return Err(EditorFailure::NoResponse);
             }
             let answer = connection.send_request(request).block_task();
             // Dropping the answer withdraws the request at the client.
-            match tokio::time::timeout(ANSWER_PATIENCE, answer).await {
+            match tokio::time::timeout(CLIENT_RESPONSE_TIMEOUT, answer).await {
                 Ok(Ok(answer)) => Ok(answer),
-                Ok(Err(error)) => Err(EditorFailure::Refused(exact_text(&error.message))),
+                Ok(Err(error)) => Err(EditorFailure::Refused(show_hidden_characters(
+                    &error.message,
+                ))),
                 Err(_) => {
-                    silence.begin();
-                    Err(EditorFailure::Silent)
+                    unresponsive.begin();
+                    Err(EditorFailure::NoResponse)
                 }
             }
         })
     }
 }
 
-impl SilenceTimer {
+impl UnresponsiveTimer {
     fn is_active(&self) -> bool {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
     }
 
     fn begin(&self) {
-        let until = Instant::now() + SILENCE;
+        let until = Instant::now() + UNRESPONSIVE_PERIOD;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
 }
@@ -114,7 +116,7 @@ impl Editor for EditorConnection {
         self.features.writes_files
     }
 
-    fn read_text(&self, path: &Path) -> EditorAnswer<String> {
+    fn read_text(&self, path: &Path) -> EditorFuture<String> {
         let request = ReadTextFileRequest::new(self.session.clone(), self.named_path(path));
         if !self.features.reads_files {
             let refusal = EditorFailure::Refused("it reads no files".to_owned());
@@ -124,7 +126,7 @@ impl Editor for EditorConnection {
         Box::pin(async move { Ok(answer.await?.content) })
     }
 
-    fn write_text(&self, path: &Path, text: &str) -> EditorAnswer<()> {
+    fn write_text(&self, path: &Path, text: &str) -> EditorFuture<()> {
         let path = self.named_path(path);
         let answer = self.ask(WriteTextFileRequest::new(self.session.clone(), path, text));
         Box::pin(async move { answer.await.map(drop) })
@@ -134,7 +136,7 @@ impl Editor for EditorConnection {
         self.features.terminals
     }
 
-    fn run_command(&self, command: TerminalCommand) -> EditorAnswer<TerminalOutcome> {
+    fn run_command(&self, command: TerminalCommand) -> EditorFuture<TerminalOutcome> {
         let worker = self.worker.clone();
         let call = command.call.clone();
         let text = command.text.clone();

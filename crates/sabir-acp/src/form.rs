@@ -11,11 +11,11 @@ use agent_client_protocol::v1::schema::{
     SessionId, StringPropertySchema,
 };
 use agent_client_protocol::{Client, Error};
-use sabir_session::{ElicitationAnswer, ElicitationForm, ElicitationRequest, FormAsker};
+use sabir_session::{ElicitationAnswer, ElicitationForm, ElicitationRequest, FormElicitor};
 use sabir_terminal::sanitizer::sanitize_text;
 use serde_json::Value;
 
-use crate::message_text::exact_text;
+use crate::message_text::show_hidden_characters;
 
 /// The value of a form that holds one of the proposed answers.
 const CHOICE: &str = "choice";
@@ -79,7 +79,7 @@ pub(crate) struct ServerFormAsker {
     pub(crate) session: SessionId,
 }
 
-impl FormAsker for ServerFormAsker {
+impl FormElicitor for ServerFormAsker {
     fn ask_form<'a>(
         &'a self,
         request: &'a ElicitationRequest,
@@ -97,8 +97,8 @@ impl FormAsker for ServerFormAsker {
             }
             let message = format!(
                 "The MCP server {} asks: {}",
-                exact_text(&request.server),
-                exact_text(&request.message)
+                show_hidden_characters(&request.server),
+                show_hidden_characters(&request.message)
             );
             let form = build_request(self.session.clone(), schema.clone(), message);
             let answer = self.connection.send_request(form).block_task().await;

@@ -1,14 +1,14 @@
 //! Renders texts of Sabir for the user of a client: questions, ends and the contents of the context.
 
 use sabir_session::agent::{ContextUsage, EchoSource, RuleProposal};
-use sabir_terminal::approval_preview::{show_exactly, truncate_middle};
+use sabir_terminal::approval_preview::{reveal_hidden_characters, truncate_middle};
 
 /// Runs of blanks that are longer are counted, so that nothing can be pushed out of sight.
 const LONG_BLANKS: usize = 64;
 
 /// Returns a text that a user decides about, with hidden characters named.
-pub(crate) fn exact_text(text: &str) -> String {
-    truncate_middle(&show_exactly(text, LONG_BLANKS))
+pub(crate) fn show_hidden_characters(text: &str) -> String {
+    truncate_middle(&reveal_hidden_characters(text, LONG_BLANKS))
 }
 
 /// Renders the model's own question with the answers that it proposes.
@@ -21,10 +21,10 @@ pub(crate) fn followup_text(question: &str, options: &[String]) -> String {
 }
 
 /// Returns the name of the option that allows more than one call. It says exactly what.
-pub(crate) fn always_text(proposals: &[RuleProposal]) -> String {
+pub(crate) fn allow_always_label(proposals: &[RuleProposal]) -> String {
     let words: Vec<_> = proposals
         .iter()
-        .map(|proposal| exact_text(&proposal.words))
+        .map(|proposal| show_hidden_characters(&proposal.words))
         .collect();
     format!("Always in this task: {}", words.join("; "))
 }
@@ -35,11 +35,13 @@ pub(crate) fn origin_warning(recovered: bool, echo: Option<&EchoSource>) -> Opti
         Some(EchoSource::Result { tool, .. }) => {
             format!(
                 " It is written in a result of {}, which the model had read.",
-                exact_text(tool)
+                show_hidden_characters(tool)
             )
         }
         Some(EchoSource::Message) => " It is written in a message of yours.".to_owned(),
-        Some(EchoSource::Context { name }) => format!(" It is written in {}.", exact_text(name)),
+        Some(EchoSource::Context { name }) => {
+            format!(" It is written in {}.", show_hidden_characters(name))
+        }
         Some(_) => " It is written in a text that the model had read.".to_owned(),
         None => String::new(),
     };
@@ -76,7 +78,10 @@ mod tests {
             rule: "command=ls".to_owned(),
             words: "`ls\u{202e}`".to_owned(),
         }];
-        assert_eq!(always_text(&proposals), "Always in this task: `ls<U+202E>`");
+        assert_eq!(
+            allow_always_label(&proposals),
+            "Always in this task: `ls<U+202E>`"
+        );
     }
 
     #[test]

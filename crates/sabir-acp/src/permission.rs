@@ -9,7 +9,7 @@ use sabir_session::Decision;
 use sabir_session::agent::RuleProposal;
 use serde_json::Value;
 
-use crate::message_text::always_text;
+use crate::message_text::allow_always_label;
 
 /// The id of the option that allows this call alone.
 const ALLOW: &str = "allow";
@@ -36,7 +36,7 @@ pub(crate) fn permission_request(
     if !proposals.is_empty() {
         options.push(option(
             ALWAYS,
-            always_text(proposals),
+            allow_always_label(proposals),
             PermissionOptionKind::AllowAlways,
         ));
     }

@@ -27,7 +27,7 @@ use agent_client_protocol::{
 };
 use futures_util::Sink;
 use sabir_session::agent::{Record, TaskId};
-use sabir_session::first_screen::FirstScreen;
+use sabir_session::first_screen::FirstRunReport;
 use sabir_session::{
     CompletionSpec, Host, Interactivity, RecordMode, SessionChoices, SessionError, SessionSpec,
     TaskFilter, format_timestamp, task_title,
@@ -39,7 +39,7 @@ use tokio::task::JoinSet;
 
 use crate::prompt_content::read_prompt;
 use crate::session::{
-    ClientFeatures, SessionInput, SessionSeed, SessionWorker, invalid, session_error,
+    ClientFeatures, SessionInput, SessionSetup, SessionWorker, invalid, session_error,
 };
 use crate::session_settings::{config_options, mcp_servers, mode_state};
 use crate::transport::{input_lines, output_lines};
@@ -183,7 +183,7 @@ struct ServerState {
 }
 
 /// The settings that a client requests for a session.
-struct SessionPlan {
+struct SessionRequest {
     cwd: PathBuf,
     servers: Vec<McpServer>,
 }
@@ -298,7 +298,7 @@ impl AcpServer {
             Err(invalid(format!("there is no method `{method}`")))
         } else {
             self.host
-                .model_sight(&self.spec, None)
+                .image_support(&self.spec, None)
                 .map(|_| AuthenticateResponse::new())
                 .map_err(|error| Error::new(ErrorCode::AUTH_REQUIRED, error.to_string()))
         };
@@ -313,7 +313,7 @@ impl AcpServer {
     ) {
         // The id is given out now, and the task begins with the first prompt.
         let task = self.host.new_task_id();
-        let plan = SessionPlan {
+        let plan = SessionRequest {
             cwd: request.cwd,
             servers: request.mcp_servers,
         };
@@ -335,7 +335,7 @@ impl AcpServer {
         responder: Responder<LoadSessionResponse>,
         connection: ConnectionTo<Client>,
     ) {
-        let plan = SessionPlan {
+        let plan = SessionRequest {
             cwd: request.cwd,
             servers: request.mcp_servers,
         };
@@ -370,7 +370,7 @@ impl AcpServer {
         responder: Responder<ResumeSessionResponse>,
         connection: ConnectionTo<Client>,
     ) {
-        let plan = SessionPlan {
+        let plan = SessionRequest {
             cwd: request.cwd,
             servers: request.mcp_servers,
         };
@@ -390,7 +390,7 @@ impl AcpServer {
         responder: Responder<ForkSessionResponse>,
         connection: ConnectionTo<Client>,
     ) {
-        let plan = SessionPlan {
+        let plan = SessionRequest {
             cwd: request.cwd,
             servers: request.mcp_servers,
         };
@@ -410,7 +410,7 @@ impl AcpServer {
     fn fork_task(
         &self,
         task: &TaskId,
-        plan: SessionPlan,
+        plan: SessionRequest,
         connection: &ConnectionTo<Client>,
     ) -> Result<(SessionId, SessionChoices), Error> {
         let spec = SessionSpec {
@@ -554,7 +554,7 @@ impl AcpServer {
     fn reopen_session(
         &self,
         id: &SessionId,
-        plan: SessionPlan,
+        plan: SessionRequest,
         connection: &ConnectionTo<Client>,
     ) -> Result<SessionChoices, Error> {
         let task = TaskId::new(id.to_string());
@@ -581,7 +581,7 @@ impl AcpServer {
     fn open_session(
         &self,
         task: TaskId,
-        plan: SessionPlan,
+        plan: SessionRequest,
         records: &[Record],
         stored: Option<usize>,
         connection: &ConnectionTo<Client>,
@@ -611,7 +611,7 @@ impl AcpServer {
         let id = SessionId::new(task.as_str());
         let (sender, inputs) = unbounded_channel();
         let mut state = self.lock_state();
-        let seed = SessionSeed {
+        let seed = SessionSetup {
             id: id.clone(),
             task,
             named_folder: plan.cwd,
@@ -647,8 +647,8 @@ impl AcpServer {
     /// asked to let its user set it up.
     fn setup_error(&self, error: &SessionError, spec: &SessionSpec) -> Error {
         // A wrong key of the configuration is no lack of a model, and is reported as it is.
-        let lacks_model = FirstScreen::is_needed(&self.host, spec).unwrap_or(false);
-        let lacks_key = || self.host.model_sight(spec, None).is_err();
+        let lacks_model = FirstRunReport::is_needed(&self.host, spec).unwrap_or(false);
+        let lacks_key = || self.host.image_support(spec, None).is_err();
         if lacks_model || lacks_key() {
             return Error::new(ErrorCode::AUTH_REQUIRED, error.to_string());
         }

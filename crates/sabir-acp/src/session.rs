@@ -33,18 +33,18 @@ use tokio::time::Instant;
 
 use crate::editor_connection::EditorConnection;
 use crate::form::{ServerFormAsker, question_form, read_answer};
-use crate::message_text::{context_text, exact_text, followup_text, origin_warning};
+use crate::message_text::{context_text, followup_text, origin_warning, show_hidden_characters};
 use crate::permission::{permission_request, read_decision};
 use crate::session_settings::{
     MODE_OPTION, MODEL_OPTION, SabirCommand, available_commands, config_options,
 };
 use crate::tool_view::text_content;
-use crate::update_mapper::{RecordTime, UpdateMapper, agent_thought};
+use crate::update_mapper::{RecordSource, UpdateMapper, agent_thought};
 
 /// The time between two updates that show the output of running commands.
 const OUTPUT_INTERVAL: Duration = Duration::from_millis(150);
 /// The time that a session gets to end before it is stopped as if it were killed.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The capabilities of the client.
 #[derive(Debug, Clone, Copy, Default)]
@@ -98,7 +98,7 @@ pub(crate) enum SessionInput {
         decision: Decision,
     },
     /// The client's user left a form, so that the next prompt answers its question.
-    FormLeft {
+    FormDismissed {
         request: RequestId,
         question: String,
     },
@@ -148,7 +148,7 @@ struct Turn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TurnEnd {
     /// The task stops working, or asks for a text.
-    Rest,
+    TaskIdle,
     /// The context was compacted, or need not be.
     Compaction,
     /// The contents of the context are known.
@@ -158,7 +158,7 @@ enum TurnEnd {
 }
 
 /// The parts of a session that the server knows when it opens it.
-pub(crate) struct SessionSeed {
+pub(crate) struct SessionSetup {
     pub(crate) id: SessionId,
     pub(crate) task: TaskId,
     /// The folder as the client names it.
@@ -175,7 +175,7 @@ pub(crate) struct SessionSeed {
 pub(crate) struct SessionWorker {
     host: Host,
     connection: ConnectionTo<Client>,
-    seed: SessionSeed,
+    seed: SessionSetup,
     inputs: UnboundedReceiver<SessionInput>,
     /// For the tasks that wait for answers.
     sender: UnboundedSender<SessionInput>,
@@ -185,7 +185,7 @@ pub(crate) struct SessionWorker {
     queue: VecDeque<(UserMessage, Responder<PromptResponse>)>,
     turn: Option<Turn>,
     /// A cancel ends the run, and the session is not idle yet.
-    awaits_rest: bool,
+    awaits_idle: bool,
     /// The question that the next prompt answers.
     text_question: Option<RequestId>,
     /// The last question that was shown as a text. One that is asked again is not shown again.
@@ -206,7 +206,7 @@ impl SessionWorker {
     pub(crate) fn new(
         host: Host,
         connection: ConnectionTo<Client>,
-        seed: SessionSeed,
+        seed: SessionSetup,
         inputs: UnboundedReceiver<SessionInput>,
         sender: UnboundedSender<SessionInput>,
     ) -> Self {
@@ -226,7 +226,7 @@ impl SessionWorker {
             host
         };
         let host = if seed.features.forms {
-            host.with_form_asker(Arc::new(ServerFormAsker {
+            host.with_form_elicitor(Arc::new(ServerFormAsker {
                 connection: connection.clone(),
                 session: seed.id.clone(),
             }))
@@ -250,7 +250,7 @@ impl SessionWorker {
             mapper,
             queue: VecDeque::new(),
             turn: None,
-            awaits_rest: false,
+            awaits_idle: false,
             text_question: None,
             shown_question: None,
             questions: HashMap::new(),
@@ -303,7 +303,7 @@ impl SessionWorker {
             drop(updates);
             _ = session.submit(Command::End);
             // What does not end in time is dropped, which stops it as a kill would.
-            _ = tokio::time::timeout(END_PATIENCE, session.wait()).await;
+            _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, session.wait()).await;
         }
         if let Some(turn) = self.turn.take() {
             _ = turn
@@ -323,7 +323,7 @@ impl SessionWorker {
     }
 
     /// Shows a text as one of the agent.
-    fn say(&mut self, text: &str) {
+    fn send_agent_text(&mut self, text: &str) {
         let update = self.mapper.separate_text(sanitize_text(text), false);
         self.send_all(update);
     }
@@ -372,7 +372,7 @@ impl SessionWorker {
                     _ = self.submit(Command::Answer { request, decision });
                 }
             }
-            SessionInput::FormLeft { request, question } => {
+            SessionInput::FormDismissed { request, question } => {
                 if self.questions.remove(&request).is_some() {
                     self.ask_for_text(request, question);
                 }
@@ -400,13 +400,13 @@ impl SessionWorker {
     /// Begins the next turn, if there is a prompt and none is worked on.
     async fn begin_next_turn(&mut self) {
         // A deferred command was given before the waiting prompts, so it runs first.
-        while self.turn.is_none() && !self.awaits_rest && self.deferred.is_empty() {
+        while self.turn.is_none() && !self.awaits_idle && self.deferred.is_empty() {
             let Some((message, responder)) = self.queue.pop_front() else {
                 return;
             };
             let mut turn = Turn {
                 responder,
-                ends_with: TurnEnd::Rest,
+                ends_with: TurnEnd::TaskIdle,
                 is_cancelled: false,
             };
             self.mapper.note_prompt();
@@ -444,7 +444,7 @@ impl SessionWorker {
                 let title = SessionInfoUpdate::new().title(task_title(&message.text));
                 let task = self.seed.task.clone();
                 // It expands a command of the folder itself, through the workspace of the task.
-                let session = self.host.start_as(task, spec, message).await;
+                let session = self.host.start_with_id(task, spec, message).await;
                 let session = session.map_err(|error| session_error(&error))?;
                 self.send(ClientUpdate::SessionInfoUpdate(title));
                 (session, 0)
@@ -534,7 +534,7 @@ impl SessionWorker {
             };
             // The run may end its turn at this moment and ask for the next message, and the
             // interrupt would then be lost.
-            self.awaits_rest = self.submit(Command::Interrupt).is_ok() && !is_idle;
+            self.awaits_idle = self.submit(Command::Interrupt).is_ok() && !is_idle;
         }
     }
 
@@ -617,7 +617,7 @@ impl SessionWorker {
         // A mapper of its own: what a live task has open must stay so.
         let mut past = UpdateMapper::new(folder);
         for record in &records {
-            self.send_all(past.map_record(record, RecordTime::Past));
+            self.send_all(past.map_record(record, RecordSource::Past));
         }
         if matches!(self.state, TaskState::Live(_)) {
             return;
@@ -643,7 +643,7 @@ impl SessionWorker {
                     known: known.map_or(0, |records| records.len()),
                 };
                 self.forget_questions();
-                self.awaits_rest = false;
+                self.awaits_idle = false;
             }
             Some(SessionUpdate::Snapshot(snapshot)) => {
                 let known = match &self.state {
@@ -711,18 +711,18 @@ impl SessionWorker {
                 }
             }
             SessionEventKind::ContextUsage(usage) if self.is_turn_for(TurnEnd::ContextUsage) => {
-                self.say(&context_text(usage));
+                self.send_agent_text(&context_text(usage));
                 self.end_turn(StopReason::EndTurn);
             }
             SessionEventKind::CompactionStatus(timing) if self.is_turn_for(TurnEnd::Compaction) => {
                 match timing {
                     CompactionTiming::Now => {}
                     CompactionTiming::Nothing => {
-                        self.say("There is nothing to compact.");
+                        self.send_agent_text("There is nothing to compact.");
                         self.end_turn(StopReason::EndTurn);
                     }
                     CompactionTiming::Later => {
-                        self.say("The context is compacted before the next request.");
+                        self.send_agent_text("The context is compacted before the next request.");
                         self.end_turn(StopReason::EndTurn);
                     }
                 }
@@ -750,7 +750,7 @@ impl SessionWorker {
                 .retain(|(subtask, call)| subtask.is_some() || *call != result.id);
         }
         // The update comes before the end of the turn that the record may lead to.
-        let updates = self.mapper.map_record(record, RecordTime::Live);
+        let updates = self.mapper.map_record(record, RecordSource::Live);
         self.send_all(updates);
         match record {
             Record::Failed(failed) => {
@@ -763,7 +763,7 @@ impl SessionWorker {
             Record::Context(change) => match change {
                 ContextChange::Moded { mode, .. } => self.note_mode(mode.clone()),
                 ContextChange::Compacted(compaction) if self.is_turn_for(TurnEnd::Compaction) => {
-                    self.say(&format!(
+                    self.send_agent_text(&format!(
                         "The context was compacted: {} tokens before, about {} now.",
                         compaction.before, compaction.after
                     ));
@@ -797,7 +797,7 @@ impl SessionWorker {
                     .describe_question(subtask.as_deref(), &call, &detail);
                 // A call that the model may only have repeated deserves a second look.
                 let warning = origin_warning(recovered_from_text, echo_of.as_ref());
-                let notes = [Some(exact_text(&reason)), warning];
+                let notes = [Some(show_hidden_characters(&reason)), warning];
                 let notes = notes.into_iter().flatten().filter(|text| !text.is_empty());
                 // Behind the diff or the command: what the call does comes first.
                 let content = shown.fields.content.get_or_insert_default();
@@ -855,7 +855,7 @@ impl SessionWorker {
                         images: Vec::new(),
                     },
                 },
-                None => SessionInput::FormLeft { request, question },
+                None => SessionInput::FormDismissed { request, question },
             });
         });
         self.questions.insert(request, waiting);
@@ -865,7 +865,7 @@ impl SessionWorker {
     fn ask_for_text(&mut self, request: RequestId, text: String) {
         let shown = (request.clone(), text);
         if !shown.1.is_empty() && self.shown_question.as_ref() != Some(&shown) {
-            self.say(&shown.1);
+            self.send_agent_text(&shown.1);
         }
         self.shown_question = Some(shown);
         self.text_question = Some(request);
@@ -875,7 +875,7 @@ impl SessionWorker {
             self.text_question = None;
             _ = self.submit(Command::Interrupt);
         }
-        if self.is_turn_for(TurnEnd::Rest) {
+        if self.is_turn_for(TurnEnd::TaskIdle) {
             let stop = match self.mapper.last_stop {
                 Some(ModelStop::Length) => StopReason::MaxTokens,
                 Some(ModelStop::Refused) => StopReason::Refusal,
@@ -888,7 +888,7 @@ impl SessionWorker {
     fn handle_notice(&mut self, notice: &Notice) {
         // The notice is the only answer to an undo.
         if notice.about == NoticeTopic::Checkpoints && self.is_turn_for(TurnEnd::Undo) {
-            self.say(&notice.text);
+            self.send_agent_text(&notice.text);
             self.end_turn(StopReason::EndTurn);
             return;
         }
@@ -912,7 +912,7 @@ impl SessionWorker {
             _ => return,
         };
         self.forget_questions();
-        self.awaits_rest = false;
+        self.awaits_idle = false;
         if !is_over {
             // In the order in which the client gave them.
             for command in std::mem::take(&mut self.deferred) {
@@ -933,7 +933,7 @@ impl SessionWorker {
         // A task that was loaded again reports once more that it is idle, even if a prompt arrived
         // meanwhile. The turns of Sabir's commands end with their results.
         let is_cancelled = self.turn.as_ref().is_some_and(|turn| turn.is_cancelled);
-        if is_idle && (self.is_turn_for(TurnEnd::Rest) || is_cancelled) {
+        if is_idle && (self.is_turn_for(TurnEnd::TaskIdle) || is_cancelled) {
             self.end_run(&end);
         }
     }
@@ -944,7 +944,7 @@ impl SessionWorker {
             TaskOutcome::Completed => self.end_turn(StopReason::EndTurn),
             TaskOutcome::Cancelled => self.end_turn(StopReason::Cancelled),
             TaskOutcome::Limit => {
-                self.say(&end.message);
+                self.send_agent_text(&end.message);
                 self.end_turn(StopReason::MaxTurnRequests);
             }
             TaskOutcome::ProviderFailed | TaskOutcome::Misconfigured | TaskOutcome::StoreFailed => {
@@ -954,7 +954,7 @@ impl SessionWorker {
                 }
             }
             _ => {
-                self.say(&end.message);
+                self.send_agent_text(&end.message);
                 self.end_turn(StopReason::EndTurn);
             }
         }

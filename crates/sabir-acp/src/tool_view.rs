@@ -9,7 +9,7 @@ use sabir_session::agent::{call_paths, call_subject};
 use sabir_session::call::{Call, CallResult};
 use sabir_terminal::sanitizer::sanitize_text;
 
-use crate::message_text::exact_text;
+use crate::message_text::show_hidden_characters;
 
 /// The tools with a kind. Any other one, such as that of an MCP server, is `other`.
 const KINDS: [(&str, ToolKind); 14] = [
@@ -49,7 +49,7 @@ pub(crate) fn call_title(call: &Call) -> String {
         ToolKind::Execute if call.arguments.contains_key("command") => subject,
         _ => format!("{} {subject}", call.name),
     };
-    let title = exact_text(&title);
+    let title = show_hidden_characters(&title);
     match title.char_indices().nth(MAX_TITLE_CHARS) {
         Some((end, _)) => format!("{} …", title.get(..end).unwrap_or_default()),
         None => title,

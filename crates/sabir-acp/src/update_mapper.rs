@@ -34,7 +34,7 @@ const MAX_OUTPUT_BYTES: usize = 16 << 10;
 
 /// The time of a record: now, after its deltas, or repeated from a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RecordTime {
+pub(crate) enum RecordSource {
     /// It happens now.
     Live,
     /// It happened before the client was connected.
@@ -112,10 +112,10 @@ impl UpdateMapper {
     }
 
     /// Maps a record of the session's own task.
-    pub(crate) fn map_record(&mut self, record: &Record, time: RecordTime) -> Vec<SessionUpdate> {
+    pub(crate) fn map_record(&mut self, record: &Record, time: RecordSource) -> Vec<SessionUpdate> {
         self.totals.add_record(record);
         match record {
-            Record::Started(start) if time == RecordTime::Past => {
+            Record::Started(start) if time == RecordSource::Past => {
                 self.ends_with_text = false;
                 user_message(&start.prompt, &[])
             }
@@ -124,7 +124,7 @@ impl UpdateMapper {
                 text,
                 images,
                 ..
-            } if time == RecordTime::Past => {
+            } if time == RecordSource::Past => {
                 self.ends_with_text = false;
                 user_message(text, images)
             }
@@ -133,14 +133,14 @@ impl UpdateMapper {
                 self.end_streams();
                 self.drafts.close()
             }
-            Record::Running { call, .. } if time == RecordTime::Live => {
+            Record::Running { call, .. } if time == RecordSource::Live => {
                 self.map_running(call_key(None, call))
             }
             Record::Subtask {
                 call,
                 ended: Some(end),
                 ..
-            } if time == RecordTime::Live => self.map_subtask_end(call, end),
+            } if time == RecordSource::Live => self.map_subtask_end(call, end),
             Record::Result(result) => self.map_result(None, result),
             Record::Context(change) => self.map_change(change, time),
             _ => Vec::new(),
@@ -363,7 +363,7 @@ impl UpdateMapper {
         self.has_thought = false;
     }
 
-    fn map_answer(&mut self, turn: &AssistantTurn, time: RecordTime) -> Vec<SessionUpdate> {
+    fn map_answer(&mut self, turn: &AssistantTurn, time: RecordSource) -> Vec<SessionUpdate> {
         // Kept for the stop reason of the turn, which comes later.
         self.last_stop = turn.stop;
         let mut updates = Vec::new();
@@ -383,7 +383,7 @@ impl UpdateMapper {
         updates.extend(self.map_calls(None, turn));
         // What is left was cut off, or was no call after all.
         updates.extend(self.drafts.close());
-        if time == RecordTime::Live {
+        if time == RecordSource::Live {
             updates.extend(self.usage_update(turn));
         }
         updates
@@ -533,19 +533,19 @@ impl UpdateMapper {
             COMPLETION_TOOL => self.separate_text(sanitize_text(argument("result")?), false),
             TODO_LIST_TOOL => TodoList::parse(argument("todos")?)
                 .ok()
-                .map(|list| SessionUpdate::Plan(plan_of(&list))),
+                .map(|list| SessionUpdate::Plan(todo_list_to_plan(&list))),
             _ => None,
         }
     }
 
-    fn map_change(&mut self, change: &ContextChange, time: RecordTime) -> Vec<SessionUpdate> {
+    fn map_change(&mut self, change: &ContextChange, time: RecordSource) -> Vec<SessionUpdate> {
         match change {
-            ContextChange::Moded { mode, .. } if time == RecordTime::Live => {
+            ContextChange::Moded { mode, .. } if time == RecordSource::Live => {
                 vec![SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(
                     mode.clone(),
                 ))]
             }
-            ContextChange::Compacted(_) if self.shows_compactions && time == RecordTime::Live => {
+            ContextChange::Compacted(_) if self.shows_compactions && time == RecordSource::Live => {
                 self.compactions += 1;
                 let id = format!("compaction-{}", self.compactions);
                 let update =
@@ -624,7 +624,7 @@ pub(crate) fn is_control_call(name: &str) -> bool {
 }
 
 /// Converts a todo list. Nesting becomes indentation, since plans are flat.
-fn plan_of(list: &TodoList) -> Plan {
+fn todo_list_to_plan(list: &TodoList) -> Plan {
     let entries = list.items().iter().map(|item| {
         let status = match item.state {
             TodoState::Open => PlanEntryStatus::Pending,
@@ -728,7 +728,7 @@ mod tests {
     }
 
     fn live(mapper: &mut UpdateMapper, record: &Record) -> Vec<Value> {
-        checked(mapper.map_record(record, RecordTime::Live))
+        checked(mapper.map_record(record, RecordSource::Live))
     }
 
     #[test]
@@ -829,10 +829,10 @@ mod tests {
     fn the_past_is_repeated_and_open_calls_are_closed() {
         let mut mapper = mapper();
         let said = json!({"kind": "said", "by": "user", "text": "more", "images": [{"media_type": "image/png", "data": "AA"}]});
-        let past = checked(mapper.map_record(&record(said), RecordTime::Past));
+        let past = checked(mapper.map_record(&record(said), RecordSource::Past));
         assert_eq!(past.len(), 2);
         let parts = json!([{"type": "text", "text": "I look."}, call_part("1", "read_file", json!({"path": "a"}))]);
-        let past = checked(mapper.map_record(&answer(parts), RecordTime::Past));
+        let past = checked(mapper.map_record(&answer(parts), RecordSource::Past));
         assert_eq!(past[0]["content"]["text"], "I look.");
         assert_eq!(
             past.len(),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// The treatment of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FlagUse {
+enum FlagKind {
     /// It takes a value and is used.
     Value,
     /// It is used and takes no value.
@@ -25,60 +25,63 @@ enum FlagUse {
 }
 
 /// All flags that the two packages send.
-const FLAGS: [(&str, FlagUse); 53] = [
-    ("output-format", FlagUse::Value),
-    ("input-format", FlagUse::Value),
-    ("model", FlagUse::Value),
-    ("max-turns", FlagUse::Value),
-    ("max-budget-usd", FlagUse::Value),
-    ("permission-mode", FlagUse::Value),
-    ("permission-prompt-tool", FlagUse::Value),
-    ("allowedTools", FlagUse::Value),
-    ("disallowedTools", FlagUse::Value),
-    ("tools", FlagUse::Value),
-    ("mcp-config", FlagUse::Value),
-    ("resume", FlagUse::Value),
-    ("session-id", FlagUse::Value),
-    ("continue", FlagUse::Switch),
-    ("fork-session", FlagUse::Switch),
-    ("include-partial-messages", FlagUse::Switch),
-    ("verbose", FlagUse::IgnoredSwitch),
-    ("print", FlagUse::IgnoredSwitch),
-    ("await-initialize", FlagUse::IgnoredSwitch),
-    ("allow-dangerously-skip-permissions", FlagUse::IgnoredSwitch),
-    ("permission-prompts", FlagUse::IgnoredSwitch),
-    ("include-hook-events", FlagUse::IgnoredSwitch),
-    ("debug", FlagUse::IgnoredSwitch),
-    ("debug-to-stderr", FlagUse::IgnoredSwitch),
-    ("replay-user-messages", FlagUse::IgnoredSwitch),
-    ("session-mirror", FlagUse::IgnoredSwitch),
-    ("initialize-fields", FlagUse::IgnoredValue),
-    ("system-prompt", FlagUse::IgnoredValue),
-    ("append-system-prompt", FlagUse::IgnoredValue),
-    ("system-prompt-file", FlagUse::IgnoredValue),
-    ("setting-sources", FlagUse::IgnoredValue),
-    ("settings", FlagUse::IgnoredValue),
-    ("betas", FlagUse::IgnoredValue),
-    ("thinking", FlagUse::IgnoredValue),
-    ("thinking-display", FlagUse::IgnoredValue),
-    ("max-thinking-tokens", FlagUse::IgnoredValue),
-    ("effort", FlagUse::IgnoredValue),
-    ("fallback-model", FlagUse::IgnoredValue),
-    ("add-dir", FlagUse::IgnoredValue),
-    ("plugin-dir", FlagUse::IgnoredValue),
-    ("plugin-dir-no-mcp", FlagUse::IgnoredValue),
-    ("debug-file", FlagUse::IgnoredValue),
-    ("agent", FlagUse::IgnoredValue),
-    ("project-config-root", FlagUse::IgnoredValue),
-    ("task-budget", FlagUse::Refused),
-    ("json-schema", FlagUse::Refused),
-    ("resume-session-at", FlagUse::Refused),
-    ("resume-drops-turn", FlagUse::Refused),
-    ("strict-mcp-config", FlagUse::Refused),
-    ("no-session-persistence", FlagUse::Refused),
-    ("managed-settings", FlagUse::Refused),
-    ("sdk-url", FlagUse::Refused),
-    ("channels", FlagUse::Refused),
+const FLAGS: [(&str, FlagKind); 53] = [
+    ("output-format", FlagKind::Value),
+    ("input-format", FlagKind::Value),
+    ("model", FlagKind::Value),
+    ("max-turns", FlagKind::Value),
+    ("max-budget-usd", FlagKind::Value),
+    ("permission-mode", FlagKind::Value),
+    ("permission-prompt-tool", FlagKind::Value),
+    ("allowedTools", FlagKind::Value),
+    ("disallowedTools", FlagKind::Value),
+    ("tools", FlagKind::Value),
+    ("mcp-config", FlagKind::Value),
+    ("resume", FlagKind::Value),
+    ("session-id", FlagKind::Value),
+    ("continue", FlagKind::Switch),
+    ("fork-session", FlagKind::Switch),
+    ("include-partial-messages", FlagKind::Switch),
+    ("verbose", FlagKind::IgnoredSwitch),
+    ("print", FlagKind::IgnoredSwitch),
+    ("await-initialize", FlagKind::IgnoredSwitch),
+    (
+        "allow-dangerously-skip-permissions",
+        FlagKind::IgnoredSwitch,
+    ),
+    ("permission-prompts", FlagKind::IgnoredSwitch),
+    ("include-hook-events", FlagKind::IgnoredSwitch),
+    ("debug", FlagKind::IgnoredSwitch),
+    ("debug-to-stderr", FlagKind::IgnoredSwitch),
+    ("replay-user-messages", FlagKind::IgnoredSwitch),
+    ("session-mirror", FlagKind::IgnoredSwitch),
+    ("initialize-fields", FlagKind::IgnoredValue),
+    ("system-prompt", FlagKind::IgnoredValue),
+    ("append-system-prompt", FlagKind::IgnoredValue),
+    ("system-prompt-file", FlagKind::IgnoredValue),
+    ("setting-sources", FlagKind::IgnoredValue),
+    ("settings", FlagKind::IgnoredValue),
+    ("betas", FlagKind::IgnoredValue),
+    ("thinking", FlagKind::IgnoredValue),
+    ("thinking-display", FlagKind::IgnoredValue),
+    ("max-thinking-tokens", FlagKind::IgnoredValue),
+    ("effort", FlagKind::IgnoredValue),
+    ("fallback-model", FlagKind::IgnoredValue),
+    ("add-dir", FlagKind::IgnoredValue),
+    ("plugin-dir", FlagKind::IgnoredValue),
+    ("plugin-dir-no-mcp", FlagKind::IgnoredValue),
+    ("debug-file", FlagKind::IgnoredValue),
+    ("agent", FlagKind::IgnoredValue),
+    ("project-config-root", FlagKind::IgnoredValue),
+    ("task-budget", FlagKind::Refused),
+    ("json-schema", FlagKind::Refused),
+    ("resume-session-at", FlagKind::Refused),
+    ("resume-drops-turn", FlagKind::Refused),
+    ("strict-mcp-config", FlagKind::Refused),
+    ("no-session-persistence", FlagKind::Refused),
+    ("managed-settings", FlagKind::Refused),
+    ("sdk-url", FlagKind::Refused),
+    ("channels", FlagKind::Refused),
 ];
 
 /// Flags that say nothing worth a warning, because every program sends them.
@@ -226,14 +229,14 @@ impl SdkArguments {
                 return Err(SdkArgumentError::Unknown(name.to_owned()));
             };
             match used {
-                FlagUse::Refused => return Err(SdkArgumentError::Refused(name.to_owned())),
-                FlagUse::Switch => parsed.apply_switch(name),
-                FlagUse::IgnoredSwitch => parsed.note_ignored(name),
-                FlagUse::Value | FlagUse::IgnoredValue => {
+                FlagKind::Refused => return Err(SdkArgumentError::Refused(name.to_owned())),
+                FlagKind::Switch => parsed.apply_switch(name),
+                FlagKind::IgnoredSwitch => parsed.note_ignored(name),
+                FlagKind::Value | FlagKind::IgnoredValue => {
                     let value = given.or_else(|| words.next().cloned());
                     let value =
                         value.ok_or_else(|| wrong_value(name, "", "the value is missing"))?;
-                    if *used == FlagUse::Value {
+                    if *used == FlagKind::Value {
                         parsed.apply_value(name, &value)?;
                     // An empty text is how packages say that an option was not set.
                     } else if !value.is_empty() {

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_session::agent::ObserverWork;
+use sabir_session::agent::ObserverFuture;
 use sabir_session::hooks::{CallbackError, CallbackHook, HookCallbacks, HookEvent};
 use sabir_terminal::print;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::error::RequestError;
-use crate::json::member;
+use crate::json::value_at;
 
 /// The requests to the program that are open.
 #[derive(Debug, Default)]
@@ -87,10 +87,10 @@ impl ControlChannel {
         let answer = receiver.await;
         drop(guard);
         let answer = answer.map_err(|_| CallbackError::Closed)?;
-        if member(&answer, "/subtype") == "success" {
-            return Ok(member(&answer, "/response").clone());
+        if value_at(&answer, "/subtype") == "success" {
+            return Ok(value_at(&answer, "/response").clone());
         }
-        let reason = member(&answer, "/error").as_str();
+        let reason = value_at(&answer, "/error").as_str();
         Err(CallbackError::Failed(
             reason.unwrap_or("without a reason").to_owned(),
         ))
@@ -138,7 +138,7 @@ impl ProgramHooks {
                 event: name.clone(),
             })?;
             for matcher in matchers {
-                let callbacks = member(matcher, "/hookCallbackIds").as_array();
+                let callbacks = value_at(matcher, "/hookCallbackIds").as_array();
                 for callback in callbacks.into_iter().flatten() {
                     let Some(callback) = callback.as_str() else {
                         return Err(RequestError::HookId {
@@ -148,12 +148,12 @@ impl ProgramHooks {
                     parsed.push(CallbackHook {
                         callback: callback.to_owned(),
                         event,
-                        matcher: member(matcher, "/matcher")
+                        matcher: value_at(matcher, "/matcher")
                             .as_str()
                             .unwrap_or_default()
                             .to_owned(),
-                        timeout_seconds: whole_seconds(member(matcher, "/timeout")),
-                        blocks_on_failure: member(matcher, "/onFailure")
+                        timeout_seconds: whole_seconds(value_at(matcher, "/timeout")),
+                        blocks_on_failure: value_at(matcher, "/onFailure")
                             .as_str()
                             .is_some_and(|value| value != "continue"),
                     });
@@ -191,7 +191,7 @@ impl HookCallbacks for ProgramHooks {
         &self,
         callback: String,
         input: Value,
-    ) -> ObserverWork<'_, Result<Value, CallbackError>> {
+    ) -> ObserverFuture<'_, Result<Value, CallbackError>> {
         let call = input.get("tool_use_id").cloned();
         let request = json!({
             "subtype": "hook_callback", "callback_id": callback, "input": input, "tool_use_id": call,

@@ -3,6 +3,6 @@
 use serde_json::Value;
 
 /// Returns the value at a JSON pointer; null where there is none.
-pub(crate) fn member<'a>(value: &'a Value, pointer: &str) -> &'a Value {
+pub(crate) fn value_at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }

@@ -9,14 +9,14 @@ use sabir_session::{SubtaskLabel, TaskEnd};
 use serde_json::{Map, Value, json};
 
 /// A tool with the same meaning: Sabir's name, Claude Code's, and the arguments with other names there.
-type SameTool = (
+type ToolMapping = (
     &'static str,
     &'static str,
     &'static [(&'static str, &'static str)],
 );
 
 /// The tools with the same meaning. Tools that edit are not among them, as their arguments differ.
-const SAME_TOOLS: [SameTool; 7] = [
+const TOOL_MAPPINGS: [ToolMapping; 7] = [
     ("read_file", "Read", &[("path", "file_path")]),
     ("write_to_file", "Write", &[("path", "file_path")]),
     (
@@ -55,7 +55,7 @@ pub(crate) struct CallNames {
 impl CallNames {
     /// Names a call. Arguments keep their values; a tool without a counterpart keeps its name.
     pub(crate) fn name_call(&self, call: &Call) -> NamedCall {
-        let Some((_, name, arguments)) = SAME_TOOLS.iter().find(|(own, _, _)| *own == call.name)
+        let Some((_, name, arguments)) = TOOL_MAPPINGS.iter().find(|(own, _, _)| *own == call.name)
         else {
             let server = call.name.split_once("__").map(|(server, _)| server);
             let is_server = server.is_some_and(|server| self.servers.contains(server));
@@ -167,7 +167,7 @@ pub(crate) struct TurnResult {
 
 impl TurnResult {
     /// Creates the result of a turn that ended with the task.
-    pub(crate) fn of_end(end: &TaskEnd) -> Self {
+    pub(crate) fn from_task_end(end: &TaskEnd) -> Self {
         Self {
             subtype: match end.outcome {
                 TaskOutcome::Completed => "success",

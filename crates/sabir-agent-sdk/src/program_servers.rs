@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::control::ControlChannel;
-use crate::json::member;
+use crate::json::value_at;
 
 /// The longest message for a server, in bytes.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
@@ -51,7 +51,7 @@ pub(crate) async fn serve_program_servers(
         authorization: authorization.clone(),
     };
     let router = Router::new()
-        .route("/{server}", post(pass_on))
+        .route("/{server}", post(forward_message))
         // A call can hold a whole file.
         .layer(DefaultBodyLimit::max(MAX_MESSAGE_BYTES))
         .with_state((Arc::new(bridge), Arc::from(names)));
@@ -75,7 +75,7 @@ pub(crate) async fn serve_program_servers(
 }
 
 /// Passes one message on and answers with what the program returned.
-async fn pass_on(
+async fn forward_message(
     State((bridge, names)): State<(Arc<Bridge>, Arc<[String]>)>,
     Path(index): Path<usize>,
     headers: HeaderMap,
@@ -101,7 +101,7 @@ async fn pass_on(
         return StatusCode::ACCEPTED.into_response();
     }
     let answer = answer
-        .map(|answer| member(&answer, "/mcp_response").clone())
+        .map(|answer| value_at(&answer, "/mcp_response").clone())
         .map_err(|error| error.to_string())
         .and_then(|answer| match answer.is_object() {
             true => Ok(answer),

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use crate::arguments::{ResumedTask, SdkArguments};
 use crate::control::{ControlChannel, ProgramHooks};
 use crate::error::{MessageError, RequestError};
-use crate::json::member;
+use crate::json::value_at;
 use crate::messages::{
     CallNames, NamedCall, TurnResult, assistant_message, result_message, stop_reason, usage_json,
 };
@@ -219,7 +219,7 @@ struct SdkServer {
     /// The mode that was asked for while the session was being started.
     wanted_mode: Option<String>,
     /// A change of the model or an interrupt ends the run, and the session is not idle yet.
-    awaits_rest: bool,
+    awaits_idle: bool,
     channel: Arc<ControlChannel>,
     /// The questions that are open, by the ids of their control requests.
     asked: HashMap<String, AskedQuestion>,
@@ -288,7 +288,7 @@ impl SdkServer {
             text_question: None,
             wanted_model: None,
             wanted_mode: None,
-            awaits_rest: false,
+            awaits_idle: false,
             channel: Arc::default(),
             asked: HashMap::new(),
             calls: HashMap::new(),
@@ -343,25 +343,25 @@ impl SdkServer {
         let Ok(message) = serde_json::from_str::<Value>(line) else {
             return warn("a line of the input is not JSON, and is ignored");
         };
-        match member(&message, "/type").as_str() {
+        match value_at(&message, "/type").as_str() {
             // A message that cannot be sent is a turn as well, since the program waits for a result
             // of each message.
             Some("user") => {
-                let parsed = parse_message(member(&message, "/message/content"));
+                let parsed = parse_message(value_at(&message, "/message/content"));
                 self.queue.push_back(parsed);
                 self.begin_next_turn().await;
             }
             Some("control_request") => self.handle_request(&message),
             // Messages of other types, such as keep-alives, ask for nothing.
-            Some("control_response") => self.handle_response(member(&message, "/response")),
+            Some("control_response") => self.handle_response(value_at(&message, "/response")),
             _ => {}
         }
     }
 
     /// Answers a request of the program.
     fn handle_request(&mut self, message: &Value) {
-        let request = member(message, "/request");
-        let answer = match member(request, "/subtype").as_str().unwrap_or_default() {
+        let request = value_at(message, "/request");
+        let answer = match value_at(request, "/subtype").as_str().unwrap_or_default() {
             "initialize" => self.initialize(request),
             "interrupt" => {
                 // Messages behind the one that is stopped would otherwise begin at once.
@@ -380,15 +380,15 @@ impl SdkServer {
                 self.interrupt();
                 Ok(json!({"still_queued": []}))
             }
-            "set_permission_mode" => self.set_permission_mode(member(request, "/mode")),
-            "set_model" => self.set_model(member(request, "/model")),
+            "set_permission_mode" => self.set_permission_mode(value_at(request, "/mode")),
+            "set_model" => self.set_model(value_at(request, "/model")),
             "mcp_status" => Ok(self.describe_servers()),
             // A notification of a server in the program, such as changed tools. Tools are listed
             // only once, so it is ignored.
             "mcp_message" => Ok(json!({})),
             other => Err(RequestError::Unknown(other.to_owned())),
         };
-        let id = member(message, "/request_id");
+        let id = value_at(message, "/request_id");
         let response = match answer {
             Ok(response) => json!({"subtype": "success", "request_id": id, "response": response}),
             Err(error) => {
@@ -413,13 +413,13 @@ impl SdkServer {
         if handle.submit(Command::Interrupt).is_ok() {
             // The run may end its turn at this moment and ask for the next message, and the
             // interrupt would then be lost.
-            self.awaits_rest = !is_idle;
+            self.awaits_idle = !is_idle;
         }
     }
 
     fn initialize(&mut self, request: &Value) -> Result<Value, RequestError> {
         let is_late = self.live.is_some() || self.starting.is_some();
-        let servers = member(request, "/sdkMcpServers").as_array();
+        let servers = value_at(request, "/sdkMcpServers").as_array();
         let servers = servers.into_iter().flatten().filter_map(Value::as_str);
         // The Python package names them on the command line as well.
         for server in servers.map(str::to_owned) {
@@ -430,7 +430,7 @@ impl SdkServer {
                 self.program_servers.push(server);
             }
         }
-        if let Some(hooks) = ProgramHooks::parse(member(request, "/hooks"), &self.channel)? {
+        if let Some(hooks) = ProgramHooks::parse(value_at(request, "/hooks"), &self.channel)? {
             if is_late {
                 return Err(RequestError::Late);
             }
@@ -497,7 +497,7 @@ impl SdkServer {
         match handle.submit(command) {
             Ok(()) => {
                 // Unless it is idle, the run that asked for the next message ends first.
-                self.awaits_rest = !is_idle;
+                self.awaits_idle = !is_idle;
                 self.text_question = None;
                 Ok(())
             }
@@ -532,7 +532,9 @@ impl SdkServer {
 
     /// Handles the program's answer to a question. Only a clear yes to exactly what was shown is a yes.
     fn handle_response(&mut self, response: &Value) {
-        let id = member(response, "/request_id").as_str().unwrap_or_default();
+        let id = value_at(response, "/request_id")
+            .as_str()
+            .unwrap_or_default();
         if self.channel.resolve(id, response) {
             return;
         }
@@ -540,9 +542,9 @@ impl SdkServer {
         let Some(asked) = self.asked.remove(id) else {
             return;
         };
-        let answer = member(response, "/response");
+        let answer = value_at(response, "/response");
         let is_allowed =
-            member(response, "/subtype") == "success" && member(answer, "/behavior") == "allow";
+            value_at(response, "/subtype") == "success" && value_at(answer, "/behavior") == "allow";
         let given = answer.get("updatedInput").filter(|input| !input.is_null());
         let request = asked.request;
         let (proposals, suggestions) = match asked.subject {
@@ -552,8 +554,8 @@ impl SdkServer {
             } => (proposals, suggestions),
             AskedSubject::Question => {
                 // The key of the answer is the question as the program has seen it.
-                let question = member(&asked.input, "/questions/0/question").as_str();
-                let answers = given.map(|input| member(input, "/answers"));
+                let question = value_at(&asked.input, "/questions/0/question").as_str();
+                let answers = given.map(|input| value_at(input, "/answers"));
                 let text = answers.and_then(|answers| answers.get(question?)?.as_str());
                 let decision = match text.filter(|_| is_allowed) {
                     Some(text) => Decision::Text {
@@ -570,7 +572,7 @@ impl SdkServer {
         };
         if is_allowed && given.is_none_or(|input| *input == asked.input) {
             let is_suggested =
-                *member(answer, "/updatedPermissions") == suggestions && !proposals.is_empty();
+                *value_at(answer, "/updatedPermissions") == suggestions && !proposals.is_empty();
             let decision = match is_suggested {
                 true => Decision::AllowAlways {
                     rules: proposals
@@ -591,7 +593,7 @@ impl SdkServer {
             None => denial_reason(response),
         };
         self.deny(request, &reason);
-        if member(answer, "/interrupt").as_bool() == Some(true) {
+        if value_at(answer, "/interrupt").as_bool() == Some(true) {
             self.interrupt();
         }
     }
@@ -599,7 +601,7 @@ impl SdkServer {
     /// Begins the turn of the next message, unless one is worked on.
     async fn begin_next_turn(&mut self) {
         while self.turn.is_none()
-            && !self.awaits_rest
+            && !self.awaits_idle
             && self.wanted_model.is_none()
             && let Some(message) = self.queue.pop_front()
         {
@@ -662,7 +664,7 @@ impl SdkServer {
             }
             let has_journal = is_stored || was_interrupted && host.read_records(&task).is_ok();
             if !has_journal {
-                return Ok((host.start_as(task, spec, message).await?, 0));
+                return Ok((host.start_with_id(task, spec, message).await?, 0));
             }
             let known = host.read_records(&task)?.len();
             let session = host.load(&task, spec, Some(message)).await?;
@@ -747,7 +749,7 @@ impl SdkServer {
                 self.live = None;
                 self.asked.clear();
                 self.text_question = None;
-                self.awaits_rest = false;
+                self.awaits_idle = false;
                 // The next run begins with it.
                 self.wanted_model = None;
                 // A session that ends without its state has failed.
@@ -838,7 +840,7 @@ impl SdkServer {
                     }
                 }
                 // Before the calls are named, since some may be of these servers.
-                self.learn_servers();
+                self.add_configured_servers();
                 if label.is_none() {
                     self.last_stop = turn.stop;
                     if let Some(turn) = &mut self.turn {
@@ -874,7 +876,7 @@ impl SdkServer {
     }
 
     /// Adds the servers of the configuration and the folder, which are known once the session runs.
-    fn learn_servers(&mut self) {
+    fn add_configured_servers(&mut self) {
         if let Some(live) = &self.live {
             let statuses = live.session.handle().server_statuses();
             let names = statuses.into_iter().map(|status| status.name);
@@ -936,14 +938,18 @@ impl SdkServer {
             }
             // A question of a subtask, which a message for the task would not answer.
             _ if subtask.is_some() => self.deny(request, "nobody can be asked: decide yourself"),
-            UserQuestion::Followup { question, .. } => self.rest(request, "success", question),
-            UserQuestion::Completion { result, .. } => self.rest(request, "success", result),
+            UserQuestion::Followup { question, .. } => {
+                self.end_turn_with_question(request, "success", question)
+            }
+            UserQuestion::Completion { result, .. } => {
+                self.end_turn_with_question(request, "success", result)
+            }
             UserQuestion::Next { reason } if reason.is_empty() => {
                 let text = self.last_text.clone();
-                self.rest(request, "success", text);
+                self.end_turn_with_question(request, "success", text);
             }
             UserQuestion::Next { reason } => {
-                self.rest(request, "error_during_execution", reason);
+                self.end_turn_with_question(request, "error_during_execution", reason);
             }
             // An unknown question has no safe answer but a no.
             _ => self.deny(request, "the question is not supported"),
@@ -953,7 +959,7 @@ impl SdkServer {
     fn ask(&mut self, request: RequestId, asked: &Value, subject: AskedSubject) {
         let id = self.channel.send(asked);
         // The program sees the input without secrets, and returns what it saw.
-        let shown = redact::redact_json(&member(asked, "/input").to_string()).into_owned();
+        let shown = redact::redact_json(&value_at(asked, "/input").to_string()).into_owned();
         let asked = AskedQuestion {
             request,
             input: serde_json::from_str(&shown).unwrap_or_default(),
@@ -963,7 +969,7 @@ impl SdkServer {
     }
 
     /// Ends the turn: the next message answers the question.
-    fn rest(&mut self, request: RequestId, subtype: &'static str, text: String) {
+    fn end_turn_with_question(&mut self, request: RequestId, subtype: &'static str, text: String) {
         self.text_question = Some(request);
         self.end_turn(TurnResult {
             subtype,
@@ -976,18 +982,18 @@ impl SdkServer {
         match state {
             SessionState::Idle(end) => {
                 self.text_question = None;
-                self.awaits_rest = false;
+                self.awaits_idle = false;
                 // A task that was loaded again, with another model, reports once more that it is
                 // idle, even if a message arrived meanwhile.
                 let live = self.live.as_ref();
                 if live.is_none_or(|live| live.session.handle().is_idle()) {
-                    self.end_turn(TurnResult::of_end(end));
+                    self.end_turn(TurnResult::from_task_end(end));
                 }
             }
             SessionState::Ended(end) => {
                 self.text_question = None;
-                self.awaits_rest = false;
-                self.end_turn(TurnResult::of_end(end));
+                self.awaits_idle = false;
+                self.end_turn(TurnResult::from_task_end(end));
             }
             _ => {}
         }
@@ -1022,9 +1028,9 @@ impl SdkServer {
         models.insert(
             self.model.name.clone(),
             json!({
-                "inputTokens": member(&usage, "/input_tokens"), "outputTokens": member(&usage, "/output_tokens"),
-                "cacheReadInputTokens": member(&usage, "/cache_read_input_tokens"),
-                "cacheCreationInputTokens": member(&usage, "/cache_creation_input_tokens"),
+                "inputTokens": value_at(&usage, "/input_tokens"), "outputTokens": value_at(&usage, "/output_tokens"),
+                "cacheReadInputTokens": value_at(&usage, "/cache_read_input_tokens"),
+                "cacheCreationInputTokens": value_at(&usage, "/cache_creation_input_tokens"),
                 "webSearchRequests": 0, "costUSD": cost, "contextWindow": self.model.window.unwrap_or(0),
                 "maxOutputTokens": 0,
             }),
@@ -1066,13 +1072,13 @@ fn suggest_rules(proposals: &[RuleProposal]) -> Value {
 
 /// Returns the reason of a no: the program's own, or that its callback failed.
 fn denial_reason(response: &Value) -> String {
-    if member(response, "/subtype") == "success" {
-        return member(response, "/response/message")
+    if value_at(response, "/subtype") == "success" {
+        return value_at(response, "/response/message")
             .as_str()
             .unwrap_or_default()
             .to_owned();
     }
-    let error = member(response, "/error")
+    let error = value_at(response, "/error")
         .as_str()
         .unwrap_or("without a reason");
     format!("the program's permission callback failed: {error}")
@@ -1085,7 +1091,7 @@ fn parse_message(content: &Value) -> Result<UserMessage, MessageError> {
         Value::String(text) => message.text.clone_from(text),
         Value::Array(blocks) => {
             for block in blocks {
-                match member(block, "/type").as_str() {
+                match value_at(block, "/type").as_str() {
                     Some("text") => {
                         // Blocks are paragraphs to the programs that write them.
                         if !message.text.is_empty() {
@@ -1093,10 +1099,10 @@ fn parse_message(content: &Value) -> Result<UserMessage, MessageError> {
                         }
                         message
                             .text
-                            .push_str(member(block, "/text").as_str().unwrap_or_default());
+                            .push_str(value_at(block, "/text").as_str().unwrap_or_default());
                     }
                     Some("image") => {
-                        let source = member(block, "/source");
+                        let source = value_at(block, "/source");
                         let text = |name: &str| {
                             source
                                 .get(name)

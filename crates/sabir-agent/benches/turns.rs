@@ -8,7 +8,7 @@ use sabir_agent::{
     CallPermit, CompletionConditions, Interactivity, Preconditions, Task, TaskEffect, TaskId,
     TaskInput, TaskLimits, TaskSettings, TaskStart, ToolOutput, control,
 };
-use sabir_call::{ArgForm, Event, TokenPrices, ToolProtocol, ToolSet, ToolSpec};
+use sabir_call::{ArgumentEncoding, Event, TokenPrices, ToolProtocol, ToolSet, ToolSpec};
 use sabir_policy::{Access, PolicyRules};
 use serde_json::json;
 
@@ -106,7 +106,7 @@ fn turn(task: &mut Task, number: u32) {
         Event::ArgStart {
             index: 0,
             name: "path",
-            form: ArgForm::String,
+            form: ArgumentEncoding::String,
             at: 0,
         },
         Event::ArgDelta {

@@ -10,7 +10,7 @@ mod instruction_file;
 mod listing;
 pub(crate) mod summary;
 
-use sabir_call::escaping::show_controls;
+use sabir_call::escaping::escape_name;
 use serde::{Deserialize, Serialize};
 
 pub use environment::EnvironmentFacts;
@@ -84,7 +84,7 @@ impl InstructionTemplate<'_> {
              - If a call is refused or denied, read why, and correct it or find another way. Do not repeat it unchanged.\n\
              - {asking}\n\
              - When everything is done and checked, call attempt_completion. A reply without a call ends nothing.\n",
-            show_controls(self.workspace),
+            escape_name(self.workspace),
             self.system
         )
     }

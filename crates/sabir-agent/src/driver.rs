@@ -155,7 +155,7 @@ struct RunningTools {
 }
 
 /// The reaction of an observer before the model is asked.
-enum BeforeAsking {
+enum PreRequestAction {
     /// It allowed a compaction, or objected.
     Compaction(Result<(), CompactionObjection>),
     /// It added a text to the next turn, or none.
@@ -288,7 +288,7 @@ impl TaskDriver<'_> {
                             // The end is already kept, so the observers may be dropped.
                             () = self.cancel.wait_cancelled() => None,
                             () = wait_deadline(interrupts.deadline) => None,
-                            objection = object_to_return(&self.observers, &message) => objection,
+                            objection = find_return_objection(&self.observers, &message) => objection,
                         };
                         let Some(objection) = objection else {
                             return Ok((TaskOutcome::Completed, message));
@@ -369,7 +369,7 @@ impl TaskDriver<'_> {
             Ok(turn) => turn,
             Err(limit) => return Ok(task.step(TaskInput::BudgetExhausted(limit.to_string()))),
         };
-        let summarising = task.is_summarising();
+        let summarising = task.is_summarizing();
         // A request for a summary offers no tools and does not describe the folder; the next turn
         // does both.
         if !summarising {
@@ -388,9 +388,9 @@ impl TaskDriver<'_> {
             let observed = async {
                 match summary_reason {
                     Some(reason) => {
-                        BeforeAsking::Compaction(observer.before_compaction(reason).await)
+                        PreRequestAction::Compaction(observer.before_compaction(reason).await)
                     }
-                    None => BeforeAsking::Turn(observer.before_request().await),
+                    None => PreRequestAction::Turn(observer.before_request().await),
                 }
             };
             let observed = tokio::select! {
@@ -400,15 +400,15 @@ impl TaskDriver<'_> {
                 observed = observed => observed,
             };
             match observed {
-                BeforeAsking::Compaction(Err(_)) => {
+                PreRequestAction::Compaction(Err(_)) => {
                     let effects = task.step(TaskInput::CompactionRefused);
                     // An objection that has no effect leaves the task where it was.
-                    if !effects.is_empty() || !task.is_summarising() {
+                    if !effects.is_empty() || !task.is_summarizing() {
                         return Ok(effects);
                     }
                 }
-                BeforeAsking::Turn(Some(text)) => notes.push(text),
-                BeforeAsking::Compaction(Ok(())) | BeforeAsking::Turn(None) => {}
+                PreRequestAction::Turn(Some(text)) => notes.push(text),
+                PreRequestAction::Compaction(Ok(())) | PreRequestAction::Turn(None) => {}
             }
         }
         for note in notes {
@@ -469,7 +469,7 @@ impl TaskDriver<'_> {
     fn prepare_call(&self, task: &Task, id: &CallId) -> Option<Box<dyn PreparedCall>> {
         let call = task.effective_call(id)?;
         let mut prepared = self.registry.get(&call.name)?.prepare(&call.arguments);
-        prepared.note_wrapped_values(task.wrapped_values(id));
+        prepared.note_values_on_own_lines(task.values_on_own_lines(id));
         Some(prepared)
     }
 
@@ -583,7 +583,7 @@ impl TaskDriver<'_> {
                 () = self.cancel.wait_cancelled() => return DriverEvent::Cancelled,
                 () = wait_deadline(deadline) => return DriverEvent::Expired,
                 Some(command) = interrupts.next_command() => return DriverEvent::UserCommand(command),
-                objection = object_to_question(&self.observers, question) => objection,
+                objection = find_question_objection(&self.observers, question) => objection,
             };
             if let Some(objection) = objection {
                 return DriverEvent::Objected(objection);
@@ -818,7 +818,7 @@ impl Broadcaster<'_> {
             .map_err(|error| (TaskOutcome::StoreFailed, error.to_string()))?;
         self.observers
             .iter()
-            .for_each(|observer| observer.on_record_kept(record));
+            .for_each(|observer| observer.on_record_stored(record));
         self.front_end.on_event(TaskEvent::Record(record));
         Ok(())
     }
@@ -837,7 +837,7 @@ impl Broadcaster<'_> {
         self.observers
             .iter()
             .for_each(|observer| observer.on_event(&event));
-        self.front_end.on_event(TaskEvent::Moment(event));
+        self.front_end.on_event(TaskEvent::Transient(event));
     }
 }
 
@@ -854,7 +854,7 @@ fn assess_call(
             let access = call.observed.access.clone();
             // Asked about and then failing would cost the user a decision for nothing.
             let failure = if task.should_try_before_asking(&access) {
-                call.prepared.try_call().err()
+                call.prepared.dry_run().err()
             } else {
                 None
             };
@@ -930,7 +930,10 @@ async fn run_call(
         observer.after_tool(&observed, &output).await;
     }
     if has_run {
-        for note in observers.iter().filter_map(|one| one.take_note(&observed)) {
+        for note in observers
+            .iter()
+            .filter_map(|one| one.take_result_note(&observed))
+        {
             output.content.push_str("\n\n");
             output.content.push_str(&note);
         }
@@ -939,7 +942,7 @@ async fn run_call(
 }
 
 /// Asks the observers before a run that has ended with a completion returns.
-async fn object_to_return(
+async fn find_return_objection(
     observers: &[Arc<dyn DriverObserver>],
     message: &str,
 ) -> Option<StopObjection> {
@@ -952,7 +955,7 @@ async fn object_to_return(
 }
 
 /// Asks the observers before a question is shown.
-async fn object_to_question(
+async fn find_question_objection(
     observers: &[Arc<dyn DriverObserver>],
     question: &UserQuestion,
 ) -> Option<StopObjection> {

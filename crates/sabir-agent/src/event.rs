@@ -18,7 +18,7 @@ pub enum TaskEvent<'a> {
     /// A record, which is also in the journal.
     Record(&'a Record),
     /// A transient event, which is not kept.
-    Moment(TransientEvent<'a>),
+    Transient(TransientEvent<'a>),
 }
 
 /// An event that is shown and not kept.

@@ -65,12 +65,12 @@ pub use driver::{CancelToken, DriveError, FrontEnd, TaskDriver};
 pub use event::{RuleProposal, TaskEvent, TransientEvent, UserQuestion, UserReply};
 pub use mode_history::ModeHistory;
 pub use observer::{
-    CompactionObjection, DriverObserver, ObservedCall, ObserverWork, StopObjection, ToolRefusal,
+    CompactionObjection, DriverObserver, ObservedCall, ObserverFuture, StopObjection, ToolRefusal,
 };
 pub use permit::{CallDigest, CallPermit, Preconditions};
 pub use record::{
     AddedTool, AssistantTurn, CallCheck, CompactionReason, CompactionRecord, ContextChange,
-    DecisionMaker, Delivery, EchoSource, FailedTurn, MessageAuthor, OTHER_TOOL, Record,
+    DecisionMaker, DeliveryTime, EchoSource, FailedTurn, MessageAuthor, OTHER_TOOL, Record,
     RecordStore, StoreError, SubtaskEnd, SummaryAuthor, TaskId, TaskOrigin, TaskOutcome, TaskStart,
     TaskUsage, ToolUsage, ToolUsageTable, ToolsChange,
 };
@@ -85,7 +85,7 @@ pub use task::{
     UsageTotals, UserMessage, call_paths, call_subject,
 };
 pub use tool::{
-    CallArguments, CallFailure, CallRefresh, GroupFilter, InvalidCall, PreparedCall, ProgressSink,
-    Tool, ToolOutput, ToolRegistry, ToolWork,
+    CallArguments, CallFailure, GroupFilter, InvalidCall, PreparedCall, ProgressSink,
+    RefreshFuture, Tool, ToolFuture, ToolOutput, ToolRegistry,
 };
 pub use user_command::{CommandQueue, UserCommand, UserNotice};

@@ -44,14 +44,14 @@ pub struct StopObjection(pub String);
 pub struct CompactionObjection;
 
 /// The work of an observer around a tool call, a question or an end.
-pub type ObserverWork<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type ObserverFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Observes a driver.
 ///
 /// All methods do nothing unless they are implemented. The synchronous ones must be fast, since the task waits for them.
 pub trait DriverObserver: Send + Sync {
     /// Follows a record that has been kept, before it is shown and before anything that follows from it is done.
-    fn on_record_kept(&self, _: &Record) {}
+    fn on_record_stored(&self, _: &Record) {}
 
     /// Follows an event that is shown and not kept, right before the front end shows it.
     fn on_event(&self, _: &TransientEvent<'_>) {}
@@ -70,19 +70,22 @@ pub trait DriverObserver: Send + Sync {
     ///
     /// # Errors
     /// If the tool must not run. Its result is then the reason.
-    fn before_tool<'a>(&'a self, _: &'a ObservedCall) -> ObserverWork<'a, Result<(), ToolRefusal>> {
+    fn before_tool<'a>(
+        &'a self,
+        _: &'a ObservedCall,
+    ) -> ObserverFuture<'a, Result<(), ToolRefusal>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// Called after a tool has run, or was refused by a later observer or by a changed
     /// precondition. It is not called for work that was dropped.
-    fn after_tool<'a>(&'a self, _: &'a ObservedCall, _: &'a ToolOutput) -> ObserverWork<'a, ()> {
+    fn after_tool<'a>(&'a self, _: &'a ObservedCall, _: &'a ToolOutput) -> ObserverFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 
     /// Returns a text to add to the result of a tool, for the model. Called after
     /// [`after_tool`](Self::after_tool), for work that was not refused. Must be quick.
-    fn take_note(&self, _: &ObservedCall) -> Option<String> {
+    fn take_result_note(&self, _: &ObservedCall) -> Option<String> {
         None
     }
 
@@ -94,7 +97,7 @@ pub trait DriverObserver: Send + Sync {
     fn before_question<'a>(
         &'a self,
         _: &'a UserQuestion,
-    ) -> ObserverWork<'a, Result<(), StopObjection>> {
+    ) -> ObserverFuture<'a, Result<(), StopObjection>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -103,7 +106,7 @@ pub trait DriverObserver: Send + Sync {
     ///
     /// # Errors
     /// If the task must continue, in the same run: its limits keep counting.
-    fn before_return<'a>(&'a self, _: &'a str) -> ObserverWork<'a, Result<(), StopObjection>> {
+    fn before_return<'a>(&'a self, _: &'a str) -> ObserverFuture<'a, Result<(), StopObjection>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -114,12 +117,12 @@ pub trait DriverObserver: Send + Sync {
     fn before_compaction(
         &self,
         _: CompactionReason,
-    ) -> ObserverWork<'_, Result<(), CompactionObjection>> {
+    ) -> ObserverFuture<'_, Result<(), CompactionObjection>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// Called before the model is asked for its next turn; may return a text for the model.
-    fn before_request(&self) -> ObserverWork<'_, Option<String>> {
+    fn before_request(&self) -> ObserverFuture<'_, Option<String>> {
         Box::pin(std::future::ready(None))
     }
 }

@@ -81,8 +81,8 @@ pub enum Record {
         images: Vec<Image>,
         /// The moment at which the model reads it. Absent in records of earlier versions, which
         /// took no messages while an answer was written.
-        #[serde(default, skip_serializing_if = "Delivery::is_next")]
-        when: Delivery,
+        #[serde(default, skip_serializing_if = "DeliveryTime::is_next")]
+        when: DeliveryTime,
     },
     /// The model answered in full.
     Answered(AssistantTurn),
@@ -417,8 +417,8 @@ pub enum ContextChange {
         /// The message that tells the model of the switch.
         told: String,
         /// The moment at which the model reads it. The mode holds at once.
-        #[serde(default, skip_serializing_if = "Delivery::is_next")]
-        when: Delivery,
+        #[serde(default, skip_serializing_if = "DeliveryTime::is_next")]
+        when: DeliveryTime,
     },
     /// Tools have appeared or disappeared. Requests offer the present ones from now on.
     Tools(ToolsChange),
@@ -574,7 +574,7 @@ pub enum MessageAuthor {
 /// The moment at which the model reads a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Delivery {
+pub enum DeliveryTime {
     /// With the next request.
     #[default]
     Next,
@@ -583,7 +583,7 @@ pub enum Delivery {
     Later,
 }
 
-impl Delivery {
+impl DeliveryTime {
     fn is_next(&self) -> bool {
         *self == Self::Next
     }

@@ -27,8 +27,8 @@ use crate::permit::CallPermit;
 use crate::record::{Record, RecordStore, SubtaskEnd, TaskOutcome};
 use crate::task::{Task, TaskLimits, UsageTotals};
 use crate::tool::{
-    CallArguments, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolRegistry,
-    ToolWork,
+    CallArguments, InvalidCall, PreparedCall, ProgressSink, Tool, ToolFuture, ToolOutput,
+    ToolRegistry,
 };
 
 pub use shared_budget::SharedBudget;
@@ -185,7 +185,7 @@ impl PreparedCall for SubtaskCall {
         Some(self.cancel.clone())
     }
 
-    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(async move {
             let Self {
                 shared,

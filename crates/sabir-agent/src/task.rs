@@ -48,7 +48,7 @@ use crate::control;
 use crate::event::{UserQuestion, UserReply};
 use crate::permit::{CallPermit, Preconditions};
 use crate::record::{
-    CompactionReason, Delivery, MessageAuthor, OTHER_TOOL, Record, SummaryAuthor, TaskOutcome,
+    CompactionReason, DeliveryTime, MessageAuthor, OTHER_TOOL, Record, SummaryAuthor, TaskOutcome,
     TaskStart, TaskUsage, ToolsChange,
 };
 use crate::tool::ToolOutput;
@@ -58,7 +58,7 @@ use budget::TaskBudget;
 use calls::OpenTurn;
 pub use check::{CompletionConditions, CompletionForm};
 pub use compaction::{CompactionPreview, CompactionTiming, ContextUsage};
-use denials::DenialLedger;
+use denials::DenialTracker;
 pub use denials::{UnresolvedDenials, call_subject};
 pub use digest::call_paths;
 pub use limits::{SubtaskLimits, TaskLimits};
@@ -172,7 +172,7 @@ pub enum TaskInput<'a> {
     /// ([`Task::compaction_timing`]).
     Compact(SummaryAuthor),
     /// Undoes the last compaction of a paused task.
-    Restore,
+    UndoCompaction,
     /// The user switches to the mode of this name. It holds at once, and calls that wait for an
     /// approval are checked again. An unknown name changes nothing.
     SetMode(String),
@@ -280,7 +280,7 @@ pub struct Task {
     turn: Option<OpenTurn>,
     budget: TaskBudget,
     progress: TaskProgress,
-    denials: DenialLedger,
+    denials: DenialTracker,
     todo_tracker: TodoTracker,
     modes: TaskModes,
     /// The changes of the tools on record, merged into one.
@@ -404,7 +404,7 @@ impl Task {
             turn: None,
             budget: TaskBudget::default(),
             progress: TaskProgress::default(),
-            denials: DenialLedger::default(),
+            denials: DenialTracker::default(),
             todo_tracker: TodoTracker::default(),
             modes: TaskModes::default(),
             recorded_tools: ToolsChange::default(),
@@ -486,7 +486,7 @@ impl Task {
                 self.compact_on_request(by, &mut effects)
             }
             (_, TaskInput::Compact(_)) => self.schedule_compaction(&mut effects),
-            (TaskPhase::Paused, TaskInput::Restore) => self.undo_compaction(&mut effects),
+            (TaskPhase::Paused, TaskInput::UndoCompaction) => self.undo_compaction(&mut effects),
             (
                 _,
                 TaskInput::UserMessage {
@@ -643,7 +643,7 @@ impl Task {
         // A subtask continues from a journal of its own, which knows what it has done.
         let subtasks = self.survives_resume(control::NEW_TASK_TOOL);
         if let Some(turn) = &mut self.turn {
-            turn.mark_lost(subtasks);
+            turn.refuse_unrecorded_calls(subtasks);
         }
         self.deliver_message(MessageAuthor::Sabir, UserMessage::from_text(DAMAGE_MESSAGE));
     }
@@ -672,7 +672,7 @@ impl Task {
             self.progress.note_clean_turn();
         }
         // Law 7: calls and results enter the history in one step, when the last result is there.
-        if let Some((parts, mut answers)) = turn.take_answers() {
+        if let Some((parts, mut answers)) = turn.take_results() {
             self.turn = None;
             // Depends on the number of turns, which only records change, so a replay adds the
             // reminder to the same message.
@@ -772,7 +772,7 @@ impl Task {
                 by: MessageAuthor::Sabir,
                 text,
                 images: Vec::new(),
-                when: Delivery::Next,
+                when: DeliveryTime::Next,
             },
             effects,
         );

@@ -41,10 +41,10 @@ pub type ProgressSink<'a> = &'a mut (dyn FnMut(&str) + Send);
 pub type GroupFilter<'a> = &'a dyn Fn(Option<ToolGroup>) -> bool;
 
 /// The future that brings a call up to date before it is checked or run.
-pub type CallRefresh = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type RefreshFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The running work of a tool.
-pub type ToolWork<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
@@ -84,11 +84,11 @@ pub trait Tool: Send + Sync {
 pub trait PreparedCall: Send + Sync {
     /// Notes the arguments whose values the model wrote on lines of their own, between tags. Their last line end counts as part of the
     /// tags, so the content of a text file lacks it. Called once, before anything else.
-    fn note_wrapped_values(&mut self, _names: &[String]) {}
+    fn note_values_on_own_lines(&mut self, _names: &[String]) {}
 
     /// Returns work that must end before the call is checked, such as asking an editor for its unsaved text; `None` if there is none. It is
     /// awaited before the check and again before the run. Dropping it does not change the call, and the other methods work without it.
-    fn refresh(&self) -> Option<CallRefresh> {
+    fn refresh(&self) -> Option<RefreshFuture> {
         None
     }
 
@@ -111,7 +111,7 @@ pub trait PreparedCall: Send + Sync {
     /// system.
     ///
     /// # Errors If the run would fail, with the text that the model would get.
-    fn try_call(&self) -> Result<(), CallFailure> {
+    fn dry_run(&self) -> Result<(), CallFailure> {
         Ok(())
     }
 
@@ -122,8 +122,11 @@ pub trait PreparedCall: Send + Sync {
     }
 
     /// Runs the call. Dropping the future stops the work and every process it started.
-    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, progress: ProgressSink<'a>)
-    -> ToolWork<'a>;
+    fn run<'a>(
+        self: Box<Self>,
+        permit: &'a CallPermit,
+        progress: ProgressSink<'a>,
+    ) -> ToolFuture<'a>;
 }
 
 /// The reason why a call would fail, for the model.
@@ -153,7 +156,7 @@ impl PreparedCall for InvalidCall {
         }
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(std::future::ready(ToolOutput::failed(self.reason)))
     }
 }
@@ -339,12 +342,12 @@ impl ToolRegistry {
     }
 
     /// Returns the names of the tools that only read.
-    pub fn read_only_names(&self) -> Vec<String> {
+    pub fn read_only_tool_names(&self) -> Vec<String> {
         self.names_where(|tool| tool.is_read_only())
     }
 
     /// Returns the names of the tools that poll for something.
-    pub fn polling_names(&self) -> Vec<String> {
+    pub fn polling_tool_names(&self) -> Vec<String> {
         self.names_where(|tool| tool.is_polling())
     }
 
@@ -371,7 +374,7 @@ impl ToolRegistry {
         let name = added.spec.name.clone();
         let mut live = self.write_tools();
         if live.find_tool(&name).is_some() {
-            return Err(ToolError::Doubled(name));
+            return Err(ToolError::DuplicateName(name));
         }
         live.tools.push((name, tool));
         live.pending.note_added(added);
@@ -450,7 +453,7 @@ impl AddedTool {
     fn from_tool(tool: &dyn Tool) -> Result<Self, ToolError> {
         let spec = tool.spec();
         if crate::control::is_control(&spec.name) {
-            return Err(ToolError::Doubled(spec.name));
+            return Err(ToolError::DuplicateName(spec.name));
         }
         // Checks the name and the schema.
         ToolSet::new(vec![spec.clone()])?;

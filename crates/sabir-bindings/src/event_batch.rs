@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use sabir_call::{
-    ArgForm, Certainty, Event, EventSink, Fault, MarkupRole, MarkupSpan, OpaqueState, Span,
-    StopReason, Truncation, Usage,
+    ArgumentEncoding, Certainty, Event, EventSink, Fault, MarkupRole, MarkupSpan, OpaqueState,
+    Span, StopReason, Truncation, Usage,
 };
 
 /// The events of one chunk, in order.
@@ -43,7 +43,7 @@ enum EventRecord {
     ArgStart {
         index: u32,
         name: Range<usize>,
-        form: ArgForm,
+        form: ArgumentEncoding,
         at: usize,
     },
     ArgDelta {

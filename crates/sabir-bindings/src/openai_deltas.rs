@@ -18,7 +18,7 @@
 use std::collections::{HashMap, HashSet};
 
 use sabir_call::{
-    ArgForm, CallReader, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls,
+    ArgumentEncoding, CallReader, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls,
     Severity, Truncation,
 };
 use sabir_check::{CallChecker, CallState, CoercionOutcome, StreamingMode};
@@ -118,11 +118,14 @@ enum OpenArgument {
     /// A value that waits for its end.
     Waiting {
         name: String,
-        form: ArgForm,
+        form: ArgumentEncoding,
         held: String,
     },
     /// The rest of arguments that stopped being strict JSON.
-    Rest { form: ArgForm, held: String },
+    Rest {
+        form: ArgumentEncoding,
+        held: String,
+    },
     /// An argument that is not sent.
     Dropped,
 }
@@ -319,7 +322,7 @@ impl DeltaWriter {
         let position = self.open.iter().rposition(|call| call.index == index);
         let open = position.map(|position| self.open.swap_remove(position));
         if let Some(call) = &open {
-            self.keep_invalid(call);
+            self.open_invalid_arguments(call);
         }
         let open = open.map(|call| call.tool);
         let reason = match why {
@@ -432,7 +435,7 @@ impl DeltaWriter {
                 self.complete = self.complete.saturating_add(1);
             }
             Some(ref message) => {
-                self.keep_invalid(&call);
+                self.open_invalid_arguments(&call);
                 let message = message.clone();
                 let is_known = self.faults.iter().any(|fault| fault.message == message);
                 if !is_known {
@@ -445,7 +448,7 @@ impl DeltaWriter {
     }
 
     /// Begins the arguments of a call that is not completed. Many clients take an empty text for a call without arguments.
-    fn keep_invalid(&mut self, call: &OutgoingCall) {
+    fn open_invalid_arguments(&mut self, call: &OutgoingCall) {
         if !call.has_pieces {
             self.send_piece(call.sent_as, "{");
         }
@@ -484,10 +487,16 @@ impl DeltaWriter {
 }
 
 impl OutgoingCall {
-    fn start_argument(&mut self, name: &str, form: ArgForm, at: usize, out: &mut CallOutput<'_>) {
+    fn start_argument(
+        &mut self,
+        name: &str,
+        form: ArgumentEncoding,
+        at: usize,
+        out: &mut CallOutput<'_>,
+    ) {
         // A nameless argument is not the model's own: the parser delivers unreadable rests that
         // way.
-        if name.is_empty() && form != ArgForm::Raw {
+        if name.is_empty() && form != ArgumentEncoding::Raw {
             let held = String::new();
             self.argument = OpenArgument::Rest { form, held };
             return;
@@ -500,7 +509,7 @@ impl OutgoingCall {
         let mode = match (tool, form) {
             // A piece of JSON is held until the value is known to be valid; otherwise a broken
             // value would be sent in part.
-            (_, ArgForm::Json) => StreamingMode::Whole,
+            (_, ArgumentEncoding::Json) => StreamingMode::Whole,
             (None, _) => StreamingMode::Text,
             (Some(tool), _) => out.checker.streaming_mode(tool, &name, form, None),
         };
@@ -508,7 +517,7 @@ impl OutgoingCall {
             self.write_name(&name, out);
             out.pieces.push('"');
             match form {
-                ArgForm::Raw => OpenArgument::Starting {
+                ArgumentEncoding::Raw => OpenArgument::Starting {
                     at,
                     held: String::new(),
                 },
@@ -568,11 +577,11 @@ impl OutgoingCall {
     }
 
     /// Writes the rest of arguments that stopped being strict JSON.
-    fn write_rest(&mut self, form: ArgForm, text: &str, out: &mut CallOutput<'_>) {
+    fn write_rest(&mut self, form: ArgumentEncoding, text: &str, out: &mut CallOutput<'_>) {
         let is_first = self.given.is_empty();
         let Some((_, arguments)) = out.checker.parse_trailing_arguments(form, text, is_first)
         else {
-            self.break_off(format!(
+            self.mark_broken(format!(
                 "the arguments of the call of `{}` are no JSON object",
                 self.tool
             ));
@@ -586,7 +595,13 @@ impl OutgoingCall {
     }
 
     /// Types and writes a complete value.
-    fn write_whole(&mut self, name: &str, form: ArgForm, text: &str, out: &mut CallOutput<'_>) {
+    fn write_whole(
+        &mut self,
+        name: &str,
+        form: ArgumentEncoding,
+        text: &str,
+        out: &mut CallOutput<'_>,
+    ) {
         let tool = out.checker.tools().get(&self.tool);
         let typed = tool.map_or(CoercionOutcome::AsWritten, |tool| {
             out.checker.coerce_argument(tool, name, form, text)
@@ -599,7 +614,9 @@ impl OutgoingCall {
                 return;
             }
             CoercionOutcome::Value(value, _) => Some(value),
-            CoercionOutcome::AsWritten if form == ArgForm::Json => serde_json::from_str(text).ok(),
+            CoercionOutcome::AsWritten if form == ArgumentEncoding::Json => {
+                serde_json::from_str(text).ok()
+            }
             CoercionOutcome::AsWritten => Some(Value::from(text)),
             CoercionOutcome::Unreadable => None,
         };
@@ -612,7 +629,7 @@ impl OutgoingCall {
                 write_name(name, is_first, out);
                 out.pieces.push_str(&value.to_string());
             }
-            None => self.break_off(format!(
+            None => self.mark_broken(format!(
                 "the argument `{name}` of the call of `{}` is not JSON",
                 self.tool
             )),
@@ -626,7 +643,7 @@ impl OutgoingCall {
         let name = meant.map_or_else(|| name.to_owned(), |(_, meant)| meant);
         if self.given.contains(&name) {
             // The client could keep either value, and nobody knows which one was meant.
-            self.break_off(format!(
+            self.mark_broken(format!(
                 "`{name}` is given twice in the call of `{}`",
                 self.tool
             ));
@@ -641,7 +658,7 @@ impl OutgoingCall {
     }
 
     /// Records that the call cannot be completed. The first reason stays.
-    fn break_off(&mut self, message: String) {
+    fn mark_broken(&mut self, message: String) {
         self.broken.get_or_insert(message);
     }
 }

@@ -160,7 +160,7 @@ impl ReaderOptions {
     ///
     /// # Errors
     /// The schema of a tool has keywords that this build does not support.
-    pub fn for_checks(self) -> Result<Self, BindingError> {
+    pub fn require_supported_schemas(self) -> Result<Self, BindingError> {
         match self
             .tools
             .iter()

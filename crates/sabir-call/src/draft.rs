@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ArgForm, Event, EventSink, MarkupRole, StopReason, Truncation, Usage};
+use crate::event::{ArgumentEncoding, Event, EventSink, MarkupRole, StopReason, Truncation, Usage};
 use crate::fault::{Fault, Severity, Span};
 use crate::message::OpaqueState;
 
@@ -64,7 +64,7 @@ pub struct DraftArgument {
     /// The name as written.
     pub name: String,
     /// The encoding of `text`.
-    pub form: ArgForm,
+    pub form: ArgumentEncoding,
     /// The value so far.
     pub text: String,
     /// True while more of the value may arrive.
@@ -76,9 +76,9 @@ pub struct DraftArgument {
 impl DraftArgument {
     /// Returns true if the value was written on lines of its own: its tags stood on other lines, and
     /// the pair of line feeds next to them is not part of it.
-    pub fn is_wrapped(&self) -> bool {
+    pub fn is_on_own_lines(&self) -> bool {
         // The span begins after the tag, with the first line feed of the pair.
-        self.form == ArgForm::Raw && self.span.end - self.span.start > self.text.len()
+        self.form == ArgumentEncoding::Raw && self.span.end - self.span.start > self.text.len()
     }
 }
 

@@ -8,7 +8,7 @@
 //!   the original can always be restored.
 //! * A character that a model reads and a person does not see: tag characters (U+E0000 to U+E007F)
 //!   and bidirectional controls. Each becomes its code point, as in `<U+202E>`.
-//! * A control character in a name, which could begin a line of its own ([`show_controls`]).
+//! * A control character in a name, which could begin a line of its own ([`escape_name`]).
 //!
 //! Files and histories keep their exact bytes (law 5): only the copy of a request that is sent changes. The user's own text is sent
 //! unchanged.
@@ -225,7 +225,7 @@ fn for_each_string(value: &mut Value, change: &mut dyn FnMut(&mut String)) {
 
 /// Returns a name with its control characters and line separators shown as code points, as in
 /// `a<U+000A>b`, so that it stays on one line.
-pub fn show_controls(name: &str) -> Cow<'_, str> {
+pub fn escape_name(name: &str) -> Cow<'_, str> {
     let is_line_end = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     if name.contains(is_line_end) {
         Cow::Owned(name.chars().map(|c| show_char(c, is_line_end(c))).collect())
@@ -234,7 +234,7 @@ pub fn show_controls(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Restores every code point that [`show_controls`] or [`ContentEscaping`] may have shown in a name;
+/// Restores every code point that [`escape_name`] or [`ContentEscaping`] may have shown in a name;
 /// `None` if there is none.
 pub fn restore_name(name: &str) -> Option<String> {
     restore_code_points(name, &|c| {
@@ -478,10 +478,10 @@ mod tests {
     #[test]
     fn names_stay_on_one_line() {
         let name = "a\nFolder: /etc\r\u{2028}b";
-        let shown = show_controls(name);
+        let shown = escape_name(name);
         assert_eq!(shown, "a<U+000A>Folder: /etc<U+000D><U+2028>b");
         assert_eq!(restore_name(&shown).as_deref(), Some(name));
-        assert_eq!(show_controls("plain"), "plain");
+        assert_eq!(escape_name("plain"), "plain");
         assert_eq!(restore_name("a<U+0041>"), None);
     }
 

@@ -85,7 +85,7 @@ pub enum Event<'a> {
         /// The argument's name as written; the tool may not have it.
         name: &'a str,
         /// The encoding of the deltas.
-        form: ArgForm,
+        form: ArgumentEncoding,
         /// Offset of the value's first byte.
         at: usize,
     },
@@ -198,7 +198,7 @@ pub enum Certainty {
 /// The encoding of an argument's deltas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ArgForm {
+pub enum ArgumentEncoding {
     /// Text whose type only the schema knows (XML dialects): `10` may mean a string or a number.
     Raw,
     /// A value written as a string; escapes are decoded.

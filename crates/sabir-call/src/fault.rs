@@ -228,7 +228,7 @@ impl Fault {
     }
 
     /// Creates the fault that stops a call in a thought, because a call behind the thought was made. `span` is its opening markup.
-    pub(crate) fn drafted_call(index: u32, span: Span) -> Self {
+    pub(crate) fn call_in_thought(index: u32, span: Span) -> Self {
         let message = "the call is part of a thought, and another call follows the thought";
         Self::error(FaultKind::Mentioned, span, message)
             .in_call(index)

@@ -29,7 +29,7 @@ mod decode;
 mod fence;
 mod string;
 
-use crate::event::{ArgForm, Event, EventSink};
+use crate::event::{ArgumentEncoding, Event, EventSink};
 use crate::fault::{Fault, FaultKind, Span, SpanOrigin};
 use crate::small_name_set::SmallNameSet;
 
@@ -390,7 +390,7 @@ impl ArgumentScanner {
                 out.push_event(Event::ArgStart {
                     index: self.index,
                     name: "",
-                    form: ArgForm::Json,
+                    form: ArgumentEncoding::Json,
                     at: self.offset + at,
                 });
                 self.state = ScannerState::Markup;
@@ -398,7 +398,7 @@ impl ArgumentScanner {
             }
             (ScannerState::Start, b'n') => ScannerState::Null(1),
             (ScannerState::Start, b'"') => {
-                self.open_argument(ArgForm::String, next, out);
+                self.open_argument(ArgumentEncoding::String, next, out);
                 ScannerState::Text(true)
             }
             (ScannerState::Null(1), b'u') => ScannerState::Null(2),
@@ -438,14 +438,14 @@ impl ArgumentScanner {
     fn begin_value(&mut self, byte: u8, at: usize, out: &mut dyn EventSink) -> usize {
         match byte {
             b'"' => {
-                self.open_argument(ArgForm::String, at + 1, out);
+                self.open_argument(ArgumentEncoding::String, at + 1, out);
                 self.state = ScannerState::Text(false);
                 at + 1
             }
             // Any letter may start a word here (`true`, but also `None` or `NaN`): the checks
             // decide the source text.
             b'{' | b'[' | b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                self.open_argument(ArgForm::Json, at, out);
+                self.open_argument(ArgumentEncoding::Json, at, out);
                 self.balance = BalanceScanner::at_value();
                 self.state = ScannerState::Source;
                 at
@@ -503,7 +503,7 @@ impl ArgumentScanner {
         out.push_event(Event::ArgStart {
             index: self.index,
             name: "",
-            form: ArgForm::Json,
+            form: ArgumentEncoding::Json,
             at: start,
         });
         if !head.is_empty() {
@@ -521,7 +521,7 @@ impl ArgumentScanner {
     }
 
     /// Emits the start of an argument. A duplicate key is a fault, and both values are emitted, for the checks.
-    fn open_argument(&mut self, form: ArgForm, at: usize, out: &mut dyn EventSink) {
+    fn open_argument(&mut self, form: ArgumentEncoding, at: usize, out: &mut dyn EventSink) {
         let (_, key) = self.take_key(at, out);
         let at = self.offset + at;
         if !self.keys.insert(&key) {

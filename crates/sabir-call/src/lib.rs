@@ -86,7 +86,8 @@ mod tool;
 pub use cost::{BYTES_PER_TOKEN, Cost, Dollars, DollarsError, TokenPrices};
 pub use draft::{DraftArgument, DraftCall, DraftPart, DraftResponse, DraftState};
 pub use event::{
-    ArgForm, Certainty, Event, EventSink, MarkupRole, MarkupSpan, StopReason, Truncation, Usage,
+    ArgumentEncoding, Certainty, Event, EventSink, MarkupRole, MarkupSpan, StopReason, Truncation,
+    Usage,
 };
 pub use fault::{Fault, FaultKind, Severity, SourceLines, SourcePosition, Span, SpanOrigin};
 pub use history::History;
@@ -94,10 +95,10 @@ pub use message::{
     Call, CallId, CallResult, Image, Message, MessagePart, OpaqueState, Role, ToolResultStatus,
 };
 pub use model::{
-    CacheControl, ClientBody, McpServerInfo, Model, ModelError, ModelErrorKind, ParallelCalls,
-    PlacedInstruction, ReasoningConfig, ReasoningEffort, Request, RequestOptions, ResponseFormat,
-    ResponseFuture, SamplingParams, TextRecovery, ToolChoice, ToolProtocol, UnknownCallNumber,
-    UnknownRecovery,
+    CacheControl, ClientBody, InlineInstruction, McpServerInfo, Model, ModelError, ModelErrorKind,
+    ParallelCalls, ParseParallelCallsError, ParseTextRecoveryError, ReasoningConfig,
+    ReasoningEffort, Request, RequestOptions, ResponseFormat, ResponseFuture, SamplingParams,
+    TextRecovery, ToolChoice, ToolProtocol,
 };
 pub use prompt::{ToolInstructions, render_example};
 pub use prompted::{PromptedSink, render_message, render_request, render_result};

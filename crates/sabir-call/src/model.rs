@@ -92,7 +92,7 @@ pub struct Request {
     pub escaping: ContentEscaping,
     /// Instructions in the middle of the history, in order, for wires that can express them.
     /// [`system`](Self::system) does not repeat them.
-    pub instructions: Vec<PlacedInstruction>,
+    pub instructions: Vec<InlineInstruction>,
     /// The body that a client sent, for a provider of the same wire; `None` for a request of our own.
     pub client_body: Option<ClientBody>,
     /// The slot for the report about the provider's response; by default none is kept.
@@ -101,7 +101,7 @@ pub struct Request {
 
 /// An instruction in the middle of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlacedInstruction {
+pub struct InlineInstruction {
     /// The number of messages before it.
     pub after: usize,
     /// The text.
@@ -142,14 +142,14 @@ pub enum TextRecovery {
 }
 
 impl std::str::FromStr for TextRecovery {
-    type Err = UnknownRecovery;
+    type Err = ParseTextRecoveryError;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name {
             "off" => Ok(Self::Off),
             "ask" => Ok(Self::Ask),
             "on" => Ok(Self::On),
-            _ => Err(UnknownRecovery(name.to_owned())),
+            _ => Err(ParseTextRecoveryError(name.to_owned())),
         }
     }
 }
@@ -157,7 +157,7 @@ impl std::str::FromStr for TextRecovery {
 /// The name of no [`TextRecovery`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a kind of recovery: use off, ask or on")]
-pub struct UnknownRecovery(pub String);
+pub struct ParseTextRecoveryError(pub String);
 
 /// Sampling parameters and stop sequences. `None` means the provider's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -289,13 +289,13 @@ pub enum ParallelCalls {
 }
 
 impl std::str::FromStr for ParallelCalls {
-    type Err = UnknownCallNumber;
+    type Err = ParseParallelCallsError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "1" => Ok(Self::One),
             "many" => Ok(Self::Many),
-            _ => Err(UnknownCallNumber(text.to_owned())),
+            _ => Err(ParseParallelCallsError(text.to_owned())),
         }
     }
 }
@@ -303,7 +303,7 @@ impl std::str::FromStr for ParallelCalls {
 /// A text that is not a [`ParallelCalls`] value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a number of calls for a message: use 1, or many")]
-pub struct UnknownCallNumber(pub String);
+pub struct ParseParallelCallsError(pub String);
 
 /// A failure of a request as a whole. A broken call is not such an error; it is a fault among the
 /// events.

@@ -204,14 +204,14 @@ struct RenumberingSink<S> {
     thoughts: Vec<(u32, u32)>,
     native: Vec<(u32, u32)>,
     /// The calls in thoughts that no other call follows.
-    drafts: Vec<DraftedCall>,
+    drafts: Vec<ThoughtCall>,
     /// True inside a thought that is written into the text.
     in_thought: bool,
 }
 
 /// A call in a thought.
 #[derive(Debug)]
-struct DraftedCall {
+struct ThoughtCall {
     /// The common number.
     index: u32,
     /// The opening markup.
@@ -278,11 +278,11 @@ enum EventSource {
 
 impl<S: EventSink> RenumberingSink<S> {
     /// Rejects the calls in thoughts when a call of this source follows them.
-    fn reject_drafts(&mut self, source: EventSource) {
+    fn reject_thought_calls(&mut self, source: EventSource) {
         for draft in self.drafts.drain(..) {
             // The reader of the text knows about its own.
             if draft.source != source {
-                let fault = Fault::drafted_call(draft.index, draft.span);
+                let fault = Fault::call_in_thought(draft.index, draft.span);
                 self.out.push_event(Event::Fault(&fault));
             }
         }
@@ -306,7 +306,7 @@ impl<S: EventSink> RenumberingSink<S> {
         if let Event::CallStart { .. } = event
             && !is_draft
         {
-            self.reject_drafts(source);
+            self.reject_thought_calls(source);
         }
         let known = match source {
             EventSource::Text => &mut self.text,
@@ -380,7 +380,7 @@ impl<S: EventSink> RenumberingSink<S> {
             && is_draft
         {
             let span = Span::new(at, name_at);
-            self.drafts.push(DraftedCall {
+            self.drafts.push(ThoughtCall {
                 index,
                 span,
                 source,

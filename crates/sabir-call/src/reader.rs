@@ -79,7 +79,7 @@ use pending_open::{OpenKind, PendingOpen};
 use prose::ProseTracker;
 use region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
 use scan::TriggerMatch;
-use surroundings::CallSurroundings;
+use surroundings::PrecedingWords;
 use thought::ThoughtBlock;
 use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
@@ -122,7 +122,7 @@ pub struct CallReader {
     /// The thought that encloses a call in special tokens.
     inside: Option<Box<ThoughtBlock>>,
     /// The words before the calls that end at this place.
-    surroundings: Option<CallSurroundings>,
+    surroundings: Option<PrecedingWords>,
     /// True if a last call that lacks only closing markup is read as whole.
     closes_last_call: bool,
 }
@@ -443,7 +443,7 @@ impl CallReader {
         }
         // Nothing follows a thought without an end.
         if !is_in_thought {
-            self.settle_thought_calls(is_cut_in_opening);
+            self.resolve_thought_calls(is_cut_in_opening);
         }
         self.reject_run_in_string(self.offset);
         self.reject_calls_without_end(is_cut_in_tags);
@@ -488,7 +488,7 @@ impl CallReader {
             ReaderState::Gap => self.blank.len(),
             _ => 0,
         };
-        let close = self.vocabulary.spell_wrapper_close(&wrapper);
+        let close = self.vocabulary.format_wrapper_close(&wrapper);
         self.diagnostics
             .note_unclosed_wrapper(&close, self.offset.saturating_sub(blank));
     }
@@ -536,7 +536,7 @@ impl CallReader {
         let look = loop {
             // Nearly all prose is skipped here, at a table look-up for each byte.
             // The first byte may belong to a header whose beginning is in the prompt.
-            if self.prose.bytes_read() > 0 || !self.vocabulary.markers.has_headless() {
+            if self.prose.bytes_read() > 0 || !self.vocabulary.markers.may_start_in_header() {
                 at += self
                     .prose
                     .skip_to_trigger(window.text_from(at), &self.vocabulary.triggers);
@@ -587,7 +587,7 @@ impl CallReader {
             }
             TriggerMatch::Skip(len) => {
                 self.blank.clear();
-                self.prose.mark_fresh();
+                self.prose.mark_after_wrapper();
                 (ReaderState::Gap, len)
             }
             TriggerMatch::Frame(len) => {
@@ -599,7 +599,7 @@ impl CallReader {
                 (ReaderState::Thought(Box::new(thought)), len)
             }
             TriggerMatch::Open(opening, len) => {
-                self.note_surroundings(&opening);
+                self.note_preceding_words(&opening);
                 self.held.clear();
                 self.held.push_str(window.text_between(at, at + len));
                 (ReaderState::Opening(Box::new(opening)), len)
@@ -642,7 +642,7 @@ impl CallReader {
                     let signs = self.diagnostics.outer_signs_mut();
                     signs.note_rejected(calls);
                     if !is_closed {
-                        signs.note_endless(calls, Span::new(end, end));
+                        signs.note_unterminated_call(calls, Span::new(end, end));
                     }
                 }
                 if is_escaped {
@@ -663,7 +663,7 @@ impl CallReader {
     /// Returns the state after a call: the enclosing thought, or the gap between calls.
     fn state_after_call(&mut self) -> ReaderState {
         self.diagnostics.note_call_end(self.prose.bytes_read());
-        self.settle_thought_calls(false);
+        self.resolve_thought_calls(false);
         self.inside
             .take()
             .map_or(ReaderState::Gap, ReaderState::Thought)

@@ -46,7 +46,7 @@ pub struct Redactor {
     /// marker was written there.
     fresh: usize,
     /// The length of `held` below which another scan is not worthwhile.
-    patience: usize,
+    next_scan_len: usize,
     /// The continuation of the last secret.
     rest: SecretRest,
 }
@@ -180,7 +180,7 @@ impl Redactor {
         // A secret may be split anywhere between two chunks, so the bytes are joined before they
         // are matched.
         self.held.extend_from_slice(bytes);
-        if self.held.len() >= self.patience {
+        if self.held.len() >= self.next_scan_len {
             self.process_held(false, take);
         }
     }
@@ -221,7 +221,7 @@ impl Redactor {
         // The next scan waits for a quarter more text, so that single bytes do not take quadratic
         // time.
         let held = self.held_bytes();
-        self.patience = if undecided {
+        self.next_scan_len = if undecided {
             self.held.len() + 1 + held / 4
         } else {
             0

@@ -72,7 +72,7 @@ pub enum ToolError {
     Json(#[from] serde_json::Error),
     /// Two tools share a name.
     #[error("the tool `{0}` is defined twice; names must be unique")]
-    Doubled(String),
+    DuplicateName(String),
     /// A name is empty or holds white space or one of `<>"'`=`.
     #[error("`{0}` cannot be a tool's name: use letters, digits, `_`, `-`, `.`, `:` or `/`")]
     Name(String),
@@ -238,7 +238,7 @@ impl ToolSet {
         for (index, spec) in specs.iter().enumerate() {
             spec.validate()?;
             if by_name.insert(spec.name.clone(), index).is_some() {
-                return Err(ToolError::Doubled(spec.name.clone()));
+                return Err(ToolError::DuplicateName(spec.name.clone()));
             }
         }
         Ok(Self {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use sabir_call::compatibility::hinted_argument;
-use sabir_call::{ArgForm, DraftArgument, Fault, FaultKind, ToolSpec};
+use sabir_call::{ArgumentEncoding, DraftArgument, Fault, FaultKind, ToolSpec};
 use serde_json::Value;
 
 use crate::call_diagnostics::{
@@ -221,7 +221,7 @@ impl ArgumentReader<'_> {
         let text = written.text.as_str();
         // Half a JSON value is not a value, while half a text can still be shown to the user.
         if written.partial {
-            let shown = written.form != ArgForm::Json;
+            let shown = written.form != ArgumentEncoding::Json;
             let value = Value::String(text.to_owned());
             return shown.then_some(TypedArgument {
                 name,
@@ -231,7 +231,7 @@ impl ArgumentReader<'_> {
             });
         }
         // The value is kept beside the fault, so that the call can be shown as it was written.
-        if written.form != ArgForm::Json && is_placeholder_value(text) {
+        if written.form != ArgumentEncoding::Json && is_placeholder_value(text) {
             let message = format!(
                 "`{name}` holds `{}`, a placeholder of the instructions",
                 shorten_text(text.trim())
@@ -252,7 +252,7 @@ impl ArgumentReader<'_> {
         let types = shape.allowed_types();
         // OpenAI's strict mode makes every argument required and nullable, so models trained on it
         // write `null` for what they leave out.
-        let null = written.form == ArgForm::Json && text.trim() == "null";
+        let null = written.form == ArgumentEncoding::Json && text.trim() == "null";
         let left_out = null && optional && types.is_some_and(|types| !types.has(JsonTypes::NULL));
         if left_out && self.repairs.has_rule("null_argument") {
             notes.push_repair("null_argument", written.span, text, "");
@@ -282,7 +282,8 @@ impl ArgumentReader<'_> {
         let others = types
             .filter(|types| types.has(JsonTypes::STRING))
             .map(|types| types.without(JsonTypes::STRING));
-        let others = others.filter(|types| !types.is_empty() && written.form != ArgForm::Json);
+        let others =
+            others.filter(|types| !types.is_empty() && written.form != ArgumentEncoding::Json);
         let alternative = others.and_then(|types| {
             coerce::coerce_value(text, written.form, shape, Some(types), self.repairs).ok()
         });

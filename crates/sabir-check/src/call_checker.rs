@@ -151,7 +151,7 @@ impl CallChecker {
                 faults.entry(index).or_default().push(fault.clone());
             }
         }
-        let first = first_meant_call(draft);
+        let first = first_unmentioned_call(draft);
         let mut checked = draft
             .calls()
             .map(|call| {
@@ -182,7 +182,7 @@ impl CallChecker {
     pub fn check_call(&self, draft: &DraftResponse, call: &DraftCall) -> CheckedCall {
         let own = |fault: &&Fault| fault.call == Some(call.index);
         let faults = draft.faults.iter().filter(own).cloned().collect();
-        self.check_with_faults(draft, call, faults, first_meant_call(draft))
+        self.check_with_faults(draft, call, faults, first_unmentioned_call(draft))
     }
 
     /// Checks one call, with the faults that the parser attached to it. `first` is the call that counts if a message may hold only one.
@@ -236,7 +236,7 @@ impl CallChecker {
             notes.report_truncation(why);
         }
         // A slip whose rule is switched off becomes an error here, in time for the verdict below.
-        notes.classify_slips(self.repairs);
+        notes.convert_tolerated_faults(self.repairs);
         self.reject_extra_call(first, &mut notes);
         let mut name = call.name.clone();
         let mut arguments = Map::new();
@@ -659,7 +659,7 @@ fn truncation_of(draft: &DraftResponse, call: &DraftCall) -> Option<Truncation> 
 /// The server mistral.rs sends such a call both ways. Two equal calls of the same form are legitimate and both run.
 ///
 /// Returns the first call that is not only mentioned, as a draft in a thought is.
-fn first_meant_call(draft: &DraftResponse) -> Option<&DraftCall> {
+fn first_unmentioned_call(draft: &DraftResponse) -> Option<&DraftCall> {
     let mentions = draft
         .faults
         .iter()

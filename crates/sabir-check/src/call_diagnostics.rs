@@ -2,8 +2,8 @@
 
 use sabir_call::compatibility::hinted_argument;
 use sabir_call::{
-    ArgForm, CallReader, DraftArgument, DraftCall, DraftResponse, Fault, FaultKind, Severity, Span,
-    SpanOrigin, Truncation, nearest_candidate,
+    ArgumentEncoding, CallReader, DraftArgument, DraftCall, DraftResponse, Fault, FaultKind,
+    Severity, Span, SpanOrigin, Truncation, nearest_candidate,
 };
 use serde_json::{Map, Value};
 
@@ -86,12 +86,12 @@ impl<'d> CallDiagnostics<'d> {
     /// in a small window. The nearest whole word behind markup is taken.
     fn find_name_span(&self, argument: &DraftArgument) -> Option<Span> {
         /// The largest number of bytes of markup between a name and its value.
-        const REACH: usize = 64;
+        const MAX_NAME_DISTANCE: usize = 64;
         let name = argument.name.as_str();
         let end = argument.span.start;
         self.call.dialect.as_ref().filter(|_| !name.is_empty())?;
         let from = end
-            .saturating_sub(name.len() + REACH)
+            .saturating_sub(name.len() + MAX_NAME_DISTANCE)
             .max(self.call.span.start);
         let from = self.source.floor_char_boundary(from);
         let window = self.source.get(from..end)?;
@@ -128,14 +128,14 @@ impl<'d> CallDiagnostics<'d> {
     ///
     /// Parsers know no repair rules. They accept these slips while streaming, because the bytes are unambiguous, and leave the decision to
     /// the checks.
-    pub(crate) fn classify_slips(&mut self, repairs: RepairSet) {
+    pub(crate) fn convert_tolerated_faults(&mut self, repairs: RepairSet) {
         for mut fault in std::mem::take(&mut self.parser_faults) {
             if fault.severity == Severity::Warning
-                && let Some(rule) = slip_rule(fault.kind)
+                && let Some(rule) = tolerated_fault_rule(fault.kind)
             {
                 let is_repaired = repairs.has_rule(rule);
                 if is_repaired {
-                    self.repairs.push(self.slip_repair(rule, &fault));
+                    self.repairs.push(self.tolerated_fault_repair(rule, &fault));
                 } else {
                     fault.severity = Severity::Error;
                 }
@@ -151,7 +151,7 @@ impl<'d> CallDiagnostics<'d> {
 
     /// Makes the record of a mistake that the parser accepted. Without the source text, it contains the parser's message. `before` and
     /// `after` are derived from the kind, since the parser recorded only the span.
-    fn slip_repair(&self, rule: &'static str, fault: &Fault) -> Repair {
+    fn tolerated_fault_repair(&self, rule: &'static str, fault: &Fault) -> Repair {
         let Span { start, end } = fault.span;
         let source = Some(self.source).filter(|_| fault.origin == SpanOrigin::Text);
         let at_hand =
@@ -372,7 +372,7 @@ impl<'d> CallDiagnostics<'d> {
             let json = || {
                 serde_json::from_str(&argument.text)
                     .ok()
-                    .filter(|_| argument.form == ArgForm::Json)
+                    .filter(|_| argument.form == ArgumentEncoding::Json)
             };
             if !into.contains_key(&argument.name) {
                 into.insert(
@@ -385,7 +385,7 @@ impl<'d> CallDiagnostics<'d> {
 }
 
 /// Returns the repair rule for a mistake that the parsers accept with a warning.
-fn slip_rule(kind: FaultKind) -> Option<&'static str> {
+fn tolerated_fault_rule(kind: FaultKind) -> Option<&'static str> {
     match kind {
         FaultKind::ControlCharacter
         | FaultKind::TrailingComma

@@ -33,7 +33,7 @@
 
 use std::collections::HashMap;
 
-use sabir_call::ArgForm;
+use sabir_call::ArgumentEncoding;
 use serde_json::{Map, Number, Value};
 
 use crate::lenient_json::{self, JsonSyntaxError};
@@ -116,7 +116,7 @@ impl CoercedValue {
 /// Returns the expected types if the text is none of them, or the position at which JSON broke off.
 pub(crate) fn coerce_value(
     text: &str,
-    form: ArgForm,
+    form: ArgumentEncoding,
     shape: SchemaView<'_>,
     types: Option<JsonTypes>,
     repairs: RepairSet,
@@ -144,7 +144,7 @@ pub(crate) fn coerce_value(
             Err(mismatch) => Err(mismatch),
         };
     }
-    if form == ArgForm::Json {
+    if form == ArgumentEncoding::Json {
         // JSON says its own type. A wrong one is left for validation to report, which names both.
         let reading = parse_json(text, repairs)?;
         return Ok(CoercedValue {
@@ -155,11 +155,11 @@ pub(crate) fn coerce_value(
     // Between tags, only the schema distinguishes the word from the value. If a tool accepts null,
     // the model most likely means it rather than a text of four letters.
     let is_nullable = types.is_some_and(|types| types.has(JsonTypes::NULL));
-    if form == ArgForm::Raw && text == "null" && is_nullable {
+    if form == ArgumentEncoding::Raw && text == "null" && is_nullable {
         return Ok(CoercedValue::without_rules(Value::Null));
     }
     if types.is_none()
-        && form == ArgForm::Raw
+        && form == ArgumentEncoding::Raw
         && let Some(value) = parse_marked_elements(text, shape)?
     {
         return Ok(CoercedValue::without_rules(value));
@@ -167,7 +167,7 @@ pub(crate) fn coerce_value(
     let Some(types) = types.filter(|types| !types.has(JsonTypes::STRING)) else {
         return Ok(CoercedValue::without_rules(Value::String(text.to_owned())));
     };
-    if form == ArgForm::Raw {
+    if form == ArgumentEncoding::Raw {
         if let Some(value) = parse_scalar(text, types) {
             return Ok(CoercedValue::without_rules(value));
         }
@@ -599,14 +599,14 @@ fn merge_attributes(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sabir_call::ArgForm;
+    use sabir_call::ArgumentEncoding;
     use serde_json::{Value, json};
 
     use super::{CoercionError, coerce_value};
     use crate::repair::RepairSet;
     use crate::schema::SchemaView;
 
-    fn coerce(text: &str, form: ArgForm, schema: &Value) -> String {
+    fn coerce(text: &str, form: ArgumentEncoding, schema: &Value) -> String {
         let shape = SchemaView::new(schema);
         match coerce_value(text, form, shape, shape.allowed_types(), RepairSet::all()) {
             Ok(reading) if reading.rules.is_empty() => reading.value.to_string(),
@@ -616,7 +616,7 @@ mod tests {
         }
     }
 
-    fn check(form: ArgForm, schema: Value, rows: &[(&str, &str)]) {
+    fn check(form: ArgumentEncoding, schema: Value, rows: &[(&str, &str)]) {
         for (text, expected) in rows {
             assert_eq!(
                 coerce(text, form, &schema),
@@ -636,18 +636,21 @@ mod tests {
                 .replace("a<", "a]<]minimax[>[<")
         };
         let expected = r#"{"city":"a","zip":7,"items":[{"qty":2},{"qty":5}]}"#;
-        assert_eq!(coerce(&marked(text), ArgForm::Raw, &order), expected);
+        assert_eq!(
+            coerce(&marked(text), ArgumentEncoding::Raw, &order),
+            expected
+        );
         // A `<` without the marker is content, and a marker in a string stays in it.
         let kept = marked("§<city>x < y <b> §<c>1§</c>§</city>§<zip>7§</zip>");
         assert_eq!(
-            coerce(&kept, ArgForm::Raw, &order),
+            coerce(&kept, ArgumentEncoding::Raw, &order),
             json!({"city": format!("x < y <b> {0}<c>1{0}</c>", super::MINIMAX_MARKER), "zip": 7})
                 .to_string()
         );
         let free = json!({"type": "object"});
         let check_free = |text: &str, expected: &str| {
             assert_eq!(
-                coerce(&marked(text), ArgForm::Raw, &free),
+                coerce(&marked(text), ArgumentEncoding::Raw, &free),
                 expected,
                 "{text}"
             );
@@ -663,19 +666,23 @@ mod tests {
         check_free(&deep(64), &value);
         check_free(&deep(65), "not an object");
         assert_eq!(
-            coerce(&marked("§<k>§<b>1§</b>§</k>"), ArgForm::Raw, &json!({})),
+            coerce(
+                &marked("§<k>§<b>1§</b>§</k>"),
+                ArgumentEncoding::Raw,
+                &json!({})
+            ),
             r#"{"k":{"b":"1"}}"#
         );
         let words = marked("§<city>a</city>");
         assert_eq!(
-            coerce(&words, ArgForm::Raw, &json!({"type": "string"})),
+            coerce(&words, ArgumentEncoding::Raw, &json!({"type": "string"})),
             Value::from(words.as_str()).to_string()
         );
     }
 
     #[test]
     fn raw_scalars() {
-        use ArgForm::Raw;
+        use ArgumentEncoding::Raw;
         check(Raw, json!({}), &[("10", "\"10\""), ("[1]", "\"[1]\"")]);
         check(
             Raw,
@@ -754,7 +761,7 @@ mod tests {
 
     #[test]
     fn raw_structures() {
-        use ArgForm::Raw;
+        use ArgumentEncoding::Raw;
         let strings = json!({"type": "array", "items": {"type": "string"}});
         check(
             Raw,
@@ -814,7 +821,7 @@ mod tests {
 
     #[test]
     fn raw_objects() {
-        use ArgForm::Raw;
+        use ArgumentEncoding::Raw;
         let suggestions = json!({"type": "array", "items": {"type": "object", "properties": {
             "answer": {"type": "string"}, "mode": {"type": "string"}}}});
         check(
@@ -852,7 +859,7 @@ mod tests {
 
     #[test]
     fn strings_and_json() {
-        use ArgForm::{Json, String};
+        use ArgumentEncoding::{Json, String};
         check(
             String,
             json!({"type": "integer"}),
@@ -916,12 +923,13 @@ mod tests {
     fn depth_is_bounded() {
         let schema = json!({"type": "array", "items": {"$ref": "#"}});
         let text = "<a>".repeat(2000) + &"</a>".repeat(2000);
-        let Value::Array(_) = serde_json::from_str(&coerce(&text, ArgForm::Raw, &schema)).unwrap()
+        let Value::Array(_) =
+            serde_json::from_str(&coerce(&text, ArgumentEncoding::Raw, &schema)).unwrap()
         else {
             panic!()
         };
         // An item that is a list of itself, of text: the only-item rule must end too.
-        assert!(coerce("<a>x</a>", ArgForm::Raw, &schema).starts_with("[["));
+        assert!(coerce("<a>x</a>", ArgumentEncoding::Raw, &schema).starts_with("[["));
     }
 
     fn schemas() -> impl Strategy<Value = Value> {
@@ -978,7 +986,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_of_any_schema_is_read_without_panic(schema in schemas(), text in texts()) {
-            for form in [ArgForm::Raw, ArgForm::String, ArgForm::Json] {
+            for form in [ArgumentEncoding::Raw, ArgumentEncoding::String, ArgumentEncoding::Json] {
                 coerce(&text, form, &schema);
             }
         }
@@ -986,7 +994,7 @@ mod tests {
         #[test]
         fn strings_are_byte_exact(text in any::<String>()) {
             for schema in [json!({"type": "string"}), json!({}), json!({"type": ["string", "integer", "object"]})] {
-                for form in [ArgForm::Raw, ArgForm::String] {
+                for form in [ArgumentEncoding::Raw, ArgumentEncoding::String] {
                     prop_assert_eq!(coerce(&text, form, &schema), Value::String(text.clone()).to_string());
                 }
             }

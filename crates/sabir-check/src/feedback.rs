@@ -14,8 +14,8 @@ use sabir_call::dialect::DialectSet;
 use sabir_call::{Fault, FaultKind, Severity, SpanOrigin, ToolProtocol, ToolSet, ToolSpec};
 
 use crate::call_checker::{CallState, CheckedCall};
-use crate::hints::{CallSpelling, alternative_hints, render_corrected_call, render_example_call};
-use crate::repetition::RepeatTracker;
+use crate::hints::{CallNotation, alternative_hints, render_corrected_call, render_example_call};
+use crate::repetition::MistakeCounter;
 
 /// The longest feedback in bytes.
 /// A few hundred tokens: enough for three faults with their lines and an example. Feedback stays in
@@ -41,7 +41,7 @@ pub struct FeedbackContext<'a> {
     /// The tools on offer.
     pub tools: &'a ToolSet,
     /// The mistakes that were reported before.
-    pub repetition: &'a RepeatTracker,
+    pub repetition: &'a MistakeCounter,
 }
 
 /// Renders the feedback about every call that may not run, and about the errors among `faults` that belong to no call.
@@ -121,7 +121,7 @@ pub fn render_missing_call(times: u32, completion: &str, audience: &FeedbackCont
     if let Some(dialect) = dialect {
         text.push_str(&format!("\n\n{}", dialect.syntax_rules()));
     }
-    let spelling = CallSpelling { protocol, dialects };
+    let spelling = CallNotation { protocol, dialects };
     let tool = tools.get(completion).or_else(|| tools.iter().next());
     if let Some(example) = tool.and_then(|tool| render_example_call(spelling, tool)) {
         text.push_str(&format!("\n\n{}", example.trim_end()));
@@ -162,7 +162,7 @@ fn text_section(faults: &[&Fault], source: &str, audience: &FeedbackContext<'_>)
     let tool = mentioned_tool(faults, audience.tools).or_else(|| audience.tools.iter().next());
     let guessed =
         guess_dialect(faults, source).filter(|_| *audience.protocol == ToolProtocol::Native);
-    let spelling = CallSpelling {
+    let spelling = CallNotation {
         protocol: guessed.as_ref().unwrap_or(audience.protocol),
         dialects: audience.dialects,
     };
@@ -232,7 +232,7 @@ fn call_section(call: &CheckedCall, source: &str, audience: &FeedbackContext<'_>
         tools,
         ..
     } = *audience;
-    let spelling = CallSpelling { protocol, dialects };
+    let spelling = CallNotation { protocol, dialects };
     // The name of an unknown tool is any text that the model wrote.
     let name: String = call.name.chars().take(60).collect();
     let number = u64::from(call.index) + 1;

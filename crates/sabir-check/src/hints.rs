@@ -19,7 +19,7 @@ const MAX_EXAMPLE_BYTES: usize = 600;
 
 /// The form in which the model writes calls.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CallSpelling<'a> {
+pub(crate) struct CallNotation<'a> {
     /// Native, or the name of a dialect.
     pub(crate) protocol: &'a ToolProtocol,
     /// The dialects among which that name is looked up.
@@ -27,7 +27,7 @@ pub(crate) struct CallSpelling<'a> {
 }
 
 /// A minimal correct call of the tool; `None` where even that is long.
-pub(crate) fn render_example_call(spelling: CallSpelling<'_>, tool: &ToolSpec) -> Option<String> {
+pub(crate) fn render_example_call(spelling: CallNotation<'_>, tool: &ToolSpec) -> Option<String> {
     let text = render_example(spelling.dialects, spelling.protocol, tool);
     let what = if *spelling.protocol == ToolProtocol::Native {
         "Correct arguments"
@@ -42,7 +42,7 @@ pub(crate) fn render_example_call(spelling: CallSpelling<'_>, tool: &ToolSpec) -
 ///
 /// Models copy an example more readily than they apply an explanation; with the model's own values, the copy is the intended call.
 pub(crate) fn render_corrected_call(
-    spelling: CallSpelling<'_>,
+    spelling: CallNotation<'_>,
     tool: &ToolSpec,
     call: &CheckedCall,
 ) -> Option<String> {
@@ -157,7 +157,7 @@ const TOOL_ALTERNATIVES: [ToolAlternative; 9] = [
 ///
 /// There is always at least one, since an empty list would make the model give up.
 pub(crate) fn alternative_hints(
-    spelling: CallSpelling<'_>,
+    spelling: CallNotation<'_>,
     tools: &ToolSet,
     call: &CheckedCall,
 ) -> Vec<String> {

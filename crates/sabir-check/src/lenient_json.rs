@@ -19,7 +19,7 @@ use serde_json::Value;
 ///
 /// Each is unambiguous, because the mistake is in the punctuation and the value is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum JsonSlip {
+pub(crate) enum JsonMistake {
     /// `[1, 2,]`
     TrailingComma,
     /// `{'a': 'b'}`
@@ -36,7 +36,7 @@ pub(crate) struct LenientJson {
     pub(crate) value: Value,
     /// The value as strict JSON text.
     pub(crate) text: String,
-    pub(crate) slips: Vec<JsonSlip>,
+    pub(crate) slips: Vec<JsonMistake>,
     marks: OffsetMap,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn parse_strict(text: &str) -> Result<Value, JsonSyntaxError> {
 /// Returns the first byte that no allowed mistake explains, as an offset in `text`.
 pub(crate) fn parse_lenient(
     text: &str,
-    allowed: &[JsonSlip],
+    allowed: &[JsonMistake],
 ) -> Result<LenientJson, JsonSyntaxError> {
     let mut reader = LenientRewriter {
         text,
@@ -97,9 +97,10 @@ pub(crate) fn parse_lenient(
     while let Some(c) = reader.next_char() {
         match c {
             '"' | '\'' => reader.rewrite_string(c)?,
-            ',' if reader.is_trailing_comma() => {
-                reader.allow_slip(JsonSlip::TrailingComma, "no comma before a closing bracket")?
-            }
+            ',' if reader.is_trailing_comma() => reader.allow_mistake(
+                JsonMistake::TrailingComma,
+                "no comma before a closing bracket",
+            )?,
             c if c.is_alphabetic() => reader.rewrite_word(c)?,
             c => reader.out.push(c),
         }
@@ -137,7 +138,7 @@ const WIDE_INTEGER_MESSAGE: &str = "a whole number of more than 64 bits was foun
 /// JSON; strings are skipped. Floats of any length are ignored, because JSON readers round them anyway.
 pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
     // No number with fewer digits can exceed 64 bits, so most are skipped without being parsed.
-    const FEWEST: usize = "9223372036854775808".len();
+    const MIN_DIGITS: usize = "9223372036854775808".len();
     let bytes = text.as_bytes();
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
@@ -154,7 +155,7 @@ pub(crate) fn find_wide_integer(text: &str) -> Option<usize> {
                         .take_while(number)
                         .count();
                 let word = text.get(at..end).unwrap_or_default();
-                let whole = word.len() >= FEWEST && !word.contains(['.', 'e', 'E']);
+                let whole = word.len() >= MIN_DIGITS && !word.contains(['.', 'e', 'E']);
                 if whole && word.parse::<i64>().is_err() && word.parse::<u64>().is_err() {
                     return Some(at);
                 }
@@ -324,8 +325,8 @@ struct LenientRewriter<'t> {
     text: &'t str,
     rest: &'t str,
     out: String,
-    allowed: &'t [JsonSlip],
-    slips: Vec<JsonSlip>,
+    allowed: &'t [JsonMistake],
+    slips: Vec<JsonMistake>,
     marks: OffsetMap,
 }
 
@@ -353,7 +354,7 @@ impl LenientRewriter<'_> {
 
     /// Records the mistake at the character just taken, or returns an error if it is not allowed.
     /// Each kind is recorded once, however often it occurs.
-    fn allow_slip(&mut self, slip: JsonSlip, expected: &str) -> Result<(), JsonSyntaxError> {
+    fn allow_mistake(&mut self, slip: JsonMistake, expected: &str) -> Result<(), JsonSyntaxError> {
         if !self.slips.contains(&slip) {
             if !self.allowed.contains(&slip) {
                 return Err(JsonSyntaxError::new(
@@ -373,7 +374,7 @@ impl LenientRewriter<'_> {
     fn rewrite_string(&mut self, quote: char) -> Result<(), JsonSyntaxError> {
         let start = self.current_offset() - 1;
         if quote == '\'' {
-            self.allow_slip(JsonSlip::SingleQuotes, "a string in double quotes")?;
+            self.allow_mistake(JsonMistake::SingleQuotes, "a string in double quotes")?;
         }
         self.out.push('"');
         loop {
@@ -395,8 +396,8 @@ impl LenientRewriter<'_> {
                 // Escaped by number: `\u000a` is valid for every control character, without a
                 // table.
                 c if c < ' ' => {
-                    self.allow_slip(
-                        JsonSlip::ControlCharacter,
+                    self.allow_mistake(
+                        JsonMistake::ControlCharacter,
                         "an escaped control character, such as `\\n`,",
                     )?;
                     self.out.push_str(&format!("\\u{:04x}", u32::from(c)));
@@ -429,7 +430,7 @@ impl LenientRewriter<'_> {
             }
         };
         self.out.push_str(strict);
-        let slip = self.allow_slip(JsonSlip::PythonLiteral, &format!("`{strict}`"));
+        let slip = self.allow_mistake(JsonMistake::PythonLiteral, &format!("`{strict}`"));
         slip.map_err(|broken| JsonSyntaxError {
             at: start,
             ..broken
@@ -439,16 +440,16 @@ impl LenientRewriter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{JsonSlip, parse_lenient};
+    use super::{JsonMistake, parse_lenient};
 
-    const ALL: [JsonSlip; 4] = [
-        JsonSlip::TrailingComma,
-        JsonSlip::SingleQuotes,
-        JsonSlip::PythonLiteral,
-        JsonSlip::ControlCharacter,
+    const ALL: [JsonMistake; 4] = [
+        JsonMistake::TrailingComma,
+        JsonMistake::SingleQuotes,
+        JsonMistake::PythonLiteral,
+        JsonMistake::ControlCharacter,
     ];
 
-    fn check(text: &str, allowed: &[JsonSlip], expected: &str) {
+    fn check(text: &str, allowed: &[JsonMistake], expected: &str) {
         let found = parse_lenient(text, allowed)
             .and_then(|found| Ok((found.slips.clone(), found.reject_duplicate_keys()?)));
         let found = match found {
@@ -520,12 +521,12 @@ mod tests {
     fn a_slip_that_is_switched_off_is_a_mistake() {
         check(
             "[1,]",
-            &[JsonSlip::SingleQuotes],
+            &[JsonMistake::SingleQuotes],
             "@2 no comma before a closing bracket was expected",
         );
         check(
             "[ 'a']",
-            &[JsonSlip::TrailingComma],
+            &[JsonMistake::TrailingComma],
             "@2 a string in double quotes was expected",
         );
         check("[ None]", &[], "@2 `null` was expected");

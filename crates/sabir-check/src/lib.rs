@@ -6,12 +6,12 @@
 //! are repaired by named rules ([`RULES`]), and each [`Repair`] records the text before and after. Everything else is a
 //! [`Fault`](sabir_call::Fault) with its position, the expected and the actual input. All faults of a call are collected,
 //! because a model that learns of one mistake at a time needs a turn for each. [`render_feedback`] turns the faults into
-//! text for the model, and into a different text if the same mistake is repeated ([`RepeatTracker`]).
+//! text for the model, and into a different text if the same mistake is repeated ([`MistakeCounter`]).
 //!
 //! ```
 //! use sabir_call::dialect::DialectSet;
-//! use sabir_call::{ArgForm, DraftResponse, Event, EventSink, ToolProtocol, ToolSet};
-//! use sabir_check::{CallChecker, CallState, FeedbackContext, RepeatTracker, render_feedback};
+//! use sabir_call::{ArgumentEncoding, DraftResponse, Event, EventSink, ToolProtocol, ToolSet};
+//! use sabir_check::{CallChecker, CallState, FeedbackContext, MistakeCounter, render_feedback};
 //!
 //! let tools = ToolSet::from_json(
 //!     r#"[{"name": "read_file", "description": "Reads a file.", "parameters": {
@@ -25,10 +25,10 @@
 //! let mut draft = DraftResponse::default();
 //! for event in [
 //!     Event::CallStart { index: 0, id: None, name: "read_file", dialect: Some("cline"), at: 0, name_at: 0 },
-//!     Event::ArgStart { index: 0, name: "path", form: ArgForm::Raw, at: 17 },
+//!     Event::ArgStart { index: 0, name: "path", form: ArgumentEncoding::Raw, at: 17 },
 //!     Event::ArgDelta { index: 0, text: "a.rs" },
 //!     Event::ArgEnd { index: 0, lead: "", at: 21 },
-//!     Event::ArgStart { index: 0, name: "start_line", form: ArgForm::Raw, at: 40 },
+//!     Event::ArgStart { index: 0, name: "start_line", form: ArgumentEncoding::Raw, at: 40 },
 //!     Event::ArgDelta { index: 0, text: "ten" },
 //!     Event::ArgEnd { index: 0, lead: "", at: 43 },
 //!     Event::CallEnd { index: 0, at: source.len() },
@@ -42,7 +42,7 @@
 //! let fault = call.faults.first().ok_or("a fault")?;
 //! assert_eq!(fault.message, "`start_line` must be an integer, but is \"ten\"");
 //!
-//! let repetition = RepeatTracker::default();
+//! let repetition = MistakeCounter::default();
 //! let context = FeedbackContext {
 //!     protocol: &ToolProtocol::Native,
 //!     dialects: DialectSet::built_in(),
@@ -64,13 +64,13 @@ mod foreign;
 mod hints;
 mod lenient_json;
 pub mod lint;
+mod location_prefix;
 mod misspelling;
 mod plain_schema;
 mod repair;
 mod repetition;
 mod schema;
 mod schema_error;
-mod search_place;
 mod similar_name;
 mod trailing_arguments;
 mod typing;
@@ -81,7 +81,7 @@ mod xml_element;
 pub use call_checker::{CallChecker, CallState, CheckedCall};
 pub use compiled_schema::can_validate as can_validate_schema;
 pub use feedback::{CAP as FEEDBACK_CAP, FeedbackContext, render_feedback, render_missing_call};
+pub use location_prefix::location_prefix_length;
 pub use repair::{RULES, Repair, RepairRule, RepairSet};
-pub use repetition::{CheckedOutcome, RepeatTracker};
-pub use search_place::search_place_length;
+pub use repetition::{CheckedOutcome, MistakeCounter};
 pub use typing::{CoercionOutcome, StreamingMode};

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use sabir_call::{ArgForm, DraftArgument, Fault, FaultKind, Severity, Span};
+use sabir_call::{ArgumentEncoding, DraftArgument, Fault, FaultKind, Severity, Span};
 use serde_json::{Map, Value};
 
 use crate::arguments::{TypedArgument, json_excerpt};
@@ -85,7 +85,7 @@ pub(crate) fn combined_arguments_fault(
 ///
 /// Strict JSON only. The result only decides about a message, so a text that needs repairs may as well be content.
 fn parse_json_arguments(argument: &DraftArgument, declared: &[&str]) -> Option<Map<String, Value>> {
-    let begins = argument.form == ArgForm::Raw
+    let begins = argument.form == ArgumentEncoding::Raw
         && !argument.partial
         && argument.text.trim_start().starts_with('{');
     let value = begins
@@ -147,7 +147,7 @@ pub(crate) fn mismatch_fault(
             let tags = coerce::parse_tagged(&written.text, wanted.shape, types)
                 // Raw values may consist of elements, so a failure to read them is a fault of the
                 // type.
-                .filter(|_| written.form != ArgForm::Raw);
+                .filter(|_| written.form != ArgumentEncoding::Raw);
             if let Some(value) = tags {
                 let message = format!(
                     "`{name}` must be {} in JSON, but holds tags: {found}",
@@ -249,7 +249,7 @@ pub(crate) fn truncate_at_unknown<'d>(
     match written.text.find(&close) {
         // Only for messages: the parser's error already stops the call, so the cut value never
         // runs.
-        Some(at) if written.form == ArgForm::Raw && notes.all_faults().any(inside) => {
+        Some(at) if written.form == ArgumentEncoding::Raw && notes.all_faults().any(inside) => {
             let mut meant = written.into_owned();
             meant.text.truncate(at);
             meant.span = Span::new(start, start + at);
@@ -276,7 +276,7 @@ pub(crate) fn entity_warning(
         ("&quot;", '"'),
     ];
     let text = written.text.as_str();
-    if written.form != ArgForm::Raw || text.contains('<') {
+    if written.form != ArgumentEncoding::Raw || text.contains('<') {
         return None;
     }
     let entity = |(at, _): (usize, &str)| {
@@ -318,7 +318,7 @@ pub(crate) fn span_within(written: &DraftArgument, at: usize, length: usize) -> 
     match (end - start).checked_sub(written.text.len()) {
         Some(0) => Span::new(start + at, start + at + length),
         // One byte is `\n`, two are `\r\n`.
-        Some(feed @ (1 | 2)) if written.form == ArgForm::Raw => {
+        Some(feed @ (1 | 2)) if written.form == ArgumentEncoding::Raw => {
             Span::new(start + feed + at, start + feed + at + length)
         }
         _ => written.span,

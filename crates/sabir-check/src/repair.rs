@@ -32,12 +32,12 @@
 use std::borrow::Cow;
 
 use sabir_call::compatibility::aliased_argument;
-use sabir_call::{ArgForm, CallReader, Span, ToolSet};
+use sabir_call::{ArgumentEncoding, CallReader, Span, ToolSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::coerce::parse_scalar;
-use crate::lenient_json::{self, JsonSlip, JsonSyntaxError, LenientJson};
+use crate::lenient_json::{self, JsonMistake, JsonSyntaxError, LenientJson};
 use crate::schema::{JsonTypes, SchemaView};
 use crate::similar_name::find_similar_name;
 
@@ -78,11 +78,11 @@ enum RepairStage {
     /// Runs on a text that could not be read as any of the declared types.
     Value(fn(&MistypedText<'_>) -> Option<Value>),
     /// Allows one kind of mistake while JSON is parsed.
-    Json(JsonSlip),
+    Json(JsonMistake),
     /// Concerns the call as a whole; the checks apply it.
     Call,
     /// A mistake that the parser itself accepts, with a warning.
-    /// `CallDiagnostics::classify_slips` turns that warning into the repair.
+    /// `CallDiagnostics::convert_tolerated_faults` turns that warning into the repair.
     Parser,
     /// A mistake that the parser accepts only with an option.
     OptionalParser,
@@ -120,7 +120,7 @@ pub(crate) struct UndeclaredArgument<'a> {
 /// A value that does not have a type that the schema allows.
 pub(crate) struct MistypedText<'a> {
     pub(crate) text: &'a str,
-    pub(crate) form: ArgForm,
+    pub(crate) form: ArgumentEncoding,
     pub(crate) types: JsonTypes,
 }
 
@@ -202,12 +202,12 @@ pub static RULES: [RepairRule; 21] = [
     RepairRule {
         name: "trailing_comma",
         doc: "A comma before `}` or `]` in JSON, in a value or around the call.",
-        stage: RepairStage::Json(JsonSlip::TrailingComma),
+        stage: RepairStage::Json(JsonMistake::TrailingComma),
     },
     RepairRule {
         name: "single_quotes",
         doc: "JSON strings in single quotes, as values or as keys.",
-        stage: RepairStage::Json(JsonSlip::SingleQuotes),
+        stage: RepairStage::Json(JsonMistake::SingleQuotes),
     },
     RepairRule {
         name: "extra_bracket",
@@ -227,12 +227,12 @@ pub static RULES: [RepairRule; 21] = [
     RepairRule {
         name: "python_literal",
         doc: "`True`, `False` or `None` in JSON.",
-        stage: RepairStage::Json(JsonSlip::PythonLiteral),
+        stage: RepairStage::Json(JsonMistake::PythonLiteral),
     },
     RepairRule {
         name: "control_character",
         doc: "A raw line feed, tab or other control character inside a JSON string, or a raw line feed in a Python string that may not contain one.",
-        stage: RepairStage::Json(JsonSlip::ControlCharacter),
+        stage: RepairStage::Json(JsonMistake::ControlCharacter),
     },
 ];
 
@@ -346,7 +346,7 @@ impl RepairSet {
             RepairStage::Json(slip) => Some((slip, rule.name)),
             _ => None,
         });
-        let (allowed, names): (Vec<JsonSlip>, Vec<&str>) = slips.unzip();
+        let (allowed, names): (Vec<JsonMistake>, Vec<&str>) = slips.unzip();
         let relaxed = lenient_json::parse_lenient(text, &allowed)?;
         let used = allowed
             .iter()
@@ -495,7 +495,7 @@ fn split_code_fence(text: &str) -> Option<(&str, usize)> {
 ///
 /// White space inside the quotes disqualifies the text: `" 10"` is more likely a string.
 fn stringified_value(text: &MistypedText<'_>) -> Option<Value> {
-    if text.form != ArgForm::String {
+    if text.form != ArgumentEncoding::String {
         return None;
     }
     // Only JSON's own spelling counts: the string `"True"` is more likely meant as text.
@@ -508,7 +508,7 @@ fn stringified_value(text: &MistypedText<'_>) -> Option<Value> {
 ///
 /// Strict JSON only: mistakes inside a text that is itself a mistake are ambiguous.
 fn double_encoding(text: &MistypedText<'_>) -> Option<Value> {
-    if text.form != ArgForm::String {
+    if text.form != ArgumentEncoding::String {
         return None;
     }
     let value = lenient_json::parse_strict(text.text).ok()?;
@@ -520,7 +520,7 @@ fn double_encoding(text: &MistypedText<'_>) -> Option<Value> {
 /// Reads a number, a boolean or null between tags with white space around it.
 fn trimmed_scalar(text: &MistypedText<'_>) -> Option<Value> {
     let trimmed = text.text.trim();
-    if text.form != ArgForm::Raw || trimmed == text.text {
+    if text.form != ArgumentEncoding::Raw || trimmed == text.text {
         None
     } else {
         parse_scalar(trimmed, text.types)

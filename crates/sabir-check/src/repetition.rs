@@ -1,6 +1,6 @@
 //! Counts how often a model has made the same mistake.
 //!
-//! Feedback that did not help once seldom helps again. The owner of a conversation keeps a [`RepeatTracker`], passes it to
+//! Feedback that did not help once seldom helps again. The owner of a conversation keeps a [`MistakeCounter`], passes it to
 //! [`render_feedback`](crate::render_feedback), and records the outcome of each message in it. The tracker depends on the
 //! checked calls only, so it can be rebuilt from a recorded history.
 
@@ -16,7 +16,7 @@ const MAX_MISTAKES: usize = 256;
 
 /// The mistakes of a model so far, counted by tool, kind and argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RepeatTracker(HashMap<MistakeKey, u32>);
+pub struct MistakeCounter(HashMap<MistakeKey, u32>);
 
 /// The outcome of one call of a message.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ impl MistakeKey {
     }
 }
 
-impl RepeatTracker {
+impl MistakeCounter {
     /// Returns the number of messages with this mistake since a call of the tool last passed.
     pub fn repeat_count(&self, tool: &str, fault: &Fault) -> u32 {
         self.0
@@ -91,7 +91,7 @@ impl RepeatTracker {
 mod tests {
     use sabir_call::{Fault, FaultKind, Severity, Span};
 
-    use super::{CheckedOutcome, MAX_MISTAKES, RepeatTracker};
+    use super::{CheckedOutcome, MAX_MISTAKES, MistakeCounter};
 
     fn fault(argument: &str) -> Fault {
         Fault::error(FaultKind::WrongType, Span::default(), "m").in_argument(argument)
@@ -119,7 +119,7 @@ mod tests {
                 faults: &[],
             },
         );
-        let mut told = RepeatTracker::default();
+        let mut told = MistakeCounter::default();
         told.record_message([bad, bad]);
         told.record_message([
             bad,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut told = RepeatTracker::default();
+        let mut told = MistakeCounter::default();
         for number in 0..2 * MAX_MISTAKES {
             told.record_message([CheckedOutcome {
                 tool: "t",

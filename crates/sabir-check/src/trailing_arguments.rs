@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use sabir_call::{ArgForm, DraftArgument, FaultKind};
+use sabir_call::{ArgumentEncoding, DraftArgument, FaultKind};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -36,8 +36,8 @@ pub(crate) fn resolve_arguments<'d>(
         return all();
     };
     let rest = match before {
-        [] => last.form != ArgForm::Raw,
-        _ => last.form == ArgForm::Json,
+        [] => last.form != ArgumentEncoding::Raw,
+        _ => last.form == ArgumentEncoding::Json,
     };
     if !rest || !last.name.is_empty() || last.partial {
         return all();
@@ -93,7 +93,7 @@ pub(crate) fn parse_all_arguments(
     repairs: RepairSet,
 ) -> TrailingArguments {
     let mut rules = Vec::new();
-    if argument.form == ArgForm::String {
+    if argument.form == ArgumentEncoding::String {
         if !repairs.has_rule("double_encoding") {
             return Err(JsonSyntaxError::new(0, "an object was expected, no string"));
         }
@@ -108,7 +108,7 @@ pub(crate) fn parse_all_arguments(
     }
     let blank = text.len() - text.trim_ascii_start().len();
     // An empty string means no arguments, as empty arguments do in a native call.
-    if argument.form == ArgForm::String && blank == text.len() {
+    if argument.form == ArgumentEncoding::String && blank == text.len() {
         return Ok((rules, Vec::new()));
     }
     if !text.trim_ascii_start().starts_with('{') {
@@ -229,11 +229,11 @@ fn parse_entries(
         };
         let (form, text) = match json.starts_with('"') {
             true => (
-                ArgForm::String,
+                ArgumentEncoding::String,
                 serde_json::from_str(json)
                     .map_err(|error| JsonSyntaxError::from_serde(json, &error))?,
             ),
-            false => (ArgForm::Json, json.to_owned()),
+            false => (ArgumentEncoding::Json, json.to_owned()),
         };
         Ok(DraftArgument {
             name,

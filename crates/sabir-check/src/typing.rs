@@ -15,7 +15,7 @@
 //! Unsupported, because they need the whole call: `near_name`; a declared argument that comes after an alias of it; the
 //! comma that must precede a rest that is not strict JSON.
 
-use sabir_call::{ArgForm, DraftArgument, Span, ToolSpec};
+use sabir_call::{ArgumentEncoding, DraftArgument, Span, ToolSpec};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
@@ -115,16 +115,16 @@ impl CallChecker {
         &self,
         tool: &ToolSpec,
         argument: &str,
-        form: ArgForm,
+        form: ArgumentEncoding,
         first: Option<u8>,
     ) -> StreamingMode {
         let shape = SchemaView::new(&tool.parameters).property_schema(argument);
         let types = shape.allowed_types();
         let may = |one: JsonTypes| types.is_none_or(|types| types.has(one));
         match (form, first) {
-            (ArgForm::Json, Some(b'[')) if may(JsonTypes::ARRAY) => StreamingMode::Json,
-            (ArgForm::Json, Some(b'{')) if may(JsonTypes::OBJECT) => StreamingMode::Json,
-            (ArgForm::Json, _) => StreamingMode::Whole,
+            (ArgumentEncoding::Json, Some(b'[')) if may(JsonTypes::ARRAY) => StreamingMode::Json,
+            (ArgumentEncoding::Json, Some(b'{')) if may(JsonTypes::OBJECT) => StreamingMode::Json,
+            (ArgumentEncoding::Json, _) => StreamingMode::Whole,
             // Either only a string is allowed, or every string is: no later byte can change the
             // type.
             _ if types.is_none_or(|types| types == JsonTypes::STRING) || shape.is_free_text() => {
@@ -139,13 +139,13 @@ impl CallChecker {
         &self,
         tool: &ToolSpec,
         argument: &str,
-        form: ArgForm,
+        form: ArgumentEncoding,
         text: &str,
     ) -> CoercionOutcome {
         let whole = SchemaView::new(&tool.parameters);
         let shape = whole.property_schema(argument);
         let types = shape.allowed_types();
-        let null = form == ArgForm::Json
+        let null = form == ArgumentEncoding::Json
             && text.trim() == "null"
             && !whole.required_names().contains(&argument);
         if null
@@ -157,7 +157,8 @@ impl CallChecker {
         let read = |types| coerce::coerce_value(text, form, shape, types, self.repairs());
         // As in the checks, a union that allows strings keeps the text unless the schema rejects
         // it.
-        let others = types.filter(|types| types.has(JsonTypes::STRING) && form != ArgForm::Json);
+        let others =
+            types.filter(|types| types.has(JsonTypes::STRING) && form != ArgumentEncoding::Json);
         let others = others
             .map(|types| types.without(JsonTypes::STRING))
             .filter(|types| !types.is_empty());
@@ -186,7 +187,8 @@ impl CallChecker {
             }
             Ok(CoercedValue { value, rules }) => CoercionOutcome::Value(value, rules),
             Err(_)
-                if form == ArgForm::Json && serde_json::from_str::<IgnoredAny>(text).is_err() =>
+                if form == ArgumentEncoding::Json
+                    && serde_json::from_str::<IgnoredAny>(text).is_err() =>
             {
                 CoercionOutcome::Unreadable
             }
@@ -205,7 +207,7 @@ impl CallChecker {
     /// text.
     pub fn parse_trailing_arguments(
         &self,
-        form: ArgForm,
+        form: ArgumentEncoding,
         text: &str,
         first: bool,
     ) -> Option<(Vec<&'static str>, Vec<DraftArgument>)> {
@@ -235,9 +237,11 @@ impl CallChecker {
 }
 
 /// Returns true if the value is exactly the text as written.
-fn is_unchanged(form: ArgForm, text: &str, value: &Value) -> bool {
+fn is_unchanged(form: ArgumentEncoding, text: &str, value: &Value) -> bool {
     match form {
-        ArgForm::Json => serde_json::from_str::<Value>(text).is_ok_and(|written| written == *value),
+        ArgumentEncoding::Json => {
+            serde_json::from_str::<Value>(text).is_ok_and(|written| written == *value)
+        }
         _ => value.as_str() == Some(text),
     }
 }
@@ -293,16 +297,17 @@ mod tests {
 
     #[test]
     fn values_that_need_their_end_are_not_streamed() {
-        use ArgForm::{Json, Raw, String};
+        use ArgumentEncoding::{Json, Raw, String};
         let checker = checker();
         let (edit, _) = checker.guess_tool("edit").unwrap();
-        let check = |argument: &str, form: ArgForm, first: Option<u8>, expected: StreamingMode| {
-            assert_eq!(
-                checker.streaming_mode(edit, argument, form, first),
-                expected,
-                "{argument} {form:?}"
-            );
-        };
+        let check =
+            |argument: &str, form: ArgumentEncoding, first: Option<u8>, expected: StreamingMode| {
+                assert_eq!(
+                    checker.streaming_mode(edit, argument, form, first),
+                    expected,
+                    "{argument} {form:?}"
+                );
+            };
         for form in [Raw, String] {
             check("path", form, None, StreamingMode::Text);
             check("note", form, None, StreamingMode::Text);
@@ -320,16 +325,17 @@ mod tests {
 
     #[test]
     fn streamed_values_are_coerced_as_by_the_checker() {
-        use ArgForm::{Json, Raw, String};
+        use ArgumentEncoding::{Json, Raw, String};
         let checker = checker();
         let (edit, _) = checker.guess_tool("edit").unwrap();
-        let check = |argument: &str, form: ArgForm, text: &str, expected: CoercionOutcome| {
-            assert_eq!(
-                checker.coerce_argument(edit, argument, form, text),
-                expected,
-                "{argument} {form:?} {text}"
-            );
-        };
+        let check =
+            |argument: &str, form: ArgumentEncoding, text: &str, expected: CoercionOutcome| {
+                assert_eq!(
+                    checker.coerce_argument(edit, argument, form, text),
+                    expected,
+                    "{argument} {form:?} {text}"
+                );
+            };
         let value =
             |value: Value, rules: &[&'static str]| CoercionOutcome::Value(value, rules.to_vec());
         check("count", Raw, "3", value(json!(3), &[]));
@@ -393,7 +399,7 @@ mod tests {
                 .map(|argument| format!("{}={}", argument.name, argument.text));
             Some((rules, arguments.collect::<Vec<_>>().join(" ")))
         };
-        let (json, string) = (ArgForm::Json, ArgForm::String);
+        let (json, string) = (ArgumentEncoding::Json, ArgumentEncoding::String);
         assert_eq!(
             read(json, "{'path': 'a'}", true),
             Some((vec!["single_quotes"], "path=a".to_owned()))

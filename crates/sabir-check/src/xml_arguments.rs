@@ -6,7 +6,9 @@
 //! was found.
 
 use sabir_call::dialect::DialectSet;
-use sabir_call::{ArgForm, CallReader, DraftCall, DraftResponse, DraftState, ToolSet, Truncation};
+use sabir_call::{
+    ArgumentEncoding, CallReader, DraftCall, DraftResponse, DraftState, ToolSet, Truncation,
+};
 
 /// The content of an argument text that consists of tags.
 pub(crate) enum XmlArguments {
@@ -29,7 +31,8 @@ pub(crate) fn read_xml_arguments(
     let [only] = call.arguments.as_slice() else {
         return None;
     };
-    let is_whole = call.dialect.is_none() && only.name.is_empty() && only.form != ArgForm::Raw;
+    let is_whole =
+        call.dialect.is_none() && only.name.is_empty() && only.form != ArgumentEncoding::Raw;
     let text = only.text.trim();
     let begins_tag = text
         .strip_prefix('<')

@@ -182,7 +182,7 @@ impl fmt::Display for RestoreConflict {
             Self::ChangedMeanwhile => {
                 f.write_str("it changed while a command ran, and not by the command alone")
             }
-            Self::Unwatched => {
+            Self::UnobservedCall => {
                 f.write_str("it changed while a command ran that could not be watched")
             }
             Self::OtherTask(task) => write!(f, "the task {task} has changed it since"),
@@ -193,7 +193,7 @@ impl fmt::Display for RestoreConflict {
                 why.describe()
             ),
             Self::Special => f.write_str("it is a FIFO, socket or device"),
-            Self::Under { path, .. } => {
+            Self::BlockedParent { path, .. } => {
                 write!(
                     f,
                     "{} is left alone, and is not a folder",

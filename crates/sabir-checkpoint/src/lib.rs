@@ -153,7 +153,7 @@ pub enum CallWrites {
 
 /// The author of a change, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ChangeMaker {
+enum ChangeAuthor {
     /// The call of the checkpoint.
     Call,
     /// Another program or person, during the call.
@@ -277,12 +277,12 @@ impl Checkpoint {
     }
 
     /// Returns the author of a path's change between the two states.
-    fn maker_of(&self, path: &Path) -> ChangeMaker {
+    fn author_of(&self, path: &Path) -> ChangeAuthor {
         match &self.others {
-            _ if !self.whole => ChangeMaker::Call,
-            Some(others) if others.contains(path) => ChangeMaker::Others,
-            Some(_) => ChangeMaker::Call,
-            None => ChangeMaker::Unknown,
+            _ if !self.whole => ChangeAuthor::Call,
+            Some(others) if others.contains(path) => ChangeAuthor::Others,
+            Some(_) => ChangeAuthor::Call,
+            None => ChangeAuthor::Unknown,
         }
     }
 
@@ -320,7 +320,7 @@ impl CheckpointStore {
     /// [`CheckpointError::Cancelled`] and nothing is kept.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`], [`UnknownFormat`](CheckpointError::UnknownFormat) and
+    /// [`CheckpointError::Io`], [`ParseGrammarFormatError`](CheckpointError::ParseGrammarFormatError) and
     /// [`Cancelled`](CheckpointError::Cancelled).
     pub fn take_snapshot(
         &self,
@@ -331,7 +331,7 @@ impl CheckpointStore {
         let mut work = self.lock_or_create()?;
         // The leftovers go first: the state after an interrupted call is the state before this one.
         self.seal_leftovers(&mut work, &mark, None, stop)?;
-        self.make_room(&mut work, &mark.task, None)?;
+        self.free_space(&mut work, &mark.task, None)?;
         self.take_snapshot_in(&mut work, mark, CheckpointKind::Call, scope, stop)
     }
 
@@ -398,7 +398,7 @@ impl CheckpointStore {
     /// Returns the checkpoints of a task, or of all tasks, oldest first.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`] and [`UnknownFormat`](CheckpointError::UnknownFormat).
+    /// [`CheckpointError::Io`] and [`ParseGrammarFormatError`](CheckpointError::ParseGrammarFormatError).
     pub fn list_checkpoints(&self, task: Option<&str>) -> Result<Vec<Checkpoint>, CheckpointError> {
         let Some(work) = self.lock_existing()? else {
             return Ok(Vec::new());
@@ -570,7 +570,7 @@ impl CheckpointStore {
             .map(|checkpoint| checkpoint.id)
             .collect();
         for id in left {
-            self.make_room(work, &mark.task, from)?;
+            self.free_space(work, &mark.task, from)?;
             self.scan_and_seal(work, id, mark.time_ms, true, stop)?;
         }
         Ok(())
@@ -587,7 +587,7 @@ impl CheckpointStore {
         let checkpoints = &work.store().checkpoints;
         if let Some(checkpoint) = checkpoints.iter().find(|checkpoint| checkpoint.id == id) {
             let task = checkpoint.mark.task.clone();
-            self.make_room(work, &task, None)?;
+            self.free_space(work, &task, None)?;
         }
         self.scan_and_seal(work, id, time_ms, false, stop)
     }

@@ -35,7 +35,7 @@ impl CheckpointStore {
     /// Makes sure that the next checkpoint fits: it takes at most a quarter of the limit. The
     /// task's checkpoints from the call number `from` on always stay, because they are about to be
     /// restored.
-    pub(super) fn make_room(
+    pub(super) fn free_space(
         &self,
         work: &mut LockedStore<'_>,
         task: &str,

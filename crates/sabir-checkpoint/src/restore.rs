@@ -79,7 +79,7 @@ impl CheckpointStore {
         if self.plan_restore_in(&mut work, &plan.task, goal)? != *plan {
             return Err(CheckpointError::Stale);
         }
-        self.make_room(&mut work, &plan.task, Some(plan.to))?;
+        self.free_space(&mut work, &plan.task, Some(plan.to))?;
         let paths: Vec<_> = plan
             .changed_paths(force)
             .into_iter()

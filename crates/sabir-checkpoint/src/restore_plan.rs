@@ -12,7 +12,7 @@ use super::compare::{PathDifference, TaskDifferences, TreeReader, WorkspaceState
 use super::error::CheckpointError;
 use super::object::{ObjectId, OmitReason, PathStates, TreeEntries, TreeNode};
 use super::stamps::FileStamp;
-use super::{ChangeMaker, Checkpoint, CheckpointKind, CheckpointStore, LockedStore};
+use super::{ChangeAuthor, Checkpoint, CheckpointKind, CheckpointStore, LockedStore};
 
 /// The point in a task's history to restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum RestoreConflict {
     ChangedMeanwhile,
     /// The path changed while an unwatched call ran, and its current content may come from somebody else. Not for paths that the user has
     /// named.
-    Unwatched,
+    UnobservedCall,
     /// The target content was not kept. This cannot be forced.
     Omitted(OmitReason),
     /// Somebody else has changed it, and its current content could not be kept, so a restore would
@@ -79,7 +79,7 @@ pub enum RestoreConflict {
     /// A FIFO, a socket or a device was there. This cannot be forced.
     Special,
     /// Its folder cannot be created, because another entry there is left alone.
-    Under {
+    BlockedParent {
         /// The path of the obstacle.
         path: PathBuf,
         /// True if the obstacle may be overwritten by force.
@@ -95,12 +95,12 @@ struct PathHistory {
     expected: Option<TreeNode>,
     /// True if somebody else changed the path between two of the calls.
     broken: bool,
-    makers: ChangeMakers,
+    authors: ChangeAuthors,
 }
 
 /// The makers of the changes of one path.
 #[derive(Debug, Clone, Copy, Default)]
-struct ChangeMakers {
+struct ChangeAuthors {
     has_call: bool,
     has_others: bool,
     has_unknown: bool,
@@ -122,12 +122,12 @@ struct OtherChanges {
     shared: BTreeMap<PathBuf, String>,
 }
 
-impl ChangeMakers {
-    fn add(&mut self, maker: ChangeMaker) {
+impl ChangeAuthors {
+    fn add(&mut self, maker: ChangeAuthor) {
         match maker {
-            ChangeMaker::Call => self.has_call = true,
-            ChangeMaker::Others => self.has_others = true,
-            ChangeMaker::Unknown => self.has_unknown = true,
+            ChangeAuthor::Call => self.has_call = true,
+            ChangeAuthor::Others => self.has_others = true,
+            ChangeAuthor::Unknown => self.has_unknown = true,
         }
     }
 }
@@ -152,8 +152,8 @@ impl RestoreConflict {
                 | Self::OtherTask(_)
                 | Self::SharedWith(_)
                 | Self::ChangedMeanwhile
-                | Self::Unwatched
-                | Self::Under {
+                | Self::UnobservedCall
+                | Self::BlockedParent {
                     forceable: true,
                     ..
                 }
@@ -202,15 +202,15 @@ impl CheckpointStore {
         let histories = self.collect_histories(&mut work, &chain, &mut memory)?;
         let mut differences = TaskDifferences::default();
         for (path, history) in histories {
-            let makers = history.makers;
+            let authors = history.authors;
             if !history.has_changed() {
                 continue;
             }
-            if !makers.has_call && !makers.has_unknown {
+            if !authors.has_call && !authors.has_unknown {
                 differences.by_others.push(path);
                 continue;
             }
-            if makers.has_others {
+            if authors.has_others {
                 differences.shared.push(path.clone());
             }
             differences.paths.push(PathDifference {
@@ -225,7 +225,7 @@ impl CheckpointStore {
     /// Returns the numbers of the calls that changed something and are not undone, oldest first.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`] and [`UnknownFormat`](CheckpointError::UnknownFormat).
+    /// [`CheckpointError::Io`] and [`ParseGrammarFormatError`](CheckpointError::ParseGrammarFormatError).
     pub fn active_calls(&self, task: &str) -> Result<Vec<u32>, CheckpointError> {
         Ok(self.lock_existing()?.map_or_else(Vec::new, |work| {
             active_call_numbers(&task_checkpoints(&work, task))
@@ -282,13 +282,13 @@ impl CheckpointStore {
             if !is_same_state(now.as_ref(), history.target.as_ref()) {
                 let conflict = find_conflict(&history, now.as_ref(), &others, &path)
                     // A user who names a path has decided about it.
-                    .filter(|conflict| !part || *conflict != RestoreConflict::Unwatched);
+                    .filter(|conflict| !part || *conflict != RestoreConflict::UnobservedCall);
                 items.push(RestoreItem {
                     path,
                     now,
                     target: history.target,
                     conflict,
-                    is_unattributed: history.makers.has_others || history.makers.has_unknown,
+                    is_unattributed: history.authors.has_others || history.authors.has_unknown,
                 });
             }
         }
@@ -348,7 +348,7 @@ impl CheckpointStore {
                 after,
             } in trees.diff_states(&before, &after)?
             {
-                let maker = checkpoint.maker_of(&path);
+                let maker = checkpoint.author_of(&path);
                 match histories.get_mut(&path) {
                     // The chain is in order, so the first difference of a path has its target and
                     // the last one its expected state.
@@ -356,18 +356,18 @@ impl CheckpointStore {
                         history.broken |=
                             !is_same_state(history.expected.as_ref(), before.as_ref());
                         history.expected = after;
-                        history.makers.add(maker);
+                        history.authors.add(maker);
                     }
                     None => {
-                        let mut makers = ChangeMakers::default();
-                        makers.add(maker);
+                        let mut authors = ChangeAuthors::default();
+                        authors.add(maker);
                         histories.insert(
                             path,
                             PathHistory {
                                 target: before,
                                 expected: after,
                                 broken: false,
-                                makers,
+                                authors,
                             },
                         );
                     }
@@ -433,9 +433,9 @@ impl CheckpointStore {
                     target,
                     expected: None,
                     broken: true,
-                    makers: ChangeMakers {
+                    authors: ChangeAuthors {
                         has_unknown: true,
-                        ..ChangeMakers::default()
+                        ..ChangeAuthors::default()
                     },
                 };
                 // In this order, a path that existed then and exists now keeps its earlier state.
@@ -642,19 +642,19 @@ fn find_conflict(
         _ => {
             let since = others.since.get(path).cloned();
             let shared = || others.shared.get(path).cloned();
-            let makers = history.makers;
+            let authors = history.authors;
             // Without content there is nothing to lose.
             let has_content = now.is_some_and(|now| !now.is_folder());
             since
                 .map(RestoreConflict::OtherTask)
                 .or_else(|| shared().map(RestoreConflict::SharedWith))
                 .or_else(|| {
-                    makers
+                    authors
                         .has_others
                         .then_some(RestoreConflict::ChangedMeanwhile)
                 })
                 .or_else(|| {
-                    (makers.has_unknown && has_content).then_some(RestoreConflict::Unwatched)
+                    (authors.has_unknown && has_content).then_some(RestoreConflict::UnobservedCall)
                 })
         }
     }
@@ -676,7 +676,7 @@ fn block_below(items: &mut [RestoreItem]) {
             Some((above, forceable)) if path.starts_with(above) => {
                 if target.is_some() && conflict.as_ref().is_none_or(RestoreConflict::can_be_forced)
                 {
-                    *conflict = Some(RestoreConflict::Under {
+                    *conflict = Some(RestoreConflict::BlockedParent {
                         path: above.clone(),
                         forceable: *forceable,
                     });

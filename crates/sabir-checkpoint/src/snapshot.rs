@@ -502,7 +502,7 @@ impl<'a> SnapshotScanner<'a> {
             .is_ok_and(|after| FileStamp::from_stat(&after) == FileStamp::from_stat(&opened));
         // The stamp is that of the opened file, taken before it was read.
         let stamp = FileStamp::from_stat(&opened);
-        if still && stamp.is_quiet(self.now_ms) {
+        if still && stamp.is_stable(self.now_ms) {
             fresh.push(StampEntry {
                 name: name.into(),
                 stamp,

@@ -19,7 +19,7 @@ use super::object::ObjectId;
 /// The first bytes of the cache file; another version is discarded like a damaged file.
 const HEAD: &[u8; 8] = b"SABIRST1";
 /// The time, in milliseconds, for which a file must have been unchanged before it is cached.
-const QUIET_MS: i128 = 2000;
+const STABLE_AFTER_MS: i128 = 2000;
 
 /// The metadata that shows whether a file changed.
 /// Times are nanoseconds since 1970. The change time (ctime) is included, because a program can set
@@ -61,8 +61,8 @@ impl FileStamp {
     }
 
     /// Returns true if the file was last changed long enough before `now_ms`.
-    pub(super) fn is_quiet(&self, now_ms: u64) -> bool {
-        self.modified.max(self.changed) / 1_000_000 + QUIET_MS < i128::from(now_ms)
+    pub(super) fn is_stable(&self, now_ms: u64) -> bool {
+        self.modified.max(self.changed) / 1_000_000 + STABLE_AFTER_MS < i128::from(now_ms)
     }
 
     /// Returns a hash of size, inode and modification time, which changes with the file. The change time is excluded: a new mode or link

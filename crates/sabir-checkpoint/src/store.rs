@@ -137,7 +137,7 @@ impl ObjectStore {
         }
         let contents = log::read_log(&path).map_err(CheckpointError::io_error("read", &path))?;
         let contents =
-            contents.ok_or_else(|| CheckpointError::UnknownFormat { path: path.clone() })?;
+            contents.ok_or_else(|| CheckpointError::ParseGrammarFormatError { path: path.clone() })?;
         // Everything is rebuilt from the files, so nothing of an outdated state survives.
         let fresh = Self {
             inode: contents.inode,

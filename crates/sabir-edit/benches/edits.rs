@@ -1,7 +1,7 @@
 //! Measures how fast edits are found in a large file, beside what a naive engine would do.
 
 use divan::{Bencher, black_box};
-use sabir_edit::{Patch, StringReplacement, apply_blocks, apply_string};
+use sabir_edit::{Patch, StringReplacement, apply_blocks, apply_string_replacement};
 
 fn main() {
     divan::main();
@@ -123,7 +123,9 @@ fn string(bencher: Bencher<'_, '_>) {
         new: "x\n".to_owned(),
         count: Some(1),
     };
-    bencher.bench_local(|| apply_string(black_box(&text), black_box(&replacement)).is_ok());
+    bencher.bench_local(|| {
+        apply_string_replacement(black_box(&text), black_box(&replacement)).is_ok()
+    });
 }
 
 /// Baseline for `exact`: one search for the bytes, and a copy.

@@ -69,7 +69,7 @@ pub(super) fn align_lines(
 /// where nothing is removed, that of the line before. `None` means the line before all of them.
 ///
 /// The ending is chosen line by line, since files may have mixed endings.
-pub(super) fn ending_models(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
+pub(super) fn line_ending_sources(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
     let mut next = count;
     let mut nexts: Vec<usize> = kept
         .iter()

@@ -26,7 +26,7 @@ pub(super) struct BlockVariant<'a> {
     /// The number of the first SEARCH line, if the lines were numbered. If the lines match there, that place is used.
     pub(super) numbered: Option<usize>,
     /// The lowest level that a match of this variant counts as.
-    pub(super) least: MatchLevel,
+    pub(super) min_level: MatchLevel,
 }
 
 /// The pair of outer markers. The content of a block may hold the markers of the other family.
@@ -97,7 +97,7 @@ impl<'a> EditBlock<'a> {
             replace,
             hint: self.hint,
             numbered: None,
-            least: MatchLevel::Exact,
+            min_level: MatchLevel::Exact,
         };
         let plain = BlockVariant {
             search: without_escapes(&self.search),
@@ -424,7 +424,7 @@ fn without_numbers<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
         replace: bare.replace,
         hint: variant.hint,
         numbered: Some(bare.first),
-        least: variant.least,
+        min_level: variant.min_level,
     })
 }
 
@@ -466,7 +466,7 @@ fn without_edges<'a>(variant: &BlockVariant<'a>) -> Option<BlockVariant<'a>> {
         replace,
         hint: variant.hint,
         numbered: None,
-        least: MatchLevel::Normalised,
+        min_level: MatchLevel::Normalised,
     })
 }
 

@@ -337,7 +337,7 @@ pub(super) fn not_found_fault(
     let hint = "read the file again and copy the lines exactly, indentation included";
     let name = origin.wanted_name();
     // Each search scans the whole text, so a diff of a thousand wrong blocks must not run them all.
-    if !lines.can_search_nearest() {
+    if !lines.spend_nearest_search() {
         return fault_about(
             origin,
             EditFaultKind::NotFound,

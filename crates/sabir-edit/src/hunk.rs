@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::fault::{self, EditFault, EditFaultKind};
 use super::line_index::{IndentShift, LineIndex};
 use super::patch::{LineOp, PatchHunk};
-use super::splice::{LineChange, NewLine, shift_indent, splice_changes};
-use super::{EditedText, MatchLevel, pick_place};
+use super::splice::{LineChange, ResultLine, shift_indent, splice_changes};
+use super::{EditedText, MatchLevel, pick_match};
 
 /// Applies all hunks of a patch section, or none.
 ///
@@ -57,15 +57,18 @@ fn locate_hunk<'a>(
     let heads = find_context_heads(lines, hunk)?;
     let all = hunk.lines.as_slice();
     if all.iter().all(|(op, text)| {
-        *op == LineOp::Add || text.is_empty() && *op == LineOp::Keep && all.len() == hunk.loose
+        *op == LineOp::Add
+            || text.is_empty() && *op == LineOp::Keep && all.len() == hunk.trailing_empty_lines
     }) {
         return build_addition(lines, hunk, heads.as_deref(), from);
     }
     // Models often write empty lines after a hunk as layout, so the hunk is also tried without
     // them.
-    let short = all.get(..all.len() - hunk.loose).unwrap_or_default();
+    let short = all
+        .get(..all.len() - hunk.trailing_empty_lines)
+        .unwrap_or_default();
     let mut variants = vec![all];
-    if hunk.loose > 0 && !short.is_empty() {
+    if hunk.trailing_empty_lines > 0 && !short.is_empty() {
         variants.push(short);
     }
     for variant in variants {
@@ -74,8 +77,8 @@ fn locate_hunk<'a>(
             return build_addition(lines, hunk, heads.as_deref(), from);
         }
         for level in MatchLevel::ALL {
-            let places = lines.find_places(level, &wanted, usize::MAX);
-            let places = filter_places(lines, hunk, places, heads.as_deref(), wanted.len());
+            let places = lines.find_matches(level, &wanted, usize::MAX);
+            let places = filter_matches(lines, hunk, places, heads.as_deref(), wanted.len());
             if places.is_empty() {
                 continue;
             }
@@ -86,9 +89,9 @@ fn locate_hunk<'a>(
                 .copied()
                 .filter(|place| *place >= from)
                 .collect();
-            let chosen = pick_place(&places, None)
-                .or_else(|| pick_place(&behind, None))
-                .or_else(|| pick_place(&places, hunk.hint));
+            let chosen = pick_match(&places, None)
+                .or_else(|| pick_match(&behind, None))
+                .or_else(|| pick_match(&places, hunk.hint));
             let Some(start) = chosen else {
                 return Err(Box::new(fault::ambiguous_fault(
                     &hunk.origin,
@@ -119,7 +122,7 @@ fn expected_lines(lines: &[(LineOp, String)]) -> Vec<&str> {
 /// Narrows the places to those that the `@@` lines and `*** End of File` allow: the first place
 /// after each context line, and only places at the end of the text.
 /// Blank lines at the end of the text do not count as content after the hunk.
-fn filter_places(
+fn filter_matches(
     lines: &LineIndex<'_>,
     hunk: &PatchHunk,
     mut places: Vec<usize>,
@@ -190,7 +193,7 @@ fn find_context_line(lines: &LineIndex<'_>, level: MatchLevel, line: &str) -> Ve
     if level == MatchLevel::Shifted {
         lines.find_similar(line).to_vec()
     } else {
-        lines.find_places(level, &[line], usize::MAX)
+        lines.find_matches(level, &[line], usize::MAX)
     }
 }
 
@@ -217,9 +220,9 @@ fn build_addition<'a>(
         None => lines.len(),
         Some(heads) => {
             let behind: Vec<usize> = heads.iter().copied().filter(|head| *head >= from).collect();
-            match pick_place(heads, None)
-                .or_else(|| pick_place(&behind, None))
-                .or_else(|| pick_place(heads, hunk.hint))
+            match pick_match(heads, None)
+                .or_else(|| pick_match(&behind, None))
+                .or_else(|| pick_match(heads, hunk.hint))
             {
                 Some(head) => head + 1,
                 None => {
@@ -235,7 +238,7 @@ fn build_addition<'a>(
     };
     let added = hunk.lines.iter().filter(|(op, _)| *op == LineOp::Add);
     let new = added
-        .map(|(_, text)| NewLine::Fresh(Cow::Borrowed(text.as_str())))
+        .map(|(_, text)| ResultLine::Fresh(Cow::Borrowed(text.as_str())))
         .collect();
     Ok(LineChange {
         origin: hunk.origin,
@@ -268,19 +271,19 @@ fn build_change<'a>(
     let mut next = start;
     for (op, text) in variant {
         match op {
-            LineOp::Keep => new.push(NewLine::Kept(next)),
+            LineOp::Keep => new.push(ResultLine::Kept(next)),
             LineOp::Remove => {}
             LineOp::Add => match shift_indent(text, &shift, &wanted) {
-                Some(line) => new.push(NewLine::Fresh(line)),
+                Some(line) => new.push(ResultLine::Fresh(line)),
                 None => return Err(Box::new(fault::indentation_fault(&hunk.origin, lines, old))),
             },
         }
         next += usize::from(*op != LineOp::Add);
     }
     // A hunk that removes a line and adds the same text again changes nothing.
-    let is_same = |(line, index): (&NewLine<'_>, usize)| match line {
-        NewLine::Kept(kept) => *kept == index,
-        NewLine::Fresh(text) => lines.bare_line(index) == Some(text),
+    let is_same = |(line, index): (&ResultLine<'_>, usize)| match line {
+        ResultLine::Kept(kept) => *kept == index,
+        ResultLine::Fresh(text) => lines.bare_line(index) == Some(text),
     };
     if new.len() == old.len() && new.iter().zip(old.clone()).all(is_same) {
         return Err(Box::new(fault::no_effect_fault(&hunk.origin)));
@@ -312,7 +315,7 @@ fn hunk_not_found_fault(lines: &LineIndex<'_>, hunk: &PatchHunk, wanted: &[&str]
     let mut fault = fault::not_found_fault(&hunk.origin, lines, wanted);
     let is_elsewhere = MatchLevel::ALL
         .iter()
-        .any(|level| !lines.find_places(*level, wanted, 1).is_empty());
+        .any(|level| !lines.find_matches(*level, wanted, 1).is_empty());
     if is_elsewhere && hunk.is_at_end {
         fault.message =
             "what the hunk expects is in the text, but not at its end, as `*** End of File` says"

@@ -14,8 +14,8 @@
 //!                       >>>>>>> REPLACE
 //! ```
 //!
-//! [`Patch`] reads the `*** Begin Patch` format, [`apply_string`] replaces one text by another, and
-//! [`apply_whole`] replaces the whole content.
+//! [`Patch`] reads the `*** Begin Patch` format, [`apply_string_replacement`] replaces one text by another, and
+//! [`replace_whole_text`] replaces the whole content.
 //!
 //! **Matching.** The place of an edit is searched at three levels ([`MatchLevel`]): first exactly;
 //! then ignoring white space at line ends, typographic quotes, dashes and spaces, and the
@@ -46,7 +46,7 @@
 //!   contains the line with it.
 //! - If every SEARCH line begins with a line number and `|`, and they count up, the block is also
 //!   tried without the numbers: at the numbered place first, else at the only one. REPLACE may have
-//!   such numbers too, in all of its lines or in none. The strings of [`apply_string`] likewise, if
+//!   such numbers too, in all of its lines or in none. The strings of [`apply_string_replacement`] likewise, if
 //!   they are found nowhere as written; without the numbers they are whole lines.
 //! - If SEARCH begins or ends with blank lines, it is finally tried without them.
 //! - Lines between blocks are skipped, except closing markers, which show that something was
@@ -74,7 +74,7 @@
 
 use blocks::{BlockVariant, EditBlock};
 use line_index::LineIndex;
-use splice::{LineChange, NewLine, rewrite_lines, splice_changes};
+use splice::{LineChange, ResultLine, rewrite_lines, splice_changes};
 
 mod align;
 mod blocks;
@@ -91,8 +91,8 @@ mod text;
 pub use blocks::partial_marker_len;
 pub use fault::{EditFault, EditFaultKind, NumberedLine};
 pub use patch::{FileAction, FilePatch, FileUpdate, Patch};
-pub use string_replace::{StringReplacement, apply_string, apply_whole};
-pub use text::{DecodedText, LegacyEncoding, NotInEncoding, NotText, TextEncoding};
+pub use string_replace::{StringReplacement, apply_string_replacement, replace_whole_text};
+pub use text::{DecodedText, LegacyEncoding, NotText, TextEncoding, UnmappableCharacter};
 
 /// The result of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,7 +244,7 @@ fn locate_block<'a>(
             } else {
                 MAX_PLACES
             };
-            let places = lines.find_places(level, &variant.search, limit);
+            let places = lines.find_matches(level, &variant.search, limit);
             if places.is_empty() {
                 continue;
             }
@@ -257,7 +257,7 @@ fn locate_block<'a>(
                 .numbered
                 .and_then(|line| line.checked_sub(1))
                 .filter(|line| places.contains(line));
-            let chosen = numbered.or_else(|| pick_place(&places, variant.hint));
+            let chosen = numbered.or_else(|| pick_match(&places, variant.hint));
             let Some(start) = chosen else {
                 return Err(Box::new(fault::ambiguous_fault(
                     origin, lines, &places, limit,
@@ -298,14 +298,14 @@ fn build_change<'a>(
         && new
             .iter()
             .zip(old.clone())
-            .all(|(line, index)| *line == NewLine::Kept(index))
+            .all(|(line, index)| *line == ResultLine::Kept(index))
     {
         return Err(Box::new(fault::no_effect_fault(&origin)));
     }
     Ok(LineChange {
         origin,
         // A variant that drops blank lines never counts as exact, even if the rest matched exactly.
-        level: level.max(variant.least),
+        level: level.max(variant.min_level),
         old,
         new,
     })
@@ -315,7 +315,7 @@ fn build_change<'a>(
 ///
 /// Two places at the same distance remain ambiguous: hints are often off by the lines that earlier
 /// blocks added.
-fn pick_place(places: &[usize], hint: Option<usize>) -> Option<usize> {
+fn pick_match(places: &[usize], hint: Option<usize>) -> Option<usize> {
     match (places, hint) {
         (&[place], _) => Some(place),
         (_, None) => None,

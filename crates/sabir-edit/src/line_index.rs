@@ -14,7 +14,7 @@ pub(super) struct LineIndex<'a> {
     bare: Vec<&'a str>,
     tables: [OnceCell<LineTable<'a>>; 3],
     /// The number of nearest-place searches that are left.
-    hunts: Cell<usize>,
+    nearest_searches_left: Cell<usize>,
 }
 
 /// The limit for nearest-place searches: each scans the whole text, and the first ones help most.
@@ -50,7 +50,7 @@ impl<'a> LineIndex<'a> {
             raw,
             bare,
             tables: Default::default(),
-            hunts: Cell::new(MAX_HUNTS),
+            nearest_searches_left: Cell::new(MAX_HUNTS),
         }
     }
 
@@ -74,7 +74,7 @@ impl<'a> LineIndex<'a> {
     }
 
     /// Returns true if the last line has no line ending.
-    pub(super) fn is_last_open(&self) -> bool {
+    pub(super) fn is_last_unterminated(&self) -> bool {
         self.raw
             .last()
             .is_some_and(|line| line_ending(line).is_empty())
@@ -111,7 +111,7 @@ impl<'a> LineIndex<'a> {
 
     /// Returns up to `limit` line indexes at which the wanted lines begin, including overlapping
     /// places. The time is linear in the text at worst.
-    pub(super) fn find_places(
+    pub(super) fn find_matches(
         &self,
         level: MatchLevel,
         wanted: &[&str],
@@ -131,11 +131,11 @@ impl<'a> LineIndex<'a> {
         let Some((rare, offset)) = numbers
             .iter()
             .zip(0..)
-            .min_by_key(|(number, _)| table.places_of(**number).len())
+            .min_by_key(|(number, _)| table.positions_of(**number).len())
         else {
             return Vec::new();
         };
-        let candidates = table.places_of(*rare);
+        let candidates = table.positions_of(*rare);
         let is_here = |start: usize| {
             table.lines.get(start..start + numbers.len()) == Some(numbers.as_slice())
         };
@@ -163,13 +163,13 @@ impl<'a> LineIndex<'a> {
         let table = self.level_table(MatchLevel::Shifted);
         table
             .number_of(MatchLevel::Shifted, line)
-            .map_or(&[], |number| table.places_of(number))
+            .map_or(&[], |number| table.positions_of(number))
     }
 
     /// Uses up one nearest-place search; returns false if none is left.
-    pub(super) fn can_search_nearest(&self) -> bool {
-        let left = self.hunts.get().checked_sub(1);
-        self.hunts.set(left.unwrap_or_default());
+    pub(super) fn spend_nearest_search(&self) -> bool {
+        let left = self.nearest_searches_left.get().checked_sub(1);
+        self.nearest_searches_left.set(left.unwrap_or_default());
         left.is_some()
     }
 
@@ -266,7 +266,7 @@ impl<'a> LineTable<'a> {
     }
 
     /// Returns the indexes of the lines with this number, rising.
-    fn places_of(&self, number: u32) -> &[usize] {
+    fn positions_of(&self, number: u32) -> &[usize] {
         let start = self
             .starts
             .get(number as usize)

@@ -85,7 +85,7 @@ pub(super) struct PatchHunk {
     pub(super) hint: Option<usize>,
     pub(super) lines: Vec<(LineOp, String)>,
     /// The number of trailing lines that were wholly empty in the patch, perhaps only for looks.
-    pub(super) loose: usize,
+    pub(super) trailing_empty_lines: usize,
     pub(super) is_at_end: bool,
 }
 
@@ -352,7 +352,11 @@ impl PatchParser {
         if let Some(hunk) = self.last_hunk() {
             // Only empty lines at the end of the hunk may be layout; any other line resets the
             // count.
-            hunk.loose = if line.is_empty() { hunk.loose + 1 } else { 0 };
+            hunk.trailing_empty_lines = if line.is_empty() {
+                hunk.trailing_empty_lines + 1
+            } else {
+                0
+            };
             hunk.lines.push((op, text.to_owned()));
         }
     }
@@ -395,7 +399,7 @@ impl PatchParser {
             contexts: Vec::new(),
             hint: None,
             lines: Vec::new(),
-            loose: 0,
+            trailing_empty_lines: 0,
             is_at_end: false,
         }
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::align::{align_lines, ending_models};
+use super::align::{align_lines, line_ending_sources};
 use super::fault::{self, EditFault, EditOrigin};
 use super::line_index::{IndentShift, LineIndex, line_ending};
 use super::normalize::{leading_indent, normalize_unindented};
@@ -15,12 +15,12 @@ pub(super) struct LineChange<'a> {
     pub(super) level: MatchLevel,
     /// The line indexes of the old text, from 0.
     pub(super) old: Range<usize>,
-    pub(super) new: Vec<NewLine<'a>>,
+    pub(super) new: Vec<ResultLine<'a>>,
 }
 
 /// A line of the new text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NewLine<'a> {
+pub(super) enum ResultLine<'a> {
     /// The line of the old text at this index, byte for byte.
     Kept(usize),
     /// A new line, without its ending.
@@ -35,7 +35,7 @@ pub(super) fn rewrite_lines<'a>(
     start: usize,
     wanted: &[&'a str],
     replacement: &[&'a str],
-) -> Option<Vec<NewLine<'a>>> {
+) -> Option<Vec<ResultLine<'a>>> {
     let found = lines.bare_lines(start..start + wanted.len());
     let kept = align_lines(found, wanted, replacement);
     let shift = if level == MatchLevel::Shifted {
@@ -47,9 +47,9 @@ pub(super) fn rewrite_lines<'a>(
         .iter()
         .zip(kept)
         .map(|(line, kept)| match (kept, &shift) {
-            (Some(index), _) => Some(NewLine::Kept(start + index)),
-            (None, Some(shift)) => shift_indent(line, shift, wanted).map(NewLine::Fresh),
-            (None, None) => Some(NewLine::Fresh(Cow::Borrowed(line))),
+            (Some(index), _) => Some(ResultLine::Kept(start + index)),
+            (None, Some(shift)) => shift_indent(line, shift, wanted).map(ResultLine::Fresh),
+            (None, None) => Some(ResultLine::Fresh(Cow::Borrowed(line))),
         })
         .collect()
 }
@@ -139,7 +139,7 @@ pub(super) fn splice_changes(
     let ends_with_removal = changes
         .last()
         .is_some_and(|change| change.old.end == lines.len() && change.new.is_empty());
-    if lines.is_last_open() && ends_with_removal {
+    if lines.is_last_unterminated() && ends_with_removal {
         content.truncate(content.len() - line_ending(&content).len());
     }
     Ok(EditedText { content, hunks })
@@ -148,7 +148,7 @@ pub(super) fn splice_changes(
 /// Writes the lines of one change. A new line gets the ending of the line it replaces, or of the
 /// line before it; a file without a final line ending keeps none.
 fn write_change(content: &mut String, lines: &LineIndex<'_>, change: &LineChange<'_>) {
-    let is_open = lines.is_last_open() && change.old.end == lines.len();
+    let is_open = lines.is_last_unterminated() && change.old.end == lines.len();
     // Lines are added after a last line without an ending: that line needs one first.
     if is_open && change.old.is_empty() {
         content.push_str(lines.usual_ending());
@@ -159,13 +159,13 @@ fn write_change(content: &mut String, lines: &LineIndex<'_>, change: &LineChange
         .iter()
         .map(|line| line.kept_index().map(|index| index - start))
         .collect();
-    let models = ending_models(&kept, change.old.len());
+    let models = line_ending_sources(&kept, change.old.len());
     for (position, (line, model)) in change.new.iter().zip(models).enumerate() {
         let is_last = position + 1 == change.new.len();
         let near =
             || lines.ending_near(model.map_or(start.saturating_sub(1), |index| start + index));
         match line {
-            NewLine::Kept(index) => {
+            ResultLine::Kept(index) => {
                 let raw = lines
                     .raw_lines(*index..index + 1)
                     .first()
@@ -181,7 +181,7 @@ fn write_change(content: &mut String, lines: &LineIndex<'_>, change: &LineChange
                     }
                 }
             }
-            NewLine::Fresh(line) => {
+            ResultLine::Fresh(line) => {
                 content.push_str(line);
                 if !(is_last && is_open) {
                     content.push_str(near());
@@ -191,7 +191,7 @@ fn write_change(content: &mut String, lines: &LineIndex<'_>, change: &LineChange
     }
 }
 
-impl NewLine<'_> {
+impl ResultLine<'_> {
     /// Returns the old line's index; `None` for a new line.
     fn kept_index(&self) -> Option<usize> {
         match self {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::align::{align_lines, ending_models};
+use super::align::{align_lines, line_ending_sources};
 use super::blocks::UnnumberedEdit;
 use super::fault::{self, EditFault, EditFaultKind, EditOrigin, MAX_SHOWN};
 use super::line_index::{LineIndex, line_ending};
@@ -31,7 +31,7 @@ pub struct StringReplacement {
 ///
 /// # Errors
 /// The faults: not found, found another number of times, or no effect.
-pub fn apply_string(
+pub fn apply_string_replacement(
     original: &str,
     replacement: &StringReplacement,
 ) -> Result<EditedText, Vec<EditFault>> {
@@ -55,7 +55,7 @@ pub fn apply_string(
     // not counted besides an exact one.
     for level in [MatchLevel::Exact, MatchLevel::Normalised] {
         let shown = SearchableText::from_text(original, level);
-        if let Some((found, places)) = shown.find_places(&old, level) {
+        if let Some((found, places)) = shown.find_matches(&old, level) {
             let line = |place: &usize| line_index_at(original, shown.source_start(*place));
             check_count(original, replacement, &places, line)?;
             // Matches that overlap, such as `aa` in `aaa`, are found once but could be meant at two
@@ -75,7 +75,7 @@ pub fn apply_string(
                 .iter()
                 .map(|place| shown.source_pieces(*place, &found))
                 .collect();
-            return replace_places(original, &places, &old, &new, level);
+            return replace_matches(original, &places, &old, &new, level);
         }
     }
     replace_shifted(original, replacement, &old, &new)
@@ -85,7 +85,7 @@ pub fn apply_string(
 ///
 /// # Errors
 /// A fault if the content is unchanged.
-pub fn apply_whole(original: &str, content: &str) -> Result<EditedText, Vec<EditFault>> {
+pub fn replace_whole_text(original: &str, content: &str) -> Result<EditedText, Vec<EditFault>> {
     if original == content {
         return Err(vec![fault::no_effect_fault(&EditOrigin::for_whole_edit(
             EditSyntax::WholeFile,
@@ -169,7 +169,7 @@ impl SearchableText {
 
     /// Returns the form of `old` that was found and its offsets. At the normalized level, trailing
     /// white space of `old` is ignored if the match then ends at the end of a line.
-    fn find_places<'a>(
+    fn find_matches<'a>(
         &self,
         old: &'a str,
         level: MatchLevel,
@@ -251,7 +251,7 @@ impl SearchableText {
 }
 
 /// Replaces the places, each given as the source ranges of its lines.
-fn replace_places(
+fn replace_matches(
     original: &str,
     places: &[Vec<Range<usize>>],
     old: &str,
@@ -291,7 +291,7 @@ fn replace_places(
             // so the alignment is skipped.
             content.extend(new.iter().copied());
         } else {
-            rewrite_place(&mut content, &found, &old, &new, near);
+            rewrite_match(&mut content, &found, &old, &new, near);
         }
         hunks.push(AppliedHunk {
             block: 1,
@@ -320,7 +320,7 @@ fn replaces_line_end(old: &[&str], new: &[&str]) -> bool {
 
 /// Writes the new lines of one place. Unchanged lines keep the bytes that were found; others take
 /// the ending of their model line.
-fn rewrite_place<'a>(
+fn rewrite_match<'a>(
     content: &mut String,
     found: &[&str],
     old: &[&str],
@@ -330,7 +330,7 @@ fn rewrite_place<'a>(
     let plain: Vec<Cow<'_, str>> = found.iter().map(|line| normalize_line_ends(line)).collect();
     let plain: Vec<&str> = plain.iter().map(AsRef::as_ref).collect();
     let kept = align_lines(&plain, old, new);
-    let models = ending_models(&kept, old.len());
+    let models = line_ending_sources(&kept, old.len());
     for ((line, kept), model) in new.iter().zip(kept).zip(models) {
         match kept.and_then(|index| found.get(index)) {
             // Normalized comparison treats a line with and one without an ending as equal.
@@ -364,7 +364,7 @@ fn replace_shifted(
     let is_whole = new.is_empty() || old.ends_with('\n') == new.ends_with('\n');
     let mut places = Vec::new();
     if is_whole && !old.trim().is_empty() {
-        for place in lines.find_places(MatchLevel::Shifted, &wanted, usize::MAX) {
+        for place in lines.find_matches(MatchLevel::Shifted, &wanted, usize::MAX) {
             if places
                 .last()
                 .is_none_or(|last| last + wanted.len() <= place)
@@ -405,7 +405,7 @@ fn replace_numbered(
     // Blank lines are everywhere, and their number may be off.
     let is_blank = bare.search.iter().all(|line| line.trim().is_empty());
     for level in MatchLevel::ALL {
-        let mut places = lines.find_places(level, &bare.search, usize::MAX);
+        let mut places = lines.find_matches(level, &bare.search, usize::MAX);
         let numbered = bare
             .first
             .checked_sub(1)

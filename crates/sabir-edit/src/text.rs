@@ -33,13 +33,13 @@ pub enum TextEncoding {
     /// UTF-8.
     Utf8,
     /// UTF-8 after a byte order mark.
-    Utf8Mark,
+    Utf8Bom,
     /// UTF-8 with invalid bytes, each shown as the character U+10FF00 plus its value.
-    Utf8Stray,
+    Utf8Invalid,
     /// UTF-16, little-endian, after a byte order mark.
-    Utf16LeMark,
+    Utf16LeBom,
     /// UTF-16, big-endian, after a byte order mark.
-    Utf16BeMark,
+    Utf16BeBom,
     /// UTF-16, little-endian.
     Utf16Le,
     /// UTF-16, big-endian.
@@ -67,7 +67,7 @@ pub enum NotText {
 /// The error for a character that an encoding cannot represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{character:?} cannot be written in {encoding}, the encoding of the file")]
-pub struct NotInEncoding {
+pub struct UnmappableCharacter {
     /// The character.
     pub character: char,
     /// The encoding's name.
@@ -98,22 +98,22 @@ impl DecodedText {
     /// [`NotText`] for bytes that no supported encoding reproduces.
     pub fn decode(bytes: &[u8]) -> Result<Self, NotText> {
         let marked = [
-            (MARK, TextEncoding::Utf8Mark),
-            (MARK_LE, TextEncoding::Utf16LeMark),
-            (MARK_BE, TextEncoding::Utf16BeMark),
+            (MARK, TextEncoding::Utf8Bom),
+            (MARK_LE, TextEncoding::Utf16LeBom),
+            (MARK_BE, TextEncoding::Utf16BeBom),
         ];
         let mark = marked.into_iter().find(|(mark, _)| bytes.starts_with(mark));
         if let Some((mark, encoding)) = mark
             && let Some(content) = bytes
                 .strip_prefix(mark)
-                .and_then(|rest| encoding.decode_unmarked(rest))
+                .and_then(|rest| encoding.decode_without_bom(rest))
         {
             return Ok(Self { content, encoding });
         }
         let nul = bytes.iter().position(|byte| *byte == 0);
         // A UTF-16 mark with invalid content is binary; a UTF-8 mark may still be followed by stray
         // bytes.
-        if mark.is_some_and(|(_, encoding)| encoding != TextEncoding::Utf8Mark) {
+        if mark.is_some_and(|(_, encoding)| encoding != TextEncoding::Utf8Bom) {
             return Err(NotText::Binary {
                 at: nul.unwrap_or_default(),
             });
@@ -149,10 +149,10 @@ impl TextEncoding {
     pub fn name(self) -> &'static str {
         match self {
             Self::Utf8 => "UTF-8",
-            Self::Utf8Mark => "UTF-8 with a byte order mark",
-            Self::Utf8Stray => "UTF-8 with stray bytes",
-            Self::Utf16LeMark => "UTF-16LE with a byte order mark",
-            Self::Utf16BeMark => "UTF-16BE with a byte order mark",
+            Self::Utf8Bom => "UTF-8 with a byte order mark",
+            Self::Utf8Invalid => "UTF-8 with stray bytes",
+            Self::Utf16LeBom => "UTF-16LE with a byte order mark",
+            Self::Utf16BeBom => "UTF-16BE with a byte order mark",
             Self::Utf16Le => "UTF-16LE",
             Self::Utf16Be => "UTF-16BE",
             Self::Legacy(LegacyEncoding(encoding)) => encoding.name(),
@@ -162,8 +162,8 @@ impl TextEncoding {
     /// Encodes text in this encoding.
     ///
     /// # Errors
-    /// [`NotInEncoding`] for the first character that the encoding cannot represent.
-    pub fn encode(self, content: &str) -> Result<Vec<u8>, NotInEncoding> {
+    /// [`UnmappableCharacter`] for the first character that the encoding cannot represent.
+    pub fn encode(self, content: &str) -> Result<Vec<u8>, UnmappableCharacter> {
         let units = |mark: &[u8], bytes: fn(u16) -> [u8; 2]| {
             let mut all = mark.to_vec();
             content
@@ -173,8 +173,8 @@ impl TextEncoding {
         };
         match self {
             Self::Utf8 => Ok(content.as_bytes().to_vec()),
-            Self::Utf8Mark => Ok([MARK, content.as_bytes()].concat()),
-            Self::Utf8Stray => {
+            Self::Utf8Bom => Ok([MARK, content.as_bytes()].concat()),
+            Self::Utf8Invalid => {
                 let mut bytes = Vec::with_capacity(content.len());
                 for c in content.chars() {
                     match stray_byte(c) {
@@ -184,8 +184,8 @@ impl TextEncoding {
                 }
                 Ok(bytes)
             }
-            Self::Utf16LeMark => units(MARK_LE, u16::to_le_bytes),
-            Self::Utf16BeMark => units(MARK_BE, u16::to_be_bytes),
+            Self::Utf16LeBom => units(MARK_LE, u16::to_le_bytes),
+            Self::Utf16BeBom => units(MARK_BE, u16::to_be_bytes),
             Self::Utf16Le => units(b"", u16::to_le_bytes),
             Self::Utf16Be => units(b"", u16::to_be_bytes),
             Self::Legacy(LegacyEncoding(encoding)) => encode_legacy(encoding, content),
@@ -193,7 +193,7 @@ impl TextEncoding {
     }
 
     /// Decodes bytes that follow the mark, or have none, if they are text.
-    fn decode_unmarked(self, bytes: &[u8]) -> Option<String> {
+    fn decode_without_bom(self, bytes: &[u8]) -> Option<String> {
         let units = |unit: fn([u8; 2]) -> u16| {
             let (pairs, rest) = bytes.as_chunks::<2>();
             let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
@@ -202,8 +202,8 @@ impl TextEncoding {
             String::from_utf16(&units).ok().filter(|_| rest.is_empty())
         };
         let text = match self {
-            Self::Utf16LeMark | Self::Utf16Le => units(u16::from_le_bytes),
-            Self::Utf16BeMark | Self::Utf16Be => units(u16::from_be_bytes),
+            Self::Utf16LeBom | Self::Utf16Le => units(u16::from_le_bytes),
+            Self::Utf16BeBom | Self::Utf16Be => units(u16::from_be_bytes),
             _ => std::str::from_utf8(bytes).ok().map(str::to_owned),
         };
         text.filter(|text| !text.contains('\0'))
@@ -219,7 +219,7 @@ fn detect_utf16(bytes: &[u8]) -> Option<DecodedText> {
     [TextEncoding::Utf16Le, TextEncoding::Utf16Be]
         .into_iter()
         .find_map(|encoding| {
-            let content = encoding.decode_unmarked(bytes)?;
+            let content = encoding.decode_without_bom(bytes)?;
             let ascii = content.chars().filter(char::is_ascii).count();
             // Text that begins with a mark would be decoded as marked the next time, and lose the
             // mark. A list whose items end with NUL, as of `find -print0`, looks the same if its
@@ -253,7 +253,7 @@ fn decode_stray(bytes: &[u8]) -> Option<DecodedText> {
     let own = content.chars().filter(|c| stray_byte(*c).is_some()).count();
     (wide >= strays && own == strays && is_clean(&content)).then_some(DecodedText {
         content,
-        encoding: TextEncoding::Utf8Stray,
+        encoding: TextEncoding::Utf8Invalid,
     })
 }
 
@@ -292,7 +292,7 @@ fn decode_legacy(bytes: &[u8]) -> Option<DecodedText> {
 fn encode_legacy(
     encoding: &'static encoding_rs::Encoding,
     content: &str,
-) -> Result<Vec<u8>, NotInEncoding> {
+) -> Result<Vec<u8>, UnmappableCharacter> {
     let mut encoder = encoding.new_encoder();
     let mut bytes = Vec::new();
     let mut rest = content;
@@ -307,7 +307,7 @@ fn encode_legacy(
         match result {
             EncoderResult::InputEmpty => return Ok(bytes),
             EncoderResult::Unmappable(character) => {
-                return Err(NotInEncoding {
+                return Err(UnmappableCharacter {
                     character,
                     encoding: encoding.name(),
                 });

@@ -207,7 +207,7 @@ fn add_usage(
 }
 
 /// Deletes what is no longer needed for limits. The usage of days is kept.
-fn forget_old(
+fn delete_old_usage(
     transaction: &Transaction<'_>,
     key: &str,
     now_ms: u64,
@@ -242,7 +242,7 @@ fn reserve_in(transaction: &Transaction<'_>, asked: &Reservation) -> Result<(), 
     let state = read_state(transaction, &asked.key, asked.now_ms).map_err(failed)?;
     check_limits(&key, &state, asked)?;
     let keep = || -> Result<(), rusqlite::Error> {
-        forget_old(transaction, &asked.key, asked.now_ms)?;
+        delete_old_usage(transaction, &asked.key, asked.now_ms)?;
         transaction
             .prepare_cached(
                 "INSERT INTO key_leases (id, key, model, tokens, nano_usd, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 /// The facts that the settings are made of.
 #[derive(Debug, Clone, Copy)]
-pub struct ClientFacts<'a> {
+pub struct ClientSettingsInput<'a> {
     /// The address that the gateway listens on.
     pub address: SocketAddr,
     /// True if it serves TLS.
@@ -91,7 +91,7 @@ export OLLAMA_API_KEY={token}",
 
 /// Renders the settings of all clients, after a line with the names of the models. The names are foreign text, which must be sanitized
 /// before it reaches a terminal.
-pub fn render_client_settings(facts: &ClientFacts<'_>) -> String {
+pub fn render_client_settings(facts: &ClientSettingsInput<'_>) -> String {
     let scheme = if facts.is_secure { "https" } else { "http" };
     let url = format!("{scheme}://{}", reachable_address(facts.address));
     let lines: String = CLIENTS

@@ -52,7 +52,7 @@ impl ConnectionState {
     }
 
     /// Returns true if no further request on this connection may be answered.
-    pub(crate) fn is_lost(&self) -> bool {
+    pub(crate) fn has_lost_framing(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 

@@ -29,7 +29,7 @@ use crate::gateway_event::GatewayEvent;
 use crate::key_store::{ModelLimit, Spending};
 use crate::request_body;
 use crate::response_body::{BodyBuffer, BodyTask, StreamingBody};
-use crate::response_store::{Referrer, StoredInput};
+use crate::response_store::{ReferenceScope, StoredInput};
 use crate::route::{ModelRoute, ProviderWire};
 use crate::serve::Gateway;
 use crate::upstream_failure::{UpstreamFailure, write_limits};
@@ -87,7 +87,7 @@ impl Exchange {
         if self.generates() {
             reserve_lease(&self.gateway, &self.ledger, &asking.route, input, output).await?;
         } else {
-            reserve_kept_input(&self.gateway, &self.ledger, &asking.route, input).await?;
+            reserve_stored_input(&self.gateway, &self.ledger, &asking.route, input).await?;
         }
         // The decoded request has a copy of everything; large bodies should not stay in memory
         // while the model answers.
@@ -150,14 +150,14 @@ impl Exchange {
             && body.get("store") == Some(&Value::Bool(true))
         {
             self.ledger
-                .note_left_out("store", "no answers are kept here");
+                .report_left_out("store", "no answers are kept here");
         }
         self.ledger.set_model(&incoming.request.model);
         if routes
             .find_route(name)
             .is_some_and(|route| route.accepts_inline_instructions())
         {
-            incoming.restore_instruction_places();
+            incoming.restore_instruction_positions();
         }
         let route = routes
             .find_route(&incoming.request.model)
@@ -187,7 +187,7 @@ impl Exchange {
             notes.extend(rewrite_notes);
         }
         for note in &notes {
-            self.ledger.note_left_out(&note.path, &note.message);
+            self.ledger.report_left_out(&note.path, &note.message);
         }
         if let Some(client) = &mut request.client_body {
             client.headers.clone_from(&self.beta_headers);
@@ -233,7 +233,7 @@ impl Exchange {
             return Ok(None);
         }
         let key = self.ledger.key();
-        let referrer = Referrer {
+        let referrer = ReferenceScope {
             scope: self.options.map(|options| options.scope),
             key: key.as_ref().map(|key| key.id.as_str()),
         };
@@ -252,12 +252,12 @@ impl Exchange {
     }
 
     /// Keeps a complete answer, if the client may refer to it later.
-    fn keep_response(&self, id: &str, stored: Option<StoredInput>, output: Vec<Value>) {
+    fn store_response(&self, id: &str, stored: Option<StoredInput>, output: Vec<Value>) {
         if let Some(stored) = stored {
             let limit = self.gateway.settings().limits.store;
             self.gateway
                 .responses()
-                .keep_response(id, stored, output, limit);
+                .store_response(id, stored, output, limit);
         }
     }
 
@@ -269,7 +269,7 @@ impl Exchange {
         {
             request.max_output_tokens = Some(limit);
             let what = format!("lowered to {limit}, the limit of the model");
-            self.ledger.note_left_out("max_tokens", &what);
+            self.ledger.report_left_out("max_tokens", &what);
         }
         if limits.never_thinks && request.reasoning != ReasoningConfig::Default {
             request.reasoning = ReasoningConfig::Default;
@@ -277,7 +277,7 @@ impl Exchange {
                 self.front.remove_reasoning(Arc::make_mut(&mut client.body));
             }
             self.ledger
-                .note_left_out("reasoning", "left out: the model does not think");
+                .report_left_out("reasoning", "left out: the model does not think");
         }
     }
 
@@ -315,13 +315,13 @@ impl Exchange {
         // Any of the upstreams may get it.
         for ProviderWire { wire, form } in &route.provider_wires {
             let notes = if is_passed {
-                wire.check_passed_body(request, form)
+                wire.check_passthrough_body(request, form)
             } else {
                 wire.check_support(request, form)
                     .map_err(Refusal::Request)?
             };
             for note in &notes {
-                self.ledger.note_left_out(&note.path, &note.message);
+                self.ledger.report_left_out(&note.path, &note.message);
             }
         }
         Ok(())
@@ -392,9 +392,9 @@ impl Exchange {
             };
             encoder.encode_event(Event::Usage(usage), out);
             let output = encoder.finish(out);
-            self.keep_response(&id, asking.stored, output);
+            self.store_response(&id, asking.stored, output);
         });
-        self.ledger.count_kept_input();
+        self.ledger.count_stored_input();
         self.ledger.mark_done();
     }
 
@@ -414,7 +414,7 @@ impl Exchange {
             ledger: self.ledger.clone(),
             begun: None,
         };
-        let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
+        let report_event = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
         // Wires of JSON lines (Ollama) send each call in one line, so sending its parts early gains
         // nothing.
         let delivery = if self.front.stream_type() == "text/event-stream" {
@@ -426,7 +426,7 @@ impl Exchange {
             &request,
             &route,
             delivery,
-            RepairLog::new(&tell),
+            RepairLog::new(&report_event),
             &self.ledger,
             &mut written,
         )
@@ -462,7 +462,7 @@ impl Exchange {
                 );
                 buffer.write_with(|out| {
                     let output = encoder.finish(out);
-                    self.keep_response(&id, stored, output);
+                    self.store_response(&id, stored, output);
                 });
                 self.ledger.mark_done();
             }
@@ -482,12 +482,12 @@ impl Exchange {
             ledger: self.ledger.clone(),
             begun: None,
         };
-        let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
+        let report_event = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
         let (result, report) = run_with_repairs(
             &request,
             &route,
             CallDelivery::Whole,
-            RepairLog::new(&tell),
+            RepairLog::new(&report_event),
             &self.ledger,
             &mut drafted,
         )
@@ -505,7 +505,7 @@ impl Exchange {
         });
         let answer = self.front.encode_response(&head, &drafted.draft);
         if let Some(output) = answer.get("output").and_then(Value::as_array) {
-            self.keep_response(&head.id, stored, output.clone());
+            self.store_response(&head.id, stored, output.clone());
         }
         let body = answer.to_string();
         buffer.write_with(|out| out.extend_from_slice(body.as_bytes()));
@@ -578,7 +578,7 @@ pub(crate) async fn reserve_free_lease(
 ///
 /// # Errors
 /// The key has reached a limit.
-async fn reserve_kept_input(
+async fn reserve_stored_input(
     gateway: &Gateway,
     ledger: &ExchangeLog,
     route: &Arc<ModelRoute>,

@@ -183,7 +183,7 @@ impl ExchangeLog {
     }
 
     /// Reports a part of the request that was left out, to the observer and in the client's report.
-    pub(crate) fn note_left_out(&self, path: &str, what: &str) {
+    pub(crate) fn report_left_out(&self, path: &str, what: &str) {
         let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "._[]-".contains(sign);
         let name: String = path
             .chars()
@@ -262,8 +262,8 @@ impl ExchangeLog {
     }
 
     /// Counts the estimated tokens of the input, which was only kept.
-    pub(crate) fn count_kept_input(&self) {
-        self.lock_stats().meter.count_kept_input();
+    pub(crate) fn count_stored_input(&self) {
+        self.lock_stats().meter.count_stored_input();
     }
 
     /// Sets the reason why the response does not end properly.
@@ -299,7 +299,7 @@ impl ExchangeLog {
     /// Grows the share of the body by so many bytes. Returns false if there is not so much left.
     pub(crate) fn extend_body_share(&self, budget: &BodyBudget, bytes: usize) -> bool {
         let mut stats = self.lock_stats();
-        budget.extend_share(stats.body_share.get_or_insert_default(), bytes)
+        budget.grow_share_by(stats.body_share.get_or_insert_default(), bytes)
     }
 
     /// Marks the response as complete.

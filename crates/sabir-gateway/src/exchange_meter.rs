@@ -121,7 +121,7 @@ impl ExchangeMeter {
     }
 
     /// Counts the estimate of an input that was only kept, and costs nothing.
-    pub(crate) fn count_kept_input(&mut self) {
+    pub(crate) fn count_stored_input(&mut self) {
         self.total.counted.add(Usage {
             input: Some(self.estimated_input),
             ..Usage::default()

@@ -3,7 +3,7 @@
 //! Nothing is collected unless the gateway has a recorder.
 
 use sabir_call::redact::{redact_json, redact_text};
-use sabir_call::{ArgForm, DraftArgument, DraftResponse, Event, EventSink};
+use sabir_call::{ArgumentEncoding, DraftArgument, DraftResponse, Event, EventSink};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -166,7 +166,7 @@ fn cut(redacted: &str) -> String {
 /// Returns the arguments of a call, as far as they were complete.
 fn recorded_arguments(arguments: &[DraftArgument]) -> Value {
     let value = |argument: &DraftArgument| match argument.form {
-        ArgForm::Json => {
+        ArgumentEncoding::Json => {
             let text = cut(&redact_json(&argument.text));
             serde_json::from_str(&text).unwrap_or(Value::String(text))
         }
@@ -199,8 +199,8 @@ mod tests {
         };
         let json = serde_json::json!({ "a": long }).to_string();
         for argument in [
-            argument(ArgForm::String, &long),
-            argument(ArgForm::Json, &json),
+            argument(ArgumentEncoding::String, &long),
+            argument(ArgumentEncoding::Json, &json),
         ] {
             let recorded = recorded_arguments(&[argument]).to_string();
             assert!(!recorded.contains("sk-proj"));

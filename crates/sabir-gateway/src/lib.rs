@@ -60,7 +60,7 @@ mod upstream_state;
 mod web_socket;
 
 pub use call_repair::{RepairMode, UnknownRepairMode};
-pub use client_settings::{ClientFacts, render_client_settings};
+pub use client_settings::{ClientSettingsInput, render_client_settings};
 pub use client_stream::{TlsError, TlsIdentity};
 pub use exchange_record::{ExchangeRecord, ExchangeRecorder, RecordedCall};
 pub use gateway_event::{ExchangeSummary, GatewayEvent, GatewayObserver, NullObserver};

@@ -299,12 +299,12 @@ impl Metrics {
         page.write_histograms(
             "first_output_seconds",
             "From a request to the first output of its model.",
-            place_labels(&tables.first_output),
+            upstream_labels(&tables.first_output),
         );
         page.write_histograms(
             "output_token_seconds",
             "The time for each output token after the first, as a mean of its answer.",
-            place_labels(&tables.output_token),
+            upstream_labels(&tables.output_token),
         );
         write_upstreams(&mut page, groups);
         page.0
@@ -312,7 +312,7 @@ impl Metrics {
 }
 
 /// Returns the labels of histograms by model and upstream.
-fn place_labels(
+fn upstream_labels(
     all: &BTreeMap<(String, String), Histogram>,
 ) -> impl Iterator<Item = (String, &Histogram)> {
     all.iter().map(|((model, upstream), times)| {

@@ -244,7 +244,7 @@ pub(crate) async fn forward_request(
         ledger.begin_request(&report);
     }
     let answered = match is_about_files {
-        true => group.forward_to_holder(&make).await,
+        true => group.forward_until_found(&make).await,
         false => group.forward(&make).await,
     };
     let (upstream, client, response) = answered.map_err(|error| {
@@ -276,7 +276,7 @@ pub(crate) async fn forward_request(
         (false, true) => AnswerKind::Text,
         (false, false) => AnswerKind::Other,
     };
-    send_on(ledger, client, response, kind, is_streamed, &named.model).await
+    forward_response(ledger, client, response, kind, is_streamed, &named.model).await
 }
 
 /// Finds the model in a JSON body.
@@ -377,14 +377,14 @@ fn body_for(named: &NamedRequest, body: &[u8], id: &str) -> Vec<u8> {
 }
 
 /// Returns true if a header of an upstream's response is sent to the client.
-fn is_sent_on(name: &str) -> bool {
+fn is_forwarded_header(name: &str) -> bool {
     // Not the length and the connection, because the body gets new frames on its way to the client.
     matches!(name, "content-type" | "retry-after" | "content-disposition") || is_limit_header(name)
 }
 
 /// Sends the response of an upstream to the client. A JSON answer is read first, so that the client
 /// gets an error if it breaks off.
-async fn send_on(
+async fn forward_response(
     ledger: &ExchangeLog,
     client: Arc<ProviderClient>,
     mut response: ForwardedResponse,
@@ -440,7 +440,7 @@ async fn send_on(
     let mut answer = Response::new(Body::from_stream(pieces));
     *answer.status_mut() =
         axum::http::StatusCode::from_u16(status).unwrap_or(axum::http::StatusCode::BAD_GATEWAY);
-    for (name, value) in headers.iter().filter(|(name, _)| is_sent_on(name)) {
+    for (name, value) in headers.iter().filter(|(name, _)| is_forwarded_header(name)) {
         let value = header_client.redact_for_clients(value);
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             answer.headers_mut().append(name, value);

@@ -22,7 +22,7 @@ const BYTES_PER_SECOND: u64 = 16 << 10;
 
 /// Returns the time in which so many bytes of a body must have arrived. It grows with them, so that a
 /// large body has time but a stalled one does not.
-pub(crate) fn upload_time(limits: &GatewayLimits, bytes: usize) -> Duration {
+pub(crate) fn upload_time_limit(limits: &GatewayLimits, bytes: usize) -> Duration {
     limits.upload + Duration::from_secs(bytes as u64 / BYTES_PER_SECOND)
 }
 
@@ -48,16 +48,16 @@ impl BodyBudget {
     }
 
     /// Grows a share by so many bytes. Returns false without a change if not enough memory is left.
-    pub(crate) fn extend_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
+    pub(crate) fn grow_share_by(&self, share: &mut BodyShare, bytes: usize) -> bool {
         let held = share
             .0
             .as_ref()
             .map_or(0, OwnedSemaphorePermit::num_permits);
-        self.grow_share(share, held.saturating_mul(1024).saturating_add(bytes))
+        self.grow_share_to(share, held.saturating_mul(1024).saturating_add(bytes))
     }
 
     /// Grows a share to so many bytes. Returns false without a change if not enough memory is left.
-    pub(crate) fn grow_share(&self, share: &mut BodyShare, bytes: usize) -> bool {
+    pub(crate) fn grow_share_to(&self, share: &mut BodyShare, bytes: usize) -> bool {
         let held = share
             .0
             .as_ref()
@@ -131,7 +131,7 @@ pub(crate) async fn read_body(
         discard_body(&parts.headers, body, limits).await;
         return Err(Refusal::Encoded(coding));
     }
-    let foreign = foreign_content_type(&parts.headers).filter(|_| form == BodyForm::Json);
+    let foreign = safelisted_content_type(&parts.headers).filter(|_| form == BodyForm::Json);
     if let Some(kind) = foreign {
         discard_body(&parts.headers, body, limits).await;
         return Err(Refusal::NotJson(kind));
@@ -147,7 +147,7 @@ pub(crate) async fn read_body(
     let mut bytes = Vec::with_capacity(length.unwrap_or(0).min(64 << 10));
     let mut share = BodyShare::default();
     loop {
-        let deadline = start + upload_time(limits, bytes.len());
+        let deadline = start + upload_time_limit(limits, bytes.len());
         let late = |_| Refusal::TooSlow(start.elapsed().as_secs());
         let frame = match timeout_at(deadline, body.frame()).await.map_err(late)? {
             None => return Ok((bytes.into(), share)),
@@ -161,7 +161,7 @@ pub(crate) async fn read_body(
             discard_body(&parts.headers, body, limits).await;
             return Err(Refusal::TooLarge(limits.body));
         }
-        if !budget.grow_share(&mut share, bytes.len() + piece.len()) {
+        if !budget.grow_share_to(&mut share, bytes.len() + piece.len()) {
             drop(bytes);
             discard_body(&parts.headers, body, limits).await;
             return Err(Refusal::BodiesFull);
@@ -200,7 +200,7 @@ fn content_encoding(headers: &HeaderMap) -> Option<String> {
 ///
 /// The third such type, that of forms, is curl's default, so it is accepted; the check of the origin
 /// covers it.
-fn foreign_content_type(headers: &HeaderMap) -> Option<String> {
+fn safelisted_content_type(headers: &HeaderMap) -> Option<String> {
     let given = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let kind = given.split(';').next().unwrap_or_default().trim();
     ["text/plain", "multipart/form-data"]
@@ -245,13 +245,13 @@ mod tests {
     fn all_bodies_together_have_a_limit() {
         let budget = BodyBudget::new();
         let mut first = BodyShare::default();
-        assert!(budget.grow_share(&mut first, 0));
-        assert!(budget.grow_share(&mut first, 1));
-        assert!(budget.grow_share(&mut first, (ALL_BODIES_KIB - 1) << 10));
+        assert!(budget.grow_share_to(&mut first, 0));
+        assert!(budget.grow_share_to(&mut first, 1));
+        assert!(budget.grow_share_to(&mut first, (ALL_BODIES_KIB - 1) << 10));
         let mut second = BodyShare::default();
-        assert!(budget.grow_share(&mut second, 1024));
-        assert!(!budget.grow_share(&mut second, 1025));
+        assert!(budget.grow_share_to(&mut second, 1024));
+        assert!(!budget.grow_share_to(&mut second, 1025));
         drop(first);
-        assert!(budget.grow_share(&mut second, 1025));
+        assert!(budget.grow_share_to(&mut second, 1025));
     }
 }

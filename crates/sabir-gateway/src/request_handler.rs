@@ -44,9 +44,9 @@ enum EndpointKind {
     /// The health or readiness check, which needs no token and no known host.
     Health,
     /// A CORS preflight request.
-    Permission,
+    CorsPreflight,
     /// An endpoint that needs no model.
-    Own(LocalEndpoint),
+    Local(LocalEndpoint),
     /// The endpoint of a client's wire.
     Model(Wire),
     /// The handshake of a WebSocket for the Responses API.
@@ -54,7 +54,7 @@ enum EndpointKind {
     /// An endpoint whose requests are forwarded.
     Forwarded(ForwardedForm),
     /// No endpoint has this path.
-    Nobody,
+    NotFound,
 }
 
 impl RequestHandler {
@@ -66,7 +66,7 @@ impl RequestHandler {
         let (parts, body) = request.into_parts();
         let who = EndpointKind::from_parts(&parts);
         // Load balancers request this every few seconds, so it is not logged as an exchange.
-        if matches!(who, EndpointKind::Health) && !self.link.is_lost() {
+        if matches!(who, EndpointKind::Health) && !self.link.has_lost_framing() {
             return if READY_PATHS.contains(&parts.uri.path()) {
                 local_endpoints::ready_response(self.gateway.is_ready())
             } else {
@@ -99,7 +99,7 @@ impl RequestHandler {
         }
         add_request_id(&mut response, front, &ledger);
         // Bytes after this request cannot be trusted, see `framing`.
-        if self.link.is_lost() {
+        if self.link.has_lost_framing() {
             response
                 .headers_mut()
                 .insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -129,7 +129,7 @@ impl RequestHandler {
         parts: &Parts,
         ledger: &ExchangeLog,
     ) -> Result<(), Refusal> {
-        if self.link.is_lost() {
+        if self.link.has_lost_framing() {
             return Err(Refusal::Malformed(
                 "the length of a body is given in two ways, or not in a way that can be understood"
                     .to_owned(),
@@ -139,16 +139,16 @@ impl RequestHandler {
             && let Some(key) = self.check_client(parts).await?
         {
             // The metrics are about all clients.
-            if matches!(who, EndpointKind::Own(LocalEndpoint::Metrics)) {
+            if matches!(who, EndpointKind::Local(LocalEndpoint::Metrics)) {
                 return Err(Refusal::NotForClients("the metrics"));
             }
             ledger.set_key(key);
         }
         match who {
-            EndpointKind::Nobody => {
+            EndpointKind::NotFound => {
                 Err(Refusal::Path(parts.uri.path().chars().take(200).collect()))
             }
-            EndpointKind::Own(own) => own.check_method(parts),
+            EndpointKind::Local(own) => own.check_method(parts),
             EndpointKind::Forwarded(form) => form.check_method(&parts.method),
             EndpointKind::Model(_) if wants_web_socket(parts) => Err(Refusal::NoWebSocket),
             // Its requests refer to answers of the same connection.
@@ -232,9 +232,9 @@ impl RequestHandler {
         let path = parts.uri.path();
         let limits = &{ gateway.settings().limits };
         let response = match who {
-            EndpointKind::Nobody | EndpointKind::Health => local_endpoints::health_response(),
-            EndpointKind::Permission => local_endpoints::preflight_response(&parts.headers),
-            EndpointKind::Own(own) => {
+            EndpointKind::NotFound | EndpointKind::Health => local_endpoints::health_response(),
+            EndpointKind::CorsPreflight => local_endpoints::preflight_response(&parts.headers),
+            EndpointKind::Local(own) => {
                 let form = BodyForm::Json;
                 let (body, _share) =
                     request_body::read_body(parts, body, form, limits, gateway.body_budget())
@@ -314,18 +314,17 @@ impl EndpointKind {
         }
         // Preflight requests are for any path, and their permission does not depend on it.
         if parts.method == Method::OPTIONS {
-            return Self::Permission;
+            return Self::CorsPreflight;
         }
         match (
             LocalEndpoint::from_path(path),
             client_wires::client_wire_of(path),
         ) {
-            (Some(own), _) => Self::Own(own),
+            (Some(own), _) => Self::Local(own),
             (None, Some(Wire::OpenAiResponses)) if wants_web_socket(parts) => Self::WebSocket,
             (None, Some(front)) => Self::Model(front),
-            (None, None) => {
-                ForwardedForm::of_request(&parts.method, path).map_or(Self::Nobody, Self::Forwarded)
-            }
+            (None, None) => ForwardedForm::of_request(&parts.method, path)
+                .map_or(Self::NotFound, Self::Forwarded),
         }
     }
 
@@ -334,7 +333,7 @@ impl EndpointKind {
         match self {
             Self::Model(front) => Some(*front),
             Self::WebSocket => Some(Wire::OpenAiResponses),
-            Self::Own(own) => own.error_wire(&parts.headers),
+            Self::Local(own) => own.error_wire(&parts.headers),
             _ => None,
         }
     }

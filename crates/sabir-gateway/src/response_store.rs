@@ -37,7 +37,7 @@ pub(crate) struct ConnectionScope(u64);
 
 /// The origin of a request, which decides to which answers it may refer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Referrer<'a> {
+pub(crate) struct ReferenceScope<'a> {
     /// The connection, if it has a scope of its own.
     pub(crate) scope: Option<ConnectionScope>,
     /// The id of the client's key; `None` for the gateway's own token and without keys.
@@ -171,7 +171,7 @@ impl ResponseStore {
         &self,
         body: &mut Value,
         limit: usize,
-        referrer: Referrer<'_>,
+        referrer: ReferenceScope<'_>,
     ) -> Result<ResolvedReferences, ReferenceError> {
         let is_shared = body.get("store") != Some(&Value::Bool(false));
         let keeps = is_shared || referrer.scope.is_some();
@@ -249,7 +249,7 @@ impl ResponseStore {
     }
 
     /// Keeps an answer. At most `limit` bytes of all answers stay.
-    pub(crate) fn keep_response(
+    pub(crate) fn store_response(
         &self,
         id: &str,
         input: StoredInput,
@@ -287,7 +287,7 @@ impl ResponseStore {
         state.bytes += bytes;
         state.responses.insert(id.to_owned(), response);
         state.touch(id);
-        while state.bytes > limit && state.forget_oldest() {}
+        while state.bytes > limit && state.evict_least_recent() {}
     }
 
     /// Forgets the answers that only a connection could refer to.
@@ -316,7 +316,7 @@ impl StoreState {
     }
 
     /// Forgets the answer that was not used for the longest time. Returns false if there is none.
-    fn forget_oldest(&mut self) -> bool {
+    fn evict_least_recent(&mut self) -> bool {
         let Some(id) = self.by_use.first_key_value().map(|(_, id)| id.clone()) else {
             return false;
         };
@@ -352,7 +352,7 @@ impl StoreState {
     }
 
     /// Returns an item of an answer; `None` also if items of several answers have that id, since they may belong to other clients.
-    fn find_item(&mut self, id: &str, referrer: Referrer<'_>) -> Option<&Value> {
+    fn find_item(&mut self, id: &str, referrer: ReferenceScope<'_>) -> Option<&Value> {
         let [owner] = self.owners.get(id)?.as_slice() else {
             return None;
         };
@@ -365,7 +365,7 @@ impl StoreState {
     }
 
     /// Returns an answer, if the request may refer to it.
-    fn find_response(&self, id: &str, referrer: Referrer<'_>) -> Option<&StoredResponse> {
+    fn find_response(&self, id: &str, referrer: ReferenceScope<'_>) -> Option<&StoredResponse> {
         let response = self.responses.get(id)?;
         let own = response.input.scope;
         let is_own_key = response.input.key.as_deref() == referrer.key;
@@ -377,7 +377,7 @@ impl StoreState {
     fn collect_history(
         &mut self,
         id: &str,
-        referrer: Referrer<'_>,
+        referrer: ReferenceScope<'_>,
         budget: &mut ExpansionBudget,
     ) -> Option<Vec<Value>> {
         let mut newest_first = Vec::new();
@@ -514,10 +514,10 @@ mod tests {
     /// Resolves the references of a body and keeps an answer to it.
     fn ask(store: &ResponseStore, id: &str, mut body: Value) -> Result<Value, String> {
         let resolved = store
-            .resolve_references(&mut body, 1 << 20, Referrer::default())
+            .resolve_references(&mut body, 1 << 20, ReferenceScope::default())
             .map_err(|error| path_of(&error))?;
         if let Some(input) = resolved.input {
-            store.keep_response(id, input, answer(&format!("msg_{id}")), LIMIT);
+            store.store_response(id, input, answer(&format!("msg_{id}")), LIMIT);
         }
         Ok(body["input"].clone())
     }
@@ -571,15 +571,16 @@ mod tests {
         let mut body = json!({"input": vec![reference; 10]});
         let length = json_length(&answer("msg_r1")[0]);
         let resolved =
-            store.resolve_references(&mut body.clone(), 10 * length, Referrer::default());
+            store.resolve_references(&mut body.clone(), 10 * length, ReferenceScope::default());
         assert_eq!(resolved.map(|resolved| resolved.added), Ok(10 * length));
-        let resolved = store.resolve_references(&mut body, 10 * length - 1, Referrer::default());
+        let resolved =
+            store.resolve_references(&mut body, 10 * length - 1, ReferenceScope::default());
         assert_eq!(
             resolved.map_err(|error| path_of(&error)),
             Err("input[9]".to_owned())
         );
         let mut body = json!({"input": "two", "previous_response_id": "r1"});
-        let resolved = store.resolve_references(&mut body, length, Referrer::default());
+        let resolved = store.resolve_references(&mut body, length, ReferenceScope::default());
         assert_eq!(
             resolved,
             Err(ReferenceError::Request(RequestError {
@@ -593,13 +594,13 @@ mod tests {
     fn an_id_of_several_items_names_none() {
         let store = ResponseStore::default();
         for id in ["r1", "r2"] {
-            store.keep_response(id, StoredInput::default(), answer("msg_1"), LIMIT);
+            store.store_response(id, StoredInput::default(), answer("msg_1"), LIMIT);
         }
         let body = json!({"input": [{"type": "item_reference", "id": "msg_1"}], "store": false});
         assert_eq!(ask(&store, "r3", body.clone()), Err("input[0]".to_owned()));
-        assert!(store.lock_state().forget_oldest());
+        assert!(store.lock_state().evict_least_recent());
         assert_eq!(ask(&store, "r3", body), Ok(json!(answer("msg_1"))));
-        assert!(store.lock_state().forget_oldest() && store.lock_state().owners.is_empty());
+        assert!(store.lock_state().evict_least_recent() && store.lock_state().owners.is_empty());
     }
 
     #[test]
@@ -610,9 +611,9 @@ mod tests {
         assert!(first.is_ok());
         let ask = |id: &str, mut body: Value, scope| {
             let resolved =
-                store.resolve_references(&mut body, 1 << 20, Referrer { scope, key: None });
+                store.resolve_references(&mut body, 1 << 20, ReferenceScope { scope, key: None });
             let input = resolved.map_err(|error| path_of(&error))?.input;
-            store.keep_response(id, input.unwrap_or_default(), answer(id), 1 << 20);
+            store.store_response(id, input.unwrap_or_default(), answer(id), 1 << 20);
             Ok::<_, String>(())
         };
         let continued = json!({"input": "two", "previous_response_id": "first", "store": false});
@@ -625,8 +626,11 @@ mod tests {
                 json!({"input": [{"type": "item_reference", "id": "own"}]}),
             ] {
                 let mut body = reference.clone();
-                let resolved =
-                    store.resolve_references(&mut body, 1 << 20, Referrer { scope, key: None });
+                let resolved = store.resolve_references(
+                    &mut body,
+                    1 << 20,
+                    ReferenceScope { scope, key: None },
+                );
                 assert_eq!(resolved.is_ok(), is_found, "{scope:?}: {reference}");
             }
         }
@@ -634,7 +638,7 @@ mod tests {
         let history = |scope| {
             let mut body = json!({"input": "four", "previous_response_id": "shared"});
             let resolved =
-                store.resolve_references(&mut body, 1 << 20, Referrer { scope, key: None });
+                store.resolve_references(&mut body, 1 << 20, ReferenceScope { scope, key: None });
             assert!(resolved.is_ok(), "{scope:?}");
             body["input"].clone()
         };
@@ -663,12 +667,12 @@ mod tests {
         let scope = Some(ConnectionScope(1));
         for number in 0..20 {
             let mut body = json!({"input": "x", "store": false});
-            let referrer = Referrer { scope, key: None };
+            let referrer = ReferenceScope { scope, key: None };
             let resolved = store
                 .resolve_references(&mut body, 1 << 20, referrer)
                 .unwrap();
             let id = format!("r{number}");
-            store.keep_response(&id, resolved.input.unwrap(), answer(&id), LIMIT);
+            store.store_response(&id, resolved.input.unwrap(), answer(&id), LIMIT);
         }
         let state = store.lock_state();
         assert_eq!(
@@ -676,7 +680,7 @@ mod tests {
             state.responses.len()
         );
         drop(state);
-        while store.lock_state().forget_oldest() {}
+        while store.lock_state().evict_least_recent() {}
         assert!(store.lock_state().by_scope.is_empty());
     }
 
@@ -721,22 +725,22 @@ mod tests {
             items: vec![json!("x".repeat(LIMIT))],
             ..StoredInput::default()
         };
-        store.keep_response("long", long, Vec::new(), LIMIT);
+        store.store_response("long", long, Vec::new(), LIMIT);
         assert!(!store.lock_state().responses.contains_key("long"));
     }
 
     #[test]
     fn answers_of_a_key_are_seen_by_it_alone() {
         let store = ResponseStore::default();
-        let referrers = [Some("key_a"), Some("key_b"), None].map(|key| Referrer {
+        let referrers = [Some("key_a"), Some("key_b"), None].map(|key| ReferenceScope {
             key,
-            ..Referrer::default()
+            ..ReferenceScope::default()
         });
         for owner in referrers {
             let mut body = json!({"input": "x"});
             let resolved = store.resolve_references(&mut body, 1 << 20, owner).unwrap();
             let input = resolved.input.unwrap();
-            store.keep_response("resp", input, answer("msg"), LIMIT);
+            store.store_response("resp", input, answer("msg"), LIMIT);
             for referrer in referrers {
                 for body in [
                     json!({"previous_response_id": "resp", "input": "y"}),

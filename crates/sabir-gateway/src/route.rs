@@ -74,12 +74,12 @@ impl ModelRoute {
     }
 
     /// Lets the upstreams continue with their states of an earlier route.
-    pub(crate) fn continue_from(self, earlier: Option<&Self>) -> Self {
+    pub(crate) fn inherit_states(self, earlier: Option<&Self>) -> Self {
         let known = earlier.and_then(|earlier| earlier.group.as_ref());
         let (Some(group), Some(known)) = (&self.group, known) else {
             return self;
         };
-        let continued = Arc::new(group.continue_from(known));
+        let continued = Arc::new(group.inherit_states(known));
         Self {
             model: Arc::clone(&continued) as Arc<dyn Model>,
             group: Some(continued),
@@ -264,7 +264,7 @@ mod tests {
     use sabir_call::Dollars;
 
     use super::*;
-    use crate::silent_model::SilentModel;
+    use crate::silent_model::EmptyModel;
 
     /// Makes a route of upstreams with these prices of a million tokens.
     fn route(inputs: &[Option<u64>]) -> ModelRoute {
@@ -278,7 +278,7 @@ mod tests {
         });
         ModelRoute {
             name: String::new(),
-            model: Arc::new(SilentModel),
+            model: Arc::new(EmptyModel),
             id: String::new(),
             protocol: ToolProtocol::Native,
             repair_mode: RepairMode::Heal,

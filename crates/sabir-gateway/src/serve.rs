@@ -128,7 +128,7 @@ pub enum ServeError {
     Address(io::Error),
     /// The address can be reached from other machines, and there is no token.
     #[error("{0} can be reached from other machines: a token is needed")]
-    Open(SocketAddr),
+    MissingToken(SocketAddr),
 }
 
 impl std::fmt::Debug for Gateway {
@@ -179,7 +179,7 @@ impl Gateway {
         let earlier = self.routes();
         let routes = routes.map_routes(|name, route| {
             // A reload must not forget which upstreams are failing.
-            let route = route.continue_from(earlier.named_route(name));
+            let route = route.inherit_states(earlier.named_route(name));
             ModelRoute {
                 model: Arc::new(InterruptibleModel::new(
                     Arc::clone(&route.model),
@@ -366,7 +366,7 @@ impl Gateway {
         // Checked by the address that is really bound, not by the configured name.
         let is_open = self.settings().token.is_none() && self.keys().is_none();
         if is_open && !address.ip().is_loopback() {
-            return Err(ServeError::Open(address));
+            return Err(ServeError::MissingToken(address));
         }
         // Each connection has a receiver until it has ended.
         let open = watch::Sender::new(false);

@@ -3,9 +3,9 @@
 use sabir_call::{EventSink, Model, Request, ResponseFuture};
 
 /// A model that says nothing.
-pub(crate) struct SilentModel;
+pub(crate) struct EmptyModel;
 
-impl Model for SilentModel {
+impl Model for EmptyModel {
     fn stream_response<'a>(
         &'a self,
         _request: &'a Request,

@@ -156,7 +156,7 @@ impl UpstreamGroup {
     }
 
     /// Returns a group whose upstreams continue with the states of an earlier group, by their names.
-    pub(crate) fn continue_from(&self, earlier: &Self) -> Self {
+    pub(crate) fn inherit_states(&self, earlier: &Self) -> Self {
         let continued = self.members.iter().map(|member| {
             let known = earlier
                 .members
@@ -308,7 +308,7 @@ impl UpstreamGroup {
     ///
     /// # Errors
     /// The last failure; `None` if no upstream has a client.
-    pub(crate) async fn forward_to_holder(
+    pub(crate) async fn forward_until_found(
         &self,
         make: RequestMaker<'_>,
     ) -> Result<(String, Arc<ProviderClient>, ForwardedResponse), Option<ForwardError>> {
@@ -786,7 +786,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::silent_model::SilentModel;
+    use crate::silent_model::EmptyModel;
 
     /// A probe that always fails.
     struct FailingProbe;
@@ -800,7 +800,7 @@ mod tests {
     fn upstream(name: &str, probe: Option<Arc<dyn UpstreamProbe>>) -> Upstream {
         Upstream {
             name: name.to_owned(),
-            model: Arc::new(SilentModel),
+            model: Arc::new(EmptyModel),
             id: "m".to_owned(),
             weight: 1,
             probe,
@@ -823,10 +823,10 @@ mod tests {
         earlier.probe_members().await;
         earlier.probe_members().await;
         assert!(!earlier.is_reachable());
-        let same = group(probed, BalancePolicy::Order).continue_from(&earlier);
+        let same = group(probed, BalancePolicy::Order).inherit_states(&earlier);
         assert!(!same.is_reachable());
         let without = group(vec![upstream("a", None)], BalancePolicy::Order);
-        assert!(without.continue_from(&earlier).is_reachable());
+        assert!(without.inherit_states(&earlier).is_reachable());
     }
     #[test]
     fn loads_may_change_while_upstreams_are_chosen() {

@@ -13,9 +13,9 @@ use sabir_call::{
 use serde_json::{Map, Value, json};
 
 use crate::expression::{CharClass, Expression, Grammar, Rule};
+use crate::keyword_locations::find_keywords;
 use crate::plain_text::text_without;
 use crate::sampler::Sampler;
-use crate::schema_survey::survey_schema;
 use crate::value::{
     OptionalItem, Relaxation, ValueBuilder, ValueNotation, is_type_name, join_optional,
     listed_values, required_names, type_names,
@@ -86,7 +86,7 @@ pub fn build_grammar(
     for spec in specs {
         builder.tool = &spec.name;
         builder.root = &spec.parameters;
-        for note in survey_schema(&spec.parameters, &["format"]) {
+        for note in find_keywords(&spec.parameters, &["format"]) {
             builder.note(&note.place, note.keyword);
         }
         let arguments = call_arguments(&mut builder, &layout, spec);
@@ -126,14 +126,14 @@ pub fn build_grammar(
         return Err(contradiction);
     }
     let mut grammar = builder.grammar;
-    let depths = grammar.least_depths();
+    let depths = grammar.min_depths();
     let is_endless = |tool: &&ToolRule| depths.get(tool.arguments) == Some(&usize::MAX);
     if let Some(tool) = rules.iter().find(is_endless) {
         let tool = tool.name.clone();
-        return Err(GrammarError::Endless { tool });
+        return Err(GrammarError::NoFiniteValue { tool });
     }
     // A model that began such a part could never end it.
-    grammar.remove_endless_parts();
+    grammar.remove_infinite_parts();
     if let Some(rule) = grammar.find_left_recursion() {
         let rule = rule.name.clone();
         return Err(GrammarError::LeftRecursive { rule });
@@ -187,7 +187,7 @@ impl CallGrammar {
     pub fn relaxations_in(&self, tools: &ToolSet, format: GrammarFormat) -> Vec<Relaxation> {
         let mut relaxations = self.relaxations.clone();
         for spec in tools.iter().filter(|_| format == GrammarFormat::JsonSchema) {
-            for note in survey_schema(&spec.parameters, &["minLength", "maxLength"]) {
+            for note in find_keywords(&spec.parameters, &["minLength", "maxLength"]) {
                 let relaxation = Relaxation {
                     tool: spec.name.clone(),
                     place: note.place,
@@ -445,7 +445,7 @@ impl TaggedArgument<'_> {
         let mut branches = Vec::new();
         let mut seen = Vec::new();
         collect_branches(builder.root, schema, MAX_BRANCHES, &mut seen, &mut branches);
-        if self.names_integers() {
+        if self.distinguishes_integers() {
             // A whole number is marked as one, also where the schema allows others.
             let whole = branches
                 .iter()
@@ -489,7 +489,7 @@ impl TaggedArgument<'_> {
     }
 
     /// Reports whether the tags of a whole number differ from those of other numbers.
-    fn names_integers(&self) -> bool {
+    fn distinguishes_integers(&self) -> bool {
         let open_of = |name: &str| {
             let form = self.forms.iter().find(|form| form.value_type == name);
             form.map(|form| &form.open)

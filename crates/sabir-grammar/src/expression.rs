@@ -211,14 +211,14 @@ impl Expression {
 
     /// Returns the least nesting of rules in a text of the expression, from that of each rule; `usize::MAX` if it has no finite
     /// text.
-    pub(crate) fn least_depth(&self, rules: &[usize]) -> usize {
+    pub(crate) fn min_depth(&self, rules: &[usize]) -> usize {
         let depths = |items: &[Self]| -> Vec<usize> {
-            items.iter().map(|item| item.least_depth(rules)).collect()
+            items.iter().map(|item| item.min_depth(rules)).collect()
         };
         match self {
             Self::Literal(_) | Self::Class(_) | Self::Repeat { min: 0, .. } => 0,
             Self::Rule(index) => rules.get(*index).copied().unwrap_or(usize::MAX),
-            Self::Repeat { item, .. } => item.least_depth(rules),
+            Self::Repeat { item, .. } => item.min_depth(rules),
             Self::Sequence(items) => depths(items).into_iter().max().unwrap_or(0),
             // A choice of nothing has no text at all.
             Self::Choice(items) => depths(items).into_iter().min().unwrap_or(usize::MAX),
@@ -226,22 +226,24 @@ impl Expression {
     }
 
     /// Returns the expression without the parts that have no finite text.
-    fn without_endless(&self, rules: &[usize]) -> Self {
-        if self.least_depth(rules) == usize::MAX {
+    fn without_infinite_parts(&self, rules: &[usize]) -> Self {
+        if self.min_depth(rules) == usize::MAX {
             return Self::Choice(Vec::new());
         }
         let all = |items: &[Self]| -> Vec<Self> {
             items
                 .iter()
-                .filter(|item| item.least_depth(rules) != usize::MAX)
-                .map(|item| item.without_endless(rules))
+                .filter(|item| item.min_depth(rules) != usize::MAX)
+                .map(|item| item.without_infinite_parts(rules))
                 .collect()
         };
         match self {
             Self::Sequence(items) => Self::sequence(all(items)),
             Self::Choice(items) => Self::choice(all(items)),
-            Self::Repeat { item, .. } if item.least_depth(rules) == usize::MAX => Self::literal(""),
-            Self::Repeat { item, min, max } => item.without_endless(rules).repeat(*min, *max),
+            Self::Repeat { item, .. } if item.min_depth(rules) == usize::MAX => Self::literal(""),
+            Self::Repeat { item, min, max } => {
+                item.without_infinite_parts(rules).repeat(*min, *max)
+            }
             other => other.clone(),
         }
     }
@@ -294,7 +296,7 @@ impl Grammar {
     }
 
     /// Returns, for each rule, the least nesting of rules in a text of it; `usize::MAX` if it has no finite text.
-    pub(crate) fn least_depths(&self) -> Vec<usize> {
+    pub(crate) fn min_depths(&self) -> Vec<usize> {
         // A rule counts as endless until a finite text of it is known, so recursive rules do not
         // make each other finite. Each round settles rules that are one level deeper.
         let mut known = vec![usize::MAX; self.rules.len()];
@@ -302,7 +304,7 @@ impl Grammar {
             let depths: Vec<usize> = self
                 .rules
                 .iter()
-                .map(|rule| rule.expression.least_depth(&known).saturating_add(1))
+                .map(|rule| rule.expression.min_depth(&known).saturating_add(1))
                 .collect();
             if depths == known {
                 return known;
@@ -312,10 +314,10 @@ impl Grammar {
     }
 
     /// Removes the branches and optional parts that have no finite text.
-    pub(crate) fn remove_endless_parts(&mut self) {
-        let depths = self.least_depths();
+    pub(crate) fn remove_infinite_parts(&mut self) {
+        let depths = self.min_depths();
         for rule in &mut self.rules {
-            rule.expression = rule.expression.without_endless(&depths);
+            rule.expression = rule.expression.without_infinite_parts(&depths);
         }
     }
 

@@ -53,20 +53,20 @@ impl GrammarFormat {
 }
 
 impl std::str::FromStr for GrammarFormat {
-    type Err = UnknownFormat;
+    type Err = ParseGrammarFormatError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+    fn from_str(name: &str) -> Result<Self, ParseGrammarFormatError> {
         Self::ALL
             .into_iter()
             .find(|format| format.name() == name)
-            .ok_or_else(|| UnknownFormat(name.to_owned()))
+            .ok_or_else(|| ParseGrammarFormatError(name.to_owned()))
     }
 }
 
 /// An unknown name of a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a format: use gbnf, lark, json-schema, structural-tag or regex")]
-pub struct UnknownFormat(pub String);
+pub struct ParseGrammarFormatError(pub String);
 
 /// Writes the grammar in a format, with a line feed at the end.
 ///

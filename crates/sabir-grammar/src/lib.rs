@@ -31,17 +31,17 @@ mod builder;
 mod disjoint;
 mod expression;
 mod formats;
+mod keyword_locations;
 mod plain_text;
 mod recognizer;
 mod sampler;
-mod schema_survey;
 mod value;
 
 pub use builder::{CallGrammar, ToolRule, build_grammar};
 pub use expression::{CharClass, CharRange, Expression, Grammar, Rule};
 pub use formats::{
-    GrammarFormat, UnknownFormat, write_gbnf, write_grammar, write_json_schema, write_lark,
-    write_regex, write_structural_tag,
+    GrammarFormat, ParseGrammarFormatError, write_gbnf, write_grammar, write_json_schema,
+    write_lark, write_regex, write_structural_tag,
 };
 pub use sampler::{SampleTooLong, Sampler};
 pub use value::Relaxation;
@@ -74,7 +74,7 @@ pub enum GrammarError {
         "no finite value satisfies the parameters of `{tool}`: a required part of them is, or contains, itself, or has no values; \
          make that part optional, or give it another branch"
     )]
-    Endless {
+    NoFiniteValue {
         /// The tool.
         tool: String,
     },

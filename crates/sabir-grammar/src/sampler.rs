@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 24;
 /// The nesting at which a sample is given up. The shortest way out of any schema is shorter.
 const MAX_GIVEN_DEPTH: usize = 1000;
 /// The bytes after which a sample takes the shortest way out.
-const AMPLE_BYTES: usize = 16 << 10;
+const SOFT_LIMIT_BYTES: usize = 16 << 10;
 /// The most repetitions of an item without an upper bound.
 const MAX_REPEATS: u32 = 8;
 
@@ -23,11 +23,11 @@ pub struct Sampler<'g> {
     grammar: &'g Grammar,
     state: u64,
     /// For each rule, the least nesting of rules that a text of it needs.
-    least_depths: Vec<usize>,
+    min_depths: Vec<usize>,
     /// The steps that the current sample may still take.
     steps_left: usize,
     /// The rule in which the current sample became too long.
-    full_rule: Option<usize>,
+    oversized_rule: Option<usize>,
 }
 
 /// A sample that would be longer than 1 MiB, or nested too deeply.
@@ -44,9 +44,9 @@ impl<'g> Sampler<'g> {
         Self {
             grammar,
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
-            least_depths: grammar.least_depths(),
+            min_depths: grammar.min_depths(),
             steps_left: 0,
-            full_rule: None,
+            oversized_rule: None,
         }
     }
 
@@ -58,9 +58,9 @@ impl<'g> Sampler<'g> {
         let mut text = String::new();
         let grammar = self.grammar;
         self.steps_left = MAX_TEXT_BYTES;
-        self.full_rule = None;
+        self.oversized_rule = None;
         self.write_rule(0, 0, &mut text);
-        let Some(rule) = self.full_rule else {
+        let Some(rule) = self.oversized_rule else {
             return Ok(text);
         };
         let name = grammar.rules.get(rule).map(|rule| rule.name.clone());
@@ -80,16 +80,16 @@ impl<'g> Sampler<'g> {
         usize::try_from(mixed % u64::try_from(limit.max(1)).unwrap_or(1)).unwrap_or(0)
     }
 
-    fn least_depth(&self, expression: &Expression) -> usize {
-        expression.least_depth(&self.least_depths)
+    fn min_depth(&self, expression: &Expression) -> usize {
+        expression.min_depth(&self.min_depths)
     }
 
     fn write_rule(&mut self, index: usize, depth: usize, text: &mut String) {
         let grammar = self.grammar;
         self.write_text(grammar.expression(index), depth, text);
         // The innermost rule says the most about the place.
-        if self.steps_left == 0 && self.full_rule.is_none() {
-            self.full_rule = Some(index);
+        if self.steps_left == 0 && self.oversized_rule.is_none() {
+            self.oversized_rule = Some(index);
         }
     }
 
@@ -102,7 +102,7 @@ impl<'g> Sampler<'g> {
             return;
         }
         self.steps_left -= 1;
-        let is_ample = depth > MAX_DEPTH || text.len() > AMPLE_BYTES;
+        let is_ample = depth > MAX_DEPTH || text.len() > SOFT_LIMIT_BYTES;
         match expression {
             Expression::Literal(literal) => text.push_str(literal),
             Expression::Class(class) => text.push(self.pick_char(class)),
@@ -116,9 +116,9 @@ impl<'g> Sampler<'g> {
                 let mut fitting: Vec<_> = items.iter().collect();
                 // At great depth, or in a long text, only the choices with the least depth remain,
                 // so that a recursive schema ends.
-                let least = self.least_depth(expression);
+                let least = self.min_depth(expression);
                 if is_ample {
-                    fitting.retain(|item| self.least_depth(item) == least);
+                    fitting.retain(|item| self.min_depth(item) == least);
                 }
                 let at = self.next_below(fitting.len());
                 if let Some(item) = fitting.get(at) {

@@ -277,8 +277,8 @@ impl<'t> ValueBuilder<'t> {
             self.note_lengths(schema, place);
             return self.any_string();
         };
-        let least = self.least_count(schema, "minLength", place);
-        let most = self.greatest_count(schema, "maxLength", place);
+        let least = self.min_count(schema, "minLength", place);
+        let most = self.max_count(schema, "maxLength", place);
         self.refuse_contradiction(schema, place, ["minLength", "maxLength"]);
         if least == 0 && most.is_none() {
             return self.any_string();
@@ -301,7 +301,7 @@ impl<'t> ValueBuilder<'t> {
     }
 
     /// Returns the least number of repetitions, which is lowered to the most that a grammar counts.
-    fn least_count(&mut self, schema: &Value, key: &'static str, place: &str) -> u32 {
+    fn min_count(&mut self, schema: &Value, key: &'static str, place: &str) -> u32 {
         let Some(count) = count_of(schema, key) else {
             return 0;
         };
@@ -316,7 +316,7 @@ impl<'t> ValueBuilder<'t> {
     }
 
     /// Returns the greatest number of repetitions; `None` if there is none, or one beyond those that a grammar counts.
-    fn greatest_count(&mut self, schema: &Value, key: &'static str, place: &str) -> Option<u32> {
+    fn max_count(&mut self, schema: &Value, key: &'static str, place: &str) -> Option<u32> {
         let count = count_of(schema, key)?;
         let fitting = u32::try_from(count).ok();
         let fitting = fitting.filter(|count| *count <= MAX_REPETITIONS);
@@ -508,8 +508,8 @@ impl<'t> ValueBuilder<'t> {
             Some(items) => self.value(items, &format!("{place}.items"), depth + 1),
             None => self.any_value(),
         };
-        let least = self.least_count(schema, "minItems", place);
-        let most = self.greatest_count(schema, "maxItems", place);
+        let least = self.min_count(schema, "minItems", place);
+        let most = self.max_count(schema, "maxItems", place);
         self.refuse_contradiction(schema, place, ["minItems", "maxItems"]);
         let list = self.list(item, least, most);
         Expression::sequence([Expression::literal("["), list, Expression::literal("]")])

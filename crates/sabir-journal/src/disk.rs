@@ -86,7 +86,7 @@ pub trait DiskFile: Send {
     ///
     /// # Errors
     /// The error of the system.
-    fn is_at(&self, path: &Path) -> io::Result<bool>;
+    fn is_file_at(&self, path: &Path) -> io::Result<bool>;
 
     /// Reads some bytes and returns their number; 0 only at the end of the file.
     ///
@@ -192,7 +192,7 @@ impl DiskFile for File {
         Ok(self.metadata()?.nlink() > 0)
     }
 
-    fn is_at(&self, path: &Path) -> io::Result<bool> {
+    fn is_file_at(&self, path: &Path) -> io::Result<bool> {
         let own = self.metadata()?;
         match std::fs::metadata(path) {
             // Device and inode together name a file as long as it is open.

@@ -81,7 +81,7 @@ pub enum JournalError {
     },
     /// A record is too large or too deep to be read back.
     #[error("record {number} cannot be written: {reason}")]
-    Unfit {
+    UnwritableRecord {
         /// The record, counted from 1.
         number: u64,
         /// The reason, in words.

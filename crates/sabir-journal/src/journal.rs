@@ -60,7 +60,7 @@ pub struct Journal {
     /// The offset in bytes at which the last whole frame ends.
     valid_bytes: u64,
     /// The last whole frame's head, or the first line, and its offset: they must still be there at the next append.
-    landmark: (u64, Vec<u8>),
+    last_head: (u64, Vec<u8>),
     /// The end of the chain of frames.
     chain: FrameChain,
     /// The error text that every further append returns, once one failure was permanent.
@@ -110,7 +110,7 @@ impl Journal {
             path,
             clock: Box::new(clock),
             valid_bytes: 0,
-            landmark: (0, Vec::new()),
+            last_head: (0, Vec::new()),
             chain: FrameChain::new(FormatVersion::CURRENT),
             failure: None,
             buffer: Vec::new(),
@@ -177,7 +177,7 @@ impl Journal {
             path,
             clock: Box::new(clock),
             valid_bytes: scan.valid_bytes,
-            landmark: (0, Vec::new()),
+            last_head: (0, Vec::new()),
             chain: scan.chain,
             failure: None,
             buffer: Vec::new(),
@@ -221,7 +221,7 @@ impl Journal {
             .sync_all()
             .map_err(JournalError::io_error("sync", &self.path))?;
         self.valid_bytes = HEADER_BYTES as u64;
-        self.landmark = (0, header.to_vec());
+        self.last_head = (0, header.to_vec());
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Journal {
             },
         };
         let head = frame::encode_frame(&mut self.buffer, self.chain, entry.at, &entry.record)
-            .map_err(|error| JournalError::Unfit {
+            .map_err(|error| JournalError::UnwritableRecord {
                 number: 0,
                 reason: error.to_string(),
             })?;
@@ -277,7 +277,7 @@ impl Journal {
     /// Updates the state after the frame in the buffer was written and synced.
     fn note_appended(&mut self, head: FrameHeader) {
         let bytes = self.buffer.get(..self.chain.version.head_bytes());
-        self.landmark = (self.valid_bytes, bytes.unwrap_or_default().to_vec());
+        self.last_head = (self.valid_bytes, bytes.unwrap_or_default().to_vec());
         self.valid_bytes += self.buffer.len() as u64;
         self.chain = self.chain.advanced_by(head);
     }
@@ -292,7 +292,7 @@ impl Journal {
         last.take(self.valid_bytes.saturating_sub(from_byte))
             .read_to_end(&mut self.buffer)?;
         let head = self.buffer.len().min(self.chain.version.head_bytes());
-        self.landmark = (
+        self.last_head = (
             from_byte,
             self.buffer.get(..head).unwrap_or_default().to_vec(),
         );
@@ -304,14 +304,18 @@ impl Journal {
     fn check_unchanged(&self) -> Result<(), WriteError> {
         // A removed file accepts bytes without an error, and they are lost with the last
         // descriptor. A file that the path leads to has a name.
-        if !self.file.is_at(&self.path).map_err(WriteError::Inspect)? {
+        if !self
+            .file
+            .is_file_at(&self.path)
+            .map_err(WriteError::Inspect)?
+        {
             return Err(match self.file.is_named().map_err(WriteError::Inspect)? {
                 true => WriteError::Replaced,
                 false => WriteError::Removed,
             });
         }
         let found = self.file.byte_length().map_err(WriteError::Inspect)?;
-        let (from_byte, expected) = &self.landmark;
+        let (from_byte, expected) = &self.last_head;
         let mut bytes = Vec::new();
         DiskFileReader::starting_at(self.file.as_ref(), *from_byte)
             .take(expected.len() as u64)
@@ -591,7 +595,7 @@ mod tests {
             path,
             clock: Box::new(|| 1),
             valid_bytes: 0,
-            landmark: (0, Vec::new()),
+            last_head: (0, Vec::new()),
             chain: FrameChain::new(FormatVersion::CURRENT),
             failure: None,
             buffer: Vec::new(),
@@ -603,7 +607,7 @@ mod tests {
             by: MessageAuthor::User,
             text: "x".to_owned(),
             images: Vec::new(),
-            when: sabir_agent::Delivery::Next,
+            when: sabir_agent::DeliveryTime::Next,
         };
         journal.append(&said).unwrap_err().to_string()
     }

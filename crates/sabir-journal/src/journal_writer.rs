@@ -19,7 +19,7 @@ use crate::journal::{journal_path, make_folder, sync_folder};
 /// Returns the path of the journal.
 ///
 /// # Errors
-/// [`JournalError::Name`], [`Exists`](JournalError::Exists), [`Unfit`](JournalError::Unfit) or [`Io`](JournalError::Io).
+/// [`JournalError::Name`], [`Exists`](JournalError::Exists), [`UnwritableRecord`](JournalError::UnwritableRecord) or [`Io`](JournalError::Io).
 /// No journal is left behind then.
 pub fn write_journal(
     folder: &Path,
@@ -62,7 +62,7 @@ fn write_entries(part: &Path, entries: &[JournalEntry]) -> Result<(), JournalErr
     output.write_all(chain.version.header()).map_err(fail)?;
     let mut frame = Vec::new();
     for (number, entry) in (1..).zip(entries) {
-        let unfit = |error: FrameError| JournalError::Unfit {
+        let unfit = |error: FrameError| JournalError::UnwritableRecord {
             number,
             reason: error.to_string(),
         };

@@ -46,7 +46,7 @@
 //! All functions block, about as long as the disk needs to sync. None reads a clock or the environment.
 //!
 //! ```
-//! use sabir_agent::{Delivery, MessageAuthor, Record, RecordStore, TaskId};
+//! use sabir_agent::{DeliveryTime, MessageAuthor, Record, RecordStore, TaskId};
 //! use sabir_journal::Journal;
 //!
 //! let folder = tempfile::tempdir()?;
@@ -54,7 +54,7 @@
 //! let clock = || 1_700_000_000_000;
 //!
 //! let mut journal = Journal::create(folder.path(), &task, clock)?;
-//! let (by, when) = (MessageAuthor::User, Delivery::Next);
+//! let (by, when) = (MessageAuthor::User, DeliveryTime::Next);
 //! journal.append(&Record::Said { by, text: "hello".to_owned(), images: Vec::new(), when })?;
 //! drop(journal);
 //!

@@ -27,7 +27,7 @@ struct AbandonedCall {
 
 impl AbandonedCalls {
     /// Notes that a client has come back for the results of a session.
-    pub(crate) fn note_return(&self, session: &str) {
+    pub(crate) fn note_reconnect(&self, session: &str) {
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.retain(|call| {
             let is_this = call.session == session;

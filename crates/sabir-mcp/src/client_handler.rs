@@ -307,7 +307,7 @@ impl ClientHandler for SabirClient {
 fn clean_message(text: &str) -> String {
     let plain: String = text
         .chars()
-        .filter(|&c| c == '\n' || !(c.is_control() || sabir_policy::is_deceiving(c)))
+        .filter(|&c| c == '\n' || !(c.is_control() || sabir_policy::is_deceptive_char(c)))
         .collect();
     crate::result_content::cut_text(plain.trim(), MAX_MESSAGE_BYTES)
 }

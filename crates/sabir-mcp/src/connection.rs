@@ -37,7 +37,7 @@ use crate::limits::{
     CALL_TIME, KEPT_STDERR_BYTES, LONGEST_CALL, MAX_FRAME_BYTES, MAX_PAGES, MAX_RESOURCES,
     MAX_TOOLS, PROGRESS_INTERVAL, START_TIME,
 };
-use crate::line_guard::{LineFacts, LineGuard};
+use crate::line_guard::{LineGuard, LineStats};
 use crate::login::{AuthorizedClient, ServerLogin, is_loopback, missing_scopes};
 use crate::result_content::{convert_result, one_line};
 use crate::sent_secrets::{self, SecretFilter, SentSecrets};
@@ -117,7 +117,7 @@ struct RemoteAccess {
 pub(crate) struct ConnectedServer {
     pub(crate) connection: Arc<Connection>,
     process: Option<ServerProcess>,
-    facts: Arc<LineFacts>,
+    facts: Arc<LineStats>,
     errors: StderrTail,
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn connect_server(
                 Err(AttemptError::Refused(first)) => {
                     attempt(second_way).await.map_err(|error| match error {
                         // It speaks that protocol, and wants a login for it.
-                        AttemptError::Failed(refusal) if refusal.is_about_login() => refusal,
+                        AttemptError::Failed(refusal) if refusal.is_login_error() => refusal,
                         // What was refused first says more about a server that speaks neither.
                         _ => first,
                     })
@@ -205,7 +205,7 @@ fn attempt_connect(
                     .map_err(|error| AttemptError::Failed(McpError::Start(error.to_string())))?;
                 let secrets = SentSecrets::of_program(env, args);
                 let errors = StderrTail::follow(streams.errors, secrets.clone());
-                let facts = Arc::new(LineFacts::default());
+                let facts = Arc::new(LineStats::default());
                 let output = LineGuard::new(streams.output, Arc::clone(&facts));
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, streams.input)
                     .with_max_line_length(MAX_FRAME_BYTES + 1);
@@ -279,12 +279,10 @@ fn attempt_connect(
                         // an empty answer.
                         ClientInitializeError::JsonRpcError(_)
                         | ClientInitializeError::ExpectedInitResult(_)
-                        | ClientInitializeError::TransportError { .. } => AttemptError::Refused(
-                            access.hide_tokens_of_error(handshake_error(&error)),
-                        ),
-                        _ => AttemptError::Failed(
-                            access.hide_tokens_of_error(handshake_error(&error)),
-                        ),
+                        | ClientInitializeError::TransportError { .. } => {
+                            AttemptError::Refused(access.redact_error(handshake_error(&error)))
+                        }
+                        _ => AttemptError::Failed(access.redact_error(handshake_error(&error))),
                     }
                 })?;
                 Ok(ConnectedServer {
@@ -310,17 +308,17 @@ fn unusable_client(url: &str, error: &dyn std::error::Error) -> McpError {
 
 impl RemoteAccess {
     /// Removes the tokens of the login from an error that repeats words of the server outside of its messages.
-    fn hide_tokens_of_error(&self, error: McpError) -> McpError {
+    fn redact_error(&self, error: McpError) -> McpError {
         match error {
-            McpError::Answer(text) => McpError::Answer(self.sent_secrets.hide_in_text(text)),
-            McpError::Closed(text) => McpError::Closed(self.sent_secrets.hide_in_text(text)),
-            McpError::Handshake(text) => McpError::Handshake(self.sent_secrets.hide_in_text(text)),
-            McpError::ScopeUseless(text) => {
-                McpError::ScopeUseless(self.sent_secrets.hide_in_text(text))
+            McpError::Answer(text) => McpError::Answer(self.sent_secrets.redact_text(text)),
+            McpError::Closed(text) => McpError::Closed(self.sent_secrets.redact_text(text)),
+            McpError::Handshake(text) => McpError::Handshake(self.sent_secrets.redact_text(text)),
+            McpError::ScopeAlreadyGranted(text) => {
+                McpError::ScopeAlreadyGranted(self.sent_secrets.redact_text(text))
             }
             McpError::ScopeRequired { server, scopes } => McpError::ScopeRequired {
                 server,
-                scopes: self.sent_secrets.hide_in_text(scopes),
+                scopes: self.sent_secrets.redact_text(scopes),
             },
             other => other,
         }
@@ -370,7 +368,7 @@ impl RemoteAccess {
             let scopes = one_line(&missing.join(" "));
             // Another login would change nothing, however often it is repeated.
             if !missing.is_empty() && missing.iter().all(|scope| granted.contains(scope)) {
-                return Some(McpError::ScopeUseless(scopes));
+                return Some(McpError::ScopeAlreadyGranted(scopes));
             }
             return Some(McpError::ScopeRequired {
                 server: self.server.clone(),
@@ -483,7 +481,7 @@ impl StderrTail {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             String::from_utf8_lossy(kept.make_contiguous()).into_owned()
         };
-        let text = self.secrets.hide_in_text(text);
+        let text = self.secrets.redact_text(text);
         let last = text
             .lines()
             .rev()
@@ -527,8 +525,8 @@ impl ConnectedServer {
     }
 
     /// Returns the number of lines that were not messages.
-    pub(crate) fn noise_lines(&self) -> u64 {
-        self.facts.noise_lines.load(Ordering::Relaxed)
+    pub(crate) fn non_message_lines(&self) -> u64 {
+        self.facts.non_message_lines.load(Ordering::Relaxed)
     }
 
     /// Ends the connection, and the server's process with all that it started.
@@ -601,7 +599,7 @@ impl Connection {
             self.login_lost.notify_one();
         }
         self.access
-            .hide_tokens_of_error(refusal.unwrap_or_else(|| service_error(error)))
+            .redact_error(refusal.unwrap_or_else(|| service_error(error)))
     }
 
     /// Wakes when a list of the server has changed.

@@ -55,9 +55,9 @@ pub trait DefinitionStore: Send + Sync {
 
 /// A store that keeps nothing: every definition is new.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ForgetfulDefinitionStore;
+pub struct NullDefinitionStore;
 
-impl DefinitionStore for ForgetfulDefinitionStore {
+impl DefinitionStore for NullDefinitionStore {
     fn approved_definition(&self, _: &str, _: &str) -> Option<ApprovedDefinition> {
         None
     }
@@ -111,7 +111,9 @@ impl ToolDefinition {
 pub(crate) fn clean_description(text: &str) -> String {
     let plain: String = text
         .chars()
-        .filter(|&c| matches!(c, '\n' | '\t') || !(c.is_control() || sabir_policy::is_deceiving(c)))
+        .filter(|&c| {
+            matches!(c, '\n' | '\t') || !(c.is_control() || sabir_policy::is_deceptive_char(c))
+        })
         .collect();
     cut_text(plain.trim(), MAX_DESCRIPTION_BYTES)
 }

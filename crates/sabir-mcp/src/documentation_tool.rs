@@ -2,7 +2,7 @@
 //! Roo use.
 
 use sabir_agent::{
-    CallArguments, CallPermit, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,
+    CallArguments, CallPermit, PreparedCall, ProgressSink, Tool, ToolFuture, ToolOutput,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -44,7 +44,7 @@ impl PreparedCall for DocumentationCall {
         Access::Nothing
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(std::future::ready(ToolOutput::done(include_str!(
             "create_server.md"
         ))))

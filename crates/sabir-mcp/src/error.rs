@@ -35,7 +35,7 @@ pub enum McpError {
     },
     /// The server refuses a request although the login has the rights that it names.
     #[error("it refuses the request although the login has the rights ({0}) that it asks for")]
-    ScopeUseless(String),
+    ScopeAlreadyGranted(String),
     /// Its address cannot be used.
     #[error("its address {url} cannot be used: {reason}")]
     Address {
@@ -68,13 +68,13 @@ pub enum McpError {
 
 impl McpError {
     /// Reports whether the user's login, or its rights, are what is missing.
-    pub(crate) fn is_about_login(&self) -> bool {
+    pub(crate) fn is_login_error(&self) -> bool {
         matches!(
             self,
             Self::LoginRequired(_)
                 | Self::TokenRefused
                 | Self::ScopeRequired { .. }
-                | Self::ScopeUseless(_)
+                | Self::ScopeAlreadyGranted(_)
         )
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Weak;
 
 use sabir_agent::{
-    CallArguments, CallPermit, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,
+    CallArguments, CallPermit, InvalidCall, PreparedCall, ProgressSink, Tool, ToolFuture,
+    ToolOutput,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -135,7 +136,7 @@ impl PreparedCall for FindCall {
         Access::Nothing
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(async move {
             let Some(pool) = self.pool.upgrade() else {
                 return ToolOutput::failed("the servers of this task are stopped");

@@ -56,19 +56,19 @@ mod watched_resources;
 pub use client_handler::{ElicitationAnswer, ElicitationForm, ElicitationRequest, UserElicitor};
 pub use config_file::{ParsedServers, ServerFileError, parse_server_file, parse_settings_text};
 pub use definition::{
-    ApprovedDefinition, DefinitionState, DefinitionStore, ForgetfulDefinitionStore, ToolDefinition,
+    ApprovedDefinition, DefinitionState, DefinitionStore, NullDefinitionStore, ToolDefinition,
 };
 pub use documentation_tool::DocumentationTool;
 pub use error::McpError;
 pub use login::{
-    ForgetfulLoginStore, IssuerMismatch, LoginAttempt, LoginError, LoginKey, LoginReport,
-    LoginStore, LoginStoreError, OAuthGrant, OAuthSettings, Revocation, StoredLogin, revoke_login,
+    IssuerMismatch, LoginAttempt, LoginError, LoginKey, LoginReport, LoginStore, LoginStoreError,
+    NullLoginStore, OAuthGrant, OAuthSettings, Revocation, StoredLogin, revoke_login,
 };
 pub use names::{NameTable, shown_tool_name};
 pub use prompts::{PromptArgument, PromptContent, ServerPrompt};
 pub use schema::normalize_schema;
 pub use serve::{
-    ServedFuture, ServedResult, ServedText, ServedTool, ToolServer, serve_over_streams,
+    ServedFuture, ServedResource, ServedResult, ServedTool, ToolServer, serve_over_streams,
 };
 pub use serve_http::{
     HTTP_PATH, HttpServeError, HttpServerLimits, HttpServerSettings, serve_over_http,

@@ -11,23 +11,23 @@ use crate::limits::MAX_FRAME_BYTES;
 
 /// The facts about the lines that were read so far.
 #[derive(Debug, Default)]
-pub(crate) struct LineFacts {
+pub(crate) struct LineStats {
     /// True once a line was longer than a message may be.
     pub(crate) is_oversized: AtomicBool,
     /// The number of lines that are not messages.
-    pub(crate) noise_lines: AtomicU64,
+    pub(crate) non_message_lines: AtomicU64,
 }
 
 /// Reads a server's output, and fails at a line that is too long: the text after it may not be a message, and a call would wait for its
 /// answer until its time limit.
 pub(crate) struct LineGuard<R> {
     inner: R,
-    facts: Arc<LineFacts>,
+    facts: Arc<LineStats>,
     line_bytes: usize,
 }
 
 impl<R> LineGuard<R> {
-    pub(crate) fn new(inner: R, facts: Arc<LineFacts>) -> Self {
+    pub(crate) fn new(inner: R, facts: Arc<LineStats>) -> Self {
         Self {
             inner,
             facts,
@@ -41,7 +41,7 @@ impl<R> LineGuard<R> {
         while let Some(first) = rest.first() {
             // A message is a JSON object or, in old protocols, an array of them.
             if self.line_bytes == 0 && !matches!(first, b'{' | b'[' | b'\n' | b'\r' | b' ') {
-                self.facts.noise_lines.fetch_add(1, Ordering::Relaxed);
+                self.facts.non_message_lines.fetch_add(1, Ordering::Relaxed);
             }
             match rest.iter().position(|byte| *byte == b'\n') {
                 Some(end) => {
@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
 
-    fn guard(bytes: &[u8]) -> (LineGuard<&[u8]>, Arc<LineFacts>) {
-        let facts = Arc::new(LineFacts::default());
+    fn guard(bytes: &[u8]) -> (LineGuard<&[u8]>, Arc<LineStats>) {
+        let facts = Arc::new(LineStats::default());
         (LineGuard::new(bytes, Arc::clone(&facts)), facts)
     }
 
@@ -95,7 +95,7 @@ mod tests {
         let mut text = String::new();
         guard.read_to_string(&mut text).await.unwrap();
         assert_eq!(text, "hello\n{\"a\": 1}\n\nworld\n");
-        assert_eq!(facts.noise_lines.load(Ordering::Relaxed), 2);
+        assert_eq!(facts.non_message_lines.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]

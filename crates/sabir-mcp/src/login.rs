@@ -31,7 +31,7 @@ pub(crate) use guarded_http::is_loopback;
 pub use revocation::{Revocation, revoke_login};
 pub(crate) use running_logins::RunningLogins;
 pub(crate) use server_login::ServerLogin;
-pub use store::{ForgetfulLoginStore, LoginKey, LoginStore, LoginStoreError, StoredLogin};
+pub use store::{LoginKey, LoginStore, LoginStoreError, NullLoginStore, StoredLogin};
 
 /// The OAuth settings of a remote server. Without any, Sabir registers itself where the server's authorization server allows it.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use std::sync::Weak;
 
 use sabir_agent::{
-    CallArguments, CallPermit, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput,
-    ToolWork,
+    CallArguments, CallPermit, Preconditions, PreparedCall, ProgressSink, Tool, ToolFuture,
+    ToolOutput,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -141,7 +141,7 @@ impl PreparedCall for McpCall {
         })
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, progress: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, progress: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(async move {
             let Some(pool) = self.pool.upgrade() else {
                 return ToolOutput::failed("the servers of this task are stopped");

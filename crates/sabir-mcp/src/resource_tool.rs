@@ -5,7 +5,8 @@ use std::sync::Weak;
 
 use rmcp::model::{Resource, ResourceTemplate};
 use sabir_agent::{
-    CallArguments, CallPermit, InvalidCall, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork,
+    CallArguments, CallPermit, InvalidCall, PreparedCall, ProgressSink, Tool, ToolFuture,
+    ToolOutput,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -23,7 +24,7 @@ const MAX_LISTED: usize = 200;
 
 /// Calls a tool by its server's name and its own. Models that were trained with Cline or Roo write such calls, so they are understood;
 /// no model is taught them, because each tool has a name of its own.
-pub(crate) struct UseTool {
+pub(crate) struct UseMcpTool {
     pub(crate) pool: Weak<ServerPool>,
 }
 
@@ -31,7 +32,7 @@ fn text_argument<'a>(arguments: &'a CallArguments, name: &str) -> Option<&'a str
     arguments.get(name).and_then(Value::as_str).map(str::trim)
 }
 
-impl Tool for UseTool {
+impl Tool for UseMcpTool {
     fn spec(&self) -> ToolSpec {
         let parameters = json!({
             "type": "object",
@@ -150,7 +151,7 @@ impl PreparedCall for ResourceCall {
         self.uri.clone()
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(async move {
             let Some(pool) = self.pool.upgrade() else {
                 return ToolOutput::failed("the servers of this task are stopped");

@@ -172,7 +172,7 @@ pub(crate) fn one_line(text: &str) -> String {
     let plain: String = text
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
-        .filter(|&c| !sabir_policy::is_deceiving(c))
+        .filter(|&c| !sabir_policy::is_deceptive_char(c))
         .take(300)
         .collect();
     plain.trim().to_owned()

@@ -139,12 +139,12 @@ impl SentSecrets {
     }
 
     /// Removes the secrets from a text.
-    pub(crate) fn hide_in_text(&self, text: String) -> String {
+    pub(crate) fn redact_text(&self, text: String) -> String {
         replace_secrets(&self.sorted_secrets(), &text).unwrap_or(text)
     }
 
     /// Removes the secrets from a message in JSON. Escapes in it do not hide them. What is not JSON is cleaned as text.
-    fn hide_in_json(&self, text: String) -> String {
+    fn redact_json(&self, text: String) -> String {
         let secrets = self.sorted_secrets();
         if secrets.is_empty() {
             return text;
@@ -159,14 +159,14 @@ impl SentSecrets {
     }
 
     /// Removes the secrets from the answer to a message.
-    pub(crate) fn hide_in_answer(
+    pub(crate) fn redact_answer(
         &self,
         answer: StreamableHttpPostResponse,
     ) -> StreamableHttpPostResponse {
         match answer {
             StreamableHttpPostResponse::Json(message, session) => {
                 let text = serde_json::to_string(&message).unwrap_or_default();
-                let hidden = self.hide_in_json(text.clone());
+                let hidden = self.redact_json(text.clone());
                 // If redaction changed the name of a member, this may no longer be a message; it is
                 // then left out.
                 let cleaned = match hidden == text {
@@ -179,7 +179,7 @@ impl SentSecrets {
                 }
             }
             StreamableHttpPostResponse::Sse(stream, session) => {
-                StreamableHttpPostResponse::Sse(self.hide_in_stream(stream), session)
+                StreamableHttpPostResponse::Sse(self.redact_stream(stream), session)
             }
             // An unknown kind of answer cannot be cleaned.
             _ => StreamableHttpPostResponse::Accepted,
@@ -187,7 +187,7 @@ impl SentSecrets {
     }
 
     /// Removes the secrets from a message; `None` if it is none without them.
-    fn hide_in_message(&self, message: ServerMessage) -> Option<ServerMessage> {
+    fn redact_message(&self, message: ServerMessage) -> Option<ServerMessage> {
         let secrets = self.sorted_secrets();
         let mut value = match secrets.is_empty() {
             true => return Some(message),
@@ -200,7 +200,7 @@ impl SentSecrets {
     }
 
     /// Removes the secrets from the messages of a stream.
-    pub(crate) fn hide_in_stream(
+    pub(crate) fn redact_stream(
         &self,
         stream: BoxStream<'static, Result<Sse, SseError>>,
     ) -> BoxStream<'static, Result<Sse, SseError>> {
@@ -208,7 +208,7 @@ impl SentSecrets {
         stream
             .map(move |event| {
                 event.map(|event| Sse {
-                    data: event.data.map(|data| secrets.hide_in_json(data)),
+                    data: event.data.map(|data| secrets.redact_json(data)),
                     ..event
                 })
             })
@@ -284,7 +284,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for SecretFilter<T> {
     async fn receive(&mut self) -> Option<ServerMessage> {
         loop {
             let message = self.transport.receive().await?;
-            if let Some(message) = self.secrets.hide_in_message(message) {
+            if let Some(message) = self.secrets.redact_message(message) {
                 return Some(message);
             }
         }
@@ -317,7 +317,7 @@ mod tests {
             ("Cookie".to_owned(), "sid=cookie-secret; a=b".to_owned()),
         ]));
         secrets.add_secret("tok/en-12345-longer");
-        let hide = |text: &str| secrets.hide_in_json(text.to_owned());
+        let hide = |text: &str| secrets.redact_json(text.to_owned());
         assert_eq!(
             hide(r#"{"name":"a tok\/en-12345","\u0074ok/en-12345":[1,"x tok/en-12345-longer."]}"#),
             r#"{"name":"a [redacted: secret of the server]","[redacted: secret of the server]":[1,"x [redacted: secret of the server]."]}"#
@@ -369,7 +369,7 @@ mod tests {
         let secrets = SentSecrets::of_program(&env, &args.map(str::to_owned));
         let said = "ghp-1234 key-12345 pass-1234 german-layout short serve opt-12345 opt-67890 --verbose addr-1234 ntn-12345 2022-06-28 head-1234== head-5678";
         assert_eq!(
-            secrets.hide_in_text(said.to_owned()).replace(MARKER, "*"),
+            secrets.redact_text(said.to_owned()).replace(MARKER, "*"),
             "* * * german-layout short serve * * --verbose * * 2022-06-28 * *"
         );
     }

@@ -73,7 +73,7 @@ pub trait ServedTool: Send + Sync {
 
 /// A text that is offered to other programs, as a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServedText {
+pub struct ServedResource {
     /// Its address, such as `sabir://help/policy`.
     pub uri: String,
     /// Its name.
@@ -108,7 +108,7 @@ pub async fn serve_over_streams(
 #[derive(Clone)]
 pub struct ToolServer {
     tools: Arc<[Arc<dyn ServedTool>]>,
-    texts: Arc<[ServedText]>,
+    texts: Arc<[ServedResource]>,
     instructions: Arc<str>,
     /// The slots for calls that run. A client that does not wait for its answers cannot start more.
     calls: Arc<Semaphore>,
@@ -118,7 +118,7 @@ impl ToolServer {
     /// Creates a server of these tools and texts.
     pub fn new(
         tools: Vec<Arc<dyn ServedTool>>,
-        texts: Vec<ServedText>,
+        texts: Vec<ServedResource>,
         instructions: &str,
     ) -> Self {
         Self {

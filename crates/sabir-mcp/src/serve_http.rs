@@ -97,7 +97,7 @@ pub enum HttpServeError {
     Address(io::Error),
     /// The address can be reached from other machines, and there is no token.
     #[error("{0} can be reached from other machines: a token is needed")]
-    Open(SocketAddr),
+    MissingToken(SocketAddr),
 }
 
 type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
@@ -166,7 +166,7 @@ where
     let address = listener.local_addr().map_err(HttpServeError::Address)?;
     // Checked by the address that is really bound, not by the name that was given.
     if settings.token.is_none() && !address.ip().is_loopback() {
-        return Err(HttpServeError::Open(address));
+        return Err(HttpServeError::MissingToken(address));
     }
     let limits = settings.limits.clone();
     let mut session_config = SessionConfig::default();
@@ -277,7 +277,7 @@ where
             let request = request.map(|_| Full::new(Bytes::new()));
             let response = self.service.handle(request).await;
             if let Some(session) = resumed.filter(|_| response.status().is_success()) {
-                self.abandoned.note_return(&session);
+                self.abandoned.note_reconnect(&session);
             }
             return Ok(response);
         }
@@ -481,7 +481,7 @@ mod tests {
     use tokio::task::JoinHandle;
 
     use super::*;
-    use crate::serve::{ServedFuture, ServedResult, ServedText, ServedTool, ToolServer};
+    use crate::serve::{ServedFuture, ServedResource, ServedResult, ServedTool, ToolServer};
 
     /// A tool that ends when it is told to, and counts its running calls.
     struct WaitingTool(Arc<Notify>, watch::Sender<usize>);
@@ -532,7 +532,7 @@ mod tests {
     impl TestServer {
         async fn start(token: Option<&str>, limits: HttpServerLimits) -> Self {
             let released = Arc::new(Notify::new());
-            let text = ServedText {
+            let text = ServedResource {
                 uri: "sabir://help/a".to_owned(),
                 name: "a".to_owned(),
                 description: "A page.".to_owned(),
@@ -659,7 +659,10 @@ mod tests {
         };
         let server = ToolServer::new(Vec::new(), Vec::new(), "");
         let served = serve_over_http(listener, settings, server, std::future::pending()).await;
-        assert!(matches!(served, Err(HttpServeError::Open(_))), "{served:?}");
+        assert!(
+            matches!(served, Err(HttpServeError::MissingToken(_))),
+            "{served:?}"
+        );
     }
 
     #[tokio::test]

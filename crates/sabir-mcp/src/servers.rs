@@ -27,7 +27,7 @@ use crate::login::{LoginKey, LoginStore, RunningLogins};
 use crate::mcp_tool::McpTool;
 use crate::names::NameTable;
 use crate::prompts::{PromptContent, ServerPrompt, join_messages};
-use crate::resource_tool::{ResourceTool, UseTool, resource_lines};
+use crate::resource_tool::{ResourceTool, UseMcpTool, resource_lines};
 use crate::spec::McpServerSpec;
 
 /// Bytes of a definition for each token, on average.
@@ -560,7 +560,7 @@ impl ServerPool {
         }
         if !tools.is_empty() {
             let pool = Arc::downgrade(self);
-            wanted.push((String::new(), Arc::new(UseTool { pool })));
+            wanted.push((String::new(), Arc::new(UseMcpTool { pool })));
         }
         for tool in tools {
             let text = format!("{} {}", tool.is_offered, tool.definition.to_text());
@@ -772,7 +772,7 @@ fn is_worth_retrying(reason: &McpError) -> bool {
         reason,
         McpError::Address { .. } | McpError::Start(_) | McpError::Refused(_)
     );
-    !(is_final || reason.is_about_login())
+    !(is_final || reason.is_login_error())
 }
 
 /// Connects to a server and keeps its lists up to date. Returns the reason of its end; `None` when it was asked to stop.
@@ -854,7 +854,7 @@ fn accept_lists(
     lists: ServerLists,
     is_first: bool,
 ) {
-    if is_first && connected.noise_lines() > 0 {
+    if is_first && connected.non_message_lines() > 0 {
         pool.notify(
             &spec.name,
             "it writes lines to its standard output that are not messages; they are ignored",

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sabir_call::dialect::{CLINE, DialectSet};
 use sabir_call::{
-    ArgForm, Call, CallId, CallResult, DraftCall, DraftResponse, DraftState, Event, EventSink,
-    Message, MessagePart, Model, ModelError, ModelErrorKind, Request, Role, StopReason,
+    ArgumentEncoding, Call, CallId, CallResult, DraftCall, DraftResponse, DraftState, Event,
+    EventSink, Message, MessagePart, Model, ModelError, ModelErrorKind, Request, Role, StopReason,
     ToolProtocol, ToolResultStatus, ToolSet, ToolSpec,
 };
 use serde::Serialize;
@@ -560,7 +560,7 @@ fn is_expected_call(call: &DraftCall, draft: &DraftResponse) -> bool {
     call.state == DraftState::Closed
         && call.name == "note"
         && argument.name == "text"
-        && argument.form != ArgForm::Json
+        && argument.form != ArgumentEncoding::Json
         && argument.text.trim() == NOTE_TEXT
         && draft.errors_of(call.index).next().is_none()
 }
@@ -619,7 +619,7 @@ mod tests {
             draft.push_event(Event::ArgStart {
                 index,
                 name: "text",
-                form: ArgForm::String,
+                form: ArgumentEncoding::String,
                 at: 0,
             });
             draft.push_event(Event::ArgDelta { index, text });

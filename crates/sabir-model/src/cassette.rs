@@ -43,7 +43,7 @@ pub struct Cassette {
 pub enum CassetteError {
     /// The first line is not the head of a cassette.
     #[error("it is not a recording: its first line is not one of kind `cassette`")]
-    Foreign,
+    NotACassette,
     /// The cassette was written by a later version of Sabir.
     #[error(
         "it has version {0} of the format, and this Sabir reads versions up to {CASSETTE_VERSION}"
@@ -237,7 +237,7 @@ impl Cassette {
         let version = version
             .as_ref()
             .and_then(|value| value["version"].as_u64())
-            .ok_or(CassetteError::Foreign)?;
+            .ok_or(CassetteError::NotACassette)?;
         // Checked before the rest is parsed, because a later version may have other members.
         if version > u64::from(CASSETTE_VERSION) {
             return Err(CassetteError::Newer(
@@ -251,7 +251,7 @@ impl Cassette {
         let CassetteLine::Cassette { provider, task, .. } =
             serde_json::from_slice(first).map_err(|error| broken(0, error.to_string()))?
         else {
-            return Err(CassetteError::Foreign);
+            return Err(CassetteError::NotACassette);
         };
         let mut cassette = Self {
             task,

@@ -96,7 +96,7 @@ impl ModelCatalogue {
     /// Returns the known facts about a model of a provider, whose name a user's pattern may contain. Missing fields of the user's entry
     /// come from the table, whose prices are the vendor's; see [`ModelCatalogue::resolve_prices`] for the price at a provider.
     pub fn find_model(&self, provider: &str, model: &str) -> Option<ModelEntry> {
-        let own = self.find_own_entry(|entry| matches_pattern(&entry.pattern, provider, model));
+        let own = self.find_user_entry(|entry| matches_pattern(&entry.pattern, provider, model));
         // A row is trusted less the further the name is from its pattern.
         let known = find_known_entry(model).map(|(entry, kin)| match kin {
             PatternMatch::Same => entry,
@@ -135,11 +135,11 @@ impl ModelCatalogue {
     }
 
     /// Returns the output limit of a model that the user set.
-    pub fn own_output_limit(&self, provider: &str, model: &str) -> Option<u64> {
+    pub fn user_output_limit(&self, provider: &str, model: &str) -> Option<u64> {
         let has_limit = |entry: &ModelEntry| {
             entry.output.is_some() && matches_pattern(&entry.pattern, provider, model)
         };
-        self.find_own_entry(has_limit)?.output
+        self.find_user_entry(has_limit)?.output
     }
 
     /// Returns the prices of a model at a provider: the prices in the user's entry; zero on a server on this machine; the
@@ -149,7 +149,7 @@ impl ModelCatalogue {
             entry.prices.is_some() && matches_pattern(&entry.pattern, &provider.name, model)
         };
         if let Some(prices) = self
-            .find_own_entry(has_price)
+            .find_user_entry(has_price)
             .and_then(|entry| entry.prices)
         {
             return prices;
@@ -173,7 +173,7 @@ impl ModelCatalogue {
     }
 
     /// Returns the user's entry with the longest pattern that fits.
-    fn find_own_entry(&self, fits: impl Fn(&ModelEntry) -> bool) -> Option<&ModelEntry> {
+    fn find_user_entry(&self, fits: impl Fn(&ModelEntry) -> bool) -> Option<&ModelEntry> {
         self.own
             .iter()
             // An empty pattern would match every model.

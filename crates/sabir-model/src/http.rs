@@ -19,11 +19,11 @@ use serde_json::Value;
 
 use crate::catalogue::ModelCatalogue;
 use crate::network::NetworkTransport;
-use crate::provider::{Provider, is_loopback, plain_address};
+use crate::provider::{Provider, is_loopback, strip_url_secrets};
 use crate::provider_error::{RequestTarget, is_expired_state, status_error};
 use crate::reader_cache::ReaderCache;
-use crate::response_pipeline::{AnswerEnds, ResponsePipeline};
-use crate::retry::{PatientRetry, RetryBudget, RetryNotice, RetryPolicy, mix_seed};
+use crate::response_pipeline::{AnswerBoundaries, ResponsePipeline};
+use crate::retry::{ExhaustedAttempt, RetryBudget, RetryNotice, RetryPolicy, mix_seed};
 use crate::strip_images::strip_images;
 use crate::transport::{
     HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind,
@@ -261,7 +261,9 @@ impl HttpModel {
             self.retry_budget.count_request(),
         );
         // The last answer broke off, and this request repeats it, which is a retry too.
-        if let Some((attempt, error)) = retry_budget.last_break().filter(|_| self.retries.limit > 0)
+        if let Some((attempt, error)) = retry_budget
+            .last_interruption()
+            .filter(|_| self.retries.limit > 0)
         {
             let failed = FailedAttempt {
                 attempt,
@@ -308,7 +310,7 @@ impl HttpModel {
             // decides.
             let Some(wish) = retry_after else {
                 if error.kind.is_transient() {
-                    retry_budget.record_break(&error);
+                    retry_budget.record_interruption(&error);
                 }
                 return Err(error);
             };
@@ -318,13 +320,13 @@ impl HttpModel {
             let mut wait = self.retries.wait_time(attempt, wish, seed);
             let mut patience_left = None;
             if attempt > self.retries.limit {
-                let failed = PatientRetry {
+                let failed = ExhaustedAttempt {
                     attempt,
                     asked: wish,
                     seed,
                     error: &error,
                 };
-                let Some(longer) = self.retries.patient_wait(&failed, waited) else {
+                let Some(longer) = self.retries.extended_wait(&failed, waited) else {
                     return Err(error);
                 };
                 wait = longer;
@@ -546,7 +548,7 @@ impl HttpModel {
         let prefill = self
             .request_limits
             .prefill(&self.provider.name, &request.model);
-        let ends = AnswerEnds {
+        let ends = AnswerBoundaries {
             prefill: &prefill,
             closes_last_call: self
                 .request_limits
@@ -634,7 +636,7 @@ impl HttpModel {
     }
 
     /// Makes the decoder of a response. A client of the same wire gets its details too.
-    fn response_decoder(&self, request: &Request, ends: AnswerEnds<'_>) -> ResponseDecoder {
+    fn response_decoder(&self, request: &Request, ends: AnswerBoundaries<'_>) -> ResponseDecoder {
         let wire = self.provider.wire;
         let decoder = ResponseDecoder::new(wire);
         match &request.client_body {
@@ -900,7 +902,7 @@ fn connection_failure(asked: RequestTarget<'_>, loss: &TransportError) -> Attemp
                 Some(proxy) => format!(
                     "it goes through the proxy {} unless `NO_PROXY` names the host: check that the proxy runs, and the variables \
                      `HTTPS_PROXY` and `ALL_PROXY`",
-                    plain_address(proxy.expose())
+                    strip_url_secrets(proxy.expose())
                 ),
                 None => "check that the server runs and that the base URL is right".to_owned(),
             };

@@ -73,7 +73,7 @@ impl<M: Model> KeyRefreshingModel<M> {
 
     /// Sets the function that gets a new key.
     #[must_use]
-    pub fn with_renewal<F, E>(mut self, renew: impl Fn() -> F + Send + Sync + 'static) -> Self
+    pub fn with_refresh<F, E>(mut self, renew: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Secret, E>> + Send + 'static,
         E: Into<KeyRefreshError> + 'static,

@@ -59,7 +59,7 @@ pub use http::{BodyChanges, CallerScope, Deadlines, HttpModel, TextParsing, Unkn
 pub use key_refresh::{KeyFuture, KeyRefreshError, KeyRefreshingModel};
 pub use local_servers::{LocalServer, ProbeTarget, ServedModel, probe_servers};
 pub use protocol::{ProtocolSource, resolve_protocol};
-pub use provider::{KNOWN_PROVIDERS, KnownProvider, Provider, is_loopback, plain_address};
+pub use provider::{KNOWN_PROVIDERS, KnownProvider, Provider, is_loopback, strip_url_secrets};
 pub use provider_client::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
 pub use provider_row::{KeySource, ProviderRow};
 pub use recording::CassetteRecorder;

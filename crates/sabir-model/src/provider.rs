@@ -171,14 +171,14 @@ impl KnownProvider {
         provider.form.thought_field = self.thought_field.map(str::to_owned);
         // OpenAI's newer models reject `max_tokens` and demand `max_completion_tokens`.
         provider.form.completion_limit = self.name == "openai";
-        provider.note_address();
+        provider.apply_address_options();
         Some(provider)
     }
 }
 
 impl Provider {
     /// Sets the options of the wire that follow from the address, after the address was set.
-    pub fn note_address(&mut self) {
+    pub fn apply_address_options(&mut self) {
         self.form.custom_tools = host_of(&self.base_url) == "api.openai.com";
     }
 }
@@ -206,7 +206,7 @@ pub fn is_loopback(base_url: &str) -> bool {
 /// Removes the parts of an address that may be secret: user, password and query.
 ///
 /// An `@` in the path is kept, because some models have one in their name.
-pub fn plain_address(url: &str) -> String {
+pub fn strip_url_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
@@ -218,7 +218,7 @@ pub fn plain_address(url: &str) -> String {
 
 /// Returns the host of an address, in lower case and without its port.
 pub(crate) fn host_of(base_url: &str) -> String {
-    let plain = plain_address(base_url);
+    let plain = strip_url_secrets(base_url);
     let rest = plain
         .split_once("://")
         .map_or(plain.as_str(), |(_, rest)| rest);
@@ -349,7 +349,7 @@ impl Provider {
         let proxy = self
             .proxy
             .iter()
-            .filter(|proxy| plain_address(proxy.expose()) != proxy.expose());
+            .filter(|proxy| strip_url_secrets(proxy.expose()) != proxy.expose());
         let mut all: Vec<_> = self
             .key
             .iter()
@@ -582,7 +582,7 @@ mod tests {
             ),
             ("nonsense?x", "nonsense"),
         ] {
-            assert_eq!(plain_address(url), expected);
+            assert_eq!(strip_url_secrets(url), expected);
         }
     }
 

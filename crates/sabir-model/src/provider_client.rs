@@ -67,7 +67,7 @@ pub enum ForwardError {
     },
     /// The provider did not answer in time.
     #[error("{provider} did not answer within {seconds} s")]
-    Silent {
+    TimedOut {
         /// The provider's name.
         provider: String,
         /// The time that it had.
@@ -176,7 +176,7 @@ impl ProviderClient {
                 });
             }
             Err(_) => {
-                return Err(ForwardError::Silent {
+                return Err(ForwardError::TimedOut {
                     provider: provider(),
                     seconds: self.first_byte.as_secs(),
                 });
@@ -215,7 +215,7 @@ impl ProviderClient {
                 provider: provider(),
                 reason: crate::network::root_cause(&error),
             }),
-            Err(_) => Err(ForwardError::Silent {
+            Err(_) => Err(ForwardError::TimedOut {
                 provider: provider(),
                 seconds: self.first_byte.as_secs(),
             }),

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use sabir_call::{ModelError, ModelErrorKind, Request};
 use sabir_wire::{MAX_MESSAGE_CHARS, ProviderError};
 
-use crate::provider::{Provider, host_of, plain_address};
+use crate::provider::{Provider, host_of, strip_url_secrets};
 
 /// The replacement of an address in a text for others.
 const HIDDEN_ADDRESS: &str = "[address]";
@@ -51,7 +51,7 @@ impl RequestTarget<'_> {
             return String::new();
         }
         let text = self.provider.redact_secrets(text);
-        let place = plain_address(&self.provider.base_url);
+        let place = strip_url_secrets(&self.provider.base_url);
         let place = place.split_once("://").map_or("", |(_, rest)| rest);
         let place = place.split('/').next().unwrap_or_default();
         let host = host_of(&self.provider.base_url);
@@ -60,7 +60,7 @@ impl RequestTarget<'_> {
             .iter()
             .filter(|name| !name.is_empty())
             .fold(text, |text, name| text.replace(name, HIDDEN_ADDRESS));
-        single_line(&hide_addresses(&text), MAX_MESSAGE_CHARS)
+        single_line(&redact_ip_addresses(&text), MAX_MESSAGE_CHARS)
     }
 
     /// Makes the error of an error response, from its status and content.
@@ -176,7 +176,7 @@ impl RequestTarget<'_> {
 
     /// Returns the endpoint's address without its secrets.
     pub(crate) fn endpoint_address(self) -> String {
-        plain_address(&self.provider.endpoint_url(self.model))
+        strip_url_secrets(&self.provider.endpoint_url(self.model))
     }
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn status_error(status: u16, body: &[u8]) -> ProviderError {
 }
 
 /// Replaces IPv4 addresses, with their ports, in a text.
-fn hide_addresses(text: &str) -> String {
+fn redact_ip_addresses(text: &str) -> String {
     let is_part = |sign: char| sign.is_ascii_digit() || matches!(sign, '.' | ':');
     let mut shown = String::new();
     let mut rest = text;

@@ -121,7 +121,7 @@ impl CassetteRecorder {
     /// Records a piece of a command's output. How it is cut into pieces depends on timing, so a
     /// replay needs the pieces.
     pub fn record_output(&self, call: &str, text: &str) {
-        let text = self.redactor().redact_known(text);
+        let text = self.redactor().redact_provider_secrets(text);
         let text = self
             .lock_outputs()
             .entry(call.to_owned())

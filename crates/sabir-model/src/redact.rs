@@ -91,16 +91,16 @@ impl ProviderRedactor {
 
     /// Redacts the provider's secrets and known secret formats in a text.
     pub(crate) fn redact_text(&self, text: &str) -> String {
-        redact::redact_text(&self.redact_known(text)).into_owned()
+        redact::redact_text(&self.redact_provider_secrets(text)).into_owned()
     }
 
     /// Redacts the provider's secrets and known secret formats in the strings of a JSON text.
     pub(crate) fn redact_json(&self, json: &str) -> String {
-        redact::redact_json(&self.redact_known(json)).into_owned()
+        redact::redact_json(&self.redact_provider_secrets(json)).into_owned()
     }
 
     /// Redacts the provider's secrets in a text.
-    pub(crate) fn redact_known(&self, text: &str) -> String {
+    pub(crate) fn redact_provider_secrets(&self, text: &str) -> String {
         let mut pieces = vec![text.as_bytes().to_vec()];
         self.redact_pieces(&mut pieces);
         String::from_utf8_lossy(&pieces.concat()).into_owned()

@@ -36,7 +36,7 @@ pub(crate) struct HoldUntilFirstDelta<'a> {
 
 /// The settings of a model that decide how the beginning and the end of its answers are read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct AnswerEnds<'p> {
+pub(crate) struct AnswerBoundaries<'p> {
     /// The end of the prompt that the answer continues.
     pub(crate) prefill: &'p str,
     /// True if a last call without its closing markup is accepted.
@@ -50,7 +50,7 @@ impl<'a> ResponsePipeline<'a> {
         request: &Request,
         reads: TextParsing,
         readers: Option<&ReaderCache>,
-        ends: AnswerEnds<'_>,
+        ends: AnswerBoundaries<'_>,
         out: &'a mut (dyn EventSink + Send),
     ) -> Self {
         let opening = HoldUntilFirstDelta {

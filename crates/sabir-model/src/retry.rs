@@ -51,7 +51,7 @@ impl Default for RetryPolicy {
 
 /// An attempt that failed when the retries of a request were used up.
 #[derive(Debug)]
-pub(crate) struct PatientRetry<'a> {
+pub(crate) struct ExhaustedAttempt<'a> {
     pub(crate) attempt: u32,
     /// The wait that the provider asked for.
     pub(crate) asked: Option<Duration>,
@@ -148,7 +148,7 @@ impl RetryBudget {
 
     /// Records a response that broke off after a part of it was delivered. The next request then
     /// waits before it is sent.
-    pub(crate) fn record_break(&self, error: &ModelError) {
+    pub(crate) fn record_interruption(&self, error: &ModelError) {
         let mut spent = self.lock_state();
         spent.broken_answers = spent.broken_answers.saturating_add(1);
         spent.last_error = Some(error.clone());
@@ -156,7 +156,7 @@ impl RetryBudget {
 
     /// Returns the number of consecutive responses that broke off, and the last error; `None` if
     /// the last one was complete.
-    pub(crate) fn last_break(&self) -> Option<(u32, ModelError)> {
+    pub(crate) fn last_interruption(&self) -> Option<(u32, ModelError)> {
         let spent = self.lock_state();
         spent
             .last_error
@@ -183,9 +183,9 @@ impl RetryBudget {
 impl RetryPolicy {
     /// Returns the wait before a retry beyond `limit`; `None` if it exceeds the time limit, or if waiting cannot fix the error. `waited` is
     /// the time that the request has waited so far.
-    pub(crate) fn patient_wait(
+    pub(crate) fn extended_wait(
         &self,
-        failed: &PatientRetry<'_>,
+        failed: &ExhaustedAttempt<'_>,
         waited: Duration,
     ) -> Option<Duration> {
         let mends = failed.error.kind == ModelErrorKind::RateLimited;
@@ -286,13 +286,13 @@ mod tests {
                 kind,
                 message: String::new(),
             };
-            let failed = PatientRetry {
+            let failed = ExhaustedAttempt {
                 attempt,
                 asked,
                 seed: 1,
                 error: &error,
             };
-            retries.patient_wait(&failed, Duration::from_secs(waited))
+            retries.extended_wait(&failed, Duration::from_secs(waited))
         };
         let second = Duration::from_secs(1);
         assert!(wait(ModelErrorKind::RateLimited, 9, None, 0) >= Some(15 * second));

@@ -10,7 +10,7 @@ use sabir_call::{
 use sabir_wire::{replay_draft, split_text};
 
 use crate::http::TextParsing;
-use crate::response_pipeline::{AnswerEnds, ResponsePipeline};
+use crate::response_pipeline::{AnswerBoundaries, ResponsePipeline};
 
 /// One reply of a script.
 #[derive(Debug, Clone)]
@@ -111,7 +111,7 @@ impl Model for ScriptedModel {
                 request,
                 TextParsing::Text,
                 None,
-                AnswerEnds::default(),
+                AnswerBoundaries::default(),
                 sink,
             );
             match reply {

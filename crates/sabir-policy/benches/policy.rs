@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use divan::black_box;
 use sabir_policy::{
-    Access, Beyond, CommandFacts, FileNames, PolicyRules, RepositoryState, SecretFiles, ShellKind,
-    SymlinkTraversal, TrackedSecrets, decide_access,
+    Access, CommandFacts, ExtraPermissions, FileNames, PolicyRules, RepositoryState, SecretFiles,
+    ShellKind, SymlinkTraversal, TrackedSecrets, decide_access,
 };
 
 fn main() {
@@ -41,7 +41,7 @@ fn accesses() -> Vec<Access> {
         .map(|command| Access::Command {
             command,
             facts: facts.clone(),
-            beyond: Beyond::Nothing,
+            beyond: ExtraPermissions::Nothing,
         })
         .collect()
 }

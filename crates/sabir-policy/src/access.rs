@@ -38,7 +38,7 @@ pub enum Access {
         /// Facts about the environment where it would run.
         facts: CommandFacts,
         /// The permissions that it needs beyond its sandbox.
-        beyond: Beyond,
+        beyond: ExtraPermissions,
     },
     /// Fetches a document over the network.
     Fetch {
@@ -66,7 +66,7 @@ pub enum Access {
 
 /// The permissions that a command needs beyond its sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Beyond {
+pub enum ExtraPermissions {
     /// Nothing: it runs in the sandbox of the task, if the task has one.
     #[default]
     Nothing,

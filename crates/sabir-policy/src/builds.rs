@@ -105,7 +105,7 @@ mod tests {
     use super::BUILDS;
     use crate::command_kinds::find_kind;
     use crate::{
-        Access, Beyond, BuildTrust, CommandFacts, Mode, PolicyRules, RuleKind, Verdict,
+        Access, BuildTrust, CommandFacts, ExtraPermissions, Mode, PolicyRules, RuleKind, Verdict,
         decide_access,
     };
 
@@ -122,7 +122,7 @@ mod tests {
             &Access::Command {
                 command: line.to_owned(),
                 facts,
-                beyond: Beyond::Nothing,
+                beyond: ExtraPermissions::Nothing,
             },
         )
     }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(trusted(&rules, "npm test"), Verdict::Allow);
         let wide = PolicyRules::default().ask_before_writes("it is your home folder");
         assert_eq!(trusted(&wide, "cargo test"), Verdict::Ask);
-        for mode in Mode::builtin_modes() {
+        for mode in Mode::built_in_modes() {
             let expected = if mode.can_edit_any_file() {
                 Verdict::Allow
             } else {

@@ -5,7 +5,7 @@
 //! at the disk, and `grep -r` one walk over the workspace.
 //!
 //! ```
-//! use sabir_policy::{Access, Beyond, CommandFacts, PolicyRules, SecretFile, SecretFiles, Verdict, required_facts};
+//! use sabir_policy::{Access, ExtraPermissions, CommandFacts, PolicyRules, SecretFile, SecretFiles, Verdict, required_facts};
 //!
 //! let mut facts = CommandFacts { clean_path: true, ..CommandFacts::default() };
 //! let line = "grep -rn TODO .";
@@ -14,7 +14,7 @@
 //!
 //! // The caller walks the workspace and finds one file whose name passes `names_secret_file`.
 //! facts.secret_files = SecretFiles::Found(vec![SecretFile { path: ".env".to_owned(), ignored: true }]);
-//! let access = Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing };
+//! let access = Access::Command { command: line.to_owned(), facts, beyond: ExtraPermissions::Nothing };
 //! let decision = PolicyRules::default().decide(&access);
 //! assert_eq!(decision.verdict, Verdict::Ask);
 //! assert!(decision.reason.contains(".env"));
@@ -26,7 +26,7 @@ pub struct CommandFacts {
     /// The shell that runs the command line.
     pub shell: ShellKind,
     /// True if a bare name is a system program, unless it is listed in `workspace_programs`: every folder of `PATH` is absolute, and
-    /// lies outside of the workspace or holds only programs for which [`may_lie_in_workspace`](super::may_lie_in_workspace) is true.
+    /// lies outside of the workspace or holds only programs for which [`may_be_in_workspace`](super::may_be_in_workspace) is true.
     pub clean_path: bool,
     /// The names in those folders of `PATH` that lie in the workspace, such as `.venv/bin` of an activated virtual environment.
     pub workspace_programs: Vec<String>,

@@ -383,7 +383,7 @@ fn only_local_targets(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
+    use super::super::{Access, CommandFacts, ExtraPermissions, PolicyRules, Verdict};
     use super::{KINDS, kind_of};
     use crate::word::ShellWord;
 
@@ -401,7 +401,7 @@ mod tests {
                 let decision = PolicyRules::default().decide(&Access::Command {
                     command: (*name).to_owned(),
                     facts: facts.clone(),
-                    beyond: Beyond::Nothing,
+                    beyond: ExtraPermissions::Nothing,
                 });
                 assert_eq!(decision.verdict, Verdict::Ask, "{name}");
                 // Without its own arguments `git checkout` and the like may be destructive; none of

@@ -72,7 +72,7 @@ impl CommandEvaluator<'_> {
     }
 
     /// Records the possible names in a line that cannot be parsed.
-    pub(crate) fn note_unread(&mut self, text: &str, scope: &ShellScope) {
+    pub(crate) fn record_unparsed_names(&mut self, text: &str, scope: &ShellScope) {
         let folder = scope.folder.path().map(str::to_owned);
         self.dependencies.push(CommandDependencies {
             program: None,

@@ -521,7 +521,7 @@ pub(crate) fn destructive_code_reason(code: &str, location: CommandLocation<'_>)
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
+    use super::super::{Access, CommandFacts, ExtraPermissions, PolicyRules, Verdict};
     use super::RULES;
 
     #[test]
@@ -540,7 +540,7 @@ mod tests {
                 let decision = rules.decide(&Access::Command {
                     command: (*example).to_owned(),
                     facts: facts.clone(),
-                    beyond: Beyond::Nothing,
+                    beyond: ExtraPermissions::Nothing,
                 });
                 assert_eq!(
                     decision.verdict,

@@ -36,7 +36,7 @@ use super::ask_reason::AskReason;
 use super::command_facts::{CommandFacts, ShellKind};
 use super::path_scope::FolderScope;
 use super::pipe_input::{PipeInput, is_redirected};
-use super::programs::{may_name, may_set};
+use super::programs::{is_harmless_assignment, may_assign_variable};
 use super::word::{
     ScannedWord, ShellWord, TextTraits, VariableValue, WordForm, is_one_word, scan_word,
 };
@@ -237,7 +237,7 @@ impl CommandEvaluator<'_> {
             Err(reason) => {
                 // An unreadable line could do anything, so not even an approval of all commands
                 // allows it.
-                self.note_unread(text, scope);
+                self.record_unparsed_names(text, scope);
                 self.push_finding(text, PolicyFinding::always_ask(reason));
             }
         }
@@ -482,10 +482,13 @@ impl CommandEvaluator<'_> {
                 }
             }
             CompoundCommand::CaseClause(clause) => {
-                self.evaluate_quiet_words(std::iter::once(clause.value.value.as_str()), scope);
+                self.evaluate_non_command_words(
+                    std::iter::once(clause.value.value.as_str()),
+                    scope,
+                );
                 let before = scope.clone();
                 for case in &clause.cases {
-                    self.evaluate_quiet_words(
+                    self.evaluate_non_command_words(
                         case.patterns.iter().map(|word| word.value.as_str()),
                         &before,
                     );
@@ -534,7 +537,7 @@ impl CommandEvaluator<'_> {
             word: true,
         });
         let in_zsh = self.facts.shell == ShellKind::Zsh;
-        if !may_name(name) || in_zsh && (clause.values.is_none() || !is_common(name)) {
+        if !may_assign_variable(name) || in_zsh && (clause.values.is_none() || !is_common(name)) {
             self.push_finding(
                 &format!("for {name}"),
                 PolicyFinding::ask(format!("{name} may be a variable that programs look at")),
@@ -544,7 +547,7 @@ impl CommandEvaluator<'_> {
         let values: Vec<Cow<'_, str>> = values
             .flat_map(|value| self.expand_word(&value.value))
             .collect();
-        self.evaluate_quiet_words(values.iter().map(Cow::as_ref), scope);
+        self.evaluate_non_command_words(values.iter().map(Cow::as_ref), scope);
         for value in &values {
             let word = self.scan_in_scope(value, scope).word;
             let reach = self.operand_reach(&[&word], false, scope);
@@ -622,7 +625,7 @@ impl CommandEvaluator<'_> {
     }
 
     /// Checks words that are not a command themselves but may expand to something that runs commands.
-    fn evaluate_quiet_words<'a>(
+    fn evaluate_non_command_words<'a>(
         &mut self,
         words: impl Iterator<Item = &'a str>,
         scope: &ShellScope,
@@ -709,14 +712,14 @@ impl CommandEvaluator<'_> {
         if scanned
             .word
             .known_text()
-            .is_some_and(|value| may_set(name, value))
+            .is_some_and(|value| is_harmless_assignment(name, value))
             && !assignment.append
         {
             return PolicyFinding::allow("sets a variable that is harmless");
         }
         // In front of a command an assignment sets the environment of that program.
         // zsh has lower-case variables with a meaning of their own, such as `path`.
-        if !alone || !may_name(name) || self.facts.shell == ShellKind::Zsh {
+        if !alone || !may_assign_variable(name) || self.facts.shell == ShellKind::Zsh {
             return PolicyFinding::ask(format!("sets {name}, which programs may look at"));
         }
         let bound = match (scanned.word.form, assignment.append) {

@@ -19,7 +19,7 @@ use super::grammar::{OperandKind, OptionValue, ParsedArguments, ProgramGrammar};
 use super::word::ShellWord;
 
 /// A command of one or more words that only looks.
-pub(crate) struct EverydayCommand {
+pub(crate) struct ReadOnlyCommand {
     /// The whole names (`docker image ls`) with their arguments.
     pub(crate) grammar: ProgramGrammar,
     /// Files that must be absent from the folder of the command and those above it in the workspace.
@@ -55,8 +55,8 @@ const fn unconditional(
     names: &'static [&'static str],
     options: &'static str,
     operands: OperandKind,
-) -> EverydayCommand {
-    EverydayCommand {
+) -> ReadOnlyCommand {
+    ReadOnlyCommand {
         grammar: ProgramGrammar::new(names, options, operands),
         absent: &[],
         needs_confinement: false,
@@ -64,7 +64,7 @@ const fn unconditional(
     }
 }
 
-impl EverydayCommand {
+impl ReadOnlyCommand {
     /// Requires that none of these files is in the folder or above it.
     const fn unless_present(self, absent: &'static [&'static str]) -> Self {
         Self { absent, ..self }
@@ -96,9 +96,9 @@ impl EverydayCommand {
 }
 
 /// Finds the row of a command, and the words behind its name. The longest name wins.
-pub(crate) fn find_everyday(
+pub(crate) fn find_read_only_command(
     words: &[ShellWord],
-) -> Option<(&'static EverydayCommand, &[ShellWord])> {
+) -> Option<(&'static ReadOnlyCommand, &[ShellWord])> {
     let (first, arguments) = words.split_first()?;
     let program = first.known_text()?;
     // `/usr/bin/cargo` is cargo. Only the first word may have a folder: `docker /bin/ps` is another command than `docker ps`.
@@ -127,7 +127,7 @@ pub(crate) fn find_everyday(
 }
 
 /// Returns true if the table has commands of this program.
-pub(crate) fn is_everyday_program(name: &str) -> bool {
+pub(crate) fn is_read_only_program(name: &str) -> bool {
     let names = ROWS.iter().flat_map(|row| row.grammar.names.iter());
     names
         .map(|row| row.split(' ').next().unwrap_or(row))
@@ -136,7 +136,7 @@ pub(crate) fn is_everyday_program(name: &str) -> bool {
 
 /// All everyday commands. A name that begins with another one (`docker compose ps`) wins by its length.
 #[rustfmt::skip]
-const ROWS: &[EverydayCommand] = &[
+const ROWS: &[ReadOnlyCommand] = &[
     // Rust. cargo starts `rustc -vV` for these, and may write Cargo.lock.
     unconditional(&["cargo --version", "cargo -V", "cargo version", "cargo --list", "rustc --version", "rustc -V", "rustc -vV", "rustdoc --version", "rustfmt --version", "cargo fmt --version", "cargo clippy --version"], "", Nothing).unless_present(RUST),
     unconditional(&["cargo tree"], "-p= -i= -e= -d -q -v --package= --invert= --edges= --depth= --prefix= --duplicates --charset= --no-dedupe --workspace --all --features= --all-features --no-default-features --locked --offline --frozen --prune=", Nothing).unless_present(RUST).only_confined(),
@@ -250,7 +250,8 @@ fn asks_known_host(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 #[cfg(test)]
 mod tests {
     use super::super::{
-        Access, Beyond, CommandFacts, PolicyRules, RepositoryState, Verdict, required_facts,
+        Access, CommandFacts, ExtraPermissions, PolicyRules, RepositoryState, Verdict,
+        required_facts,
     };
     use super::*;
 
@@ -259,7 +260,7 @@ mod tests {
             .decide(&Access::Command {
                 command: line.to_owned(),
                 facts: facts.clone(),
-                beyond: Beyond::Nothing,
+                beyond: ExtraPermissions::Nothing,
             })
             .verdict
     }

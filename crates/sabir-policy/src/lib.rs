@@ -41,7 +41,7 @@
 //! names those that a command line depends on) and acts on the [`PolicyDecision`].
 //!
 //! ```
-//! use sabir_policy::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
+//! use sabir_policy::{Access, ExtraPermissions, CommandFacts, PolicyRules, Verdict};
 //!
 //! let mut rules = PolicyRules::default();
 //! rules.add_approval("kind=cargo")?;
@@ -50,7 +50,7 @@
 //! let facts = CommandFacts { clean_path: true, ..CommandFacts::default() };
 //! let check = |line: &str| {
 //!     let command = line.to_owned();
-//!     rules.decide(&Access::Command { command, facts: facts.clone(), beyond: Beyond::Nothing })
+//!     rules.decide(&Access::Command { command, facts: facts.clone(), beyond: ExtraPermissions::Nothing })
 //! };
 //!
 //! // Known to only read, so no rule is needed.
@@ -97,19 +97,21 @@ mod wrappers;
 
 use std::sync::Arc;
 
-pub use access::{Access, Beyond};
+pub use access::{Access, ExtraPermissions};
 pub use command_facts::{
     BuildTrust, CommandFacts, FileNames, RepositoryState, RequiredFacts, SecretFile, SecretFiles,
     ShellKind, SymlinkTraversal, TrackedSecrets, is_plain_name,
 };
 pub use dependencies::{CommandDependencies, command_dependencies};
 use evaluator::{CommandEvaluator, EvaluatedPart, PolicyFinding, ShellScope};
-pub use line::is_deceiving;
+pub use line::is_deceptive_char;
 pub use mode::{FilePattern, FilePatternError, Mode, ToolGroup};
 use pattern::{RulePattern, RuleReach, matches_glob};
 use pipe_input::PipeInput;
-pub use programs::{is_python_tool, may_lie_in_workspace};
-pub use secret_paths::{home_secret_paths, may_end_secret_path, names_secret_file, names_secrets};
+pub use programs::{is_python_tool, may_be_in_workspace};
+pub use secret_paths::{
+    command_names_secret_file, home_secret_paths, may_end_secret_path, names_secret_file,
+};
 pub use verdict::Verdict;
 use word::ShellWord;
 
@@ -342,7 +344,7 @@ impl PolicyRules {
     /// ```
     /// use sabir_policy::{Access, Mode, PolicyRules, Verdict};
     ///
-    /// let plan = Mode::builtin_modes().into_iter().find(|mode| mode.name == "plan");
+    /// let plan = Mode::built_in_modes().into_iter().find(|mode| mode.name == "plan");
     /// let mut rules = PolicyRules::default();
     /// rules.add_approval("all")?;
     /// let rules = rules.with_mode(plan.unwrap());
@@ -564,12 +566,12 @@ impl PolicyRules {
         &self,
         command: &str,
         facts: &CommandFacts,
-        beyond: Beyond,
+        beyond: ExtraPermissions,
     ) -> PolicyDecision {
         if let SecretFiles::Masked(files) = &facts.secret_files {
             let is_allowed = |file: &SecretFile| any_matches_path(&self.allow, &file.path);
             // Files that the user allows to be read must not look empty.
-            if beyond == Beyond::Nothing && !files.iter().any(is_allowed) {
+            if beyond == ExtraPermissions::Nothing && !files.iter().any(is_allowed) {
                 let decision = self.decide_known_command(command, facts, beyond);
                 if decision.only_reads || decision.verdict != Verdict::Allow {
                     return decision;
@@ -590,10 +592,10 @@ impl PolicyRules {
         &self,
         command: &str,
         facts: &CommandFacts,
-        beyond: Beyond,
+        beyond: ExtraPermissions,
     ) -> PolicyDecision {
         // A command with exceptions from its sandbox is not confined by it.
-        let beyond_facts = (beyond != Beyond::Nothing).then(|| CommandFacts {
+        let beyond_facts = (beyond != ExtraPermissions::Nothing).then(|| CommandFacts {
             confined: false,
             build_folders: Vec::new(),
             ..facts.clone()
@@ -642,7 +644,7 @@ impl PolicyRules {
         }
         let exception = self.exception_question(beyond);
         // A question of the parts that no rule answers is not answered by the registries either.
-        let asks_registries = exception.is_some() && beyond == Beyond::Registries;
+        let asks_registries = exception.is_some() && beyond == ExtraPermissions::Registries;
         let base_verdict = verdict;
         match (exception, verdict) {
             (Some(asks), Verdict::Allow) => {
@@ -654,7 +656,8 @@ impl PolicyRules {
             _ => {}
         }
         // The user should not say yes to something that cannot work.
-        if let (Verdict::Ask, Beyond::Nothing, Some(wall)) = (verdict, beyond, &facts.loopback_wall)
+        if let (Verdict::Ask, ExtraPermissions::Nothing, Some(wall)) =
+            (verdict, beyond, &facts.loopback_wall)
         {
             reason = format!("{reason}; {wall}");
         }
@@ -687,16 +690,19 @@ impl PolicyRules {
             let plain = || Self::decide_unruled(command, facts).verdict;
             // Without any rules the second decision would be the same as the first.
             let silent = verdict == Verdict::Allow && !self.has_command_rules() && !allowed_build;
-            only_reads = (beyond == Beyond::Nothing || limiting_mode.is_some())
+            only_reads = (beyond == ExtraPermissions::Nothing || limiting_mode.is_some())
                 && (silent || plain() == Verdict::Allow);
         }
-        if let Some(mode) = limiting_mode
-            .filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined))
-        {
+        if let Some(mode) = limiting_mode.filter(|_| {
+            verdict != Verdict::Deny && (!only_reads || beyond == ExtraPermissions::Unconfined)
+        }) {
             let why = match (verdict, beyond) {
-                (Verdict::Allow, Beyond::Nothing | Beyond::Registries | Beyond::Network) => {
-                    Self::decide_unruled(command, facts).reason
-                }
+                (
+                    Verdict::Allow,
+                    ExtraPermissions::Nothing
+                    | ExtraPermissions::Registries
+                    | ExtraPermissions::Network,
+                ) => Self::decide_unruled(command, facts).reason,
                 _ => reason,
             };
             let reason = format!(
@@ -726,7 +732,7 @@ impl PolicyRules {
             build_folders: Vec::new(),
             ..facts.clone()
         };
-        Self::default().decide_command(command, &facts, Beyond::Nothing)
+        Self::default().decide_command(command, &facts, ExtraPermissions::Nothing)
     }
 
     /// Returns the finding of the first matching rule, with the reach of that rule. Deny rules win over ask rules, and those over allow
@@ -772,14 +778,14 @@ impl PolicyRules {
 
     /// Returns the question about a command that needs more than its sandbox permits. The network can be approved in advance; running
     /// without a sandbox always asks.
-    fn exception_question(&self, beyond: Beyond) -> Option<&'static str> {
+    fn exception_question(&self, beyond: ExtraPermissions) -> Option<&'static str> {
         match beyond {
-            Beyond::Nothing => None,
-            Beyond::Registries => (!self.registries).then_some(
+            ExtraPermissions::Nothing => None,
+            ExtraPermissions::Registries => (!self.registries).then_some(
                 "reaches the hosts of package registries, through a proxy that records them",
             ),
-            Beyond::Network => (!self.network).then_some("uses the network"),
-            Beyond::Unconfined => Some("runs outside of the sandbox"),
+            ExtraPermissions::Network => (!self.network).then_some("uses the network"),
+            ExtraPermissions::Unconfined => Some("runs outside of the sandbox"),
         }
     }
 
@@ -934,7 +940,7 @@ fn host_of(url: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
+    use super::{Access, CommandFacts, ExtraPermissions, PolicyRules, Verdict};
 
     fn clean() -> CommandFacts {
         CommandFacts {
@@ -964,7 +970,7 @@ mod tests {
         let command = |line: &str| Access::Command {
             command: line.into(),
             facts: clean(),
-            beyond: Beyond::Nothing,
+            beyond: ExtraPermissions::Nothing,
         };
         check(&[], &read(false), Verdict::Allow);
         check(&["all"], &read(true), Verdict::Deny);

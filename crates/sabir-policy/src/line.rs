@@ -46,7 +46,7 @@ fn check_line(text: &str) -> Result<(), &'static str> {
     {
         return Err("it holds control characters");
     }
-    if text.chars().any(is_deceiving) {
+    if text.chars().any(is_deceptive_char) {
         return Err("it holds invisible characters");
     }
     if nesting_depth(text) > MAX_DEPTH {
@@ -60,13 +60,13 @@ fn check_line(text: &str) -> Result<(), &'static str> {
 /// Such characters can make a command or a name look different from what it is.
 ///
 /// ```
-/// use sabir_policy::is_deceiving;
+/// use sabir_policy::is_deceptive_char;
 ///
 /// // A right-to-left override shows the rest of the line backwards.
-/// assert!(is_deceiving('\u{202e}'));
-/// assert!(!is_deceiving('é'));
+/// assert!(is_deceptive_char('\u{202e}'));
+/// assert!(!is_deceptive_char('é'));
 /// ```
-pub fn is_deceiving(c: char) -> bool {
+pub fn is_deceptive_char(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180e}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}'

@@ -175,7 +175,7 @@ impl ToolGroup {
 
 impl Mode {
     /// Returns the built-in modes; the first one is the default.
-    pub fn builtin_modes() -> Vec<Self> {
+    pub fn built_in_modes() -> Vec<Self> {
         use ToolGroup::{Command, Delegate, Edit, Fetch, Read, Server, Switch};
         let mode =
             |name: &str, about: &str, groups: &[ToolGroup], write: &[&str], instructions: &str| {
@@ -261,7 +261,7 @@ impl Mode {
     }
 
     /// Returns the message to the model when a task switches to this mode.
-    pub fn entry_message(&self) -> String {
+    pub fn mode_switch_message(&self) -> String {
         let Self {
             name,
             about,
@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     fn mode(name: &str) -> Mode {
-        Mode::builtin_modes()
+        Mode::built_in_modes()
             .into_iter()
             .find(|mode| mode.name == name)
             .unwrap()
@@ -396,7 +396,7 @@ mod tests {
         let check = |to: &Mode, from: &Mode, expected: &[&str]| {
             assert_eq!(to.extra_abilities(from), expected)
         };
-        for any in Mode::builtin_modes() {
+        for any in Mode::built_in_modes() {
             check(&any, &mode("code"), &[]);
             check(&any, &any, &[]);
         }
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn delegation_gives_no_more_abilities() {
         let check = |own: &str, others: &[&str]| {
-            let all = Mode::builtin_modes();
+            let all = Mode::built_in_modes();
             let own = all.iter().find(|mode| mode.name == own).unwrap();
             let found: Vec<_> = all
                 .iter()

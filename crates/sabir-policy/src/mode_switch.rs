@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn mode(name: &str) -> Mode {
-        Mode::builtin_modes()
+        Mode::built_in_modes()
             .into_iter()
             .find(|mode| mode.name == name)
             .unwrap()

@@ -112,7 +112,7 @@ impl RulePattern {
                     .zip(front)
                     .all(|(pattern, word)| is_word_allowed(pattern, word));
                 let certain = rest.iter().all(|word| {
-                    word.known_text().is_some() || !word.may_be_option() && !is_odd(word)
+                    word.known_text().is_some() || !word.may_be_option() && !is_uncertain_word(word)
                 });
                 // Only a rule that can mean one command may allow what cannot be undone.
                 let exact = !open && pattern.iter().all(|word| !word.contains('*'));
@@ -196,7 +196,7 @@ fn parse_path_rule(glob: &str) -> Option<RulePattern> {
 }
 
 /// Reports whether a word is too uncertain to match. The home folder (`~`) is unknown here, so its paths count as uncertain.
-fn is_odd(word: &ShellWord) -> bool {
+fn is_uncertain_word(word: &ShellWord) -> bool {
     matches!(word.form, WordForm::Odd(_) | WordForm::Fields) || word.raw.starts_with('~')
 }
 
@@ -207,7 +207,7 @@ fn is_word_allowed(pattern: &str, word: &ShellWord) -> bool {
         None => {
             pattern == "*"
                 && !word.may_be_option()
-                && !is_odd(word)
+                && !is_uncertain_word(word)
                 && !matches!(word.form, WordForm::Glob(_))
         }
     }
@@ -222,7 +222,7 @@ fn words_may_match(pattern: &[String], command: &[ShellWord], is_open: bool) -> 
         (Some((last, [])), _) if last == "**" => true,
         (None, Some(_)) => false,
         (Some((first, rest)), Some((word, behind))) => {
-            if is_odd(word) || matches!(word.form, WordForm::Glob(_)) {
+            if is_uncertain_word(word) || matches!(word.form, WordForm::Glob(_)) {
                 return true;
             }
             // `/usr/bin/rm` is `rm`.

@@ -48,7 +48,7 @@ pub(crate) fn starts_python(name: &str) -> bool {
 /// False for a name that is in the tables or that other programs start, except Python, its installers, tests and linters, which ask under
 /// their own names.
 #[must_use]
-pub fn may_lie_in_workspace(name: &str) -> bool {
+pub fn may_be_in_workspace(name: &str) -> bool {
     if is_python_tool(name) {
         return true;
     }
@@ -59,7 +59,7 @@ pub fn may_lie_in_workspace(name: &str) -> bool {
     .any(|prefix| name.starts_with(prefix));
     !is_extension
         && find_program(name).is_none()
-        && !super::everyday::is_everyday_program(name)
+        && !super::everyday::is_read_only_program(name)
         && !super::wrappers::is_wrapper(name)
         && !HELPER_PROGRAMS
             .split_whitespace()
@@ -669,7 +669,7 @@ fn only_version(seen: &ParsedArguments<'_>) -> Result<(), AskReason> {
 
 /// Reports whether a line may assign any value to a variable. Variables that the shell or programs use have upper-case names,
 /// with a few exceptions.
-pub(crate) fn may_name(name: &str) -> bool {
+pub(crate) fn may_assign_variable(name: &str) -> bool {
     /// Lower-case variables that the shell or network programs read.
     const USED_BY_PROGRAMS: [&str; 4] = ["histchars", "auto_resume", "http_proxy", "https_proxy"];
     /// Upper-case names that people give to their own variables, and that no shell or common program reads.
@@ -684,7 +684,7 @@ pub(crate) fn may_name(name: &str) -> bool {
 }
 
 /// Reports whether setting a variable that programs use to this value is harmless.
-pub(crate) fn may_set(name: &str, value: &str) -> bool {
+pub(crate) fn is_harmless_assignment(name: &str, value: &str) -> bool {
     /// Variables that change only the language, colors and verbosity of programs, or what they build for.
     const PLAIN: [&str; 23] = [
         "LANG",
@@ -726,7 +726,7 @@ pub(crate) fn may_set(name: &str, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Access, Beyond, CommandFacts, PolicyRules, Verdict};
+    use super::super::{Access, CommandFacts, ExtraPermissions, PolicyRules, Verdict};
     use super::{BUILTINS, ROWS, find_program};
 
     /// Each row is the one that checks its names: a name in two rows, or one that is checked elsewhere, would be dead.
@@ -744,7 +744,7 @@ mod tests {
                 let decision = PolicyRules::default().decide(&Access::Command {
                     command: format!("{name} --version"),
                     facts: facts.clone(),
-                    beyond: Beyond::Nothing,
+                    beyond: ExtraPermissions::Nothing,
                 });
                 let known = format!("{name} only tells");
                 let told = decision.segments[0].reason.starts_with(&known);

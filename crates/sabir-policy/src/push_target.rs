@@ -12,7 +12,7 @@ const MAX_CHARS: usize = 120;
 
 impl CommandEvaluator<'_> {
     /// Adds where git would push to, if the command does and is asked about.
-    pub(crate) fn name_push_target(
+    pub(crate) fn add_push_target(
         &mut self,
         rest: &[ShellWord],
         scope: &ShellScope,
@@ -39,16 +39,18 @@ impl CommandEvaluator<'_> {
         let mut places: Vec<String> = match named.map(|word| word.text.as_str()) {
             Some(name) => {
                 let found = known.iter().filter(|(known, _)| known == name);
-                let found: Vec<String> = found.map(|(_, address)| push_place(address)).collect();
+                let found: Vec<String> = found
+                    .map(|(_, address)| push_destination(address))
+                    .collect();
                 match found.is_empty() {
                     // An address in the place of a name.
-                    true => vec![push_place(name)],
+                    true => vec![push_destination(name)],
                     false => found,
                 }
             }
             None => known
                 .iter()
-                .map(|(_, address)| push_place(address))
+                .map(|(_, address)| push_destination(address))
                 .collect(),
         };
         places.sort();
@@ -65,7 +67,7 @@ impl CommandEvaluator<'_> {
 }
 
 /// Returns the host of an address, without credentials, or the folder that it names.
-fn push_place(address: &str) -> String {
+fn push_destination(address: &str) -> String {
     let place = match address.split_once("://") {
         Some(("file", path)) => path,
         Some((_, rest)) => {
@@ -83,7 +85,7 @@ fn push_place(address: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::push_place;
+    use super::push_destination;
 
     #[test]
     fn places_of_addresses() {
@@ -98,7 +100,7 @@ mod tests {
             ("/srv/a:b.git", "/srv/a:b.git"),
             ("file:///srv/a.git", "/srv/a.git"),
         ] {
-            assert_eq!(push_place(address), place, "{address}");
+            assert_eq!(push_destination(address), place, "{address}");
         }
     }
 }

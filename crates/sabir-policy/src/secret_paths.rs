@@ -5,7 +5,7 @@
 //! * [`secret_reason`] and the reach of a command (`secret_reach.rs`) decide which reads are asked about,
 //! * [`names_secret_file`] tells the file tools which files a search leaves out,
 //! * [`home_secret_paths`] lists what the sandbox hides in the home folder,
-//! * [`names_secrets`] marks the command lines whose output a display folds.
+//! * [`command_names_secret_file`] marks the command lines whose output a display folds.
 //!
 //! Names are compared without regard to case, because some file systems ignore it. A file that is committed on purpose
 //! (`.env.example`) is not a secret. The table holds names only; known formats of keys are recognized by `sabir_call::redact`.
@@ -268,10 +268,10 @@ pub fn may_end_secret_path(name: &str) -> bool {
 /// This is a heuristic for display. It does not parse the line, so it must not decide whether a command is allowed.
 ///
 /// ```
-/// assert!(sabir_policy::names_secrets("cat deploy/.env | head"));
-/// assert!(!sabir_policy::names_secrets("cargo test env"));
+/// assert!(sabir_policy::command_names_secret_file("cat deploy/.env | head"));
+/// assert!(!sabir_policy::command_names_secret_file("cargo test env"));
 /// ```
-pub fn names_secrets(command: &str) -> bool {
+pub fn command_names_secret_file(command: &str) -> bool {
     let between = |c: char| c.is_whitespace() || "\"'`;|&<>(){}=:,$".contains(c);
     command.split(between).any(names_secret_file)
 }

@@ -203,7 +203,7 @@ struct WordScanner<'a> {
 }
 
 /// The description of syntax that is not analyzed, as a phrase that follows "holds".
-type OddReason = &'static str;
+type UnsupportedSyntax = &'static str;
 
 impl WordScanner<'_> {
     /// Takes the next character of the word.
@@ -219,7 +219,7 @@ impl WordScanner<'_> {
     }
 
     /// Scans the whole word.
-    fn scan_all(&mut self) -> Result<(), OddReason> {
+    fn scan_all(&mut self) -> Result<(), UnsupportedSyntax> {
         let zsh = self.shell == ShellKind::Zsh;
         let mut first = true;
         while let Some(c) = self.next_char() {
@@ -286,7 +286,7 @@ impl WordScanner<'_> {
     }
 
     /// Scans the rest of `'…'`, in which every character means itself.
-    fn scan_single_quoted(&mut self) -> Result<(), OddReason> {
+    fn scan_single_quoted(&mut self) -> Result<(), UnsupportedSyntax> {
         let (quoted, rest) = self
             .rest
             .split_once('\'')
@@ -297,7 +297,7 @@ impl WordScanner<'_> {
     }
 
     /// Scans the rest of `"…"`, in which variables and commands are expanded but never split.
-    fn scan_double_quoted(&mut self) -> Result<(), OddReason> {
+    fn scan_double_quoted(&mut self) -> Result<(), UnsupportedSyntax> {
         loop {
             match self.next_char().ok_or("a quotation without an end")? {
                 '"' => return Ok(()),
@@ -319,7 +319,7 @@ impl WordScanner<'_> {
     }
 
     /// Scans the rest of a command in backquotes. It equals `$(…)` only if nothing in it is escaped.
-    fn scan_backquoted(&mut self, quoted: bool) -> Result<(), OddReason> {
+    fn scan_backquoted(&mut self, quoted: bool) -> Result<(), UnsupportedSyntax> {
         let (inner, rest) = self
             .rest
             .split_once('`')
@@ -343,7 +343,7 @@ impl WordScanner<'_> {
     }
 
     /// Scans the expansion behind a `$`.
-    fn scan_dollar(&mut self, quoted: bool) -> Result<(), OddReason> {
+    fn scan_dollar(&mut self, quoted: bool) -> Result<(), UnsupportedSyntax> {
         let unknown = TextTraits {
             plain: false,
             inside: false,
@@ -459,7 +459,7 @@ impl WordScanner<'_> {
 
     /// Scans `${…}`. Accepts a name, its length (`#`), a slice, a change of case, and a default, prefix, suffix or replacement of plain
     /// characters.
-    fn scan_braced(&mut self, quoted: bool) -> Result<(), OddReason> {
+    fn scan_braced(&mut self, quoted: bool) -> Result<(), UnsupportedSyntax> {
         let (inner, rest) = self
             .rest
             .split_once('}')
@@ -521,7 +521,7 @@ impl WordScanner<'_> {
 
     /// Scans the rest of `$((…))`. Accepts numbers and variables that are known to hold numbers. The shell evaluates the value of any
     /// other variable as arithmetic again, which can run a command (`a[$(cmd)]`).
-    fn scan_arithmetic(&mut self) -> Result<(), OddReason> {
+    fn scan_arithmetic(&mut self) -> Result<(), UnsupportedSyntax> {
         let (inner, rest) = self
             .rest
             .split_once("))")
@@ -561,7 +561,7 @@ impl WordScanner<'_> {
     }
 
     /// Takes the command line of a `$(…)`, whose end must be certain.
-    fn scan_command(&mut self) -> Result<String, OddReason> {
+    fn scan_command(&mut self) -> Result<String, UnsupportedSyntax> {
         let end =
             substitution_end(self.rest).ok_or("a command substitution that is not understood")?;
         let (inner, rest) = self

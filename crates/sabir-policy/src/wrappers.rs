@@ -20,14 +20,14 @@ use super::builds::is_build_setting;
 use super::command_facts::SymlinkTraversal;
 use super::destructive::CommandLocation;
 use super::evaluator::{CommandEvaluator, PolicyFinding, ShellScope};
-use super::everyday::{EverydayCommand, find_everyday};
+use super::everyday::{ReadOnlyCommand, find_read_only_command};
 use super::find;
 use super::git;
 use super::grammar::OperandKind::{Nothing, Text};
 use super::grammar::{PathContext, ProgramGrammar};
 use super::pattern::RuleReach;
 use super::pipe_input::PipeInput;
-use super::programs::{self, BUILTINS, may_name, may_set};
+use super::programs::{self, BUILTINS, is_harmless_assignment, may_assign_variable};
 use super::word::{ShellWord, TextTraits, WordForm};
 use super::{BY_TRUST, PolicyRules, Verdict};
 
@@ -199,8 +199,8 @@ impl CommandEvaluator<'_> {
             "exec" if written == name => self.evaluate_exec(rest, scope, fed),
             _ => match WRAPPERS.iter().find(|row| row.names.contains(&name)) {
                 Some(row) => self.evaluate_wrapper(row, rest, scope, fed),
-                None if let Some((row, rest)) = find_everyday(words) => {
-                    self.evaluate_everyday(row, rest, scope)
+                None if let Some((row, rest)) = find_read_only_command(words) => {
+                    self.evaluate_read_only_command(row, rest, scope)
                 }
                 None if programs::find_program(name).is_some() => {
                     let finding = self.evaluate_known_program(name, rest, scope);
@@ -245,7 +245,7 @@ impl CommandEvaluator<'_> {
             None => finding,
         };
         match name {
-            "git" => self.name_push_target(rest, scope, finding),
+            "git" => self.add_push_target(rest, scope, finding),
             _ => finding,
         }
     }
@@ -345,9 +345,9 @@ impl CommandEvaluator<'_> {
     /// Checks a command that only prints information, unless the repository can choose the program that runs.
     ///
     /// A row that needs facts which are not known asks, and the facts are noted for the caller.
-    fn evaluate_everyday(
+    fn evaluate_read_only_command(
         &mut self,
-        row: &EverydayCommand,
+        row: &ReadOnlyCommand,
         rest: &[ShellWord],
         scope: &ShellScope,
     ) -> PolicyFinding {
@@ -482,7 +482,7 @@ impl CommandEvaluator<'_> {
             && seen
                 .operands
                 .iter()
-                .all(|word| word.known_text().is_some_and(may_name));
+                .all(|word| word.known_text().is_some_and(may_assign_variable));
         let finding = if plain {
             Ok("reads a line".to_owned())
         } else {
@@ -739,7 +739,7 @@ impl CommandEvaluator<'_> {
                 .filter(|(word, _)| word.raw.contains('='))
             {
                 let set = word.known_text().and_then(|text| text.split_once('='));
-                if !set.is_some_and(|(name, value)| may_set(name, value)) {
+                if !set.is_some_and(|(name, value)| is_harmless_assignment(name, value)) {
                     let question =
                         PolicyFinding::ask(format!("{} may change what programs do", word.raw));
                     if set.is_some_and(|(name, value)| is_build_setting(name, value)) {

@@ -8,8 +8,8 @@ use sabir_workspace::{CommandExit, OutputStream, ShellCommand, Workspace};
 use serde::Serialize;
 
 pub use sabir_template::{
-    ArgumentForm, ChatTemplate, DialectCandidate, MatchLevel, RENDER_ARGUMENT, SourceError,
-    TemplateProof, TemplateReport, TemplateVerdict, UnderstoodCall, read_templates,
+    ArgumentForm, ChatTemplate, DialectCandidate, MatchLevel, RENDER_ARGUMENT, RecognizedCall,
+    SourceError, TemplateEvidence, TemplateReport, TemplateVerdict, read_templates,
     recognize_template,
 };
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use sabir_agent::{DriverObserver, ObservedCall, ObserverWork, TaskId, ToolOutput, ToolRefusal};
+use sabir_agent::{DriverObserver, ObservedCall, ObserverFuture, TaskId, ToolOutput, ToolRefusal};
 use sabir_call::CallId;
 use sabir_checkpoint::{
     CallWrites, CheckpointCall, CheckpointError, CheckpointStore, ObjectId, RestorePoint,
@@ -103,7 +103,7 @@ fn store_folder(data: &Path, workspace: &Path) -> PathBuf {
 ///
 /// # Errors
 /// When `checkpoints_mib` is too small.
-pub fn store_caps(config: &Config) -> Result<StoreLimits, SessionError> {
+pub fn store_limits(config: &Config) -> Result<StoreLimits, SessionError> {
     let caps = StoreLimits::default();
     match config.checkpoints_mib {
         None => Ok(caps),
@@ -161,7 +161,7 @@ impl TaskCheckpointer {
         if options.no_checkpoints || !config.takes_checkpoints() {
             return Ok(None);
         }
-        let caps = store_caps(config)?;
+        let caps = store_limits(config)?;
         let checkpoints = Arc::new(open_store(workspace, caps, &config.environment)?);
         let own = store_folder(&config.environment.sabir_data_folder()?, workspace.root());
         let all = own.parent().unwrap_or(&own).to_path_buf();
@@ -349,7 +349,7 @@ impl DriverObserver for TaskCheckpointer {
     fn before_tool<'a>(
         &'a self,
         call: &'a ObservedCall,
-    ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
+    ) -> ObserverFuture<'a, Result<(), ToolRefusal>> {
         Box::pin(async move {
             // The policy checked the same access, so a call can change nothing outside of its
             // snapshot.
@@ -380,7 +380,11 @@ impl DriverObserver for TaskCheckpointer {
     }
 
     /// Seals the snapshot with the state that the call left.
-    fn after_tool<'a>(&'a self, call: &'a ObservedCall, _: &'a ToolOutput) -> ObserverWork<'a, ()> {
+    fn after_tool<'a>(
+        &'a self,
+        call: &'a ObservedCall,
+        _: &'a ToolOutput,
+    ) -> ObserverFuture<'a, ()> {
         Box::pin(async move {
             // Taken out before the `await`, so that the lock is not held across it.
             let snapshot = self.open_snapshots().remove(&call.id);

@@ -6,7 +6,7 @@ use sabir_agent::{
 };
 use serde_json::json;
 
-use crate::config::{LimitKeys, SubtaskKeys};
+use crate::config::{LimitConfig, SubtaskConfig};
 use crate::spec::{CompletionSpec, LimitSpec, ResultForm};
 
 /// The tool that runs the check.
@@ -15,7 +15,7 @@ const CHECK_TOOL: &str = "execute_command";
 const CHECK_SECONDS: u64 = 600;
 
 /// Returns the limits of a task. The spec overrides the configuration.
-pub(crate) fn task_limits(flags: &LimitSpec, keys: &LimitKeys) -> TaskLimits {
+pub(crate) fn task_limits(flags: &LimitSpec, keys: &LimitConfig) -> TaskLimits {
     TaskLimits {
         turns: flags.max_turns.or(keys.max_turns),
         tokens: flags.max_tokens.or(keys.max_tokens),
@@ -25,7 +25,7 @@ pub(crate) fn task_limits(flags: &LimitSpec, keys: &LimitKeys) -> TaskLimits {
     }
 }
 
-fn subtask_limits(keys: &SubtaskKeys) -> SubtaskLimits {
+fn subtask_limits(keys: &SubtaskConfig) -> SubtaskLimits {
     let usual = SubtaskLimits::default();
     SubtaskLimits {
         depth: keys.depth.unwrap_or(usual.depth),
@@ -40,7 +40,7 @@ fn subtask_limits(keys: &SubtaskKeys) -> SubtaskLimits {
 /// repository or a recording cannot.
 pub(crate) fn completion_conditions(
     flags: &CompletionSpec,
-    keys: &LimitKeys,
+    keys: &LimitConfig,
 ) -> CompletionConditions {
     let required = flags.require_todos || keys.completion.todos == Some(true);
     let check = flags

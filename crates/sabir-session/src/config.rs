@@ -101,27 +101,27 @@ use serde::Deserialize;
 use crate::dialect_tables::{self, DialectTables};
 use crate::environment::Environment;
 use crate::error::SessionError;
-use crate::hooks::{HookCallbacks, HookKeys};
+use crate::hooks::{HookCallbacks, HookConfig};
 use crate::interface_choice::InterfaceChoice;
-use crate::mcp::{FormAsker, McpKeys};
-use crate::modes::{UserAgents, read_user_agents};
+use crate::mcp::{FormElicitor, McpConfig};
+use crate::modes::{PersonalAgents, read_personal_agents};
 use crate::notice::NoticeSink;
 use crate::providers::{self, MAX_SECONDS, ProviderConfigs, ProviderConnection, ProviderRow};
 use crate::proxy::apply_proxy_variables;
 use crate::spec::{NetworkChoice, RetryLimits, RuleSpec, SessionSpec};
-use crate::telemetry::TelemetryKeys;
+use crate::telemetry::TelemetryConfig;
 use crate::{modes, repairs};
 
 pub use gateway::{
-    BalanceKey, GatewayKeys, GatewayKeysError, GatewayModelKeys, GatewayUpstreamKeys,
+    GatewayConfig, GatewayConfigError, GatewayModelConfig, GatewayUpstreamConfig, UpstreamSelection,
 };
 pub(crate) use keys::TomlFile;
-pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
+pub(crate) use limits::{CompletionConfig, LimitConfig, SubtaskConfig};
 pub(crate) use rules::rule_mistake;
-pub use rules::{ConfigProblem, ModeTable, RuleKeys};
+pub use rules::{ConfigProblem, ModeTable, RuleConfig};
 pub(crate) use text::read_regular_file;
 pub use text::read_text;
-use tui::TuiKeys;
+use tui::TuiConfig;
 
 pub mod change;
 pub mod check;
@@ -189,10 +189,10 @@ pub struct Config {
     // `deny_unknown_fields`.
     /// The limits of tasks, and the settings of their context.
     #[serde(skip)]
-    pub(crate) limits: LimitKeys,
+    pub(crate) limits: LimitConfig,
     /// The policy rules and the settings of modes.
     #[serde(skip)]
-    pub(crate) rules: RuleKeys,
+    pub(crate) rules: RuleConfig,
     /// The modes that the user defined.
     #[serde(skip)]
     pub(crate) modes: Vec<Mode>,
@@ -213,36 +213,36 @@ pub struct Config {
     pub(crate) editor: Option<Arc<dyn Editor>>,
     /// Shows the questions of MCP servers as forms.
     #[serde(skip)]
-    pub(crate) form_asker: Option<Arc<dyn FormAsker>>,
+    pub(crate) form_elicitor: Option<Arc<dyn FormElicitor>>,
     /// The limits of retries that a session sets for all its models.
     #[serde(skip)]
     pub(crate) retry_limits: RetryLimits,
     /// The time for which rate-limited requests of a session are retried, unless the user has set the limits of retries.
     #[serde(skip)]
-    pub(crate) default_patience: Duration,
+    pub(crate) default_retry_duration: Duration,
     /// The file that it was loaded from; `None` if there is none.
     #[serde(skip)]
     file: Option<LoadedFile>,
     /// The user's additions to the built-in tables.
     #[serde(skip)]
-    own: OwnKeys,
+    own: ExtensionConfig,
     /// The user's own agents, which are read when they are first needed.
     #[serde(skip)]
-    agents: OnceLock<UserAgents>,
+    agents: OnceLock<PersonalAgents>,
 }
 
 /// The tables for additions to the built-in providers, models and dialects, and for the gateway and telemetry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct OwnKeys {
+struct ExtensionConfig {
     providers: ProviderConfigs,
     models: Vec<ModelEntry>,
     dialects: DialectTables,
-    gateway: GatewayKeys,
-    telemetry: TelemetryKeys,
-    tui: TuiKeys,
-    mcp: McpKeys,
-    hooks: HookKeys,
+    gateway: GatewayConfig,
+    telemetry: TelemetryConfig,
+    tui: TuiConfig,
+    mcp: McpConfig,
+    hooks: HookConfig,
 }
 
 /// A model with the connection to its provider and the facts about it.
@@ -277,12 +277,12 @@ impl Config {
     }
 
     /// Returns the settings of the full interface.
-    pub fn tui(&self) -> &TuiKeys {
+    pub fn tui(&self) -> &TuiConfig {
         &self.own.tui
     }
 
     /// Returns true if builds and tests of trusted repositories run unasked, where the sandbox keeps them.
-    pub fn lets_trusted_builds_run(&self) -> bool {
+    pub fn allows_trusted_builds(&self) -> bool {
         self.trusted_builds.unwrap_or(true)
     }
 
@@ -332,7 +332,7 @@ impl Config {
             dialects,
             ..Self::parse_file(&path, &text)?
         };
-        let OwnKeys {
+        let ExtensionConfig {
             providers,
             gateway,
             telemetry,
@@ -359,7 +359,8 @@ impl Config {
         if let Some(problem) = config.find_problems(home).into_iter().next() {
             return Err(problem.in_file(file));
         }
-        config.modes = modes::own_modes(&config.rules).map_err(|problem| problem.in_file(file))?;
+        config.modes =
+            modes::configured_modes(&config.rules).map_err(|problem| problem.in_file(file))?;
         dialect_tables::define_all(
             file,
             std::mem::take(&mut config.own.dialects),
@@ -384,7 +385,7 @@ impl Config {
     fn find_problems(&self, home: Option<&Path>) -> Vec<ConfigProblem> {
         let own = &self.own;
         let mut problems = own.providers.find_problems();
-        if let Err(error) = own.gateway.check_keys() {
+        if let Err(error) = own.gateway.check_settings() {
             problems.push(ConfigProblem {
                 keys: error.keys(),
                 why: error.to_string(),
@@ -393,7 +394,7 @@ impl Config {
         let mut note = |keys: &[&str], why: &dyn Display| {
             problems.push(ConfigProblem::new(keys, why.to_string()));
         };
-        if let Err(error) = own.telemetry.check_keys() {
+        if let Err(error) = own.telemetry.check_settings() {
             note(&["telemetry"], &error);
         }
         for (name, error) in own.mcp.find_problems() {
@@ -432,22 +433,22 @@ impl Config {
             }
         }
         problems.extend(self.rules.find_rule_problems(home));
-        problems.extend(modes::own_modes(&self.rules).err());
+        problems.extend(modes::configured_modes(&self.rules).err());
         problems
     }
 
     /// Returns the keys of MCP servers.
-    pub(crate) fn mcp_keys(&self) -> &McpKeys {
+    pub(crate) fn mcp_config(&self) -> &McpConfig {
         &self.own.mcp
     }
 
     /// Returns the user's own agents.
-    pub(crate) fn user_agents(&self) -> &UserAgents {
-        self.agents.get_or_init(|| read_user_agents(self))
+    pub(crate) fn personal_agents(&self) -> &PersonalAgents {
+        self.agents.get_or_init(|| read_personal_agents(self))
     }
 
     /// Returns the table `[hooks]`.
-    pub(crate) fn hook_keys(&self) -> &HookKeys {
+    pub(crate) fn hook_config(&self) -> &HookConfig {
         &self.own.hooks
     }
 
@@ -461,7 +462,7 @@ impl Config {
     ///
     /// # Errors
     /// When `ask_timeout` is not a duration.
-    pub fn answer_limit(&self) -> Result<Option<Duration>, SessionError> {
+    pub fn approval_timeout(&self) -> Result<Option<Duration>, SessionError> {
         let limit = self
             .limits
             .ask_timeout
@@ -540,7 +541,7 @@ impl Config {
         let sets_limit = self.retry_limits.per_request.is_some()
             || self.own.providers.sets_retries(&reached.provider.name);
         if !sets_limit {
-            reached.retries.patience = self.default_patience;
+            reached.retries.patience = self.default_retry_duration;
         }
         self.retry_limits.apply_to(&mut reached.retries);
         reached.retries.seed = self.environment.next_seed();
@@ -573,7 +574,7 @@ impl Config {
     }
 
     /// Returns the mode that the configuration sets for tasks that name none.
-    pub fn usual_mode(&self) -> Option<&str> {
+    pub fn default_mode(&self) -> Option<&str> {
         self.rules.mode.as_deref()
     }
 
@@ -593,12 +594,12 @@ impl Config {
     }
 
     /// Returns the settings of the gateway.
-    pub fn gateway_keys(&self) -> &GatewayKeys {
+    pub fn gateway_config(&self) -> &GatewayConfig {
         &self.own.gateway
     }
 
     /// Returns the settings of telemetry.
-    pub(crate) fn telemetry_keys(&self) -> &TelemetryKeys {
+    pub(crate) fn telemetry_config(&self) -> &TelemetryConfig {
         &self.own.telemetry
     }
 
@@ -608,8 +609,8 @@ impl Config {
     }
 
     /// Returns the addresses on this machine where model servers may run.
-    pub fn local_places(&self) -> Vec<ProbeTarget> {
-        self.own.providers.local_places(&self.environment)
+    pub fn local_server_addresses(&self) -> Vec<ProbeTarget> {
+        self.own.providers.local_server_addresses(&self.environment)
     }
 
     /// Splits a name into the provider's name and the model's. A bare name goes to the provider that its prefix implies, or
@@ -690,7 +691,7 @@ impl ResolvedModel {
         // The same closure builds the first client and each one after a renewal of the key.
         let model = KeyRefreshingModel::with_key(self.reached.provider.key.clone(), make);
         match command {
-            Some(command) => model.with_renewal(move || {
+            Some(command) => model.with_refresh(move || {
                 let command = command.clone();
                 async move {
                     command
@@ -708,7 +709,7 @@ impl ResolvedModel {
         let provider = &self.reached.provider.name;
         let entry = self.entry.as_ref();
         ModelLimits {
-            output: self.catalogue.own_output_limit(provider, &self.id),
+            output: self.catalogue.user_output_limit(provider, &self.id),
             never_thinks: entry.and_then(|entry| entry.thinking) == Some(false),
         }
     }

@@ -117,7 +117,7 @@ impl TaskContext {
     /// # Errors
     /// When the journal cannot be written.
     pub async fn undo_compaction(&mut self) -> Result<Option<ContextChange>, SessionError> {
-        self.apply_input(TaskInput::Restore).await
+        self.apply_input(TaskInput::UndoCompaction).await
     }
 
     async fn apply_input(
@@ -200,7 +200,7 @@ fn replay_for_context(
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: None,
         seen_files: Vec::new(),
-        sent_rules: instructions::sent_rules(&records),
+        sent_instructions: instructions::sent_instructions(&records),
         skill_tool: None,
         editor: None,
     };

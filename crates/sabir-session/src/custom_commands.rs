@@ -88,7 +88,12 @@ pub struct CustomCommand {
 
 impl CustomCommand {
     /// Creates the command for a prompt of a server.
-    pub(crate) fn of_server(name: String, description: &str, hint: &str, server: String) -> Self {
+    pub(crate) fn from_mcp_prompt(
+        name: String,
+        description: &str,
+        hint: &str,
+        server: String,
+    ) -> Self {
         Self {
             name,
             description: shorten(description),

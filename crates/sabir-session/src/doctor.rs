@@ -197,7 +197,7 @@ impl SandboxReport {
 
 /// Returns the servers on this machine that answer.
 pub async fn probe_local_servers(config: &Config) -> Vec<LocalServer> {
-    probe_servers(&config.local_places(), LOCAL_TIMEOUT).await
+    probe_servers(&config.local_server_addresses(), LOCAL_TIMEOUT).await
 }
 
 /// Examines a model. The model is resolved before it is asked anything, so that a front end can

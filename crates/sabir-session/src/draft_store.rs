@@ -60,7 +60,7 @@ impl DraftStore {
 
     /// Stores a draft in place of the previous one; an empty draft removes it. Failures are
     /// ignored.
-    pub fn keep(&self, draft: &str) {
+    pub fn save(&self, draft: &str) {
         let Some(path) = &self.path else {
             return;
         };
@@ -123,14 +123,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = store(folder.path(), "first");
         assert_eq!(first.take(), "");
-        first.keep("one");
-        first.keep("one\ntwo ü");
+        first.save("one");
+        first.save("one\ntwo ü");
         drop(first);
         let second = store(folder.path(), "second");
         assert_eq!(second.take(), "one\ntwo ü");
         assert_eq!(second.take(), "");
-        second.keep("one");
-        second.keep("");
+        second.save("one");
+        second.save("");
         drop(second);
         assert_eq!(store(folder.path(), "third").take(), "");
         let left = std::fs::read_dir(folder.path().join(FOLDER)).unwrap();
@@ -142,13 +142,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let one = store(folder.path(), "one");
         let other = store(folder.path(), "other");
-        one.keep("of one");
-        other.keep("of the other");
+        one.save("of one");
+        other.save("of the other");
         // Both still work.
         assert_eq!(store(folder.path(), "third").take(), "");
         drop(one);
         assert_eq!(store(folder.path(), "third").take(), "of one");
-        other.keep("of the other, changed");
+        other.save("of the other, changed");
         drop(other);
         assert_eq!(
             store(folder.path(), "third").take(),

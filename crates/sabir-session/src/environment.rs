@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sabir_call::dialect::DialectSet;
 
 use crate::error::SessionError;
-use crate::key_command::PrintedKeys;
+use crate::key_command::KeyCommandCache;
 
 /// The names of the variables that commands of a model may see. None of them usually holds a secret.
 const COMMAND_VARIABLES: [&str; 22] = [
@@ -67,7 +67,7 @@ pub struct Environment {
     /// The number of seeds that were derived from it so far.
     derived_seeds: Arc<AtomicU64>,
     /// Keys that commands have printed so far.
-    pub(crate) printed_keys: PrintedKeys,
+    pub(crate) printed_keys: KeyCommandCache,
 }
 
 impl Default for Environment {
@@ -107,10 +107,10 @@ impl Environment {
             temporary_folder: PathBuf::from("/tmp"),
             helper_program: helper_program.into(),
             clock,
-            dialects: DialectSet::with_shared_rows(),
+            dialects: DialectSet::with_shared_definitions(),
             seed: 0,
             derived_seeds: Arc::default(),
-            printed_keys: PrintedKeys::default(),
+            printed_keys: KeyCommandCache::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use sabir_agent::{
     UserQuestion,
 };
 use sabir_call::{
-    ArgForm, CallId, Certainty, Event, Fault, MarkupRole, MarkupSpan, OpaqueState, Span,
+    ArgumentEncoding, CallId, Certainty, Event, Fault, MarkupRole, MarkupSpan, OpaqueState, Span,
     StopReason, Truncation, Usage,
 };
 use serde::ser::SerializeMap;
@@ -209,7 +209,7 @@ pub enum StreamEvent {
     ArgStart {
         index: u32,
         name: String,
-        form: ArgForm,
+        form: ArgumentEncoding,
         at: usize,
     },
     ArgDelta {
@@ -393,16 +393,18 @@ impl StreamEvent {
 
 impl SessionEventKind {
     /// Converts a task event; `None` for one that a session does not publish.
-    pub(crate) fn of_task_event(event: TaskEvent<'_>, task: &TaskId) -> Option<Self> {
+    pub(crate) fn from_task_event(event: TaskEvent<'_>, task: &TaskId) -> Option<Self> {
         Some(match event {
             TaskEvent::Record(record) => Self::Record(Arc::new(record.clone())),
-            TaskEvent::Moment(TransientEvent::Asking { turn, full }) => Self::Asking { turn, full },
-            TaskEvent::Moment(TransientEvent::Delta(event)) => Self::Delta(event.into()),
-            TaskEvent::Moment(TransientEvent::Output { call, text }) => Self::Output {
+            TaskEvent::Transient(TransientEvent::Asking { turn, full }) => {
+                Self::Asking { turn, full }
+            }
+            TaskEvent::Transient(TransientEvent::Delta(event)) => Self::Delta(event.into()),
+            TaskEvent::Transient(TransientEvent::Output { call, text }) => Self::Output {
                 call: call.clone(),
                 text: text.to_owned(),
             },
-            TaskEvent::Moment(TransientEvent::Waiting {
+            TaskEvent::Transient(TransientEvent::Waiting {
                 reason,
                 milliseconds,
             }) => Self::Waiting(WaitingEvent {
@@ -410,7 +412,7 @@ impl SessionEventKind {
                 milliseconds,
                 attempt: None,
             }),
-            TaskEvent::Moment(TransientEvent::Question(question)) => Self::Request {
+            TaskEvent::Transient(TransientEvent::Question(question)) => Self::Request {
                 request: RequestId {
                     task: task.clone(),
                     call: question.call_id().cloned(),
@@ -418,7 +420,7 @@ impl SessionEventKind {
                 question: question.clone(),
             },
             // New kinds of events stay inside until a session has a form for them.
-            TaskEvent::Moment(_) => return None,
+            TaskEvent::Transient(_) => return None,
         })
     }
 
@@ -426,17 +428,21 @@ impl SessionEventKind {
     pub fn as_task_event(&self) -> Option<TaskEvent<'_>> {
         Some(match self {
             Self::Record(record) => TaskEvent::Record(record),
-            Self::Asking { turn, full } => TaskEvent::Moment(TransientEvent::Asking {
+            Self::Asking { turn, full } => TaskEvent::Transient(TransientEvent::Asking {
                 turn: *turn,
                 full: *full,
             }),
-            Self::Delta(event) => TaskEvent::Moment(TransientEvent::Delta(event.as_event())),
-            Self::Output { call, text } => TaskEvent::Moment(TransientEvent::Output { call, text }),
-            Self::Waiting(waiting) => TaskEvent::Moment(TransientEvent::Waiting {
+            Self::Delta(event) => TaskEvent::Transient(TransientEvent::Delta(event.as_event())),
+            Self::Output { call, text } => {
+                TaskEvent::Transient(TransientEvent::Output { call, text })
+            }
+            Self::Waiting(waiting) => TaskEvent::Transient(TransientEvent::Waiting {
                 reason: &waiting.reason,
                 milliseconds: waiting.milliseconds,
             }),
-            Self::Request { question, .. } => TaskEvent::Moment(TransientEvent::Question(question)),
+            Self::Request { question, .. } => {
+                TaskEvent::Transient(TransientEvent::Question(question))
+            }
             _ => return None,
         })
     }

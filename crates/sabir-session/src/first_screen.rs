@@ -15,7 +15,7 @@ use crate::doctor;
 use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::host::Host;
-use crate::instructions::{RuleState, find_rules};
+use crate::instructions::{InstructionState, find_instructions};
 use crate::remember::{lock_folder, replace_file};
 use crate::setup;
 use crate::spec::SessionSpec;
@@ -46,7 +46,7 @@ const TEMPLATE: &str = include_str!("config_template.toml");
 
 /// The findings for a user who has not chosen a model.
 #[derive(Debug)]
-pub struct FirstScreen {
+pub struct FirstRunReport {
     /// The configuration file; `None` without a home folder.
     pub config: Option<PathBuf>,
     /// True if that file exists.
@@ -70,7 +70,7 @@ pub struct ChosenModel {
     pub reason: String,
 }
 
-impl FirstScreen {
+impl FirstRunReport {
     /// Returns true if a task needs a model that nobody has named yet.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl FirstScreen {
     ) -> Result<Self, SessionError> {
         let config = host.load_config(named)?;
         let environment = host.environment();
-        let servers = probe_servers(&config.local_places(), PROBE_TIMEOUT).await;
+        let servers = probe_servers(&config.local_server_addresses(), PROBE_TIMEOUT).await;
         let has_key = |row: &ProviderRow| {
             !matches!(
                 row.key,
@@ -133,7 +133,7 @@ fn choose_model(keys: &[ProviderRow], servers: &[LocalServer]) -> Option<ChosenM
 }
 
 /// Returns the usual model of a provider.
-pub fn usual_model(provider: &str) -> Option<String> {
+pub fn default_model(provider: &str) -> Option<String> {
     let (provider, model) = USUAL_MODELS.iter().find(|(name, _)| *name == provider)?;
     Some(format!("{provider}/{model}"))
 }
@@ -143,11 +143,11 @@ pub fn provider_of_key(text: &str) -> Option<&'static str> {
     let (_, provider) = KEY_PREFIXES
         .iter()
         .find(|(prefix, _)| text.starts_with(prefix))?;
-    Some(*provider).filter(|provider| usual_model(provider).is_some())
+    Some(*provider).filter(|provider| default_model(provider).is_some())
 }
 
 /// Returns the providers for which a key alone is enough.
-pub fn usual_providers() -> impl Iterator<Item = &'static str> {
+pub fn key_only_providers() -> impl Iterator<Item = &'static str> {
     USUAL_MODELS.iter().map(|(provider, _)| *provider)
 }
 
@@ -159,9 +159,9 @@ fn instruction_files(config: &Config, folder: &Path) -> Vec<String> {
     let Ok(workspace) = Workspace::open(folder) else {
         return Vec::new();
     };
-    let rules = find_rules(&Arc::new(workspace), config).into_iter();
+    let rules = find_instructions(&Arc::new(workspace), config).into_iter();
     rules
-        .filter(|rule| rule.state == RuleState::Sent)
+        .filter(|rule| rule.state == InstructionState::Sent)
         .map(|rule| rule.path)
         .collect()
 }
@@ -211,7 +211,7 @@ fn exists_already(path: &Path) -> String {
 ///
 /// # Errors
 /// When there is a file already, or it cannot be written.
-pub fn write_config(screen: &FirstScreen) -> Result<PathBuf, SessionError> {
+pub fn write_config(screen: &FirstRunReport) -> Result<PathBuf, SessionError> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let path = screen.config.clone().ok_or_else(no_folder)?;
@@ -269,7 +269,7 @@ impl std::fmt::Debug for ProviderKey<'_> {
 ///
 /// # Errors
 /// When the file cannot be parsed or written.
-pub fn store_choice(
+pub fn store_model_choice(
     environment: &Environment,
     named: Option<&Path>,
     model: &str,

@@ -10,9 +10,9 @@ use sabir_gateway::GatewaySettings;
 use sabir_model::Secret;
 
 pub use sabir_gateway::{
-    ClientFacts, ClientKey, DailyUsage, ExchangeRecorder, Gateway, GatewayObserver, Listeners,
-    LogFormat, LogLine, LogOptions, LogWriter, ModelLimit, RepairMode, RequestLog, ServeError,
-    SharedLogOptions, format_dollars, render_client_settings,
+    ClientKey, ClientSettingsInput, DailyUsage, ExchangeRecorder, Gateway, GatewayObserver,
+    Listeners, LogFormat, LogLine, LogOptions, LogWriter, ModelLimit, RepairMode, RequestLog,
+    ServeError, SharedLogOptions, format_dollars, render_client_settings,
 };
 
 pub use sabir_wire::format_timestamp;
@@ -22,8 +22,10 @@ pub use crate::telemetry::ExchangeTracer;
 use crate::config::Config;
 use crate::error::SessionError;
 
-pub use keys::{KeyCommand, KeyLimitText, KeyReport, open_key_store, run_key_command};
-pub use recording::{RecordFolder, RecordReport, RecordedModel, report_records};
+pub use keys::{
+    KeyLimitText, KeyStoreCommand, KeyStoreReport, open_key_store, run_key_store_command,
+};
+pub use recording::{RecordReport, RecordWriter, RecordedModel, report_records};
 pub use reload::{ReloadableGateway, ReloadedGateway, RestartNeeded};
 pub use routes::build_routes;
 pub(crate) use routes::{DEFAULT_HEALTH_SECONDS, DEFAULT_RETRIES};
@@ -111,7 +113,7 @@ impl GatewaySpec {
     pub fn listen_address<'a>(&'a self, config: &'a Config) -> &'a str {
         self.listen
             .as_deref()
-            .or(config.gateway_keys().listen.as_deref())
+            .or(config.gateway_config().listen.as_deref())
             .unwrap_or(DEFAULT_LISTEN)
     }
 
@@ -127,7 +129,7 @@ impl GatewaySpec {
 
     /// Returns the options of the log.
     pub fn log_options(&self, config: &Config) -> LogOptions {
-        let keys = config.gateway_keys();
+        let keys = config.gateway_config();
         LogOptions {
             format: self.log.or(keys.log).unwrap_or_default(),
             explain: self.explain || keys.explain.unwrap_or_default(),
@@ -141,7 +143,7 @@ impl GatewaySpec {
         token: Option<&Secret>,
         seed: u64,
     ) -> GatewaySettings {
-        let keys = config.gateway_keys();
+        let keys = config.gateway_config();
         GatewaySettings {
             token: token.cloned(),
             hosts: keys.hosts.iter().chain(&self.hosts).cloned().collect(),
@@ -163,7 +165,7 @@ impl GatewaySpec {
         config: &Config,
         generate: impl FnOnce() -> Result<Secret, SessionError>,
     ) -> Result<GatewayToken, SessionError> {
-        let keys = config.gateway_keys();
+        let keys = config.gateway_config();
         if self.no_token {
             return Ok(GatewayToken::None);
         }

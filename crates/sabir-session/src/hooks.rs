@@ -31,10 +31,10 @@ const PROJECT_VARIABLES: [&str; 2] = ["CLAUDE_PROJECT_DIR", "SABIR_PROJECT_DIR"]
 
 pub use callbacks::{CallbackError, CallbackHook, HookCallbacks};
 pub use event::HookEvent;
-pub(crate) use keys::HookKeys;
+pub(crate) use keys::HookConfig;
 pub(crate) use observer::HookObserver;
 pub(crate) use pinned_files::{UnpinnableCommand, find_launch_files};
-pub(crate) use runner::{HookAttachment, HookRunner};
+pub(crate) use runner::{HookRunner, HookTask};
 pub use settings_file::HookSpec;
 pub use sources::{
     FolderHooks, FoundHook, HookList, HookState, find_folder_hooks, find_hooks, revoke_hooks,

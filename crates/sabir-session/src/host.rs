@@ -14,7 +14,7 @@ use crate::hooks::HookCallbacks;
 use crate::hub::EventHub;
 use crate::loading::{self, LoadedSession};
 use crate::locked;
-use crate::mcp::FormAsker;
+use crate::mcp::FormElicitor;
 use crate::modes::{self, InitialMode};
 use crate::notice::{NoticeSink, NoticeTopic};
 use crate::pictures::ImageSupport;
@@ -35,7 +35,7 @@ pub struct Host {
     /// The editor in which the user has files open.
     pub(crate) editor: Option<Arc<dyn Editor>>,
     /// Shows the questions of MCP servers as forms.
-    pub(crate) form_asker: Option<Arc<dyn FormAsker>>,
+    pub(crate) form_elicitor: Option<Arc<dyn FormElicitor>>,
 }
 
 /// Selects tasks for a list.
@@ -57,7 +57,7 @@ impl Host {
             notices: NoticeSink::default(),
             hook_callbacks: None,
             editor: None,
-            form_asker: None,
+            form_elicitor: None,
         }
     }
 
@@ -90,9 +90,9 @@ impl Host {
     /// Sets the front end's way to ask the questions of MCP servers as forms, in the sessions that this host and its clones start
     /// afterwards.
     #[must_use]
-    pub fn with_form_asker(self, form_asker: Arc<dyn FormAsker>) -> Self {
+    pub fn with_form_elicitor(self, form_elicitor: Arc<dyn FormElicitor>) -> Self {
         Self {
-            form_asker: Some(form_asker),
+            form_elicitor: Some(form_elicitor),
             ..self
         }
     }
@@ -121,7 +121,7 @@ impl Host {
         spec: SessionSpec,
         first: UserMessage,
     ) -> Result<Session, SessionError> {
-        self.start_as(self.new_task_id(), spec, first).await
+        self.start_with_id(self.new_task_id(), spec, first).await
     }
 
     /// Starts a new task as [`Host::start`] does, with an id from [`Host::new_task_id`] that was given out before. A replay has an id of
@@ -129,7 +129,7 @@ impl Host {
     ///
     /// # Errors
     /// When the spec or the configuration cannot be used, the journal cannot be made, or a task has this id.
-    pub async fn start_as(
+    pub async fn start_with_id(
         &self,
         id: TaskId,
         spec: SessionSpec,
@@ -201,14 +201,14 @@ impl Host {
     ///
     /// # Errors
     /// When the recording cannot be played, or the journal cannot be made.
-    pub async fn replay_journaled(
+    pub async fn replay_with_journal(
         &self,
         recording: &[u8],
         spec: SessionSpec,
         journals: &Path,
     ) -> Result<Session, SessionError> {
         let hub = EventHub::new();
-        let loaded = loading::replay_journaled(self, &spec, recording, journals, &hub)?;
+        let loaded = loading::replay_with_journal(self, &spec, recording, journals, &hub)?;
         Ok(Session::start_worker(self.clone(), loaded, hub))
     }
 
@@ -385,7 +385,7 @@ impl Host {
     ///
     /// # Errors
     /// When the model or the task is not known.
-    pub fn model_sight(
+    pub fn image_support(
         &self,
         spec: &SessionSpec,
         task: Option<&TaskId>,

@@ -68,7 +68,7 @@ struct OpenRequest {
 }
 
 /// The request for a message of a task that waits for nothing else.
-pub(crate) struct LonePrompt {
+pub(crate) struct SinglePrompt {
     pub(crate) request: RequestId,
     /// True if the model has answered; false if something went wrong, and the user must say how to continue.
     pub(crate) follows_answer: bool,
@@ -88,7 +88,7 @@ pub(crate) struct HubFrontEnd {
     subtask: Option<Arc<SubtaskLabel>>,
     commands: Option<CommandQueue>,
     /// The time after which an unanswered approval is denied; `None` for no limit.
-    answer_limit: Option<Duration>,
+    approval_timeout: Option<Duration>,
 }
 
 /// A stream of session events. Dropping it ends the subscription.
@@ -299,7 +299,7 @@ impl EventHub {
         &self,
         task: &TaskId,
         subtask: Option<SubtaskLabel>,
-        answer_limit: Option<Duration>,
+        approval_timeout: Option<Duration>,
     ) -> HubFrontEnd {
         let commands = self.open_inbox(task, subtask.clone());
         let subtask = subtask.map(Arc::new);
@@ -312,7 +312,7 @@ impl EventHub {
             task: task.clone(),
             subtask,
             commands: Some(commands),
-            answer_limit,
+            approval_timeout,
         }
     }
 
@@ -356,7 +356,7 @@ impl EventHub {
     }
 
     /// Returns the request for a message that a task waits for, if it waits for nothing else and no command is on its way to it.
-    pub(crate) fn lone_prompt(&self, task: &TaskId) -> Option<LonePrompt> {
+    pub(crate) fn single_prompt(&self, task: &TaskId) -> Option<SinglePrompt> {
         let state = self.lock_state();
         let has_commands = state
             .inboxes
@@ -367,7 +367,7 @@ impl EventHub {
         let UserQuestion::Next { reason } = &open.question else {
             return None;
         };
-        (!has_commands).then(|| LonePrompt {
+        (!has_commands).then(|| SinglePrompt {
             request: open.id.clone(),
             follows_answer: reason.is_empty(),
         })
@@ -516,7 +516,7 @@ impl HubFrontEnd {
             }
         }
         let limit = self
-            .answer_limit
+            .approval_timeout
             // Only approvals have a safe answer, which is no. Other questions wait for the user.
             .filter(|_| matches!(question, UserQuestion::Approval { .. }));
         let answered = async {
@@ -557,7 +557,7 @@ impl HubFrontEnd {
 impl FrontEnd for HubFrontEnd {
     fn on_event(&mut self, event: TaskEvent<'_>) {
         let mut state = self.hub.lock_state();
-        if let TaskEvent::Moment(sabir_agent::TransientEvent::Asking { .. }) = event
+        if let TaskEvent::Transient(sabir_agent::TransientEvent::Asking { .. }) = event
             && let Some(servers) = &state.servers
         {
             // Their start would compete with the request for the processors.
@@ -572,7 +572,7 @@ impl FrontEnd for HubFrontEnd {
         );
         let is_question = matches!(
             event,
-            TaskEvent::Moment(sabir_agent::TransientEvent::Question(_))
+            TaskEvent::Transient(sabir_agent::TransientEvent::Question(_))
         );
         // A user's message leaves the question open; any other event means that the task moved on.
         if !is_said {
@@ -592,7 +592,7 @@ impl FrontEnd for HubFrontEnd {
             state.sequence += 1;
             return;
         }
-        let Some(kind) = SessionEventKind::of_task_event(event, &self.task) else {
+        let Some(kind) = SessionEventKind::from_task_event(event, &self.task) else {
             return;
         };
         if let SessionEventKind::Request { request, question } = &kind {

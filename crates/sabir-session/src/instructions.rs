@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use sabir_agent::{
     ContextChange, ContextFragment, ContextSource, DriverObserver, EnvironmentFacts, FragmentKind,
-    ObservedCall, ObserverWork, Record, RequestContext, ToolRefusal, WorkspaceListing,
+    ObservedCall, ObserverFuture, Record, RequestContext, ToolRefusal, WorkspaceListing,
 };
 use sabir_workspace::{EntryKind, ListOptions, StopFlag, Workspace, default_shell};
 
@@ -22,7 +22,7 @@ use crate::environment::Environment;
 use crate::notice::NoticeSink;
 use crate::setup::DEFAULT_MODE;
 
-use rule_collector::RuleCollector;
+use rule_collector::InstructionCollector;
 use touched_paths::{NewPaths, TouchedPaths};
 use watched_path::WatchedPath;
 
@@ -33,7 +33,7 @@ mod sources;
 mod touched_paths;
 mod watched_path;
 
-pub use rule_file::{RuleFile, RuleOrigin, RuleState};
+pub use rule_file::{FoundInstructions, InstructionOrigin, InstructionState};
 
 /// The most names in the listing of the workspace.
 const NAMES_LISTED: usize = 100;
@@ -86,7 +86,7 @@ pub(crate) struct ContextNeeds<'a> {
     /// The mode that the task begins in.
     pub(crate) mode: Option<&'a str>,
     /// The rules that the model of a resumed task has received.
-    pub(crate) sent_rules: &'a [String],
+    pub(crate) sent_instructions: &'a [String],
     /// The list of skills.
     pub(crate) skills: Option<ContextFragment>,
 }
@@ -115,7 +115,7 @@ pub(crate) fn task_context(
         skills: needs.skills.clone(),
     };
     // The only read that sends notices: repeated ones would say the same again.
-    let touched = TouchedPaths::of_sent_rules(needs.sent_rules);
+    let touched = TouchedPaths::from_sent_instructions(needs.sent_instructions);
     let ReadContext {
         mut fragments,
         files,
@@ -163,7 +163,7 @@ pub(crate) fn instruction_paths(workspace: &Arc<Workspace>, config: &Config) -> 
 
 /// Returns the rule files that a new task in this folder would find, in the order of the prompt. The rules of subfolders follow; they
 /// join the prompt when a call touches their folder.
-pub fn find_rules(workspace: &Arc<Workspace>, config: &Config) -> Vec<RuleFile> {
+pub fn find_instructions(workspace: &Arc<Workspace>, config: &Config) -> Vec<FoundInstructions> {
     let settings = rule_settings(workspace, config);
     let mut found = settings.collect_rules(false, &TouchedPaths::default());
     if settings.instructions {
@@ -175,7 +175,7 @@ pub fn find_rules(workspace: &Arc<Workspace>, config: &Config) -> Vec<RuleFile> 
 fn rule_settings(workspace: &Arc<Workspace>, config: &Config) -> ContextSettings {
     ContextSettings {
         workspace: Arc::clone(workspace),
-        mode: Some(config.usual_mode().unwrap_or(DEFAULT_MODE).to_owned()),
+        mode: Some(config.default_mode().unwrap_or(DEFAULT_MODE).to_owned()),
         instructions: config.limits.sends_instructions(),
         sends_environment: false,
         environment: Arc::clone(&config.environment),
@@ -185,7 +185,7 @@ fn rule_settings(workspace: &Arc<Workspace>, config: &Config) -> ContextSettings
 }
 
 /// Returns the paths of the rules that the model of a task received last.
-pub(crate) fn sent_rules<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
+pub(crate) fn sent_instructions<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
     let mut sent = Vec::new();
     for record in records {
         if let Record::Context(
@@ -208,7 +208,7 @@ impl ContextSettings {
         let mut found = self.collect_rules(with_notices, touched);
         let mut files = std::mem::take(&mut found.watched);
         let mut waiting = found.rules.iter();
-        let has_waiting_rules = waiting.any(|rule| rule.state == RuleState::Waiting);
+        let has_waiting_rules = waiting.any(|rule| rule.state == InstructionState::Waiting);
         let mut fragments = found.into_fragments();
         fragments.extend(self.skills.clone());
         if self.sends_environment {
@@ -237,9 +237,13 @@ impl ContextSettings {
     }
 
     /// Collects the rules, in the order of the prompt.
-    fn collect_rules(&self, with_notices: bool, touched: &TouchedPaths) -> RuleCollector<'_> {
+    fn collect_rules(
+        &self,
+        with_notices: bool,
+        touched: &TouchedPaths,
+    ) -> InstructionCollector<'_> {
         let notices = with_notices.then_some(&self.notices);
-        let mut found = RuleCollector::new(touched.clone(), notices);
+        let mut found = InstructionCollector::new(touched.clone(), notices);
         if self.instructions {
             found.add_user_files(&self.environment);
             found.add_parent_files(&self.workspace);
@@ -294,7 +298,7 @@ impl DriverObserver for InstructionWatcher {
     fn before_tool<'a>(
         &'a self,
         call: &'a ObservedCall,
-    ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
+    ) -> ObserverFuture<'a, Result<(), ToolRefusal>> {
         let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
         let new_paths = touched.add_access(&call.access, &self.settings.workspace);
         // Both locks are never held at once: `poll_for_date` takes them in the other order.

@@ -21,11 +21,11 @@ const MAX_KEY: usize = 16 << 10;
 
 /// Caches the keys that commands have printed, by command. Clones share the cache.
 #[derive(Clone, Default)]
-pub(crate) struct PrintedKeys(Arc<Mutex<BTreeMap<Vec<String>, Secret>>>);
+pub(crate) struct KeyCommandCache(Arc<Mutex<BTreeMap<Vec<String>, Secret>>>);
 
-impl std::fmt::Debug for PrintedKeys {
+impl std::fmt::Debug for KeyCommandCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PrintedKeys")
+        f.write_str("KeyCommandCache")
     }
 }
 

@@ -128,9 +128,9 @@ pub use sabir_mcp::{
     ElicitationAnswer, ElicitationForm, ElicitationRequest, McpServerSpec, McpTransport,
     ServerStatus,
 };
-pub use sabir_policy::names_secrets;
+pub use sabir_policy::command_names_secret_file;
 pub use sabir_tools::{
-    Editor, EditorAnswer, EditorFailure, TerminalCommand, TerminalEnd, TerminalOutcome,
+    Editor, EditorFailure, EditorFuture, TerminalCommand, TerminalEnd, TerminalOutcome,
 };
 pub use sabir_wire::format_timestamp;
 pub use sabir_workspace::{
@@ -147,9 +147,9 @@ pub use event::{
 };
 pub use host::{Host, TaskFilter};
 pub use hub::{SessionUpdate, Subscription};
-pub use instructions::{RuleFile, RuleOrigin, RuleState, find_rules};
+pub use instructions::{FoundInstructions, InstructionOrigin, InstructionState, find_instructions};
 pub use interface_choice::InterfaceChoice;
-pub use mcp::FormAsker;
+pub use mcp::FormElicitor;
 pub use notice::{Notice, NoticeSink, NoticeTopic};
 pub use repairs::{closes_last_call, without_rules as repairs_without};
 pub use run_summary::{RunSummary, SummarizedCall};

@@ -125,11 +125,11 @@ fn load_config(
     dialect_tables::load_dialect_files(&spec.dialect_files, &mut config.dialects)?;
     config.hook_callbacks = host.hook_callbacks.clone();
     config.editor = host.editor.clone();
-    config.form_asker = host.form_asker.clone();
+    config.form_elicitor = host.form_elicitor.clone();
     config.retry_limits = spec.limits.retries;
-    config.default_patience = spec.interactivity.default_patience();
+    config.default_retry_duration = spec.interactivity.default_retry_duration();
     // A time that cannot be read is reported before anything begins.
-    config.answer_limit()?;
+    config.approval_timeout()?;
     Ok(Arc::new(config))
 }
 
@@ -147,7 +147,7 @@ fn plain_resources(
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: spawner,
         seen_files: Vec::new(),
-        sent_rules: Vec::new(),
+        sent_instructions: Vec::new(),
         skill_tool: None,
         editor: None,
     }
@@ -263,7 +263,7 @@ pub(crate) async fn begin_with_hooks(
     let Some(hooks) = hooks else {
         return Ok(message);
     };
-    hooks.begin_session(source).await;
+    hooks.run_session_start_hooks(source).await;
     match message {
         Some(text) => {
             let checked = hooks.check_prompt(text).await;
@@ -423,7 +423,7 @@ fn load_session(
     let edit_tool = locked::locked_edit_tool(start, spec)?;
     let resources = ToolResources {
         seen_files,
-        sent_rules: instructions::sent_rules(&records),
+        sent_instructions: instructions::sent_instructions(&records),
         ..plain_resources(edit_tool, &journals, id, subtasks.build_spawner(id, &now)?)
     };
     let setup = TaskSetup::new(spec, &config, Some(&workspace), resources)?.with_prices(&chosen)?;
@@ -623,7 +623,7 @@ pub(crate) fn replay_new(
 }
 
 /// Replays a recording as a new task with an id and a journal of its own.
-pub(crate) fn replay_journaled(
+pub(crate) fn replay_with_journal(
     host: &Host,
     spec: &SessionSpec,
     recording: &[u8],

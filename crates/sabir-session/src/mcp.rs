@@ -18,8 +18,8 @@ mod session_servers;
 mod sources;
 mod store;
 
-pub use elicitation::FormAsker;
-pub(crate) use keys::McpKeys;
+pub use elicitation::FormElicitor;
+pub(crate) use keys::McpConfig;
 pub use login::{
     LoginState, PageOpening, log_out, login_error, login_state, open_login_page, start_login,
 };

@@ -6,10 +6,10 @@ use sabir_call::nearest_candidate;
 use sabir_policy::{FilePattern, Mode, PolicyRules, ToolGroup};
 use sabir_workspace::{Bounds, Workspace};
 
-use crate::config::{self, Config, ConfigProblem, ModeTable, RuleKeys};
+use crate::config::{self, Config, ConfigProblem, ModeTable, RuleConfig};
 use crate::error::SessionError;
 
-pub(crate) use agent_files::UserAgents;
+pub(crate) use agent_files::PersonalAgents;
 pub use roo::ModeFault;
 use roo::RooModes;
 
@@ -39,7 +39,7 @@ pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<M
     let is_named = |mode: &Mode| mode.name == name || mode.name == usual;
     // Built-in and configured modes come first. A repository cannot redefine them, so its files are
     // read only if none has this name.
-    let own = Mode::builtin_modes().into_iter().find(is_named);
+    let own = Mode::built_in_modes().into_iter().find(is_named);
     if let Some(mode) = own.or_else(|| config.modes.iter().find(|mode| is_named(mode)).cloned()) {
         return Ok(mode);
     }
@@ -57,7 +57,7 @@ pub fn find_mode(name: &str, config: &Config, workspace: &Workspace) -> Result<M
 
 /// Returns all modes that can be used in a workspace, and the faults of those that its repository defines wrongly.
 pub fn all_modes(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<ModeFault>) {
-    let agents = config.user_agents();
+    let agents = config.personal_agents();
     // `/mode Plan` must not be another mode than `/mode plan`.
     let taken = |name: &str| {
         let is_named = |mode: &Mode| mode.name.eq_ignore_ascii_case(name);
@@ -73,7 +73,7 @@ pub fn all_modes(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<Mode
     agent_files::add_agents(workspace, taken, &mut modes, &mut faults);
     faults.extend(agents.faults());
     (
-        Mode::builtin_modes()
+        Mode::built_in_modes()
             .into_iter()
             .chain(config.modes.iter().cloned())
             .chain(agents.modes.iter().cloned())
@@ -84,18 +84,19 @@ pub fn all_modes(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<Mode
 }
 
 fn is_builtin(name: &str) -> bool {
-    Mode::builtin_modes().iter().any(|mode| mode.name == name) || Mode::canonical_name(name) != name
+    Mode::built_in_modes().iter().any(|mode| mode.name == name)
+        || Mode::canonical_name(name) != name
 }
 
 /// Reports whether a mode comes from the repository: it is neither built in nor defined by the user.
 pub fn is_from_repository(name: &str, config: &Config) -> bool {
-    let mut own = config.modes.iter().chain(&config.user_agents().modes);
+    let mut own = config.modes.iter().chain(&config.personal_agents().modes);
     !is_builtin(name) && !own.any(|mode| mode.name == name)
 }
 
 /// Reads the user's own agents, whose names no mode of the configuration has.
-pub(crate) fn read_user_agents(config: &Config) -> UserAgents {
-    UserAgents::read(&config.environment, |name| {
+pub(crate) fn read_personal_agents(config: &Config) -> PersonalAgents {
+    PersonalAgents::read(&config.environment, |name| {
         let is_named = |mode: &Mode| mode.name.eq_ignore_ascii_case(name);
         let is_own = config.modes.iter().any(is_named);
         is_builtin(&name.to_ascii_lowercase())
@@ -120,7 +121,7 @@ pub fn model_of<'a>(config: &'a Config, mode: &str) -> Option<&'a str> {
 }
 
 /// Returns the modes that the configuration defines. Its default mode must be one of them, or built in.
-pub(crate) fn own_modes(keys: &RuleKeys) -> Result<Vec<Mode>, ConfigProblem> {
+pub(crate) fn configured_modes(keys: &RuleConfig) -> Result<Vec<Mode>, ConfigProblem> {
     let own = keys.modes.iter().map(|(name, table)| {
         // A table with nothing but `model` sets the model of the built-in mode.
         if is_builtin(name) && *table == (ModeTable { model: table.model.clone(), ..ModeTable::default() }) {
@@ -141,7 +142,7 @@ pub(crate) fn own_modes(keys: &RuleKeys) -> Result<Vec<Mode>, ConfigProblem> {
         Some(name) if !is_builtin(name) && !own.iter().any(|mode| mode.name == *name) => {
             Err(ConfigProblem::new(
                 &["mode"],
-                unknown_mode(name, Mode::builtin_modes().iter().chain(&own)).to_string(),
+                unknown_mode(name, Mode::built_in_modes().iter().chain(&own)).to_string(),
             ))
         }
         _ => Ok(own),
@@ -236,7 +237,7 @@ fn parse_mode(name: &str, table: &ModeTable) -> Result<Mode, ConfigProblem> {
     }
     for (at, glob) in table.write.iter().enumerate() {
         let fault = Bounds::new()
-            .write_only([glob.clone()])
+            .limit_writes_to_globs([glob.clone()])
             .err()
             .map(|error| error.to_string());
         if let Some(why) = config::glob_problem(glob).or(fault) {
@@ -284,7 +285,7 @@ pub fn is_offered(mode: Option<&Mode>, group: Option<ToolGroup>) -> bool {
 ///
 /// # Errors
 /// When a name under `ignore_files` or a pattern cannot be used.
-pub fn bounds_of(rules: &PolicyRules, config: &Config) -> Result<Bounds, SessionError> {
+pub fn file_access_bounds(rules: &PolicyRules, config: &Config) -> Result<Bounds, SessionError> {
     limit_to_mode(hidden_files(rules, config)?, rules.mode())
 }
 
@@ -343,8 +344,8 @@ pub(crate) fn limit_to_mode(bounds: Bounds, mode: Option<&Mode>) -> Result<Bound
                 }
             }
             let bounds = bounds
-                .write_only(globs)
-                .and_then(|bounds| bounds.or_write_matching(expressions));
+                .limit_writes_to_globs(globs)
+                .and_then(|bounds| bounds.allow_writes_matching(expressions));
             Ok(bounds.map_err(wrong)?.with_limit_reason(because))
         }
         _ => Ok(bounds),

@@ -153,7 +153,7 @@ impl ImageInput {
         match self {
             Self::File { path } => load_image(path),
             Self::Data { media_type, data } => {
-                let image = sabir_tools::decode_picture(data)
+                let image = sabir_tools::image_from_base64(data)
                     .map_err(|reason| ImageError::Data(reason.to_string()))?;
                 // A wrong type would be refused by the provider, in the middle of a task.
                 if image.media_type == *media_type {
@@ -191,7 +191,7 @@ pub fn load_image(path: &Path) -> Result<Image, ImageError> {
     file.take(most)
         .read_to_end(&mut bytes)
         .map_err(|error| wrong(&error))?;
-    sabir_tools::load_picture(&bytes).map_err(|error| wrong(&error))
+    sabir_tools::image_from_bytes(&bytes).map_err(|error| wrong(&error))
 }
 
 /// Loads the image in the clipboard of the desktop, by the program of the desktop that prints it. Blocks until it has ended.
@@ -199,9 +199,9 @@ pub fn load_image(path: &Path) -> Result<Image, ImageError> {
 /// # Errors
 /// When there is no such program or no image, or it is not a supported one.
 pub fn load_clipboard_image() -> Result<Image, SessionError> {
-    let bytes = sabir_workspace::read_clipboard_picture(MAX_PICTURE_BYTES)
+    let bytes = sabir_workspace::read_clipboard_image(MAX_PICTURE_BYTES)
         .map_err(|error| SessionError::invalid(error.to_string()))?;
-    sabir_tools::load_picture(&bytes).map_err(|error| {
+    sabir_tools::image_from_bytes(&bytes).map_err(|error| {
         SessionError::invalid(format!(
             "the picture in the clipboard cannot be used: {error}"
         ))

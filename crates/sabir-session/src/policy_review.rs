@@ -34,16 +34,16 @@ pub fn open_policy_folder(
     let workspace =
         Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
     let mut rules = config.policy_rules(rules, workspace.root())?;
-    if let Some(mode) = mode.or(config.usual_mode()) {
+    if let Some(mode) = mode.or(config.default_mode()) {
         rules = rules.with_mode(modes::find_mode(mode, config, &workspace)?);
     }
     let home = environment.home_folder.as_deref();
     if let Some(why) = modes::wide_folder_warning(workspace.root(), home) {
         rules = rules.ask_before_writes(why);
     }
-    let bounds = modes::bounds_of(&rules, config)?;
+    let bounds = modes::file_access_bounds(&rules, config)?;
     let trust =
-        load_trust(environment, &config.notices).with_builds(config.lets_trusted_builds_run());
+        load_trust(environment, &config.notices).with_builds(config.allows_trusted_builds());
     Ok((workspace.with_bounds(bounds).with_trust(trust), rules))
 }
 

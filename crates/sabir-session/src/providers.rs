@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sabir_model::{
     Deadlines, KNOWN_PROVIDERS, KnownProvider, ProbeTarget, Provider, RetryPolicy, Secret,
-    is_loopback, plain_address,
+    is_loopback, strip_url_secrets,
 };
 pub use sabir_model::{KeySource, ProviderRow};
 use sabir_wire::Wire;
@@ -263,7 +263,7 @@ impl ProviderConfigs {
             ProviderRow {
                 name: name.to_owned(),
                 wire: wire.unwrap_or(DEFAULT_WIRE).to_owned(),
-                base_url: plain_address(url),
+                base_url: strip_url_secrets(url),
                 key: self.key_source(name, environment),
             }
         };
@@ -272,7 +272,7 @@ impl ProviderConfigs {
 
     /// Returns the addresses on this machine where model servers may run: those of well-known local servers, with the changes of
     /// the file, and those of the user's own providers.
-    pub fn local_places(&self, environment: &Environment) -> Vec<ProbeTarget> {
+    pub fn local_server_addresses(&self, environment: &Environment) -> Vec<ProbeTarget> {
         let wanted = |row: &ProviderRow| {
             let known = KnownProvider::from_name(&row.name);
             // Only this machine is probed: asking another host would tell it that Sabir is here.
@@ -323,7 +323,7 @@ impl ProviderConfigs {
         if let Some(url) = base_url_of(name, environment).as_deref().or(url) {
             provider.base_url = url.trim().trim_end_matches('/').to_owned();
         }
-        provider.note_address();
+        provider.apply_address_options();
         Ok(provider)
     }
 

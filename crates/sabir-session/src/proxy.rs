@@ -1,6 +1,6 @@
 //! Chooses the proxy of a provider from the conventional variables of the environment, as curl and most SDKs do.
 
-use sabir_model::{Provider, Secret, is_loopback, plain_address};
+use sabir_model::{Provider, Secret, is_loopback, strip_url_secrets};
 use serde::Serialize;
 
 use crate::environment::Environment;
@@ -56,7 +56,7 @@ pub(crate) fn apply_proxy_variables(provider: &mut Provider, environment: &Envir
 /// Lists the variables that are set and change how providers are reached.
 pub(crate) fn network_variables(environment: &Environment) -> Vec<NetworkVariable> {
     let proxies = PROXY_VARIABLES.iter().filter_map(|name| {
-        let value = plain_address(&with_scheme(trimmed_variable(environment, name)?));
+        let value = strip_url_secrets(&with_scheme(trimmed_variable(environment, name)?));
         Some((*name, value))
     });
     let others = EXCEPTION_VARIABLES.iter().chain(&CERTIFICATE_VARIABLES);

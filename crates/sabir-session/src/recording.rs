@@ -154,7 +154,7 @@ pub(crate) fn replay_model(
     let key = || Box::pin(std::future::ready(Ok(Secret::new("replayed")))) as KeyFuture;
     Ok((
         if renews {
-            model.with_renewal(key)
+            model.with_refresh(key)
         } else {
             model
         },
@@ -247,7 +247,7 @@ impl OutputRecorder {
 }
 
 impl DriverObserver for OutputRecorder {
-    fn on_record_kept(&self, record: &Record) {
+    fn on_record_stored(&self, record: &Record) {
         let Record::Result(result) = record else {
             return;
         };
@@ -272,7 +272,10 @@ impl FrontEnd for ReplayFrontEnd<'_> {
     fn on_event(&mut self, event: TaskEvent<'_>) {
         match (&mut *self.recording, event) {
             // The pieces of output, and the order of the two streams, differ in each run.
-            (RecordingState::Replay { .. }, TaskEvent::Moment(TransientEvent::Output { .. })) => {
+            (
+                RecordingState::Replay { .. },
+                TaskEvent::Transient(TransientEvent::Output { .. }),
+            ) => {
                 return;
             }
             // Shown right before the result, all at once: their times are not recorded.
@@ -283,7 +286,7 @@ impl FrontEnd for ReplayFrontEnd<'_> {
                     && let Some((_, text)) = outputs.pop_front()
                 {
                     self.inner
-                        .on_event(TaskEvent::Moment(TransientEvent::Output {
+                        .on_event(TaskEvent::Transient(TransientEvent::Output {
                             call: &result.id,
                             text: &text,
                         }));

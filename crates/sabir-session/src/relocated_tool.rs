@@ -9,8 +9,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_agent::{
-    CallArguments, CallFailure, CallPermit, CallRefresh, CancelToken, Preconditions, PreparedCall,
-    ProgressSink, Tool, ToolOutput, ToolWork,
+    CallArguments, CallFailure, CallPermit, CancelToken, Preconditions, PreparedCall, ProgressSink,
+    RefreshFuture, Tool, ToolFuture, ToolOutput,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -164,12 +164,12 @@ impl Tool for RelocatedTool {
 }
 
 impl PreparedCall for RelocatedCall {
-    fn refresh(&self) -> Option<CallRefresh> {
+    fn refresh(&self) -> Option<RefreshFuture> {
         self.call.refresh()
     }
 
-    fn note_wrapped_values(&mut self, names: &[String]) {
-        self.call.note_wrapped_values(names);
+    fn note_values_on_own_lines(&mut self, names: &[String]) {
+        self.call.note_values_on_own_lines(names);
     }
 
     fn access(&self) -> Access {
@@ -187,8 +187,8 @@ impl PreparedCall for RelocatedCall {
             .map(|preview| self.relocation.map_output(&preview))
     }
 
-    fn try_call(&self) -> Result<(), CallFailure> {
-        let tried = self.call.try_call();
+    fn dry_run(&self) -> Result<(), CallFailure> {
+        let tried = self.call.dry_run();
         tried.map_err(|CallFailure(reason)| CallFailure(self.relocation.map_output(&reason)))
     }
 
@@ -200,7 +200,7 @@ impl PreparedCall for RelocatedCall {
         self: Box<Self>,
         permit: &'a CallPermit,
         progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
+    ) -> ToolFuture<'a> {
         Box::pin(async move {
             let Self { call, relocation } = *self;
             // Streamed output is not mapped. A replay shows the recorded output instead.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_agent::{
-    DriverObserver, ObservedCall, ObserverWork, Record, ToolOutput, call_subject, control,
+    DriverObserver, ObservedCall, ObserverFuture, Record, ToolOutput, call_subject, control,
 };
 use sabir_call::{Call, CallId, MessagePart, ToolResultStatus};
 use sabir_policy::Access;
@@ -119,7 +119,7 @@ impl RunLedger {
 }
 
 impl DriverObserver for TaskFollower {
-    fn on_record_kept(&self, record: &Record) {
+    fn on_record_stored(&self, record: &Record) {
         let mut open_calls = self
             .open_calls
             .lock()
@@ -161,7 +161,7 @@ impl DriverObserver for TaskFollower {
         &'a self,
         call: &'a ObservedCall,
         output: &'a ToolOutput,
-    ) -> ObserverWork<'a, ()> {
+    ) -> ObserverFuture<'a, ()> {
         if !output.failed {
             let mut paths = Vec::new();
             written_paths(&call.access, &mut paths);

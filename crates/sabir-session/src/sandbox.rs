@@ -29,13 +29,15 @@ pub fn configured_sandbox(level: Option<&str>, config: &Config) -> Result<Sandbo
         .or(config.sandbox.as_deref())
         .map_or(Ok(SandboxLevel::Best), str::parse)
         .map_err(SessionError::invalid)?;
-    Ok(with_secrets(Sandbox::new(level), &config.environment)
-        .with_network(config.network.unwrap_or_default().into())
-        .with_loopback(config.loopback != Some(false))
-        .with_registries(listed_registries(config)?)
-        // One temporary folder for all commands of a task, so that one can leave files for the
-        // next.
-        .share_temp_dir())
+    Ok(
+        with_hidden_secrets(Sandbox::new(level), &config.environment)
+            .with_network(config.network.unwrap_or_default().into())
+            .with_loopback(config.loopback != Some(false))
+            .with_registries(extra_registries(config)?)
+            // One temporary folder for all commands of a task, so that one can leave files for the
+            // next.
+            .share_temp_dir(),
+    )
 }
 
 /// Builds the command line for words: a single one is a line for the shell, several are a program and its arguments.
@@ -55,7 +57,7 @@ pub fn exec_line(words: &[String]) -> String {
 ///
 /// # Errors
 /// When an entry names no host.
-pub fn listed_registries(config: &Config) -> Result<Vec<RegistryHost>, SessionError> {
+pub fn extra_registries(config: &Config) -> Result<Vec<RegistryHost>, SessionError> {
     let parse = |text: &String| {
         text.parse::<RegistryHost>()
             .map_err(|error| SessionError::invalid(format!("config.toml: {error}")))
@@ -131,7 +133,7 @@ pub fn describe_confinement(
 }
 
 /// Returns a report about the walls of the sandbox as a JSON object.
-pub fn security_json(report: &SecurityReport) -> Value {
+pub fn sandbox_report_json(report: &SecurityReport) -> Value {
     let walls: Vec<_> = report
         .walls
         .iter()
@@ -142,9 +144,9 @@ pub fn security_json(report: &SecurityReport) -> Value {
 
 /// Hides the secrets in the home folder, and Sabir's own folders, from commands. What the sandbox keeps between commands goes into
 /// one of these folders.
-pub fn with_secrets(sandbox: Sandbox, environment: &Environment) -> Sandbox {
+pub fn with_hidden_secrets(sandbox: Sandbox, environment: &Environment) -> Sandbox {
     let sandbox = match environment.sabir_data_folder() {
-        Ok(data) => sandbox.keep_masks_in(data.join("masks")),
+        Ok(data) => sandbox.with_mask_pool(data.join("masks")),
         // The masks are made and removed for each command then.
         Err(_) => sandbox,
     };

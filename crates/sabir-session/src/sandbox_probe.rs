@@ -76,7 +76,7 @@ impl FrontEnd for SandboxProbe<'_> {
         let is_before_answer = matches!(
             event,
             TaskEvent::Record(Record::Started(_) | Record::Context(_))
-                | TaskEvent::Moment(TransientEvent::Asking { .. })
+                | TaskEvent::Transient(TransientEvent::Asking { .. })
         );
         // The notice must precede every event that shows a call of the model.
         if !is_before_answer {

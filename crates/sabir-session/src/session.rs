@@ -269,7 +269,7 @@ impl Session {
         let (idle, commands) = unbounded_channel();
         let task = loaded.opened.task.start_record().task.clone();
         let hooks = loaded.setup.hooks.clone();
-        let hooks = hooks.filter(|hooks| hooks.takes_prompts());
+        let hooks = hooks.filter(|hooks| hooks.checks_prompts());
         let (unchecked, prompts) = unbounded_channel();
         let control = Arc::new(SessionControl {
             cancel: loaded.setup.cancel.clone(),
@@ -630,7 +630,7 @@ impl SessionHandle {
 
     /// Ends a run that only waits for a message; rejected if it does anything else.
     fn end_prompt(&self, state: &mut ControlState) -> Result<(), Rejected> {
-        let prompt = self.hub.0.lone_prompt(&self.task).ok_or(Rejected::Busy)?;
+        let prompt = self.hub.0.single_prompt(&self.task).ok_or(Rejected::Busy)?;
         state.ends_after_answer = prompt.follows_answer;
         self.hub.0.answer_request(&prompt.request, UserReply::Leave)
     }
@@ -661,7 +661,7 @@ impl SessionHandle {
                 // To leave a question is to leave the session, unless a subtask asked it.
                 if decision == Decision::Leave && request.task == self.task {
                     state.closes = true;
-                    let prompt = hub.lone_prompt(&self.task);
+                    let prompt = hub.single_prompt(&self.task);
                     state.ends_after_answer = prompt.is_some_and(|prompt| prompt.follows_answer);
                 }
                 hub.answer_request(&request, decision.into())
@@ -766,7 +766,7 @@ impl SessionWorker {
             } else {
                 "other"
             };
-            hooks.end_session(reason).await;
+            hooks.run_session_end_hooks(reason).await;
         }
         // A request that differs from the recorded one ends the task as misconfigured. The requests
         // that were therefore not made need no second report.
@@ -805,8 +805,8 @@ impl SessionWorker {
             checkpointer.set_task(&task_id);
         }
         // It was parsed when the configuration was loaded, so it is not an error here.
-        let answer_limit = config.answer_limit().ok().flatten();
-        let mut front_end = self.hub.front_end(&task_id, None, answer_limit);
+        let approval_timeout = config.approval_timeout().ok().flatten();
+        let mut front_end = self.hub.front_end(&task_id, None, approval_timeout);
         let mut probe = if std::mem::replace(&mut self.is_sandbox_known, true) {
             SandboxProbe::without_probe(&mut front_end, &config.notices)
         } else {
@@ -1076,7 +1076,7 @@ impl SessionWorker {
             let announced = tokio::select! {
                 biased;
                 () = stop.notified() => return true,
-                announced = hooks.announce_compaction(CompactionReason::Asked) => announced,
+                announced = hooks.run_pre_compact_hooks(CompactionReason::Asked) => announced,
             };
             if announced.is_err() {
                 return true;
@@ -1129,7 +1129,7 @@ impl SessionWorker {
                     tokio::select! {
                         biased;
                         () = stop.notified() => {}
-                        () = hooks.begin_session("compact") => {}
+                        () = hooks.run_session_start_hooks("compact") => {}
                     }
                 }
                 true

@@ -21,10 +21,10 @@ use sabir_tools::{EditTool, Editor, SeenFile};
 use sabir_workspace::{JobManager, OutputLifetime, Sandbox, Workspace};
 
 use crate::checkpointer::TaskCheckpointer;
-use crate::config::{CompletionKeys, Config, LimitKeys, ResolvedModel};
+use crate::config::{CompletionConfig, Config, LimitConfig, ResolvedModel};
 use crate::environment::Environment;
 use crate::error::SessionError;
-use crate::hooks::{HookAttachment, HookObserver, HookRunner, find_hooks};
+use crate::hooks::{HookObserver, HookRunner, HookTask, find_hooks};
 use crate::hub::EventHub;
 use crate::locked::locked_edit_tool;
 use crate::notice::NoticeTopic;
@@ -140,7 +140,7 @@ pub(crate) struct ToolResources {
     /// The files that the model of a resumed task has seen.
     pub(crate) seen_files: Vec<SeenFile>,
     /// The rules that the model of a resumed task has received.
-    pub(crate) sent_rules: Vec<String>,
+    pub(crate) sent_instructions: Vec<String>,
     /// The tool that reads skills, where there are any.
     pub(crate) skill_tool: Option<Arc<dyn Tool>>,
     /// The editor in which the user has files open.
@@ -284,7 +284,7 @@ impl TaskSetup {
             config,
             &instructions::ContextNeeds {
                 mode,
-                sent_rules: &resources.sent_rules,
+                sent_instructions: &resources.sent_instructions,
                 skills: skills.fragment(),
             },
         );
@@ -363,11 +363,11 @@ impl TaskSetup {
     ) -> Result<Self, SessionError> {
         let folder = spec.workspace.as_deref().unwrap_or(Path::new("."));
         let (workspace, rules) = open_folder(folder, spec, config)?;
-        let recorded = LimitKeys {
+        let recorded = LimitConfig {
             max_turns: header.max_turns,
             max_tokens: header.max_tokens,
             max_cost: header.max_cost,
-            completion: CompletionKeys {
+            completion: CompletionConfig {
                 review: None,
                 todos: Some(header.require_todos),
                 check: None,
@@ -378,7 +378,7 @@ impl TaskSetup {
                     ResultForm::Call
                 }),
             },
-            ..LimitKeys::default()
+            ..LimitConfig::default()
         };
         let limits = completion_options::task_limits(&spec.limits, &recorded);
         let described = PromptEnvironment {
@@ -394,7 +394,7 @@ impl TaskSetup {
             sandbox: sandbox::task_sandbox(&spec.sandbox, config)?,
             subtask_spawner: None,
             seen_files: Vec::new(),
-            sent_rules: Vec::new(),
+            sent_instructions: Vec::new(),
             skill_tool: None,
             editor: None,
         };
@@ -510,7 +510,7 @@ impl TaskSetup {
         is_subtask: bool,
     ) {
         if let Some(hooks) = &self.hooks {
-            hooks.attach(HookAttachment {
+            hooks.attach(HookTask {
                 task: task.clone(),
                 journal: journals.join(format!("{task}.journal")),
                 hub: hub.clone(),
@@ -555,8 +555,8 @@ impl TaskSetup {
                 + &mode,
             model: model.to_owned(),
             tools: self.registry.tool_set().clone(),
-            read_only_tools: self.registry.read_only_names(),
-            polling_tools: self.registry.polling_names(),
+            read_only_tools: self.registry.read_only_tool_names(),
+            polling_tools: self.registry.polling_tool_names(),
             rules: self.rules.clone(),
             interactivity: attended,
             limits: self.limits,
@@ -659,10 +659,10 @@ fn open_folder(
         rules = rules.ask_before_writes(why);
     }
     // The bounds hold whatever is approved, so they are part of the workspace and not of the rules.
-    let bounds = modes::bounds_of(&rules, config)?;
+    let bounds = modes::file_access_bounds(&rules, config)?;
     // Trust is read from the user's data folder, never from the repository that it is about.
     let trust = trust::load_trust(&config.environment, &config.notices)
-        .with_builds(config.lets_trusted_builds_run());
+        .with_builds(config.allows_trusted_builds());
     Ok((workspace.with_bounds(bounds).with_trust(trust), rules))
 }
 

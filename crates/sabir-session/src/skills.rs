@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sabir_agent::{
     CallArguments, CallPermit, ContextFragment, FragmentKind, InvalidCall, PreparedCall,
-    ProgressSink, Tool, ToolOutput, ToolWork,
+    ProgressSink, Tool, ToolFuture, ToolOutput,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -314,7 +314,7 @@ impl PreparedCall for SkillCall {
         Some(self.skill.name.clone())
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(async move {
             match self.read() {
                 Ok(text) => ToolOutput::done(text),

@@ -110,7 +110,7 @@ const HEADLESS_PATIENCE: Duration = Duration::from_secs(120);
 
 impl Interactivity {
     /// Returns the time for which a rate-limited request is retried, unless the user has set the limits of retries.
-    pub(crate) fn default_patience(self) -> Duration {
+    pub(crate) fn default_retry_duration(self) -> Duration {
         match self {
             Self::Interactive => INTERACTIVE_PATIENCE,
             Self::Controlled | Self::Headless => HEADLESS_PATIENCE,
@@ -286,7 +286,7 @@ impl RecordMode {
     ///
     /// # Errors
     /// When there are pictures: a recording cannot hold them.
-    pub fn check_pictures(&self, pictures: &[PathBuf]) -> Result<(), SessionError> {
+    pub fn check_images(&self, pictures: &[PathBuf]) -> Result<(), SessionError> {
         if pictures.is_empty() || *self == Self::Off {
             return Ok(());
         }

@@ -388,7 +388,7 @@ impl SessionSubtaskSpawner {
             sandbox: Sandbox::new(SandboxLevel::Off),
             subtask_spawner: spawner,
             seen_files: Vec::new(),
-            sent_rules: Vec::new(),
+            sent_instructions: Vec::new(),
             skill_tool: None,
             editor: None,
         }
@@ -442,11 +442,11 @@ impl SessionSubtaskSpawner {
             depth: self.parent_depth + 1,
         };
         // It was parsed when the configuration was loaded, so it is not an error here.
-        let answer_limit = self.context.config.answer_limit().ok().flatten();
+        let approval_timeout = self.context.config.approval_timeout().ok().flatten();
         let user = self
             .context
             .hub
-            .front_end(&id, Some(label.clone()), answer_limit);
+            .front_end(&id, Some(label.clone()), approval_timeout);
         let hub = self.context.hub.clone();
         let label = Arc::new(label);
         if self.context.spec.previews {

@@ -18,7 +18,7 @@ use crate::setup::{OpenedTask, TaskSetup};
 
 use send::SpanSender;
 pub(crate) use send::TelemetryError;
-pub(crate) use spans::AskedModel;
+pub(crate) use spans::TargetModel;
 use spans::{RunTracer, TraceIds};
 
 pub use exchange_spans::ExchangeTracer;
@@ -31,7 +31,7 @@ mod spans;
 /// The table `[telemetry]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct TelemetryKeys {
+pub(crate) struct TelemetryConfig {
     /// The collector's base URL.
     endpoint: Option<String>,
     /// Additional headers of each request, for example with a key.
@@ -46,7 +46,7 @@ struct TelemetryObserver {
     clock: fn() -> SystemTime,
 }
 
-impl TelemetryKeys {
+impl TelemetryConfig {
     /// Reports whether the table may contain a key: any header can be one.
     pub(crate) fn has_key(&self) -> bool {
         !self.headers.is_empty()
@@ -58,7 +58,7 @@ impl TelemetryKeys {
     }
 
     /// Checks the settings. The message never shows the value of a header.
-    pub(crate) fn check_keys(&self) -> Result<(), TelemetryError> {
+    pub(crate) fn check_settings(&self) -> Result<(), TelemetryError> {
         let Some(endpoint) = &self.endpoint else {
             let set = !self.headers.is_empty() || self.content;
             return if set {
@@ -89,15 +89,15 @@ pub(crate) fn task_observer(
         trace,
         base: span_id(base),
     };
-    let usual = AskedModel {
+    let usual = TargetModel {
         provider: chosen.reached.provider.name.clone(),
         model: chosen.id.clone(),
     };
     let tracer = RunTracer::new(
         ids,
         &open.task.start_record().task,
-        (usual, setup.modes.asked_models()),
-        config.telemetry_keys().sends_content(),
+        (usual, setup.modes.target_models()),
+        config.telemetry_config().sends_content(),
         unix_nanoseconds(config.environment.clock),
     );
     let tracer = tracer.with_history(open.task.mode_history().clone());
@@ -114,7 +114,7 @@ fn span_id(unique: u128) -> u64 {
 
 /// Starts the thread that sends spans, if the configuration names a collector.
 fn open_sender(config: &Config) -> Option<SpanSender> {
-    let keys = config.telemetry_keys();
+    let keys = config.telemetry_config();
     let url = keys
         .endpoint
         .as_deref()
@@ -125,7 +125,7 @@ fn open_sender(config: &Config) -> Option<SpanSender> {
 }
 
 impl DriverObserver for TelemetryObserver {
-    fn on_record_kept(&self, record: &Record) {
+    fn on_record_stored(&self, record: &Record) {
         let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
         // One lock for both, so that spans are queued in the order of their records.
         let (tracer, sender) = &mut *trace;

@@ -79,7 +79,7 @@ impl Tour {
             ..SessionSpec::default()
         };
         let journals = self.folder.join("journal");
-        host.replay_journaled(recording, spec, &journals).await
+        host.replay_with_journal(recording, spec, &journals).await
     }
 
     /// Reads the script as it is now, with replacement characters for invalid UTF-8.

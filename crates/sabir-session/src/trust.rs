@@ -76,7 +76,7 @@ impl TrustReview {
     ///
     /// # Errors
     /// When the folder is in no repository, or what git would run there cannot be determined.
-    pub fn of_folder(
+    pub fn for_folder(
         folder: &Path,
         environment: &Environment,
         notices: &NoticeSink,

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use sabir_agent::{ContextChange, Record, RecordStore, SummaryAuthor, Task, TaskEffect, TaskInput};
 use sabir_call::{Event, Model};
 
-use crate::laws::Law;
+use crate::laws::Invariant;
 use crate::model::SimulatedModel;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationHandle;
@@ -28,8 +28,8 @@ pub(crate) async fn run_compaction(
     // Undoing is drawn more often while a compaction is in effect, or there would rarely be one to
     // undo.
     let input = simulation.with_state(|state| match state.rng.below(4) {
-        0 => TaskInput::Restore,
-        1 if state.witness.request_tracker.is_compacted() => TaskInput::Restore,
+        0 => TaskInput::UndoCompaction,
+        1 if state.witness.request_tracker.is_compacted() => TaskInput::UndoCompaction,
         1 | 2 => TaskInput::Compact(SummaryAuthor::Sabir),
         _ => TaskInput::Compact(SummaryAuthor::Model),
     });
@@ -58,7 +58,7 @@ pub(crate) async fn run_compaction(
                     if !kept {
                         simulation.with_state(|state| {
                             state.report_violation(
-                                Law::Restores,
+                                Invariant::Restores,
                                 format!("{promised:?} became {compacted:?}"),
                             )
                         });
@@ -80,7 +80,7 @@ pub(crate) async fn run_compaction(
             }
             // A compaction runs no tool and asks nobody, so any other effect breaks law `Ends`.
             other => simulation.with_state(|state| {
-                state.report_violation(Law::Ends, format!("{other:?} while nothing goes on"))
+                state.report_violation(Invariant::Ends, format!("{other:?} while nothing goes on"))
             }),
         }
     }

@@ -216,11 +216,11 @@ impl DiskFile for SimulatedFile {
             })
     }
 
-    fn is_at(&self, path: &Path) -> io::Result<bool> {
+    fn is_file_at(&self, path: &Path) -> io::Result<bool> {
         self.simulation
             .with_state(|state| match draw_outcome(state) {
                 DiskOutcome::Fails(error) => Err(error),
-                DiskOutcome::Done => Ok(state.disk_state.is_at(self.file, path)),
+                DiskOutcome::Done => Ok(state.disk_state.is_file_at(self.file, path)),
             })
     }
 

@@ -117,7 +117,7 @@ impl DiskState {
         self.names.values().any(|named| *named == file)
     }
 
-    pub(crate) fn is_at(&self, file: usize, path: &Path) -> bool {
+    pub(crate) fn is_file_at(&self, file: usize, path: &Path) -> bool {
         self.names.get(path) == Some(&file)
     }
 

@@ -4,7 +4,7 @@
 
 use sabir_call::{CallId, Message, MessagePart, Role};
 
-use crate::laws::{Law, Violation};
+use crate::laws::{Invariant, Violation};
 
 /// Checks a whole history: roles alternate, each call has one result, and results come in call order.
 ///
@@ -25,7 +25,7 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
         // the answer to them was dropped. Providers refuse such a history.
         if last.replace(message.role) == Some(message.role) {
             return broken(
-                Law::OneResult,
+                Invariant::OneResult,
                 format!("two messages of {:?} in a row", message.role),
             );
         }
@@ -37,20 +37,20 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
         told.sort();
         if asked != told {
             return broken(
-                Law::OneResult,
+                Invariant::OneResult,
                 format!("the calls {asked:?} have the results {told:?}"),
             );
         }
         if open != results {
             return broken(
-                Law::CallOrder,
+                Invariant::CallOrder,
                 format!("the calls {open:?} have their results as {results:?}"),
             );
         }
         // All earlier calls are answered now, so only the calls of this message are open.
         open = message.calls().map(|call| &call.id).collect();
         if message.role == Role::User && !open.is_empty() {
-            return broken(Law::OneResult, "the user calls".to_owned());
+            return broken(Invariant::OneResult, "the user calls".to_owned());
         }
     }
     // A request may not end with open calls: the task adds a message with calls together with all
@@ -59,7 +59,7 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
         return Ok(());
     }
     Err(Violation {
-        law: Law::OneResult,
+        law: Invariant::OneResult,
         seen: format!("the calls {open:?} have no results"),
     })
 }

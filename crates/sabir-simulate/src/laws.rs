@@ -7,7 +7,7 @@ use std::fmt;
 
 /// A law that is checked after each event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Law {
+pub enum Invariant {
     /// Each call gets exactly one result.
     /// A missing result leaves the model waiting and most providers refuse the request; a second
     /// one would look like a new result.
@@ -40,7 +40,7 @@ pub enum Law {
     /// The reported outcome of a task is true.
     /// `completed` needs an accepted call of `attempt_completion` in the last turn, and no failed
     /// call before it in that turn.
-    HonestEnd,
+    TrueOutcome,
     /// Replay gives the same task.
     /// The records alone decide what a task is, so the same records must give the same history,
     /// totals and next step.
@@ -57,7 +57,7 @@ pub enum Law {
     Shown,
     /// The user's messages are kept, and the model reads them.
     /// Each message of a run is unique, so that a lost, doubled or moved one is found by its text.
-    WordsKept,
+    MessagesKept,
     /// A user who went away is not asked.
     /// A question that nobody reads would wait forever, and a default answer would not be the user's.
     NobodyAsked,
@@ -87,138 +87,138 @@ pub enum Law {
 /// A row of the table: the law, its number in the design (0 if it has none), its text, and the way in which it is checked.
 ///
 /// The table is the documentation of the simulator: `--laws` prints it, and each row names the observation that reveals a broken law.
-pub type LawRow = (Law, u8, &'static str, &'static str);
+pub type InvariantRow = (Invariant, u8, &'static str, &'static str);
 
 /// All laws.
-pub const LAWS: [LawRow; 22] = [
+pub const INVARIANTS: [InvariantRow; 22] = [
     (
-        Law::OneResult,
+        Invariant::OneResult,
         7,
         "each call gets exactly one result",
         "in each request that the model sees, in the history of each replay, and in the records as they come",
     ),
     (
-        Law::CallOrder,
+        Invariant::CallOrder,
         7,
         "results go back in call order, in the very next message",
         "in each request that the model sees, against the calls of the message before",
     ),
     (
-        Law::NeverRuns,
+        Invariant::NeverRuns,
         3,
         "a cut or rejected call never runs",
         "each call carries a token by which the tool knows how it was written",
     ),
     (
-        Law::Allowed,
+        Invariant::Allowed,
         8,
         "a denied call never runs, nor one that nobody allowed",
         "the tool asks what the rules and the user said of this very call in this process",
     ),
     (
-        Law::UserAnswers,
+        Invariant::UserAnswers,
         8,
         "no question is answered by anything but the user",
         "records that speak for the user are compared with what the user did",
     ),
     (
-        Law::RecordFirst,
+        Invariant::RecordFirst,
         9,
         "nothing runs whose record is not acknowledged and synced",
         "the tool looks at what the journal has acknowledged when it begins",
     ),
     (
-        Law::Survives,
+        Invariant::Survives,
         9,
         "no acknowledged record is lost",
         "after each crash the journal is opened and compared with what it had acknowledged",
     ),
     (
-        Law::OneEffect,
+        Invariant::OneEffect,
         9,
         "a call's side effect happens at most once, before its result, and never again after a resume",
         "effects are counted by call and by token over all processes",
     ),
     (
-        Law::WritesInOrder,
+        Invariant::WritesInOrder,
         0,
         "writes run alone and in order; reads may run at once",
         "the tools that run are counted",
     ),
     (
-        Law::HonestEnd,
+        Invariant::TrueOutcome,
         10,
         "the outcome is what the last record says, and `completed` only after an accepted completion",
         "the outcome of each process is compared with its records and the user's answers",
     ),
     (
-        Law::Replay,
+        Invariant::Replay,
         0,
         "replay gives the same task, from any record on",
         "each request and each end is compared with a replay of the records; every prefix is replayed twice",
     ),
     (
-        Law::Ends,
+        Invariant::Ends,
         0,
         "a task ends or waits for the user",
         "a bound on happenings, and one on the simulated time",
     ),
     (
-        Law::Totals,
+        Invariant::Totals,
         0,
         "totals are the sum over the records",
         "added up by hand at each end, and by a replay",
     ),
     (
-        Law::Shown,
+        Invariant::Shown,
         9,
         "what is shown was kept, once and in order",
         "each record that is shown is compared with the journal",
     ),
     (
-        Law::WordsKept,
+        Invariant::MessagesKept,
         0,
         "the user's words are kept once, in the order in which they were said, and read with the next request",
         "no two words are the same: records and requests are compared with what the user said",
     ),
     (
-        Law::NobodyAsked,
+        Invariant::NobodyAsked,
         8,
         "a user who went away is not asked",
         "the simulated user reports questions after it went away",
     ),
     (
-        Law::Prefix,
+        Invariant::Prefix,
         0,
         "what was sent is the beginning of what is sent next, over all processes, except across a compaction",
         "each request is compared with the one before",
     ),
     (
-        Law::Verbatim,
+        Invariant::Verbatim,
         0,
         "instructions, the user's messages and open todos appear verbatim in every request",
         "each request is searched for what the records hold",
     ),
     (
-        Law::Restores,
+        Invariant::Restores,
         0,
         "a compaction is what its preview said, and undoing it brings back the exact history",
         "the last request before a compaction is the beginning of the first one after its undoing",
     ),
     (
-        Law::Conditions,
+        Invariant::Conditions,
         10,
         "nothing is completed over open todos where they are forbidden, without the check, or over unread words",
         "each completion is compared with the lists, the tool that checks, and what the user said since the last request",
     ),
     (
-        Law::Limits,
+        Invariant::Limits,
         0,
         "no turn begins beyond a limit, and no cycle continues beyond its own",
         "turns, tokens, money, time and equal calls of a process are added up by hand at each request",
     ),
     (
-        Law::Family,
+        Invariant::Family,
         0,
         "no subtask is begun twice in a process, works beyond its parent, or too deep, or beside too many; its parent learns what it did",
         "who is opened and at work is noted apart; results and totals are compared with the subtasks' own journals",
@@ -229,15 +229,15 @@ pub const LAWS: [LawRow; 22] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The broken law.
-    pub law: Law,
+    pub law: Invariant,
     // Free text for people. Nothing compares it, so a check may put whole messages into it.
     /// The observation that breaks it.
     pub seen: String,
 }
 
-impl fmt::Display for Law {
+impl fmt::Display for Invariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match LAWS.iter().find(|(law, ..)| law == self) {
+        match INVARIANTS.iter().find(|(law, ..)| law == self) {
             Some((_, 0, says, _)) => f.write_str(says),
             Some((_, number, says, _)) => write!(f, "law {number}: {says}"),
             None => write!(f, "{self:?}"),

@@ -4,7 +4,7 @@
 //! the journal are the real ones. Model, tools, user, clock and disk are simulated, and everything random in them follows from one
 //! number. The same seed gives the same run, so a failure is reproduced by its seed alone.
 //!
-//! [`COUNTED_EVENTS`] lists the events that may happen, and [`LAWS`] the laws that must hold. A run over many seeds fails if one of
+//! [`COUNTED_EVENTS`] lists the events that may happen, and [`INVARIANTS`] the laws that must hold. A run over many seeds fails if one of
 //! the events never happened, because a case that never comes up proves nothing. [`Sabotage`] breaks the laws on purpose to show
 //! that each check works.
 //!
@@ -40,7 +40,7 @@ mod user_script;
 mod witness;
 
 pub use counters::{COUNTED_EVENTS, EventCounters};
-pub use laws::{LAWS, Law, LawRow, Violation};
+pub use laws::{INVARIANTS, Invariant, InvariantRow, Violation};
 pub use sabotage::{SABOTAGES, Sabotage};
 
 use process_run::ProcessRunner;
@@ -119,7 +119,7 @@ pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Simulati
 /// Returns the report of a simulation that could not begin. It counts as a violation, so that it cannot be overlooked.
 fn failed_report(seed: u64, why: &str) -> SimulationReport {
     let violation = Violation {
-        law: Law::Ends,
+        law: Invariant::Ends,
         seen: format!("the simulation could not begin: {why}"),
     };
     SimulationReport {

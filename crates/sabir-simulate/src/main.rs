@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{available_parallelism, scope};
 
-use sabir_simulate::{EventCounters, LAWS, SABOTAGES, SimulationReport, simulate};
+use sabir_simulate::{EventCounters, INVARIANTS, SABOTAGES, SimulationReport, simulate};
 
 /// The one line that follows an error in the command line.
 const USAGE: &str =
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         }
     };
     if wanted.laws {
-        for (law, _, _, seen) in &LAWS {
+        for (law, _, _, seen) in &INVARIANTS {
             println!("{law}\n    seen: {seen}");
             let broken = SABOTAGES.iter().filter(|(_, laws)| laws.contains(law));
             broken.for_each(|(sabotage, _)| println!("    broken by: {sabotage:?}"));

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use sabir_agent::{Task, ToolRegistry};
 use sabir_call::{
-    ArgForm, Event, EventSink, Model, ModelError, ModelErrorKind, PromptedSink, Request,
+    ArgumentEncoding, Event, EventSink, Model, ModelError, ModelErrorKind, PromptedSink, Request,
     ResponseFuture, StopReason, Truncation, Usage,
 };
 use tokio::time::sleep;
 
-use crate::laws::Law;
+use crate::laws::Invariant;
 use crate::model_reply::{ModelReply, ModelReplyPart, ReplyEnd, draw_reply};
 use crate::request_checks;
 use crate::sabotage::Sabotage;
@@ -179,7 +179,7 @@ impl SimulatedModel {
         // records.
         let settings = state.plan.task_settings(
             self.registry.tool_set().clone(),
-            self.registry.read_only_names(),
+            self.registry.read_only_tool_names(),
             state.sabotage,
         );
         match Task::replay(state.witness.records.iter().cloned(), settings) {
@@ -190,10 +190,10 @@ impl SimulatedModel {
                     "the model sees {:?}, a replay {replayed:?}",
                     request.messages
                 );
-                state.report_violation(Law::Replay, seen);
+                state.report_violation(Invariant::Replay, seen);
             }
             Err(error) => state.report_violation(
-                Law::Replay,
+                Invariant::Replay,
                 format!("the records so far cannot be replayed: {error}"),
             ),
         }
@@ -242,7 +242,7 @@ fn emit_part(part: &ModelReplyPart, index: u32, breaks: bool, sink: &mut dyn FnM
                 sink(Event::ArgStart {
                     index,
                     name,
-                    form: ArgForm::String,
+                    form: ArgumentEncoding::String,
                     at: 1,
                 });
                 // Every value comes in two pieces, as from a stream.

@@ -39,11 +39,11 @@ pub(crate) struct TaskPlan {
     /// True if another task started it.
     pub(crate) is_subtask: bool,
     /// The user's answers and the frequency of their messages.
-    pub(crate) user: UserHabits,
+    pub(crate) user: UserPlan,
     /// The model's way of writing and the frequency of its failures.
-    pub(crate) model: ModelHabits,
+    pub(crate) model: ModelPlan,
     /// The approvals, the conditions of completion, and the limits.
-    pub(crate) terms: TaskTerms,
+    pub(crate) terms: TaskConstraints,
     /// True if operations of the disk may fail. Power cuts and crashes do not depend on it.
     pub(crate) disk_trouble: bool,
     /// The number of tool runs out of a thousand that do not simply succeed.
@@ -59,22 +59,22 @@ pub(crate) struct TaskPlan {
 
 /// The habits of the user.
 #[derive(Debug, Clone)]
-pub(crate) struct UserHabits {
+pub(crate) struct UserPlan {
     /// The interactivity in the machine's settings.
     pub(crate) attended: Interactivity,
     /// The number of answers out of a thousand that are not a plain approval.
     ///
     /// Those are denials, texts, rules for more calls, leaving, and silence.
-    pub(crate) moody: u64,
+    pub(crate) non_approval_permille: u64,
     /// The maximum number of events between two unasked messages; 0 means never.
-    pub(crate) talks: u64,
+    pub(crate) message_interval: u64,
     /// True if answers are sent through the command channel instead of being returned to the question.
     pub(crate) by_channel: bool,
 }
 
 /// The habits of the model.
 #[derive(Debug, Clone)]
-pub(crate) struct ModelHabits {
+pub(crate) struct ModelPlan {
     /// True if calls are written as text in a dialect.
     ///
     /// They are then read by the parser of the Cline dialect.
@@ -97,7 +97,7 @@ pub(crate) struct ModelHabits {
 
 /// The terms of the task: approvals, conditions and limits.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct TaskTerms {
+pub(crate) struct TaskConstraints {
     /// True if writing is approved in advance.
     pub(crate) edits: bool,
     /// Says if a completion is refused while a todo is open.
@@ -119,9 +119,9 @@ impl TaskPlan {
         Self {
             prompt: FIRST_PROMPT.to_owned(),
             is_subtask: false,
-            user: UserHabits::from_rng(rng),
-            model: ModelHabits::from_rng(rng),
-            terms: TaskTerms::from_rng(rng),
+            user: UserPlan::from_rng(rng),
+            model: ModelPlan::from_rng(rng),
+            terms: TaskConstraints::from_rng(rng),
             disk_trouble: rng.below(5) == 0,
             tool_trouble: rng.pick_one(100, &[0, 300, 600]),
             lives: u32::try_from(rng.in_range(1, 6)).unwrap_or(1),
@@ -228,7 +228,7 @@ pub(crate) fn rule_text(version: u32) -> String {
     format!("Keep to rule {version}.")
 }
 
-impl UserHabits {
+impl UserPlan {
     /// Draws the habits of the user. A headless plan has a user too, who is never asked.
     fn from_rng(rng: &mut SeededRng) -> Self {
         // Three of five tasks are interactive, which is where most kinds of questions come up.
@@ -243,15 +243,15 @@ impl UserHabits {
         );
         Self {
             attended,
-            moody: rng.pick_one(100, &[0, 300, 600, 900]),
-            talks: rng.pick_one(0, &[0, 30, 100, 300]),
+            non_approval_permille: rng.pick_one(100, &[0, 300, 600, 900]),
+            message_interval: rng.pick_one(0, &[0, 30, 100, 300]),
             // A controlling program always answers through the channel, as over control lines.
             by_channel: attended == Interactivity::Controlled || rng.below(3) == 0,
         }
     }
 }
 
-impl ModelHabits {
+impl ModelPlan {
     /// Draws the habits of the model.
     fn from_rng(rng: &mut SeededRng) -> Self {
         Self {
@@ -267,7 +267,7 @@ impl ModelHabits {
     }
 }
 
-impl TaskTerms {
+impl TaskConstraints {
     /// Draws the terms. Most tasks have few limits, since each limit ends many of them.
     fn from_rng(rng: &mut SeededRng) -> Self {
         let mut limits = TaskLimits {

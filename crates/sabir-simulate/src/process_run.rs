@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use crate::compaction_run;
 use crate::disk::SimulatedDisk;
 use crate::history;
-use crate::laws::{Law, Violation};
+use crate::laws::{Invariant, Violation};
 use crate::model::SimulatedModel;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::{SimulationHandle, SimulationState};
@@ -292,7 +292,7 @@ impl ProcessRunner {
         }
         let (max_time, words) = self.simulation.with_state(|state| {
             let words = (first.is_none() && state.rng.below(3) == 0)
-                .then(|| state.user_script.unique_words("go on with it"));
+                .then(|| state.user_script.unique_message("go on with it"));
             // Registered before the message is sent, because its record is checked against it.
             state.witness.user.replied.extend(words.clone());
             let time = state
@@ -330,7 +330,7 @@ impl ProcessRunner {
                     () = sleep(IDLE_CHECK_INTERVAL) => self.with_all_states(|state| {
                         state.resolve_stuck();
                         if began.elapsed() > MAX_RUN_TIME {
-                            state.report_violation(Law::Ends, "nothing happens any more, and nobody is asked");
+                            state.report_violation(Invariant::Ends, "nothing happens any more, and nobody is asked");
                         }
                     }),
                 }
@@ -348,7 +348,7 @@ impl ProcessRunner {
                 .filter(|_| end.is_some() && !state.has_crashed())
             {
                 state.report_violation(
-                    Law::Family,
+                    Invariant::Family,
                     format!("{left} still works although its parent does not"),
                 );
             }
@@ -362,7 +362,7 @@ impl ProcessRunner {
             Some(Ok((outcome, message))) => self.check_end(&task, outcome, &message),
             Some(Err(error)) => {
                 self.simulation
-                    .with_state(|state| state.report_violation(Law::Ends, error.to_string()));
+                    .with_state(|state| state.report_violation(Invariant::Ends, error.to_string()));
                 false
             }
             None => false,
@@ -392,8 +392,9 @@ impl ProcessRunner {
                 return OpenOutcome::Over;
             }
             Err(error) => {
-                self.simulation
-                    .with_state(|state| state.report_violation(Law::Survives, error.to_string()));
+                self.simulation.with_state(|state| {
+                    state.report_violation(Invariant::Survives, error.to_string())
+                });
                 return OpenOutcome::Over;
             }
             Ok(opened) => opened,
@@ -444,7 +445,7 @@ impl ProcessRunner {
         self.simulation.with_state(|state| {
             state.plan.task_settings(
                 self.registry.tool_set().clone(),
-                self.registry.read_only_names(),
+                self.registry.read_only_tool_names(),
                 state.sabotage,
             )
         })
@@ -492,7 +493,7 @@ impl ProcessRunner {
             .with_state(|state| state.witness.records.clone());
         if self
             .simulation
-            .with_state(|state| state.sabotage == Some(Sabotage::ForgetWhatRan))
+            .with_state(|state| state.sabotage == Some(Sabotage::DropRunningRecords))
         {
             records.retain(|record| !matches!(record, Record::Running { .. }));
         }
@@ -500,7 +501,7 @@ impl ProcessRunner {
         match Task::replay(records, self.task_settings()) {
             Ok(_) if completed => {
                 self.simulation.with_state(|state| {
-                    state.report_violation(Law::Replay, "a completed task can be resumed")
+                    state.report_violation(Invariant::Replay, "a completed task can be resumed")
                 });
                 OpenOutcome::Over
             }
@@ -513,8 +514,9 @@ impl ProcessRunner {
             // The process ended before the first record was written.
             Err(ReplayError::NoStart) => OpenOutcome::Over,
             Err(error) => {
-                self.simulation
-                    .with_state(|state| state.report_violation(Law::Replay, error.to_string()));
+                self.simulation.with_state(|state| {
+                    state.report_violation(Invariant::Replay, error.to_string())
+                });
                 OpenOutcome::Over
             }
         }
@@ -599,7 +601,7 @@ impl ProcessRunner {
                 let seen = format!("reading gives {read:?}, opening {opened:?}");
                 return self
                     .simulation
-                    .with_state(|state| state.report_violation(Law::Survives, seen));
+                    .with_state(|state| state.report_violation(Invariant::Survives, seen));
             }
         };
         if !self.check_survived(records.clone()) {
@@ -668,7 +670,7 @@ fn check_totals(output: u64, task: &Task) -> Result<(), Violation> {
         return Ok(());
     }
     Err(Violation {
-        law: Law::Totals,
+        law: Invariant::Totals,
         seen: format!("the task says {totals} tokens, its records {output}"),
     })
 }
@@ -678,7 +680,7 @@ fn check_replay(records: &[Record], task: &Task, settings: TaskSettings) -> Resu
     let broken = |law, seen: String| Err(Violation { law, seen });
     match Task::replay(records.iter().cloned(), settings) {
         Ok(again) if again.history() != task.history() => broken(
-            Law::Replay,
+            Invariant::Replay,
             format!(
                 "the history is {:?}, again {:?}",
                 task.history(),
@@ -686,7 +688,7 @@ fn check_replay(records: &[Record], task: &Task, settings: TaskSettings) -> Resu
             ),
         ),
         Ok(again) if again.totals() != task.totals() => broken(
-            Law::Totals,
+            Invariant::Totals,
             format!(
                 "the totals are {:?}, again {:?}",
                 task.totals(),
@@ -695,7 +697,7 @@ fn check_replay(records: &[Record], task: &Task, settings: TaskSettings) -> Resu
         ),
         Ok(_) => Ok(()),
         Err(ReplayError::Completed) if is_completed(records) => Ok(()),
-        Err(error) => broken(Law::Replay, error.to_string()),
+        Err(error) => broken(Invariant::Replay, error.to_string()),
     }
 }
 
@@ -710,7 +712,7 @@ fn check_fork(
 ) -> Result<(), Violation> {
     let broken = |seen: String| {
         Err(Violation {
-            law: Law::Replay,
+            law: Invariant::Replay,
             seen,
         })
     };
@@ -741,7 +743,7 @@ fn check_fork(
     }
     if first.is_empty() {
         return Err(Violation {
-            law: Law::Ends,
+            law: Invariant::Ends,
             seen: format!("after {} records nothing is left to do", prefix.len()),
         });
     }

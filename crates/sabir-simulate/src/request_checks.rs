@@ -8,15 +8,15 @@
 //! because each request must begin with the content of the one before, and the last one before each
 //! compaction, to which undoing the compaction must return.
 
-use sabir_agent::{Delivery, Record, control};
+use sabir_agent::{DeliveryTime, Record, control};
 use sabir_call::{History, Message, MessagePart, Request, Role, ToolResultStatus};
 
 use crate::history;
-use crate::laws::{Law, Violation};
+use crate::laws::{Invariant, Violation};
 use crate::plan::{SYSTEM_PROMPT, rule_text};
 use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationState;
-use crate::witness::Witness;
+use crate::witness::TaskObservations;
 
 /// The messages and requests so far.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ struct SeenRequest {
 }
 
 /// Returns a violation as an error.
-fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
+fn new_violation(law: Invariant, seen: impl Into<String>) -> Result<(), Violation> {
     Err(Violation {
         law,
         seen: seen.into(),
@@ -73,7 +73,11 @@ fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
 
 impl RequestTracker {
     /// Adds a message that was recorded. It must be marked as late exactly if a request is waiting for its response.
-    pub(crate) fn record_words(&mut self, text: &str, when: Delivery) -> Result<(), Violation> {
+    pub(crate) fn record_message(
+        &mut self,
+        text: &str,
+        when: DeliveryTime,
+    ) -> Result<(), Violation> {
         // A message sent while an answer streams must come after that answer.
         let list = if self.waits {
             &mut self.later
@@ -86,10 +90,10 @@ impl RequestTracker {
         }
         // A replay cannot know when the request was sent, so the record must state that the message
         // came late.
-        if self.waits == (when == Delivery::Later) {
+        if self.waits == (when == DeliveryTime::Later) {
             Ok(())
         } else {
-            new_violation(Law::WordsKept, format!("{text:?} is {when:?}"))
+            new_violation(Invariant::MessagesKept, format!("{text:?} is {when:?}"))
         }
     }
 
@@ -101,7 +105,7 @@ impl RequestTracker {
     }
 
     /// Settles all messages that the user sent before accepting a completion.
-    pub(crate) fn accept_words<'a>(&mut self, said: impl Iterator<Item = &'a String>) {
+    pub(crate) fn accept_messages<'a>(&mut self, said: impl Iterator<Item = &'a String>) {
         self.unread.clear();
         self.settled.extend(said.cloned());
     }
@@ -132,9 +136,9 @@ impl RequestTracker {
     /// After an undone compaction, the previous one is the last request before that compaction.
     fn check_prefix(&self, seen: &SeenRequest) -> Result<(), Violation> {
         let law = if self.restored {
-            Law::Restores
+            Invariant::Restores
         } else {
-            Law::Prefix
+            Invariant::Prefix
         };
         // The first request, or the first one after a compaction: there is nothing to compare with.
         let Some(SentRequest { system, messages }) = &self.sent else {
@@ -166,13 +170,13 @@ impl RequestTracker {
     }
 
     /// Checks that a request contains all messages of the user in order.
-    fn check_words(&self, seen: &SeenRequest) -> Result<(), Violation> {
+    fn check_user_messages(&self, seen: &SeenRequest) -> Result<(), Violation> {
         let texts =
             || user_texts(&seen.messages).filter(|text| self.kept.iter().any(|kept| kept == text));
         if !self.is_compacted() && !texts().eq(self.kept.iter().map(String::as_str)) {
             let read: Vec<_> = texts().collect();
             return new_violation(
-                Law::WordsKept,
+                Invariant::MessagesKept,
                 format!("the user said {:?}, the model reads {read:?}", self.kept),
             );
         }
@@ -182,9 +186,10 @@ impl RequestTracker {
             self::user_texts(&seen.messages).any(|text| text.contains(words.as_str()))
         };
         match self.kept.iter().find(|words| !is_read(words)) {
-            Some(words) => {
-                new_violation(Law::WordsKept, format!("the model does not read {words:?}"))
-            }
+            Some(words) => new_violation(
+                Invariant::MessagesKept,
+                format!("the model does not read {words:?}"),
+            ),
             None => Ok(()),
         }
     }
@@ -198,7 +203,7 @@ impl RequestTracker {
             .and_then(|message| message.parts.first());
         if first != Some(&MessagePart::text(prompt)) || !seen.system.starts_with(SYSTEM_PROMPT) {
             return new_violation(
-                Law::Verbatim,
+                Invariant::Verbatim,
                 format!("{:?} begins with {first:?}", seen.system),
             );
         }
@@ -207,7 +212,10 @@ impl RequestTracker {
         if !seen.system.contains(&rule)
             && !user_texts(&seen.messages).any(|text| text.contains(&rule))
         {
-            return new_violation(Law::Verbatim, format!("{rule:?} is not in the request"));
+            return new_violation(
+                Invariant::Verbatim,
+                format!("{rule:?} is not in the request"),
+            );
         }
         // Open todos are either in the summary or still in the call that listed them.
         let in_text = user_texts(&seen.messages).any(|text| text.contains(&self.todos));
@@ -219,7 +227,7 @@ impl RequestTracker {
             return Ok(());
         }
         new_violation(
-            Law::Verbatim,
+            Invariant::Verbatim,
             format!("the todos {:?} are not there", self.todos),
         )
     }
@@ -241,7 +249,7 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
     // In the order of the laws, so that the most basic one is reported if a request breaks several.
     let checked = history::check_history(&seen.messages)
         .and_then(|()| reading.check_prefix(&seen))
-        .and_then(|()| reading.check_words(&seen))
+        .and_then(|()| reading.check_user_messages(&seen))
         .and_then(|()| reading.check_verbatim(&seen, &state.plan.prompt))
         .and_then(|()| check_limits(witness));
     let reading = &mut witness.request_tracker;
@@ -264,7 +272,7 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
     // The limit of turns holds for a task and its subtasks together.
     if let Some(turns) = state.task_tree.exhausted_turns() {
         state.report_violation(
-            Law::Limits,
+            Invariant::Limits,
             format!("a model of the task tree is asked after {turns} turns"),
         );
     }
@@ -277,14 +285,17 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
             > most
     });
     if late && sabotage != Some(Sabotage::NeverStop) {
-        state.report_violation(Law::Limits, "the model is asked after the time was up");
+        state.report_violation(
+            Invariant::Limits,
+            "the model is asked after the time was up",
+        );
     }
 }
 
 /// Checks that the limits of the current process allow another turn.
 ///
 /// Adds up the records of the process itself, because the task's own counters are what this checks.
-fn check_limits(witness: &Witness) -> Result<(), Violation> {
+fn check_limits(witness: &TaskObservations) -> Result<(), Violation> {
     let limits = &witness.terms.limits;
     let records = witness
         .records
@@ -301,7 +312,7 @@ fn check_limits(witness: &Witness) -> Result<(), Violation> {
     let turns: u32 = records.iter().map(turns).sum();
     if limits.turns.is_some_and(|most| turns >= most) {
         return new_violation(
-            Law::Limits,
+            Invariant::Limits,
             format!("the model is asked again after {turns} turns"),
         );
     }
@@ -315,13 +326,13 @@ fn check_limits(witness: &Witness) -> Result<(), Violation> {
     }
     if limits.tokens.is_some_and(|most| tokens >= most) {
         return new_violation(
-            Law::Limits,
+            Invariant::Limits,
             format!("the model is asked again after {tokens} tokens"),
         );
     }
     if limits.cost.is_some_and(|most| nanos >= most.as_nanos()) {
         return new_violation(
-            Law::Limits,
+            Invariant::Limits,
             format!("the model is asked again after {nanos} nanodollars"),
         );
     }
@@ -329,7 +340,7 @@ fn check_limits(witness: &Witness) -> Result<(), Violation> {
     let again = equal_calls(witness, records);
     if again >= limits.cycles {
         return new_violation(
-            Law::Limits,
+            Invariant::Limits,
             format!("the model is asked again after {again} equal calls"),
         );
     }
@@ -355,7 +366,7 @@ fn usage_charge(record: &Record) -> Option<UsageCharge<'_>> {
 }
 
 /// Counts the latest calls that are equal and had equal results, since the last message of the user.
-fn equal_calls(witness: &Witness, records: &[Record]) -> u32 {
+fn equal_calls(witness: &TaskObservations, records: &[Record]) -> u32 {
     let mut last = None;
     let mut times = 0;
     for record in records.iter().rev() {
@@ -446,7 +457,7 @@ fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenR
                 .unwrap_or_default()
                 .reverse();
         }),
-        Sabotage::PutWordsFirst => {
+        Sabotage::MoveMessageFirst => {
             let last = messages
                 .last_mut()
                 .filter(|message| message.parts.len() > 1);

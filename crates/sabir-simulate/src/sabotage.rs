@@ -4,7 +4,7 @@
 //! sabotage which that law must notice, within a thousand seeds, while the same seed without
 //! sabotage breaks none.
 
-use crate::laws::Law;
+use crate::laws::Invariant;
 
 /// One way to break a law. The machine, the driver and the journal stay unchanged; a simulated part between them misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +27,10 @@ pub enum Sabotage {
     HideAccess,
     /// A denial by the user arrives as an approval.
     /// The witness knows the user's answer, so it notices an approval that the user never gave.
-    TurnNoIntoYes,
+    ApproveDenied,
     /// A text answer of the user arrives as an approval.
     /// A completion may be accepted by it, which makes the end dishonest as well.
-    TakeWordsForYes,
+    ApproveTextAnswer,
     /// The store acknowledges the record of a call before it is written.
     /// The record is held back until the next one, and the call begins in between.
     AcknowledgeEarly,
@@ -43,10 +43,10 @@ pub enum Sabotage {
     /// A resumed task does not learn which calls had begun.
     /// The `running` records are left out of the replay, so the calls look as if they had never
     /// begun.
-    ForgetWhatRan,
+    DropRunningRecords,
     /// A tool that writes claims to only read.
     /// The driver then runs writes beside other calls.
-    CallWritesReads,
+    ClaimReadOnly,
     /// Every outcome is reported as a completion.
     /// Only the outcome that the check sees is changed, not the record of the end.
     ClaimCompletion,
@@ -64,19 +64,19 @@ pub enum Sabotage {
     ShowEarly,
     /// Some of the user's messages do not arrive.
     /// Every second one is dropped, so that tasks still make progress.
-    SwallowWords,
+    DropMessages,
     /// A message arrives as an approval of the open question.
     /// A message that waits in the queue becomes the answer to the question that is open.
-    HearWordsAsYes,
+    ApproveByMessage,
     /// The message that the user went away does not arrive. The machine continues as if a user could be asked.
-    SwallowLeaving,
+    DropDetach,
     /// A message is recorded that the machine never received.
     /// It goes into the journal after an answer that completes, so that the completion leaves it
     /// unread.
-    WhisperWords,
+    RecordUnsentMessage,
     /// The newest message is moved to the beginning of the request.
     /// The model would read it before the work that it is about, and no prefix could be cached.
-    PutWordsFirst,
+    MoveMessageFirst,
     /// The instructions are different after a compaction.
     /// The system prompt of the request is replaced.
     ForgetInstructions,
@@ -100,50 +100,59 @@ pub enum Sabotage {
     RaiseLimits,
     /// A subtask continues after its parent stopped waiting for it.
     /// The tool runs on a separate runtime task, which is never dropped.
-    LetSubtasksGoOn,
+    KeepSubtasksRunning,
     /// A subtask starts over instead of continuing.
     /// Its journal then holds a second start.
-    BeginSubtasksAnew,
+    RestartSubtasks,
 }
 
 /// Every kind of sabotage, with the laws that may notice it first.
 ///
 /// A test runs seeds with each of them until one law breaks, and fails if it is another one or
 /// none.
-pub const SABOTAGES: [(Sabotage, &[Law]); 31] = [
-    (Sabotage::LoseResult, &[Law::OneResult]),
-    (Sabotage::RepeatResult, &[Law::OneResult]),
-    (Sabotage::SwapResults, &[Law::CallOrder]),
-    (Sabotage::CloseCutCalls, &[Law::NeverRuns]),
-    (Sabotage::HideAccess, &[Law::Allowed]),
-    (Sabotage::TurnNoIntoYes, &[Law::UserAnswers]),
+pub const SABOTAGES: [(Sabotage, &[Invariant]); 31] = [
+    (Sabotage::LoseResult, &[Invariant::OneResult]),
+    (Sabotage::RepeatResult, &[Invariant::OneResult]),
+    (Sabotage::SwapResults, &[Invariant::CallOrder]),
+    (Sabotage::CloseCutCalls, &[Invariant::NeverRuns]),
+    (Sabotage::HideAccess, &[Invariant::Allowed]),
+    (Sabotage::ApproveDenied, &[Invariant::UserAnswers]),
     (
-        Sabotage::TakeWordsForYes,
-        &[Law::UserAnswers, Law::HonestEnd],
+        Sabotage::ApproveTextAnswer,
+        &[Invariant::UserAnswers, Invariant::TrueOutcome],
     ),
-    (Sabotage::AcknowledgeEarly, &[Law::RecordFirst]),
-    (Sabotage::LieAboutSync, &[Law::Survives]),
-    (Sabotage::RepeatEffect, &[Law::OneEffect]),
-    (Sabotage::ForgetWhatRan, &[Law::OneEffect, Law::OneResult]),
-    (Sabotage::CallWritesReads, &[Law::WritesInOrder]),
-    (Sabotage::ClaimCompletion, &[Law::HonestEnd]),
-    (Sabotage::ForgetReminders, &[Law::Replay]),
-    (Sabotage::NeverStop, &[Law::Ends]),
-    (Sabotage::HideTokens, &[Law::Totals]),
-    (Sabotage::ShowEarly, &[Law::Shown]),
-    (Sabotage::SwallowWords, &[Law::WordsKept]),
-    (Sabotage::HearWordsAsYes, &[Law::UserAnswers]),
+    (Sabotage::AcknowledgeEarly, &[Invariant::RecordFirst]),
+    (Sabotage::LieAboutSync, &[Invariant::Survives]),
+    (Sabotage::RepeatEffect, &[Invariant::OneEffect]),
+    (
+        Sabotage::DropRunningRecords,
+        &[Invariant::OneEffect, Invariant::OneResult],
+    ),
+    (Sabotage::ClaimReadOnly, &[Invariant::WritesInOrder]),
+    (Sabotage::ClaimCompletion, &[Invariant::TrueOutcome]),
+    (Sabotage::ForgetReminders, &[Invariant::Replay]),
+    (Sabotage::NeverStop, &[Invariant::Ends]),
+    (Sabotage::HideTokens, &[Invariant::Totals]),
+    (Sabotage::ShowEarly, &[Invariant::Shown]),
+    (Sabotage::DropMessages, &[Invariant::MessagesKept]),
+    (Sabotage::ApproveByMessage, &[Invariant::UserAnswers]),
     // An unanswered question also keeps the task from ending.
-    (Sabotage::SwallowLeaving, &[Law::NobodyAsked, Law::Ends]),
-    (Sabotage::WhisperWords, &[Law::Conditions, Law::Replay]),
-    (Sabotage::PutWordsFirst, &[Law::Prefix]),
-    (Sabotage::ForgetInstructions, &[Law::Verbatim]),
-    (Sabotage::ForgetTodos, &[Law::Verbatim]),
-    (Sabotage::RestoreLess, &[Law::Restores]),
-    (Sabotage::PreviewOther, &[Law::Restores]),
-    (Sabotage::AllowOpenTodos, &[Law::Conditions]),
-    (Sabotage::SkipCheck, &[Law::Conditions]),
-    (Sabotage::RaiseLimits, &[Law::Limits]),
-    (Sabotage::LetSubtasksGoOn, &[Law::Family]),
-    (Sabotage::BeginSubtasksAnew, &[Law::Replay]),
+    (
+        Sabotage::DropDetach,
+        &[Invariant::NobodyAsked, Invariant::Ends],
+    ),
+    (
+        Sabotage::RecordUnsentMessage,
+        &[Invariant::Conditions, Invariant::Replay],
+    ),
+    (Sabotage::MoveMessageFirst, &[Invariant::Prefix]),
+    (Sabotage::ForgetInstructions, &[Invariant::Verbatim]),
+    (Sabotage::ForgetTodos, &[Invariant::Verbatim]),
+    (Sabotage::RestoreLess, &[Invariant::Restores]),
+    (Sabotage::PreviewOther, &[Invariant::Restores]),
+    (Sabotage::AllowOpenTodos, &[Invariant::Conditions]),
+    (Sabotage::SkipCheck, &[Invariant::Conditions]),
+    (Sabotage::RaiseLimits, &[Invariant::Limits]),
+    (Sabotage::KeepSubtasksRunning, &[Invariant::Family]),
+    (Sabotage::RestartSubtasks, &[Invariant::Replay]),
 ];

@@ -11,19 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    CallArguments, CallPermit, Preconditions, PreparedCall, ProgressSink, Tool, ToolOutput,
-    ToolRegistry, ToolWork, control,
+    CallArguments, CallPermit, Preconditions, PreparedCall, ProgressSink, Tool, ToolFuture,
+    ToolOutput, ToolRegistry, control,
 };
 use sabir_call::{CallId, ToolError, ToolSpec};
 use sabir_policy::Access;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::laws::{Law, Violation};
+use crate::laws::{Invariant, Violation};
 use crate::plan::{ALLOWED_HOST, CHECK_PATH, FORBIDDEN_HOST, TaskPlan};
 use crate::sabotage::Sabotage;
 use crate::simulation_state::{KeyCounts, SimulationHandle, SimulationState, StuckReason};
-use crate::witness::{CallQuality, Witness, call_token};
+use crate::witness::{CallQuality, TaskObservations, call_token};
 
 /// The tools: the name of each, and whether it only reads.
 /// `look` and `list` read. `touch` writes and needs an approval unless edits are approved; `fetch`
@@ -96,7 +96,7 @@ pub(crate) fn base_registry(
     simulation: &SimulationHandle,
     subtasks: Option<Arc<dyn Tool>>,
 ) -> Result<ToolRegistry, ToolError> {
-    let lies = simulation.with_state(|state| state.sabotage == Some(Sabotage::CallWritesReads));
+    let lies = simulation.with_state(|state| state.sabotage == Some(Sabotage::ClaimReadOnly));
     let worker = |(name, reads)| {
         let said_to_read = reads || lies;
         Arc::new(SimulatedTool {
@@ -211,7 +211,7 @@ impl PreparedCall for SimulatedCall {
         self: Box<Self>,
         permit: &'a CallPermit,
         progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
+    ) -> ToolFuture<'a> {
         Box::pin(async move {
             let Self {
                 tool: SimulatedTool {
@@ -344,7 +344,7 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
 /// It counts the run, so it must be called once for each. The checks go from the most general to
 /// the most specific, since only the first failure is reported.
 fn check_may_begin(
-    witness: &mut Witness,
+    witness: &mut TaskObservations,
     plan: &TaskPlan,
     id: &CallId,
     path: &str,
@@ -360,49 +360,63 @@ fn check_may_begin(
     // the witness; the task is not queried.
     let Some(call) = witness.calls.get(id).cloned() else {
         return broken(
-            Law::NeverRuns,
+            Invariant::NeverRuns,
             "runs and no answer on record holds it".to_owned(),
         );
     };
     // The record must be acknowledged before the tool is called, not only on its way.
     if !call.begun {
-        return broken(Law::RecordFirst, "runs and no record says so".to_owned());
+        return broken(
+            Invariant::RecordFirst,
+            "runs and no record says so".to_owned(),
+        );
     }
     if call.result.is_some() {
-        return broken(Law::OneEffect, "runs after its result".to_owned());
+        return broken(Invariant::OneEffect, "runs after its result".to_owned());
     }
     // The check of a completion runs as the completion's call, with arguments that no model wrote.
     if call.name == control::COMPLETION_TOOL {
         // A completion runs a tool for its check alone, and only where the plan has one.
         if path != CHECK_PATH || !plan.terms.check {
-            return broken(Law::NeverRuns, "runs for a completion".to_owned());
+            return broken(Invariant::NeverRuns, "runs for a completion".to_owned());
         }
         return check_order(witness, id, reads);
     }
     // The arguments on their way to the tool must be those on record.
     if call.token != path {
-        return broken(Law::NeverRuns, format!("is on record with {}", call.token));
+        return broken(
+            Invariant::NeverRuns,
+            format!("is on record with {}", call.token),
+        );
     }
     let quality = witness.written.get(path).copied();
     match quality {
-        None => return broken(Law::NeverRuns, "was never written like this".to_owned()),
+        None => {
+            return broken(
+                Invariant::NeverRuns,
+                "was never written like this".to_owned(),
+            );
+        }
         Some(written) if written.quality != CallQuality::Good || !call.passed => {
             return broken(
-                Law::NeverRuns,
+                Invariant::NeverRuns,
                 format!("was written as {:?}", written.quality),
             );
         }
         // By the token and over all processes, since providers use ids again.
         Some(written) if written.runs >= written.times => {
             return broken(
-                Law::OneEffect,
+                Invariant::OneEffect,
                 format!("was written {} times and runs once more", written.times),
             );
         }
         // A call may be complete while its response is not; it must wait for the end of the
         // response.
         Some(written) if written.runs >= written.delivered => {
-            return broken(Law::NeverRuns, "is of an unfinished answer".to_owned());
+            return broken(
+                Invariant::NeverRuns,
+                "is of an unfinished answer".to_owned(),
+            );
         }
         Some(_) => {}
     }
@@ -421,25 +435,25 @@ fn check_may_begin(
     };
     // A denial wins over an approval, whichever came first.
     if !allowed || call.denied || user.no.contains(id) {
-        return broken(Law::Allowed, "runs and nobody allowed it".to_owned());
+        return broken(Invariant::Allowed, "runs and nobody allowed it".to_owned());
     }
     check_order(witness, id, reads)
 }
 
 /// Checks that a call runs once, that it does not run beside a write, and that a write waits for all calls before it.
-fn check_order(witness: &mut Witness, id: &CallId, reads: bool) -> Result<(), Violation> {
+fn check_order(witness: &mut TaskObservations, id: &CallId, reads: bool) -> Result<(), Violation> {
     // Within one process even the same call may not begin twice.
     let begun = witness.tools.begun.entry(id.clone()).or_default();
     *begun += 1;
     if *begun > 1 {
         return Err(Violation {
-            law: Law::OneEffect,
+            law: Invariant::OneEffect,
             seen: format!("{id} runs twice"),
         });
     }
     let broken = |seen: String| {
         Err(Violation {
-            law: Law::WritesInOrder,
+            law: Invariant::WritesInOrder,
             seen: format!("{id} {seen}"),
         })
     };
@@ -476,13 +490,13 @@ fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
     let effects = *effects;
     if effects > 1 {
         state.report_violation(
-            Law::OneEffect,
+            Invariant::OneEffect,
             format!("{id} ({path}) changed something {effects} times"),
         );
     }
     if state.witness.call_result(id).is_some() {
         state.report_violation(
-            Law::OneEffect,
+            Invariant::OneEffect,
             format!("{id} ({path}) changed something after its result"),
         );
     }

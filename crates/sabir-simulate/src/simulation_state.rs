@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use crate::counters::EventCounters;
 use crate::disk_state::DiskState;
-use crate::laws::{Law, Violation};
+use crate::laws::{Invariant, Violation};
 use crate::plan::TaskPlan;
 use crate::rng::SeededRng;
 use crate::sabotage::Sabotage;
 use crate::task_tree::TaskTree;
 use crate::user_script::UserScript;
-use crate::witness::Witness;
+use crate::witness::TaskObservations;
 
 /// The maximum number of events of a task; a task with more counts as endless.
 const MAX_EVENTS: u64 = 30_000;
@@ -44,7 +44,7 @@ pub(crate) struct SimulationState {
     /// The disk, which survives processes.
     pub(crate) disk_state: DiskState,
     /// The record of what happened, and the checks against it.
-    pub(crate) witness: Witness,
+    pub(crate) witness: TaskObservations,
     /// The law that is broken on purpose, if one is.
     pub(crate) sabotage: Option<Sabotage>,
     /// The current activities, which decide what is counted.
@@ -121,9 +121,9 @@ impl SimulationHandle {
     ) -> Self {
         let mut rng = SeededRng::new(seed);
         let plan = TaskPlan::from_rng(&mut rng);
-        let witness = Witness {
+        let witness = TaskObservations {
             terms: plan.terms.clone(),
-            ..Witness::default()
+            ..TaskObservations::default()
         };
         Self(Arc::new(Mutex::new(SimulationState {
             task_tree: tree,
@@ -172,7 +172,10 @@ impl SimulationState {
         self.counters.count_event("happenings");
         self.trace_line(what);
         if self.disturbances.events > MAX_EVENTS {
-            self.report_violation(Law::Ends, format!("{MAX_EVENTS} happenings without an end"));
+            self.report_violation(
+                Invariant::Ends,
+                format!("{MAX_EVENTS} happenings without an end"),
+            );
         }
         // The crash comes last, so that an interruption or a message in the same event is sent
         // before it.
@@ -180,7 +183,7 @@ impl SimulationState {
             self.cancel();
         }
         if self.user_script.is_due(self.disturbances.events) {
-            self.speak_unasked(self.disturbances.events);
+            self.send_unprompted(self.disturbances.events);
         }
         if self.disturbances.crash_at == Some(self.disturbances.events) {
             self.crash();
@@ -201,7 +204,7 @@ impl SimulationState {
     }
 
     /// Records a broken law; only the first one is kept.
-    pub(crate) fn report_violation(&mut self, law: Law, seen: impl Into<String>) {
+    pub(crate) fn report_violation(&mut self, law: Invariant, seen: impl Into<String>) {
         self.record_check(Err(Violation {
             law,
             seen: seen.into(),
@@ -319,7 +322,7 @@ impl SimulationState {
             upcoming.cancel_at = Some(upcoming.events + 1 + self.rng.below(within));
         }
         let cancel = upcoming.cancel.clone();
-        let talks = self.draw_next_talk(upcoming.events);
+        let talks = self.draw_next_message_at(upcoming.events);
         self.user_script.disconnect(talks);
         self.disturbances = upcoming;
         self.witness.begin_process();

@@ -5,8 +5,8 @@
 //! it, and compares all later events with the adopted records.
 
 use sabir_agent::{
-    AssistantTurn, CompactionReason, ContextChange, Delivery, Interactivity, MessageAuthor, Record,
-    RecordStore, StoreError, control,
+    AssistantTurn, CompactionReason, ContextChange, DeliveryTime, Interactivity, MessageAuthor,
+    Record, RecordStore, StoreError, control,
 };
 use sabir_call::{MessagePart, ToolResultStatus, Usage};
 use sabir_journal::Journal;
@@ -62,13 +62,13 @@ impl RecordStore for WatchedStore {
                 answered.usage = Usage::default();
                 self.append_record(&Record::Answered(answered))
             }
-            (Some(Sabotage::WhisperWords), Record::Answered(answered))
+            (Some(Sabotage::RecordUnsentMessage), Record::Answered(answered))
                 if self.is_completion_only(answered) =>
             {
                 self.append_record(record)?;
                 self.mark_tampered();
                 let text = self.simulation.with_state(|state| {
-                    let text = state.user_script.unique_words("wait");
+                    let text = state.user_script.unique_message("wait");
                     state.witness.user.replied.push(text.clone());
                     text
                 });
@@ -76,7 +76,7 @@ impl RecordStore for WatchedStore {
                     by: MessageAuthor::User,
                     text,
                     images: Vec::new(),
-                    when: Delivery::Next,
+                    when: DeliveryTime::Next,
                 })
             }
             (Some(Sabotage::ShowEarly), record) => {

@@ -16,12 +16,12 @@ use sabir_agent::control::SubtaskRequest;
 use sabir_agent::{
     CallArguments, CallPermit, CompletedSubtask, Interactivity, NewTaskTool, PreparedCall,
     ProgressSink, Record, SubtaskHandle, SubtaskRun, SubtaskSpawnError, SubtaskSpawner, TaskId,
-    TaskLimits, TaskOrigin, TaskStart, Tool, ToolOutput, ToolRegistry, ToolWork,
+    TaskLimits, TaskOrigin, TaskStart, Tool, ToolFuture, ToolOutput, ToolRegistry,
 };
 use sabir_call::{CallId, ToolError, ToolSpec};
 use tokio::sync::Notify;
 
-use crate::laws::{Law, Violation};
+use crate::laws::{Invariant, Violation};
 use crate::model::SimulatedModel;
 use crate::process_run::{OpenOutcome, ProcessRunner};
 use crate::sabotage::Sabotage;
@@ -202,7 +202,7 @@ pub(crate) fn build_registry(
     };
     let tool = Arc::new(NewTaskTool::new(Arc::new(parent)));
     let tool: Arc<dyn Tool> = match sabotage {
-        Some(Sabotage::LetSubtasksGoOn) => Arc::new(DetachedTool(tool)),
+        Some(Sabotage::KeepSubtasksRunning) => Arc::new(DetachedTool(tool)),
         _ => tool,
     };
     simulated_tools::base_registry(simulation, (depth > 0).then_some(tool))
@@ -263,7 +263,7 @@ impl SubtaskSpawner for SimulatedSpawner {
         // limits.
         simulation.with_state(SimulationState::on_task_opened);
         if opened_task.first.is_none()
-            && simulation.with_state(|state| state.sabotage == Some(Sabotage::BeginSubtasksAnew))
+            && simulation.with_state(|state| state.sabotage == Some(Sabotage::RestartSubtasks))
         {
             let (task, first) = runner.new_task();
             opened_task.task = task;
@@ -310,16 +310,16 @@ fn open_subtask(
     let tree = state.task_tree.clone();
     let (new, together) = tree.open_member(id, parent);
     if !new {
-        state.report_violation(Law::Family, format!("{id} is begun twice"));
+        state.report_violation(Invariant::Family, format!("{id} is begun twice"));
     }
     let limits = state.plan.terms.limits.subtasks;
     // What is left for the child must be less than what the parent has.
     if limits.depth == 0 || left.subtasks.depth >= limits.depth {
-        state.report_violation(Law::Family, format!("{id} is nested too deeply"));
+        state.report_violation(Invariant::Family, format!("{id} is nested too deeply"));
     }
     if together > limits.max_concurrent {
         state.report_violation(
-            Law::Family,
+            Invariant::Family,
             format!("{together} subtasks of {parent} are at work"),
         );
     }
@@ -396,15 +396,15 @@ impl Tool for DetachedTool {
 struct DetachedCall(Box<dyn PreparedCall>);
 
 impl PreparedCall for DetachedCall {
-    fn note_wrapped_values(&mut self, names: &[String]) {
-        self.0.note_wrapped_values(names);
+    fn note_values_on_own_lines(&mut self, names: &[String]) {
+        self.0.note_values_on_own_lines(names);
     }
 
     fn access(&self) -> sabir_policy::Access {
         self.0.access()
     }
 
-    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, permit: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         // The work owns everything, so it survives the future that waits for it. That is the
         // sabotage.
         let permit = permit.clone();
@@ -424,7 +424,7 @@ pub(crate) fn check_results(
 ) -> Result<(), Violation> {
     let broken = |seen: String| {
         Err(Violation {
-            law: Law::Family,
+            law: Invariant::Family,
             seen,
         })
     };

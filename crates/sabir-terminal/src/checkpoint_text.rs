@@ -148,7 +148,7 @@ pub fn preview_text(preview: &RestorePreview) -> String {
         let mut skipped = preview.skipped_items();
         skipped.any(|item| item.conflict.as_ref() == Some(wanted))
     };
-    if has_conflict(&RestoreConflict::Unwatched) {
+    if has_conflict(&RestoreConflict::UnobservedCall) {
         text.push_str(
             "Nothing tells the changes of a command that is not watched from those of others. --force undoes them all, and \
              `sabir restore @N PATH…` those that you name.\n",
@@ -164,7 +164,8 @@ fn skipped_text(preview: &RestorePreview) -> String {
     let mut text = String::new();
     // As among restored paths, git's own and ignored paths are only counted if they share a reason.
     let is_folded = |item: &RestoreItem, kind: PathKind| {
-        item.conflict == Some(RestoreConflict::Unwatched) && preview.path_kind(&item.path) == kind
+        item.conflict == Some(RestoreConflict::UnobservedCall)
+            && preview.path_kind(&item.path) == kind
     };
     for kind in [PathKind::Git, PathKind::Ignored] {
         let folded = preview.skipped_items().filter(|item| is_folded(item, kind));

@@ -2,7 +2,7 @@
 
 use sabir_session::config::change::ConfigChange;
 use sabir_session::config::check::{ConfigCheck, LocatedProblem};
-use sabir_session::config::files::ReadFile;
+use sabir_session::config::files::InputFile;
 use sabir_session::config::reference::{ConfigKey, KeyDefault, config_sections};
 use sabir_session::config::values::{ConfigValue, ValueSource};
 
@@ -32,13 +32,13 @@ pub fn check_text(check: &ConfigCheck) -> String {
 }
 
 /// Renders the files that are read, in order.
-pub fn files_text(files: &[ReadFile]) -> String {
+pub fn files_text(files: &[InputFile]) -> String {
     let width = files
         .iter()
         .map(|file| file.purpose.name().len())
         .max()
         .unwrap_or(0);
-    let line = |(at, file): (usize, &ReadFile)| {
+    let line = |(at, file): (usize, &InputFile)| {
         let name = file.purpose.name();
         let found = if file.found { "" } else { "  (missing)" };
         format!(

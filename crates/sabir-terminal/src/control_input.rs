@@ -106,7 +106,7 @@ enum QuestionKind {
     /// `approve`, or `answer` (or `deny`) with what is missing.
     Completion,
     /// `answer`, or `deny` for a no.
-    Words,
+    FreeText,
 }
 
 /// Reads control lines, and counts them for its reports.
@@ -117,7 +117,7 @@ pub struct ControlReader {
 
 /// A reason why no task was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoFirstMessage {
+pub enum FirstMessageError {
     /// The program cancelled.
     #[error("cancelled before there was a task")]
     Cancelled,
@@ -161,7 +161,7 @@ enum LineRefusal {
 pub fn first_message(
     lines: &mut ControlReader,
     sight: &ImageSupport,
-) -> Result<UserMessage, NoFirstMessage> {
+) -> Result<UserMessage, FirstMessageError> {
     while let Some(line) = lines.next_line() {
         match line {
             ControlLine::Message { task: Some(_), .. } | ControlLine::Cancel { task: Some(_) } => {
@@ -175,7 +175,7 @@ pub fn first_message(
             }
             ControlLine::Message { .. } => lines.report_refusal(&LineRefusal::EmptyMessage),
             ControlLine::Cancel { task: None } => {
-                return Err(NoFirstMessage::Cancelled);
+                return Err(FirstMessageError::Cancelled);
             }
             ControlLine::Mode { .. } => lines.report_refusal(&LineRefusal::NoTaskYet),
             ControlLine::Approve { .. } | ControlLine::Deny { .. } | ControlLine::Answer { .. } => {
@@ -183,7 +183,7 @@ pub fn first_message(
             }
         }
     }
-    Err(NoFirstMessage::Ended)
+    Err(FirstMessageError::Ended)
 }
 
 impl ControlInput {
@@ -250,7 +250,7 @@ impl ControlInput {
                 let kind = match question {
                     UserQuestion::Approval { .. } => QuestionKind::Approval,
                     UserQuestion::Completion { .. } => QuestionKind::Completion,
-                    _ => QuestionKind::Words,
+                    _ => QuestionKind::FreeText,
                 };
                 let call = request.call.clone();
                 if let Some(entry) = registry.entry_of(&request.task) {
@@ -460,7 +460,7 @@ fn parse_command(
         }
         ControlLine::Approve { call, .. } => match kind_of(&call) {
             Some(QuestionKind::Approval | QuestionKind::Completion) => (call, Decision::Allow),
-            Some(QuestionKind::Words) => return Err(LineRefusal::NeedsAnswer),
+            Some(QuestionKind::FreeText) => return Err(LineRefusal::NeedsAnswer),
             None => return Err(LineRefusal::NoQuestion),
         },
         ControlLine::Deny { call, reason, .. } => match kind_of(&call) {
@@ -471,7 +471,7 @@ fn parse_command(
         ControlLine::Answer {
             call, text, images, ..
         } => match kind_of(&call) {
-            Some(QuestionKind::Words | QuestionKind::Completion) => {
+            Some(QuestionKind::FreeText | QuestionKind::Completion) => {
                 let images = decode_images(&images, &known.image_support.get())?;
                 (call, Decision::Text { text, images })
             }
@@ -567,13 +567,13 @@ mod tests {
         );
         check(
             r#"{"kind":"deny","call":"c1"}"#,
-            asked(QuestionKind::Words),
+            asked(QuestionKind::FreeText),
             replied(Decision::Deny { reason: words("") }),
             false,
         );
         check(
             r#"{"kind":"answer","call":"c1","text":"8080"}"#,
-            asked(QuestionKind::Words),
+            asked(QuestionKind::FreeText),
             replied(Decision::Text {
                 text: words("8080"),
                 images: Vec::new(),
@@ -732,7 +732,7 @@ mod tests {
 
     #[test]
     fn the_first_message_is_the_prompt() {
-        let check = |input: &str, expected: Result<&str, NoFirstMessage>| {
+        let check = |input: &str, expected: Result<&str, FirstMessageError>| {
             let mut reader = ControlReader::new(std::io::Cursor::new(input.to_owned()));
             let message = first_message(&mut reader, &ImageSupport::Supported);
             assert_eq!(message, expected.map(UserMessage::from_text), "{input}");
@@ -742,10 +742,10 @@ mod tests {
         let early = r#"{"kind":"approve","call":"c"}"#;
         check(&format!("{early}\n\nnonsense\n{message}\n"), Ok("go"));
         check(&format!("{}\n{message}", " ".repeat(17 << 20)), Ok("go"));
-        check(early, Err(NoFirstMessage::Ended));
+        check(early, Err(FirstMessageError::Ended));
         check(
             &format!("{{\"kind\":\"cancel\"}}\n{message}"),
-            Err(NoFirstMessage::Cancelled),
+            Err(FirstMessageError::Cancelled),
         );
     }
 

@@ -1,6 +1,6 @@
 //! Breaks the message that a user types into the rows of a terminal.
 
-use sabir_toolbox::text::is_unseen;
+use sabir_toolbox::text::is_invisible_char;
 use unicode_width::UnicodeWidthChar;
 
 /// The width of a tab in a draft, in columns.
@@ -71,7 +71,7 @@ pub(crate) fn lay_out(text: &str, cursor: usize, start: usize, columns: usize) -
 fn shown_character(c: char) -> String {
     match c {
         '\t' => " ".repeat(TAB),
-        c if c.is_control() || is_unseen(c) => char::REPLACEMENT_CHARACTER.to_string(),
+        c if c.is_control() || is_invisible_char(c) => char::REPLACEMENT_CHARACTER.to_string(),
         c => c.to_string(),
     }
 }

@@ -21,7 +21,7 @@ const MIN_DELTA_BYTES: usize = 96;
 
 /// Prints the events of one task as lines.
 #[derive(Debug, Default)]
-pub struct EventLines {
+pub struct EventLinePrinter {
     /// The streamed texts that have not ended, each with its redactor.
     open_texts: Vec<(StreamedText, Redactor)>,
     /// A delta that is still too short for a line.
@@ -54,7 +54,7 @@ enum StreamedText {
     Output(CallId),
 }
 
-impl EventLines {
+impl EventLinePrinter {
     /// Creates a printer for the main task (`None`) or for a subtask.
     pub fn new(subtask: Option<TaskId>) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl EventLines {
         // The raw text would repeat the deltas.
         if matches!(
             event,
-            TaskEvent::Moment(TransientEvent::Delta(Event::Source { .. }))
+            TaskEvent::Transient(TransientEvent::Delta(Event::Source { .. }))
         ) {
             return;
         }
@@ -157,7 +157,7 @@ fn coalesce_deltas(
 impl StreamedText {
     /// Returns the text that an event is a piece of, and the piece.
     fn from_event<'a>(event: &TaskEvent<'a>) -> Option<(Self, &'a str)> {
-        let TaskEvent::Moment(moment) = event else {
+        let TaskEvent::Transient(moment) = event else {
             return None;
         };
         match moment {
@@ -177,8 +177,8 @@ impl StreamedText {
             (Self::Output(of), TaskEvent::Record(Record::Result(result))) => *of == result.id,
             (_, TaskEvent::Record(Record::Ended { .. })) => true,
             (Self::Output(_), _) => false,
-            (_, TaskEvent::Record(_) | TaskEvent::Moment(TransientEvent::Asking { .. })) => true,
-            (_, TaskEvent::Moment(TransientEvent::Delta(event))) => match (self, event) {
+            (_, TaskEvent::Record(_) | TaskEvent::Transient(TransientEvent::Asking { .. })) => true,
+            (_, TaskEvent::Transient(TransientEvent::Delta(event))) => match (self, event) {
                 (
                     Self::Argument(of),
                     Event::ArgEnd { index, .. } | Event::CallEnd { index, .. },
@@ -200,7 +200,7 @@ impl StreamedText {
         if text.is_empty() {
             return;
         }
-        line(TaskEvent::Moment(match self {
+        line(TaskEvent::Transient(match self {
             Self::Answer => TransientEvent::Delta(Event::Text { text }),
             Self::Thoughts => TransientEvent::Delta(Event::Thought { text }),
             Self::Argument(index) => TransientEvent::Delta(Event::ArgDelta {
@@ -220,7 +220,7 @@ mod tests {
 
     /// The deltas and outputs to print, with pieces of the same text joined.
     fn shown(events: &[TaskEvent<'_>]) -> Vec<String> {
-        let mut lines = EventLines::default();
+        let mut lines = EventLinePrinter::default();
         let mut all = Vec::<(Option<StreamedText>, String)>::new();
         for event in events {
             lines.emit_lines(*event, &mut |event| match (
@@ -244,7 +244,7 @@ mod tests {
         let said = format!("use ghp_{} now", "0123456789".repeat(4));
         let id = CallId::new("c");
         let pieces: Vec<&str> = said.split_inclusive(|_| true).collect();
-        let delta = |event| TaskEvent::Moment(TransientEvent::Delta(event));
+        let delta = |event| TaskEvent::Transient(TransientEvent::Delta(event));
         let mut events: Vec<TaskEvent<'_>> = pieces
             .iter()
             .map(|text| delta(Event::Text { text }))
@@ -260,7 +260,7 @@ mod tests {
         for text in &pieces {
             events.push(delta(Event::ArgDelta { index: 0, text }));
             events.push(delta(Event::ArgDelta { index: 1, text }));
-            events.push(TaskEvent::Moment(TransientEvent::Output {
+            events.push(TaskEvent::Transient(TransientEvent::Output {
                 call: &id,
                 text,
             }));
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn held_text_is_printed_before_the_next_event() {
-        let delta = |event| TaskEvent::Moment(TransientEvent::Delta(event));
+        let delta = |event| TaskEvent::Transient(TransientEvent::Delta(event));
         let usage = sabir_session::call::Usage::default();
         let start = Event::CallStart {
             index: 0,

@@ -17,7 +17,7 @@ use sabir_session::call::{Call, CallId, Event, MessagePart, ModelErrorKind, Tool
 use serde_json::Value;
 
 use crate::argument_preview::ArgumentPreview;
-use crate::front_end::Audience;
+use crate::front_end::SessionFrontEnd;
 use crate::margin::{Margin, RowWrapper};
 use crate::output_filter::OutputFilter;
 use crate::sanitizer::Sanitizer;
@@ -43,7 +43,7 @@ pub struct ProgressFrontEnd {
 impl Default for ProgressFrontEnd {
     fn default() -> Self {
         Self {
-            renderer: EventRenderer::without_end(),
+            renderer: EventRenderer::without_final_failure(),
             redactor: Redactor::default(),
             answer: String::new(),
             is_result_shown: Arc::default(),
@@ -54,17 +54,17 @@ impl Default for ProgressFrontEnd {
 impl ProgressFrontEnd {
     /// Returns a flag that is true once the task has completed with an answer that the user has read on the screen while it
     /// streamed, so that printing the result would repeat it.
-    pub fn result_flag(&self) -> Arc<AtomicBool> {
+    pub fn result_shown_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_result_shown)
     }
 
     /// Tracks the text of the last answer up to the end of the task.
     fn follow_answer(&mut self, event: TaskEvent<'_>) {
         match event {
-            TaskEvent::Moment(TransientEvent::Delta(Event::Text { text })) => {
+            TaskEvent::Transient(TransientEvent::Delta(Event::Text { text })) => {
                 self.answer.push_str(text);
             }
-            TaskEvent::Moment(TransientEvent::Asking { .. }) => self.answer.clear(),
+            TaskEvent::Transient(TransientEvent::Asking { .. }) => self.answer.clear(),
             TaskEvent::Record(Record::Ended {
                 outcome: TaskOutcome::Completed,
                 message,
@@ -128,7 +128,7 @@ impl FrontEnd for ProgressFrontEnd {
     }
 }
 
-impl Audience for ProgressFrontEnd {
+impl SessionFrontEnd for ProgressFrontEnd {
     fn write(&mut self, lines: &str) {
         let painted = self.renderer.render_lines(lines);
         print::write_stderr(&self.redactor.redact_piece(&painted));
@@ -138,7 +138,7 @@ impl Audience for ProgressFrontEnd {
 
 impl EventRenderer {
     /// Creates a renderer for a running task, whose end is shown beside it: the failure that ends the task is left out.
-    pub fn without_end() -> Self {
+    pub fn without_final_failure() -> Self {
         Self {
             leaves_out_end: true,
             ..Self::default()
@@ -149,7 +149,7 @@ impl EventRenderer {
     pub fn with_margin() -> Self {
         Self {
             margin: Some(Margin::default()),
-            ..Self::without_end()
+            ..Self::without_final_failure()
         }
     }
 
@@ -206,14 +206,14 @@ impl EventRenderer {
     pub fn render_event(&mut self, event: TaskEvent<'_>) -> String {
         // Whatever follows the text of an answer ends its last word.
         let held = match event {
-            TaskEvent::Moment(TransientEvent::Delta(Event::Text { .. })) => String::new(),
+            TaskEvent::Transient(TransientEvent::Delta(Event::Text { .. })) => String::new(),
             _ => self.finish_word(),
         };
         let was_in_line = self.in_line;
         let failure = self.take_failure(event);
         self.in_line &= failure.is_empty();
         let text = match event {
-            TaskEvent::Moment(moment) => self.render_transient(moment),
+            TaskEvent::Transient(moment) => self.render_transient(moment),
             TaskEvent::Record(record) => self.render_record(record),
         };
         let text = held + &failure + &text;

@@ -4,7 +4,7 @@ use sabir_session::conventions::FolderReport;
 use sabir_session::custom_commands::CustomCommand;
 use sabir_session::hooks::HookState;
 use sabir_session::skills::Skill;
-use sabir_session::{RuleFile, RuleOrigin, RuleState};
+use sabir_session::{FoundInstructions, InstructionOrigin, InstructionState};
 
 /// Renders the report as text, in the order in which a request holds it.
 pub fn render_folder(report: &FolderReport) -> String {
@@ -64,24 +64,26 @@ pub fn render_folder(report: &FolderReport) -> String {
     text
 }
 
-fn rule_line(rule: &RuleFile) -> String {
+fn rule_line(rule: &FoundInstructions) -> String {
     let state = match &rule.state {
-        RuleState::Sent if rule.sent_bytes as u64 == rule.bytes => String::new(),
-        RuleState::Sent => format!(", of {} bytes", rule.bytes),
-        RuleState::Waiting if rule.origin == RuleOrigin::Nested => {
+        InstructionState::Sent if rule.sent_bytes as u64 == rule.bytes => String::new(),
+        InstructionState::Sent => format!(", of {} bytes", rule.bytes),
+        InstructionState::Waiting if rule.origin == InstructionOrigin::Nested => {
             format!(", {} bytes, when its folder is touched", rule.bytes)
         }
-        RuleState::Waiting => format!(
+        InstructionState::Waiting => format!(
             ", {} bytes, when one of these is touched: {}",
             rule.bytes,
             rule.paths.join(" ")
         ),
-        RuleState::OnRequest => format!(", {} bytes, when the model asks for it", rule.bytes),
-        RuleState::Manual => format!(", {} bytes, only when you name it", rule.bytes),
-        RuleState::Repeated => ", the same text as an earlier file".to_owned(),
-        RuleState::Blank => ", empty".to_owned(),
-        RuleState::NoRoom => format!(", {} bytes, no room left", rule.bytes),
-        RuleState::Refused { reason } => format!(", not read: {reason}"),
+        InstructionState::OnRequest => {
+            format!(", {} bytes, when the model asks for it", rule.bytes)
+        }
+        InstructionState::Manual => format!(", {} bytes, only when you name it", rule.bytes),
+        InstructionState::Repeated => ", the same text as an earlier file".to_owned(),
+        InstructionState::Blank => ", empty".to_owned(),
+        InstructionState::NoRoom => format!(", {} bytes, no room left", rule.bytes),
+        InstructionState::Refused { reason } => format!(", not read: {reason}"),
     };
     let importer = rule
         .imported_by

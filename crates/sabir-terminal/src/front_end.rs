@@ -2,7 +2,7 @@
 //! without control input, and notices only.
 //!
 //! A session publishes updates whether or not anybody reads them, and several tasks may ask at the
-//! same time. A person can answer one question at a time, so [`PersonFrontEnd`] keeps a queue of
+//! same time. A person can answer one question at a time, so [`SessionPresenter`] keeps a queue of
 //! updates while a question is open; a program gets every line at once.
 
 use std::collections::{HashMap, VecDeque};
@@ -22,7 +22,7 @@ use sabir_session::{
 use serde_json::{Value, json};
 
 use crate::control_input::ControlInput;
-use crate::event_lines::EventLines;
+use crate::event_lines::EventLinePrinter;
 use crate::margin::wrap_rows;
 use crate::subtask_renderer::SubtaskRenderer;
 use crate::{print, screen};
@@ -31,7 +31,7 @@ use crate::{print, screen};
 ///
 /// [`FrontEnd`] knows one task. Lines about the others come as text, because only their records are
 /// shown.
-pub trait Audience: FrontEnd {
+pub trait SessionFrontEnd: FrontEnd {
     /// Shows whole lines about a subtask, between the events of the task.
     fn write(&mut self, lines: &str);
 
@@ -43,8 +43,8 @@ pub trait Audience: FrontEnd {
 ///
 /// While a question is open, events of other tasks are held back and shown when it closes, so that
 /// nothing is drawn between a question and its answer.
-pub struct PersonFrontEnd<'a> {
-    audience: Box<dyn Audience + 'a>,
+pub struct SessionPresenter<'a> {
+    front_end: Box<dyn SessionFrontEnd + 'a>,
     session: SessionHandle,
     /// The renderers of subtasks.
     nested: HashMap<TaskId, SubtaskRenderer>,
@@ -93,12 +93,12 @@ impl OpenQuestion {
     }
 }
 
-impl<'a> PersonFrontEnd<'a> {
-    /// Creates a front end that shows the session to `audience`.
-    pub fn new(mut audience: Box<dyn Audience + 'a>, session: SessionHandle) -> Self {
-        let commands = audience.commands();
+impl<'a> SessionPresenter<'a> {
+    /// Creates a front end that shows the session to `front_end`.
+    pub fn new(mut front_end: Box<dyn SessionFrontEnd + 'a>, session: SessionHandle) -> Self {
+        let commands = front_end.commands();
         Self {
-            audience,
+            front_end,
             session,
             nested: HashMap::new(),
             queue: VecDeque::new(),
@@ -121,7 +121,7 @@ impl<'a> PersonFrontEnd<'a> {
 
     /// Shows the session until it ends. Returns true if the last end of the task was shown already,
     /// because the session stayed open after it.
-    pub async fn attend(mut self, mut events: Subscription) -> bool {
+    pub async fn show_until_end(mut self, mut events: Subscription) -> bool {
         loop {
             // Showing an update may open a question, which ends this loop until it is answered.
             while self.current.is_none()
@@ -163,17 +163,17 @@ impl<'a> PersonFrontEnd<'a> {
     /// Asks the current question until it is answered or closed. Returns false if the session has
     /// ended.
     async fn ask(&mut self, current: OpenQuestion, events: &mut Subscription) -> bool {
-        // The block ends the borrow of `audience`, which the future holds, before anything is
+        // The block ends the borrow of `front_end`, which the future holds, before anything is
         // shown.
         let happened = {
             let Self {
-                audience,
+                front_end,
                 commands,
                 session,
                 queue,
                 ..
             } = self;
-            let mut answer = audience.request(&current.question);
+            let mut answer = front_end.request(&current.question);
             loop {
                 tokio::select! {
                     // Commands and updates are handled before the reply: either may close the
@@ -286,15 +286,15 @@ impl<'a> PersonFrontEnd<'a> {
                 }
             }
             SessionEventKind::ContextUsage(filling) => {
-                self.audience.notify(UserNotice::ContextUsage(filling))
+                self.front_end.notify(UserNotice::ContextUsage(filling))
             }
             SessionEventKind::CompactionStatus(status) => {
-                self.audience.notify(UserNotice::Compaction(*status))
+                self.front_end.notify(UserNotice::Compaction(*status))
             }
             SessionEventKind::RequestClosed {
                 reason: CloseReason::TimedOut,
                 ..
-            } => self.audience.show_timeout(),
+            } => self.front_end.show_timeout(),
             SessionEventKind::State(SessionState::Idle(end)) => self.await_message(end),
             SessionEventKind::State(SessionState::Working) => self.has_shown_end = false,
             SessionEventKind::Request { request, question } => {
@@ -320,8 +320,8 @@ impl<'a> PersonFrontEnd<'a> {
         let question = UserQuestion::Next {
             reason: String::new(),
         };
-        self.audience
-            .on_event(TaskEvent::Moment(TransientEvent::Question(&question)));
+        self.front_end
+            .on_event(TaskEvent::Transient(TransientEvent::Question(&question)));
         self.current = Some(OpenQuestion {
             request: None,
             question,
@@ -341,10 +341,10 @@ impl<'a> PersonFrontEnd<'a> {
         }
         if let Some(label) = &event.subtask {
             let lines = self.nested(label).question_prefix();
-            self.audience.write(&lines);
+            self.front_end.write(&lines);
         }
-        self.audience
-            .on_event(TaskEvent::Moment(TransientEvent::Question(question)));
+        self.front_end
+            .on_event(TaskEvent::Transient(TransientEvent::Question(question)));
         self.current = Some(OpenQuestion {
             request: Some(request.clone()),
             question: question.clone(),
@@ -354,11 +354,11 @@ impl<'a> PersonFrontEnd<'a> {
 
     fn show_task_event(&mut self, event: TaskEvent<'_>, subtask: Option<&Arc<SubtaskLabel>>) {
         let Some(label) = subtask else {
-            return self.audience.on_event(event);
+            return self.front_end.on_event(event);
         };
         let lines = self.nested(label).render_lines(event);
         if !lines.is_empty() {
-            self.audience.write(&lines);
+            self.front_end.write(&lines);
         }
     }
 
@@ -605,9 +605,9 @@ fn print_retry(waiting: &WaitingEvent, last_reason: &mut String) {
 
 /// Prints a session as JSON lines. Records open questions for `controls`, if given, so that control
 /// lines can answer them.
-pub async fn print_lines(mut events: Subscription, controls: Option<ControlInput>) {
+pub async fn print_json_lines(mut events: Subscription, controls: Option<ControlInput>) {
     // One printer per task, because each merges and redacts its own streamed texts.
-    let mut printers: HashMap<Option<TaskId>, EventLines> = HashMap::new();
+    let mut printers: HashMap<Option<TaskId>, EventLinePrinter> = HashMap::new();
     while let Some(update) = events.next().await {
         let event = match update {
             SessionUpdate::Snapshot(snapshot) => {
@@ -631,7 +631,7 @@ pub async fn print_lines(mut events: Subscription, controls: Option<ControlInput
         let subtask = event.subtask.as_ref().map(|label| label.task.clone());
         let printer = printers
             .entry(subtask.clone())
-            .or_insert_with(|| EventLines::new(subtask));
+            .or_insert_with(|| EventLinePrinter::new(subtask));
         printer.push_event(task_event, &mut |line| print::print_redacted_json(line));
     }
 }

@@ -12,10 +12,10 @@ use sabir_session::SessionError;
 use sabir_session::build_server_runtime;
 use sabir_session::config::Config;
 use sabir_session::gateway_setup::{
-    self, ExchangeRecorder, ExchangeTracer, Gateway, GatewayObserver, GatewaySpec, KeyCommand,
-    KeyLimitText, Listeners, RecordFolder, ReloadableGateway, RepairMode, RequestLog, ServeError,
-    SharedLogOptions, build_routes, format_token, load_tls, open_key_store, open_unix_socket,
-    random_bytes, report_records, run_key_command,
+    self, ExchangeRecorder, ExchangeTracer, Gateway, GatewayObserver, GatewaySpec, KeyLimitText,
+    KeyStoreCommand, Listeners, RecordWriter, ReloadableGateway, RepairMode, RequestLog,
+    ServeError, SharedLogOptions, build_routes, format_token, load_tls, open_key_store,
+    open_unix_socket, random_bytes, report_records, run_key_store_command,
 };
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -201,18 +201,18 @@ pub fn run_gateway(
 /// Runs a command about keys, and prints its report.
 fn manage_keys(config: &Config, command: &KeysCommand) -> Result<(), SessionError> {
     let command = match command {
-        KeysCommand::Add { name, limits } => KeyCommand::Add {
+        KeysCommand::Add { name, limits } => KeyStoreCommand::Add {
             name: name.clone(),
             limits: limits.iter().map(|limit| limit.0.clone()).collect(),
         },
-        KeysCommand::List => KeyCommand::List,
-        KeysCommand::Revoke { key } => KeyCommand::Revoke { key: key.clone() },
-        KeysCommand::Usage { key, days } => KeyCommand::Usage {
+        KeysCommand::List => KeyStoreCommand::List,
+        KeysCommand::Revoke { key } => KeyStoreCommand::Revoke { key: key.clone() },
+        KeysCommand::Usage { key, days } => KeyStoreCommand::Usage {
             key: key.clone(),
             days: *days,
         },
     };
-    let report = build_server_runtime()?.block_on(run_key_command(config, command))?;
+    let report = build_server_runtime()?.block_on(run_key_store_command(config, command))?;
     print::write_stdout(&print::sanitize_text(&gateway_text::key_report_text(
         &report,
     )));
@@ -245,7 +245,7 @@ fn serve_gateway(
     }
     let gateway = Gateway::new(routes, settings, observers);
     let records = match &arguments.record {
-        Some(folder) => Some(Arc::new(RecordFolder::open(folder)?)),
+        Some(folder) => Some(Arc::new(RecordWriter::open(folder)?)),
         None => None,
     };
     if let Some(records) = &records {
@@ -293,7 +293,7 @@ fn serve_gateway(
             .serve_on(listeners, end)
             .await
             .map_err(|error| match error {
-                ServeError::Open(_) => {
+                ServeError::MissingToken(_) => {
                     SessionError::invalid(format!("{error}; leave --no-token out"))
                 }
                 error => SessionError::internal(error.to_string()),

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use sabir_session::gateway_setup::{
-    ClientFacts, ClientKey, DailyUsage, GatewayToken, KeyReport, LogLine, ModelLimit, RecordReport,
-    RecordedModel, ReloadedGateway, format_dollars, render_client_settings,
+    ClientKey, ClientSettingsInput, DailyUsage, GatewayToken, KeyStoreReport, LogLine, ModelLimit,
+    RecordReport, RecordedModel, ReloadedGateway, format_dollars, render_client_settings,
 };
 
 use crate::print;
@@ -46,7 +46,7 @@ pub fn startup_text(
         GatewayToken::Given(_, variable) => format!("${}", variable.as_deref().unwrap_or("TOKEN")),
         GatewayToken::None => "none".to_owned(),
     };
-    let facts = ClientFacts {
+    let facts = ClientSettingsInput {
         address,
         is_secure,
         token: &token,
@@ -70,9 +70,9 @@ pub fn reload_text(reloaded: &ReloadedGateway) -> String {
 
 /// Describes the result of a command about keys.
 #[must_use]
-pub fn key_report_text(report: &KeyReport) -> String {
+pub fn key_report_text(report: &KeyStoreReport) -> String {
     match report {
-        KeyReport::Added {
+        KeyStoreReport::Added {
             key,
             secret,
             unchecked_models,
@@ -92,17 +92,17 @@ pub fn key_report_text(report: &KeyReport) -> String {
                 key.id
             )
         }
-        KeyReport::Listed(keys) if keys.is_empty() => {
+        KeyStoreReport::Listed(keys) if keys.is_empty() => {
             "there are no keys; add one with `sabir gateway keys add NAME`\n".to_owned()
         }
-        KeyReport::Listed(keys) => keys.iter().map(key_line).collect(),
-        KeyReport::Revoked(key) => {
+        KeyStoreReport::Listed(keys) => keys.iter().map(key_line).collect(),
+        KeyStoreReport::Revoked(key) => {
             format!("the key of `{}` (id {}) is revoked\n", key.name, key.id)
         }
-        KeyReport::Usage { key, days } if days.is_empty() => {
+        KeyStoreReport::Usage { key, days } if days.is_empty() => {
             format!("the key of `{}` was not used\n", key.name)
         }
-        KeyReport::Usage { days, .. } => days.iter().map(usage_line).collect(),
+        KeyStoreReport::Usage { days, .. } => days.iter().map(usage_line).collect(),
     }
 }
 

@@ -5,14 +5,14 @@
 //!
 //! | To | Use |
 //! | --- | --- |
-//! | show a task to a person, and ask them | [`PersonFrontEnd`](front_end::PersonFrontEnd) over a [`TerminalFrontEnd`](terminal::TerminalFrontEnd) |
-//! | show the progress of a headless task | [`PersonFrontEnd`](front_end::PersonFrontEnd) over a [`ProgressFrontEnd`](event_renderer::ProgressFrontEnd) |
-//! | print a task as JSON lines | [`print_lines`](front_end::print_lines) |
+//! | show a task to a person, and ask them | [`SessionPresenter`](front_end::SessionPresenter) over a [`TerminalFrontEnd`](terminal::TerminalFrontEnd) |
+//! | show the progress of a headless task | [`SessionPresenter`](front_end::SessionPresenter) over a [`ProgressFrontEnd`](event_renderer::ProgressFrontEnd) |
+//! | print a task as JSON lines | [`print_json_lines`](front_end::print_json_lines) |
 //! | let a program answer and steer a task | [`ControlInput`](control_input::ControlInput) |
 //! | write a report of the toolbox to standard output | [`ReportOutput`](report_output::ReportOutput) |
 //! | show foreign text in any other front end | [`sanitizer`] |
 //! | run `sabir mcp` | [`mcp_command`] |
-//! | render the help, the completions and the man pages of a command line | [`command_words`], [`shell_setup`] |
+//! | render the help, the completions and the man pages of a command line | [`command_names`], [`shell_setup`] |
 //! | render a report of the session layer | [`checkpoint_text`], [`config_text`], [`context_text`], [`doctor_text`], [`gateway_text`], [`task_tree`], [`trust_text`] |
 //!
 //! # Two kinds of text
@@ -31,7 +31,7 @@
 pub mod approval_preview;
 pub mod argument_preview;
 pub mod checkpoint_text;
-pub mod command_words;
+pub mod command_names;
 pub mod config_text;
 pub mod context_text;
 pub mod control_input;
@@ -67,7 +67,7 @@ pub mod stdin_reader;
 pub mod subtask_renderer;
 pub mod task_tree;
 pub mod terminal;
-pub mod tour_pace;
+pub mod tour_front_end;
 pub mod trust_review;
 pub mod trust_text;
 pub mod welcome;

@@ -34,7 +34,7 @@ pub enum EditorEvent {
 
 /// The line breaks at the end of a read, which complete a message if nothing follows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Following {
+pub enum InputAfterRead {
     /// More input is already available.
     More,
     /// The input is idle.
@@ -109,28 +109,28 @@ impl LineEditor {
     }
 
     /// Puts a text before the draft.
-    pub fn put_back(&mut self, earlier: &str) {
+    pub fn prepend_text(&mut self, earlier: &str) {
         self.text.insert_str(0, earlier);
         self.cursor += earlier.len();
     }
 
     /// Adds a message to the history.
-    pub fn remember(&mut self, message: &str) {
+    pub fn add_to_history(&mut self, message: &str) {
         if !message.trim().is_empty() && self.history.last().is_none_or(|last| last != message) {
             self.history.push(message.to_owned());
         }
     }
 
     /// Handles bytes from the terminal. `following` says whether more bytes can be read at once.
-    pub fn feed(&mut self, bytes: &[u8], following: Following) -> Vec<EditorEvent> {
+    pub fn feed(&mut self, bytes: &[u8], following: InputAfterRead) -> Vec<EditorEvent> {
         let mut events = Vec::new();
         let mut rest = bytes;
         while let Some((byte, after)) = rest.split_first() {
             rest = after;
-            let is_last = rest.is_empty() && following == Following::Nothing;
+            let is_last = rest.is_empty() && following == InputAfterRead::Nothing;
             self.take_byte(*byte, is_last, &mut events);
         }
-        if following == Following::Nothing {
+        if following == InputAfterRead::Nothing {
             self.in_burst = false;
         }
         events
@@ -273,7 +273,7 @@ impl LineEditor {
             ('c', _) => {
                 // Kept in the history, so that a slip of the finger loses nothing.
                 let text = self.take_draft();
-                self.remember(&text);
+                self.add_to_history(&text);
             }
             ('d', _) if self.text.is_empty() => events.push(EditorEvent::Ended),
             ('d', _) => self.delete_to(self.draft_cursor().next_character()),
@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     fn type_keys(editor: &mut LineEditor, keys: &str) -> Vec<EditorEvent> {
-        editor.feed(keys.as_bytes(), Following::Nothing)
+        editor.feed(keys.as_bytes(), InputAfterRead::Nothing)
     }
 
     fn submitted(text: &str) -> Vec<EditorEvent> {
@@ -472,7 +472,7 @@ mod tests {
         for size in [1, 2, 3, 7, 4096, bytes.len()] {
             let mut editor = LineEditor::default();
             for chunk in bytes.as_bytes().chunks(size) {
-                assert_eq!(editor.feed(chunk, Following::Nothing), []);
+                assert_eq!(editor.feed(chunk, InputAfterRead::Nothing), []);
             }
             let events = type_keys(&mut editor, "\r");
             assert_eq!(events, submitted(&format!("see: {expected}")));
@@ -482,8 +482,8 @@ mod tests {
     #[test]
     fn a_paste_without_marks_is_recognised_by_its_pace() {
         let mut editor = LineEditor::default();
-        assert_eq!(editor.feed(b"one\r  two\r", Following::More), []);
-        assert_eq!(editor.feed(b"three\r", Following::Nothing), []);
+        assert_eq!(editor.feed(b"one\r  two\r", InputAfterRead::More), []);
+        assert_eq!(editor.feed(b"three\r", InputAfterRead::Nothing), []);
         assert_eq!(
             type_keys(&mut editor, "\r"),
             submitted("one\n  two\nthree\n")
@@ -519,7 +519,7 @@ mod tests {
             ]
         );
         type_keys(&mut editor, "more");
-        editor.put_back("early pasted");
+        editor.prepend_text("early pasted");
         assert_eq!(type_keys(&mut editor, "\r"), submitted("early pastedmore"));
     }
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::mcp_http::{HttpOptions, serve_http};
 use crate::mcp_login::{LoginArguments, run_login, run_logout};
-use crate::mcp_toolbox::{toolbox_texts, toolbox_tools};
+use crate::mcp_toolbox::{help_resources, toolbox_tools};
 use crate::screen::ExitBySignal;
 use crate::{print, stdin_reader};
 
@@ -136,7 +136,7 @@ pub async fn run_mcp_command(
         } => {
             let spec = McpServerSpec::new(name, parse_target(target, env, header)?);
             let path = add_server(&spec, config, named)?;
-            say(&format!(
+            print_message(&format!(
                 "added {name} to {}: {}; `sabir mcp test {name}` tries it",
                 path.display(),
                 spec.launch_line()
@@ -144,7 +144,7 @@ pub async fn run_mcp_command(
         }
         McpCommand::Remove { name } => {
             let path = remove_server(name, config, named)?;
-            say(&format!("removed {name} from {}", path.display()));
+            print_message(&format!("removed {name} from {}", path.display()));
         }
         McpCommand::Trust { names, yes } => return trust_repository(config, names, *yes),
         McpCommand::Test { name, json } => {
@@ -179,7 +179,7 @@ pub async fn run_mcp_command(
             let output = call_tool(server, tool, &arguments, config, show).await?;
             print::write_stdout(&print::sanitize_text(&format!("{}\n", output.content)));
             for image in &output.images {
-                say(&format!("an image of the type {}", image.media_type));
+                print_message(&format!("an image of the type {}", image.media_type));
             }
             return Ok(!output.failed);
         }
@@ -198,7 +198,7 @@ pub async fn run_mcp_command(
             };
             let mut tools = served_tools(config, folder.clone(), rules)?;
             tools.extend(toolbox_tools(config));
-            let server = ToolServer::new(tools, toolbox_texts(), INSTRUCTIONS);
+            let server = ToolServer::new(tools, help_resources(), INSTRUCTIONS);
             if let Some(address) = &http.http {
                 serve_http(server, address, http, config, exit).await?;
             } else {
@@ -212,7 +212,7 @@ pub async fn run_mcp_command(
     Ok(true)
 }
 
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_message(text: &str) {
     print::write_stderr(&print::sanitize_text(&format!("sabir: {text}\n")));
 }
 
@@ -363,14 +363,14 @@ fn trust_repository(config: &Config, names: &[String], yes: bool) -> Result<bool
             SessionError::invalid(format!("standard input cannot be read: {error}"))
         })?;
         if !is_yes {
-            say("nothing was changed; --yes trusts them where nobody can be asked");
+            print_message("nothing was changed; --yes trusts them where nobody can be asked");
             return Ok(false);
         }
     }
     let trusted = trust_servers(names, &list.servers, config, &root)?;
     match trusted.is_empty() {
-        true => say("there is nothing to trust"),
-        false => say(&format!("trusted as they are now: {}", trusted.join(", "))),
+        true => print_message("there is nothing to trust"),
+        false => print_message(&format!("trusted as they are now: {}", trusted.join(", "))),
     }
     Ok(true)
 }

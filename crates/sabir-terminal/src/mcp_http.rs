@@ -67,7 +67,7 @@ pub(crate) async fn serve_http(
     serve_over_http(listener, settings, server, end)
         .await
         .map_err(|error| match error {
-            HttpServeError::Open(_) => {
+            HttpServeError::MissingToken(_) => {
                 SessionError::invalid(format!("{error}; leave --no-token out"))
             }
             error => SessionError::internal(error.to_string()),

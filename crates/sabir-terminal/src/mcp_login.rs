@@ -10,7 +10,7 @@ use sabir_session::mcp::protocol::Revocation;
 use sabir_session::mcp::{PageOpening, log_out, login_error, open_login_page, start_login};
 use tokio::sync::mpsc;
 
-use crate::mcp_command::say;
+use crate::mcp_command::print_message;
 use crate::stdin_reader::read_first_line;
 
 /// Options of `sabir mcp login`.
@@ -36,7 +36,7 @@ pub(crate) async fn run_login(
 ) -> Result<(), SessionError> {
     let name = &arguments.name;
     let attempt = start_login(name, config, Path::new(".")).await?;
-    say("log in with your browser at this address:");
+    print_message("log in with your browser at this address:");
     // Whole and alone on its line, so that it can be copied.
     crate::print::write_stdout(&crate::print::sanitize_text(&format!(
         "{}\n",
@@ -44,17 +44,19 @@ pub(crate) async fn run_login(
     )));
     if !arguments.no_browser {
         match open_login_page(attempt.url(), config) {
-            PageOpening::Opened => say("it was opened in your browser"),
+            PageOpening::Opened => print_message("it was opened in your browser"),
             PageOpening::NoDesktop => {}
-            PageOpening::Failed(reason) => say(&format!("it could not be opened: {reason}")),
+            PageOpening::Failed(reason) => {
+                print_message(&format!("it could not be opened: {reason}"))
+            }
         }
     }
-    say(
+    print_message(
         "if the browser cannot be redirected to this machine, paste the address that it shows at the end here, and press Enter",
     );
     let limit = Duration::from_secs(arguments.timeout);
     let mut notify = |ignored: &sabir_session::mcp::protocol::LoginError| {
-        say(&format!("ignored: {ignored}"));
+        print_message(&format!("ignored: {ignored}"));
     };
     let report = attempt
         .finish(pasted_lines(), limit, &mut notify)
@@ -65,7 +67,7 @@ pub(crate) async fn run_login(
         true => String::new(),
         false => format!(", with the rights: {}", report.scopes.join(" ")),
     };
-    say(&format!(
+    print_message(&format!(
         "logged in to {name}{}{scopes}",
         issuer.unwrap_or_default()
     ));
@@ -79,7 +81,7 @@ pub(crate) async fn run_login(
 pub(crate) async fn run_logout(name: &str, config: &Config) -> Result<(), SessionError> {
     let rest = match log_out(name, config, Path::new(".")).await? {
         None => {
-            say(&format!("there is no login to {name}"));
+            print_message(&format!("there is no login to {name}"));
             return Ok(());
         }
         Some(Revocation::Revoked) => "and its tokens are withdrawn".to_owned(),
@@ -90,7 +92,7 @@ pub(crate) async fn run_logout(name: &str, config: &Config) -> Result<(), Sessio
             "and its tokens stay valid until they expire, or you withdraw them there, since the server has not done it: {reason}"
         ),
     };
-    say(&format!(
+    print_message(&format!(
         "the login to {name} is removed from this machine, {rest}"
     ));
     Ok(())

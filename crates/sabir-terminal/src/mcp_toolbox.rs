@@ -7,7 +7,7 @@ use sabir_session::built_in_tools;
 use sabir_session::call::dialect::DialectSet;
 use sabir_session::call::{Event, ToolSpec};
 use sabir_session::config::Config;
-use sabir_session::mcp::protocol::{ServedFuture, ServedResult, ServedText, ServedTool};
+use sabir_session::mcp::protocol::{ServedFuture, ServedResource, ServedResult, ServedTool};
 use sabir_toolbox::ToolboxError;
 use sabir_toolbox::documents::{document_names, find_document};
 use sabir_toolbox::edit::edit_text;
@@ -51,10 +51,10 @@ pub(crate) fn toolbox_tools(config: &Config) -> Vec<Arc<dyn ServedTool>> {
 }
 
 /// Returns the documents of `sabir help` as resources.
-pub(crate) fn toolbox_texts() -> Vec<ServedText> {
+pub(crate) fn help_resources() -> Vec<ServedResource> {
     document_names()
         .filter_map(|name| {
-            Some(ServedText {
+            Some(ServedResource {
                 uri: format!("sabir://help/{name}"),
                 name: name.to_owned(),
                 description: format!("The page that `sabir help {name}` prints."),

@@ -5,7 +5,7 @@
 //! it, because others may see the scrollback, a shared terminal or the log of a build.
 
 use sabir_session::call::{Call, CallId};
-use sabir_session::names_secrets;
+use sabir_session::command_names_secret_file;
 use serde_json::Value;
 
 use crate::print;
@@ -29,7 +29,7 @@ impl OutputFilter {
     pub fn hide_output(&mut self, call: Option<&Call>, text: &str) -> bool {
         let Some(call) = call else { return false };
         let command = call.arguments.get("command").and_then(Value::as_str);
-        if !command.is_some_and(names_secrets) {
+        if !command.is_some_and(command_names_secret_file) {
             return false;
         }
         let at = self

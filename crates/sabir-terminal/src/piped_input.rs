@@ -46,7 +46,7 @@ pub fn read_task(words: &[String], input: &impl AsFd) -> Result<String, PipedInp
         .cloned()
         .collect();
     let said = said.join(" ");
-    let piped = if insists || is_offered(input)? {
+    let piped = if insists || has_piped_input(input)? {
         read_text(input)?
     } else {
         String::new()
@@ -63,7 +63,7 @@ pub fn read_task(words: &[String], input: &impl AsFd) -> Result<String, PipedInp
 }
 
 /// Reports whether standard input is a file, or a pipe with something in it.
-fn is_offered(input: &impl AsFd) -> io::Result<bool> {
+fn has_piped_input(input: &impl AsFd) -> io::Result<bool> {
     // A closed descriptor offers nothing.
     let Ok(found) = fstat(input) else {
         return Ok(false);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use sabir_session::Notice;
 use sabir_session::call::redact;
-use sabir_toolbox::text::is_unseen;
+use sabir_toolbox::text::is_invisible_char;
 use serde::Serialize;
 
 pub use sabir_toolbox::text::{count_noun, indent_lines, quote_short, quote_text, usage_text};
@@ -57,7 +57,8 @@ pub(crate) fn escape_for_terminal(json: &str) -> Cow<'_, str> {
 /// Replaces characters that are invisible or control a terminal by JSON escapes. They can only
 /// occur inside strings: between its tokens, JSON has no such characters except white space.
 fn escape_json_text(json: &str) -> Cow<'_, str> {
-    let acts = |c: char| (c.is_control() && !matches!(c, '\n' | '\t' | '\r')) || is_unseen(c);
+    let acts =
+        |c: char| (c.is_control() && !matches!(c, '\n' | '\t' | '\r')) || is_invisible_char(c);
     if !json.contains(acts) {
         return Cow::Borrowed(json);
     }

@@ -11,7 +11,7 @@
 //!
 //! The result does not depend on how the stream is split into chunks, even within a sequence.
 
-pub use sabir_toolbox::text::is_unseen;
+pub use sabir_toolbox::text::is_invisible_char;
 
 /// The maximum number of combining marks on one character; no script comes near it.
 const MAX_MARKS: usize = 16;
@@ -149,7 +149,7 @@ impl Sanitizer {
                 self.push_mark(shown);
             }
             '\u{200c}' | '\u{200d}' if self.joins => shown.push(c),
-            _ if is_unseen(c) => {
+            _ if is_invisible_char(c) => {
                 self.marks = 0;
                 self.joins = false;
                 shown.push_str(&format!("<U+{:04X}>", u32::from(c)));

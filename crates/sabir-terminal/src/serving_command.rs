@@ -216,7 +216,7 @@ pub enum ServingError {
     Runtime(std::io::Error),
     /// A format's name is not known.
     #[error(transparent)]
-    Format(#[from] sabir_toolbox::grammar::UnknownFormat),
+    Format(#[from] sabir_toolbox::grammar::ParseGrammarFormatError),
 }
 
 /// The failure of a parser that is scored.

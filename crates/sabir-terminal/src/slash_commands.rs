@@ -24,7 +24,7 @@ const COMMANDS: [(&str, &str); 10] = [
 ];
 
 /// Returns true if a line is a command to leave, of Sabir or of another program.
-pub fn is_leave_word(line: &str) -> bool {
+pub fn is_quit_word(line: &str) -> bool {
     matches!(line, "exit" | "quit" | ":q" | ":q!" | "/q")
 }
 
@@ -38,7 +38,7 @@ pub fn login_command(line: &str) -> Option<(&str, Option<&str>)> {
 }
 
 /// Returns true if a line begins with the name of one of Sabir's own commands, which no command of a folder replaces.
-pub fn is_own_command(line: &str) -> bool {
+pub fn is_builtin_command(line: &str) -> bool {
     let word = line.split_whitespace().next().unwrap_or_default();
     matches!(word, "/exit" | "/q" | "/?")
         || COMMANDS
@@ -75,7 +75,7 @@ pub fn local_reply(line: &str, custom: &CustomCommands) -> Option<String> {
     let looks_like_command = name
         .chars()
         .all(|c| c.is_ascii_alphabetic() || "-_:".contains(c));
-    if !is_own_command(line) && custom.is_command_line(line) {
+    if !is_builtin_command(line) && custom.is_command_line(line) {
         return None;
     }
     let is_known = |known: &str| known.split(' ').next() == Some(word);

@@ -31,11 +31,11 @@ use sabir_session::pictures::{self, CurrentImageSupport};
 use sabir_session::{Environment, InterfaceChoice, modes};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::line_editor::{EditorEvent, Following, LineEditor};
+use crate::line_editor::{EditorEvent, InputAfterRead, LineEditor};
 use crate::print;
 use crate::screen::{self, ExitBySignal, InterruptKey};
 use crate::slash_commands::{
-    SAY_COMMAND, is_leave_word, is_own_command, local_reply, login_command,
+    SAY_COMMAND, is_builtin_command, is_quit_word, local_reply, login_command,
 };
 
 /// The maximum number of bytes drained from a pipe before a question (1 MiB). The limit keeps a
@@ -110,13 +110,13 @@ const INTERRUPT_KEY: u8 = 3;
 /// The setup of the line editor: the history, the drafts of ended sessions, and the handler for a
 /// signal that ends the process.
 #[derive(Debug, Clone)]
-pub struct LineEditing {
+pub struct LineEditorSettings {
     history: InputHistory,
     drafts: DraftStore,
     exit: ExitBySignal,
 }
 
-impl LineEditing {
+impl LineEditorSettings {
     /// Returns the editing of lines in this environment; `None` where the input or standard error is not a terminal, or a dumb one
     /// (`$TERM`), and for screen readers, which read everything again that is drawn again. `exit` ends the process by a signal.
     pub fn for_terminal(
@@ -150,7 +150,7 @@ pub struct LineContext {
     /// The support for pictures of the model that the task asks, which follows its mode.
     pub image_support: CurrentImageSupport,
     /// The editing of lines, where the user has a terminal for it.
-    pub editing: Option<LineEditing>,
+    pub editing: Option<LineEditorSettings>,
     /// The commands that the folder and the user define.
     pub custom_commands: CustomCommands,
 }
@@ -177,7 +177,7 @@ enum LineTarget {
 }
 
 /// Returns true if a line ends the task instead of saying something.
-pub fn is_leave(line: &str) -> bool {
+pub fn is_quit_command(line: &str) -> bool {
     matches!(line, "/quit" | "/exit")
 }
 
@@ -188,14 +188,14 @@ pub fn is_leave(line: &str) -> bool {
 /// When the input cannot be read.
 pub fn read_first_message(
     input: &impl AsFd,
-    editing: Option<&LineEditing>,
+    editing: Option<&LineEditorSettings>,
     custom: &CustomCommands,
 ) -> io::Result<Option<String>> {
-    let mut editor = editing.and_then(LineEditing::begin);
+    let mut editor = editing.and_then(LineEditorSettings::begin);
     if let Some(editor) = &mut editor
         && let Some(editing) = editing
     {
-        editor.put_back(&editing.drafts.take());
+        editor.prepend_text(&editing.drafts.take());
     }
     let message = read_message(input, &mut editor, custom);
     if let Some(editing) = editing {
@@ -237,7 +237,7 @@ fn read_message(
         if line.is_empty() {
             continue;
         }
-        if is_leave(line) || is_leave_word(line) {
+        if is_quit_command(line) || is_quit_word(line) {
             return Ok(None);
         }
         if let Some(reply) = local_reply(line, custom) {
@@ -289,7 +289,7 @@ fn edit_first_line(input: &impl AsFd, editor: &mut LineEditor) -> io::Result<Opt
                 EditorEvent::Submitted(text) => return Ok(Some(text)),
                 // Nothing runs yet that could be interrupted.
                 EditorEvent::Interrupted | EditorEvent::Ended => return Ok(None),
-                EditorEvent::EarlyPaste(text) => editor.put_back(&text),
+                EditorEvent::EarlyPaste(text) => editor.prepend_text(&text),
             }
         }
         if read.is_over {
@@ -339,7 +339,7 @@ fn edit_hidden_line(input: &impl AsFd, exit: ExitBySignal) -> io::Result<Option<
             match event {
                 EditorEvent::Submitted(text) => return Ok(Some(text)),
                 EditorEvent::Interrupted | EditorEvent::Ended => return Ok(None),
-                EditorEvent::EarlyPaste(text) => editor.put_back(&text),
+                EditorEvent::EarlyPaste(text) => editor.prepend_text(&text),
             }
         }
         // A line that was typed before raw mode, or pasted with its end.
@@ -389,9 +389,9 @@ fn feed_keys(input: &impl AsFd, editor: &mut LineEditor) -> Result<KeysRead, Err
     };
     let is_more = count > 0 && poll_input(input, Some(&burst)).unwrap_or(false);
     let following = if is_more {
-        Following::More
+        InputAfterRead::More
     } else {
-        Following::Nothing
+        InputAfterRead::Nothing
     };
     Ok(KeysRead {
         events: editor.feed(bytes, following),
@@ -436,7 +436,7 @@ impl StdinReader {
         let input = Arc::new(Input(Box::new(input)));
         let (answering, answers) = unbounded_channel();
         let commands = CommandQueue::default();
-        let editor = known.editing.as_ref().and_then(LineEditing::begin);
+        let editor = known.editing.as_ref().and_then(LineEditorSettings::begin);
         if editor.is_some() {
             screen::leave_signals_to_session();
         }
@@ -477,7 +477,7 @@ impl StdinReader {
     /// Discards earlier input and makes the lines typed from now on answers. Calls `draw`, which
     /// shows the question, under the same lock. `takes_images` says whether pictures can be a part
     /// of the answer; otherwise they go with the next message.
-    pub fn await_answer(&mut self, takes_images: bool, draw: impl FnOnce()) {
+    pub fn accept_answers(&mut self, takes_images: bool, draw: impl FnOnce()) {
         let mut begun = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         // Lines that are drained below were written before the question, so they are messages.
         begun.line_target = LineTarget::Message;
@@ -499,7 +499,7 @@ impl StdinReader {
 
     /// Makes lines, including one that is begun already, answers to the idle session's wait.
     /// Returns false if the user asked to leave.
-    pub fn await_words(&mut self) -> bool {
+    pub fn accept_next_message(&mut self) -> bool {
         let mut begun = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         begun.line_target = LineTarget::Turn;
         begun.show_draft();
@@ -517,7 +517,7 @@ impl StdinReader {
                     begun.images.extend(answer.images);
                     match answer.text.trim().contains('\n') {
                         true => begun.end_long_text(answer.text, false),
-                        false => begun.take_line(&answer.text, true),
+                        false => begun.handle_line(&answer.text, true),
                     }
                 }
                 TypedLine::Local(text) => print::write_stderr(&print::sanitize_text(&text)),
@@ -525,7 +525,7 @@ impl StdinReader {
         }
         let earlier = std::mem::take(&mut begun.set_aside);
         if let Some(editor) = &mut begun.editor {
-            editor.put_back(&earlier);
+            editor.prepend_text(&earlier);
         }
         begun.show_draft();
     }
@@ -549,7 +549,7 @@ impl LineBuffer {
     fn read_available(&mut self, input: &impl AsFd) -> Option<usize> {
         if let Some(editor) = &mut self.editor {
             return match read_keys(input, editor) {
-                Ok(read) => Some(self.take_events(read)),
+                Ok(read) => Some(self.handle_events(read)),
                 Err(error) if may_continue_reading(error) => None,
                 Err(_) => Some(0),
             };
@@ -586,7 +586,7 @@ impl LineBuffer {
     }
 
     /// Executes an action of the user in the editor. Returns 0 at the end of the input.
-    fn take_events(&mut self, read: KeysRead) -> usize {
+    fn handle_events(&mut self, read: KeysRead) -> usize {
         let mut is_over = read.is_over;
         for event in read.events {
             match event {
@@ -597,7 +597,7 @@ impl LineBuffer {
                             editing.history.append(&text);
                         }
                         if let Some(editor) = &mut self.editor {
-                            editor.remember(&text);
+                            editor.add_to_history(&text);
                         }
                     }
                     self.end_text(text);
@@ -654,7 +654,7 @@ impl LineBuffer {
         }
         let line = text.trim();
         // Before everything else, so that no line with a command's name answers a question.
-        if !is_own_command(line)
+        if !is_builtin_command(line)
             && let Some(expanded) = self.context.custom_commands.expand_line(line)
         {
             return match expanded {
@@ -676,7 +676,7 @@ impl LineBuffer {
         let shows = self.line_target == LineTarget::Turn
             && !self.images.is_empty()
             && !line.is_empty()
-            && !is_leave(line);
+            && !is_quit_command(line);
         let answers = self.line_target != LineTarget::Message && !early && !command && !shows;
         let is_asked = self.line_target != LineTarget::Message && !early;
         match &self.answers {
@@ -691,14 +691,14 @@ impl LineBuffer {
                     .strip_prefix(SAY_COMMAND)
                     .map_or(text.as_str(), str::trim)
                     .to_owned();
-                let images = if takes_images && !line.is_empty() && !is_leave(line) {
+                let images = if takes_images && !line.is_empty() && !is_quit_command(line) {
                     std::mem::take(&mut self.images)
                 } else {
                     Vec::new()
                 };
                 self.send_answer(words, images);
             }
-            _ => self.take_line(&text, early),
+            _ => self.handle_line(&text, early),
         }
     }
 
@@ -750,7 +750,7 @@ impl LineBuffer {
     }
 
     /// Handles a line that is not an answer: queues its message or command.
-    fn take_line(&mut self, line: &str, is_early: bool) {
+    fn handle_line(&mut self, line: &str, is_early: bool) {
         let line = line.trim();
         let heard = match line {
             "" => return,
@@ -767,7 +767,7 @@ impl LineBuffer {
                 address: address.map(str::to_owned),
             },
             // Not now: the task works, and the user may have queued messages before this line.
-            _ if is_leave(line) || is_leave_word(line) => {
+            _ if is_quit_command(line) || is_quit_word(line) => {
                 self.wants_to_leave = true;
                 return print::write_stderr(
                     "Sabir leaves when it is your turn; Ctrl-C interrupts the task now\n",
@@ -876,7 +876,7 @@ fn read_input(input: &impl AsFd, begun: &Mutex<LineBuffer>) {
     loop {
         wait_for_input(input);
         let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
-        // `await_answer` may have drained the input meanwhile. A blocking read would then hold the
+        // `accept_answers` may have drained the input meanwhile. A blocking read would then hold the
         // lock.
         if is_ready(input) && begun.read_available(input) == Some(0) {
             begun.answers = None;
@@ -974,7 +974,7 @@ mod tests {
             matches!(&early, UserCommand::Send { message, .. } if message.text == "early"),
             "{early:?}"
         );
-        reader.await_answer(false, || {});
+        reader.accept_answers(false, || {});
         rustix::io::write(&output, b"/mode plan\nyes\n").unwrap();
         let answer = TypedLine::Answer("yes".into());
         assert_eq!(reader.next_answer().await, Some(answer));

@@ -17,11 +17,11 @@ use sabir_session::agent::{
 };
 use sabir_session::pictures;
 
-use crate::approval_preview::{MAX_CHARS, show_exactly, split_pages, truncate_middle};
+use crate::approval_preview::{MAX_CHARS, reveal_hidden_characters, split_pages, truncate_middle};
 use crate::event_renderer::EventRenderer;
-use crate::front_end::Audience;
+use crate::front_end::SessionFrontEnd;
 use crate::margin::{mark_lines, wrap_rows};
-use crate::slash_commands::is_leave_word;
+use crate::slash_commands::is_quit_word;
 use crate::stdin_reader::{self, LineContext, StdinReader, TypedLine};
 use crate::{context_text, print};
 
@@ -66,7 +66,7 @@ impl TerminalFrontEnd {
         // screen.
         if self.open_question.as_ref() != Some(question) {
             if matches!(question, UserQuestion::Next { .. }) {
-                if !self.input.await_words() {
+                if !self.input.accept_next_message() {
                     return UserReply::Leave;
                 }
                 print::write_prompt(&self.prompt(question));
@@ -77,7 +77,7 @@ impl TerminalFrontEnd {
                 let prompt = self.prompt(question);
                 let takes_images = !matches!(question, UserQuestion::Approval { .. });
                 self.input
-                    .await_answer(takes_images, || print::write_prompt(&prompt));
+                    .accept_answers(takes_images, || print::write_prompt(&prompt));
             }
             self.open_question = Some(question.clone());
         }
@@ -195,8 +195,8 @@ impl FrontEnd for TerminalFrontEnd {
         self.close_question();
         print::write_stderr(&self.renderer.render_event(event));
         match event {
-            TaskEvent::Moment(TransientEvent::Asking { .. }) => self.is_working = true,
-            TaskEvent::Moment(TransientEvent::Question(question)) => {
+            TaskEvent::Transient(TransientEvent::Asking { .. }) => self.is_working = true,
+            TaskEvent::Transient(TransientEvent::Question(question)) => {
                 self.is_working = !matches!(question, UserQuestion::Next { .. });
                 let view = question_view(question);
                 print::write_stderr(&wrap_rows(&print::sanitize_text(&view.shown)));
@@ -237,7 +237,7 @@ impl FrontEnd for TerminalFrontEnd {
     }
 }
 
-impl Audience for TerminalFrontEnd {
+impl SessionFrontEnd for TerminalFrontEnd {
     fn write(&mut self, lines: &str) {
         self.close_question();
         print::write_stderr(&self.renderer.render_lines(lines));
@@ -273,16 +273,16 @@ fn question_view(question: &UserQuestion) -> QuestionView {
             unseen: VecDeque::new(),
         };
     };
-    let tool = show_exactly(tool, LONG_RUN);
+    let tool = reveal_hidden_characters(tool, LONG_RUN);
     // The reason quotes parts of the call. On several lines it could imitate the prompt.
-    let reason = show_exactly(reason, LONG_RUN).replace('\n', " ⏎ ");
-    let subject = show_exactly(subject, LONG_RUN);
+    let reason = reveal_hidden_characters(reason, LONG_RUN).replace('\n', " ⏎ ");
+    let subject = reveal_hidden_characters(subject, LONG_RUN);
     let mut unseen = VecDeque::new();
     if subject.chars().count() > MAX_CHARS {
         unseen = split_pages(&subject, SHOWN_LINES);
     }
     let subject = print::indent_lines(&truncate_middle(&subject));
-    let mut pages = split_pages(&show_exactly(detail, LONG_INDENT), SHOWN_LINES);
+    let mut pages = split_pages(&reveal_hidden_characters(detail, LONG_INDENT), SHOWN_LINES);
     let detail = pages
         .pop_front()
         .map(|page| format!("{}\n", print::indent_lines(page.trim_end_matches('\n'))))
@@ -361,9 +361,9 @@ fn parse_reply(question: &UserQuestion, line: &str) -> Option<UserReply> {
     let yes = matches!(word.as_str(), "y" | "yes");
     let no = matches!(word.as_str(), "n" | "no");
     match question {
-        _ if stdin_reader::is_leave(line) => Some(UserReply::Leave),
+        _ if stdin_reader::is_quit_command(line) => Some(UserReply::Leave),
         // A question of the model may well have the answer `exit`.
-        question if is_leave_word(line) && !matches!(question, UserQuestion::Followup { .. }) => {
+        question if is_quit_word(line) && !matches!(question, UserQuestion::Followup { .. }) => {
             Some(UserReply::Leave)
         }
         _ if line.is_empty() => None,

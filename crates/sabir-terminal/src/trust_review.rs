@@ -24,7 +24,7 @@ pub fn review_repository(
     yes: bool,
     as_json: bool,
 ) -> Result<bool, SessionError> {
-    let review = TrustReview::of_folder(folder, environment, notices)?;
+    let review = TrustReview::for_folder(folder, environment, notices)?;
     match as_json {
         true => print::print_json(&trust_text::review_json(&review)),
         false => {

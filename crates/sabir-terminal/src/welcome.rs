@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use rustix::termios::isatty;
-use sabir_session::first_screen::{self, FirstScreen, ProviderKey};
+use sabir_session::first_screen::{self, FirstRunReport, ProviderKey};
 use sabir_session::providers::{KeySource, ProviderRow};
 use sabir_session::{Environment, SessionError};
 
@@ -30,7 +30,7 @@ pub enum WelcomeChoice {
 }
 
 /// Renders what was found, and the model that is used.
-pub fn first_screen_text(screen: &FirstScreen) -> String {
+pub fn first_screen_text(screen: &FirstRunReport) -> String {
     let none = |list: Vec<String>, nothing: &str| {
         if list.is_empty() {
             nothing.to_owned()
@@ -96,7 +96,7 @@ fn key_text(row: &ProviderRow) -> String {
 /// # Errors
 /// When standard input cannot be read.
 pub fn choose_model(
-    screen: &FirstScreen,
+    screen: &FirstRunReport,
     environment: &Environment,
     named: Option<&Path>,
     exit: ExitBySignal,
@@ -131,7 +131,7 @@ pub fn choose_model(
                 .key
                 .as_ref()
                 .map(|(provider, key)| ProviderKey { provider, key });
-            let path = first_screen::store_choice(environment, named, &chosen.model, key)?;
+            let path = first_screen::store_model_choice(environment, named, &chosen.model, key)?;
             Ok((chosen.model, path))
         });
         match stored {
@@ -158,7 +158,7 @@ type EntryResult = Result<EnteredModel, SessionError>;
 
 /// Asks for a provider and a key.
 fn ask_key(exit: ExitBySignal) -> io::Result<EntryResult> {
-    let names: Vec<_> = first_screen::usual_providers().collect();
+    let names: Vec<_> = first_screen::key_only_providers().collect();
     let first = names.first().copied().unwrap_or_default();
     // Hidden as well: the key is what users have in the clipboard, and paste first.
     let prompt = format!(
@@ -173,11 +173,11 @@ fn ask_key(exit: ExitBySignal) -> io::Result<EntryResult> {
     if let Some(provider) = first_screen::provider_of_key(answer) {
         print::write_stderr(&format!("a key of {provider}\n"));
         return Ok(Ok(EnteredModel {
-            model: first_screen::usual_model(provider).unwrap_or_default(),
+            model: first_screen::default_model(provider).unwrap_or_default(),
             key: Some((provider.to_owned(), answer.to_owned())),
         }));
     }
-    let Some(model) = first_screen::usual_model(answer) else {
+    let Some(model) = first_screen::default_model(answer) else {
         print::write_stderr("\n");
         // The answer may be a key of an unknown kind, so it is not repeated.
         return Ok(Err(SessionError::invalid(

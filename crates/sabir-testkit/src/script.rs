@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{
-    ArgForm, Call, CallId, DraftResponse, Event, EventSink, OpaqueState, StopReason, ToolSet,
-    ToolSpec, Usage, json_type_name,
+    ArgumentEncoding, Call, CallId, DraftResponse, Event, EventSink, OpaqueState, StopReason,
+    ToolSet, ToolSpec, Usage, json_type_name,
 };
 use sabir_wire::{ProviderError, ResponseEncoder, ResponseMetadata, Wire, replay_draft};
 use serde::{Deserialize, Serialize};
@@ -325,8 +325,8 @@ impl ProviderReply {
                     });
                     for (name, value) in arguments {
                         let (form, text) = match value {
-                            Value::String(text) => (ArgForm::String, text.clone()),
-                            other => (ArgForm::Json, other.to_string()),
+                            Value::String(text) => (ArgumentEncoding::String, text.clone()),
+                            other => (ArgumentEncoding::Json, other.to_string()),
                         };
                         draft.push_event(Event::ArgStart {
                             index,

@@ -22,7 +22,7 @@ const BINARY_FOLDER: &str = "crates/sabir/src/";
 
 /// The counts of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TreeFigures {
+pub struct TreeMetrics {
     /// Lines that are neither blank nor a comment.
     pub code_lines: usize,
     /// Lines of `///` and `//!` docs.
@@ -57,7 +57,7 @@ pub struct TreeFigures {
 
 /// The size and the import structure of one crate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CrateFigures {
+pub struct CrateMetrics {
     /// The crate's folder name.
     pub name: String,
     /// All lines of its measured files, without inline test modules.
@@ -69,9 +69,9 @@ pub struct CrateFigures {
 }
 
 /// Counts the figures of a whole tree.
-pub fn measure_tree(tree: &SourceTree) -> TreeFigures {
+pub fn measure_tree(tree: &SourceTree) -> TreeMetrics {
     let patterns = LinePatterns::new();
-    let mut figures = TreeFigures::default();
+    let mut figures = TreeMetrics::default();
     for file in tree.files.iter().filter(|file| is_measured(file)) {
         patterns.add_file(without_inline_tests(&file.text), &mut figures);
     }
@@ -86,7 +86,7 @@ pub fn measure_tree(tree: &SourceTree) -> TreeFigures {
 }
 
 /// Measures every crate of a tree, sorted by name.
-pub fn measure_crates(tree: &SourceTree) -> Vec<CrateFigures> {
+pub fn measure_crates(tree: &SourceTree) -> Vec<CrateMetrics> {
     let patterns = LinePatterns::new();
     let measured: Vec<&SourceFile> = tree.files.iter().filter(|file| is_measured(file)).collect();
     let mut names: Vec<&str> = measured
@@ -101,7 +101,7 @@ pub fn measure_crates(tree: &SourceTree) -> Vec<CrateFigures> {
             .copied()
             .filter(|file| file.owning_crate() == Some(name))
             .collect();
-        let mut figures = TreeFigures::default();
+        let mut figures = TreeMetrics::default();
         let mut lines = 0;
         for file in &files {
             let text = without_inline_tests(&file.text);
@@ -112,7 +112,7 @@ pub fn measure_crates(tree: &SourceTree) -> Vec<CrateFigures> {
             .iter()
             .map(|file| (file.path.as_str(), without_inline_tests(&file.text)))
             .collect();
-        CrateFigures {
+        CrateMetrics {
             name: name.to_owned(),
             lines,
             code_lines: figures.code_lines,
@@ -122,7 +122,7 @@ pub fn measure_crates(tree: &SourceTree) -> Vec<CrateFigures> {
     names.into_iter().map(measure).collect()
 }
 
-impl TreeFigures {
+impl TreeMetrics {
     /// Returns the figures as rows of a table: a name and a formatted value each.
     pub fn table_rows(&self) -> Vec<(&'static str, String)> {
         let percent =
@@ -166,16 +166,16 @@ impl TreeFigures {
     ///
     /// The limits are far from the best possible values. They prevent a return to times when a
     /// search for a name found seventy functions.
-    fn aims(&self) -> [FigureAim; 10] {
+    fn aims(&self) -> [MetricTarget; 10] {
         let percent = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
-        let most = |name, value, limit| FigureAim {
+        let most = |name, value, limit| MetricTarget {
             name,
             value,
             limit,
-            kind: AimKind::AtMost,
+            kind: TargetSide::AtMost,
         };
-        let least = |name, value, limit| FigureAim {
-            kind: AimKind::AtLeast,
+        let least = |name, value, limit| MetricTarget {
+            kind: TargetSide::AtLeast,
             ..most(name, value, limit)
         };
         [
@@ -223,17 +223,17 @@ impl TreeFigures {
     /// Returns a message for each figure that misses its aim.
     ///
     /// The list is in the order of the table, and empty for a tree that meets all aims.
-    pub fn missed_aims(&self) -> Vec<String> {
+    pub fn missed_targets(&self) -> Vec<String> {
         self.aims()
             .iter()
             .filter(|aim| !aim.is_met())
-            .map(FigureAim::to_string)
+            .map(MetricTarget::to_string)
             .collect()
     }
 }
 
 /// A figure with its aim.
-struct FigureAim {
+struct MetricTarget {
     /// The name of the figure, as in the table.
     name: &'static str,
     /// The measured value, not rounded.
@@ -241,31 +241,31 @@ struct FigureAim {
     /// The worst value that is still good enough.
     limit: f64,
     /// The side on which the value should be.
-    kind: AimKind,
+    kind: TargetSide,
 }
 
 /// The side of the limit on which a figure should be. The limit itself is good enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AimKind {
+enum TargetSide {
     /// Less is better.
     AtMost,
     /// More is better.
     AtLeast,
 }
 
-impl FigureAim {
+impl MetricTarget {
     /// Reports whether the figure, rounded as the table shows it, is on the right side of its limit.
     fn is_met(&self) -> bool {
         // Rounded, so that a figure never misses a limit that its printed value meets. Half a unit
         // in the last place is 0.05.
         match self.kind {
-            AimKind::AtMost => self.value < self.limit + 0.05,
-            AimKind::AtLeast => self.value >= self.limit - 0.05,
+            TargetSide::AtMost => self.value < self.limit + 0.05,
+            TargetSide::AtLeast => self.value >= self.limit - 0.05,
         }
     }
 }
 
-impl fmt::Display for FigureAim {
+impl fmt::Display for MetricTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             name,
@@ -274,14 +274,14 @@ impl fmt::Display for FigureAim {
             kind,
         } = self;
         let bound = match kind {
-            AimKind::AtMost => "at most",
-            AimKind::AtLeast => "at least",
+            TargetSide::AtMost => "at most",
+            TargetSide::AtLeast => "at least",
         };
         write!(f, "{name}: {value:.1}, should be {bound} {limit}")
     }
 }
 
-impl fmt::Display for CrateFigures {
+impl fmt::Display for CrateMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             name,
@@ -347,7 +347,7 @@ impl LinePatterns {
     }
 
     /// Adds the counts of one file.
-    fn add_file(&self, text: &str, figures: &mut TreeFigures) {
+    fn add_file(&self, text: &str, figures: &mut TreeMetrics) {
         if let Some(doc) = self
             .module_doc
             .captures(text)
@@ -381,7 +381,7 @@ impl LinePatterns {
     }
 
     /// Adds the counts that are made line by line.
-    fn add_lines(&self, text: &str, figures: &mut TreeFigures) {
+    fn add_lines(&self, text: &str, figures: &mut TreeMetrics) {
         let mut after_item_doc = false;
         for line in text.lines().map(str::trim) {
             // A line of four slashes counts as well, although rustdoc takes it for a plain comment.
@@ -422,7 +422,7 @@ fn compile(pattern: &str) -> Regex {
 mod tests {
     use super::*;
 
-    fn measure(text: &str) -> TreeFigures {
+    fn measure(text: &str) -> TreeMetrics {
         let mut tree = SourceTree::default();
         tree.add_file("crates/sabir-call/src/x.rs", text);
         measure_tree(&tree)
@@ -489,21 +489,21 @@ mod tests {
         ] {
             let mut tree = SourceTree::default();
             tree.add_file(path, "fn f() {}\n");
-            assert_eq!(measure_tree(&tree), TreeFigures::default(), "{path}");
+            assert_eq!(measure_tree(&tree), TreeMetrics::default(), "{path}");
         }
     }
 
     #[test]
     fn percentages_of_nothing_are_zero() {
-        let rows = TreeFigures::default().table_rows();
+        let rows = TreeMetrics::default().table_rows();
         assert!(
             rows.iter().all(|(_, value)| value.parse() == Ok(0.0)),
             "{rows:?}"
         );
-        let figures = TreeFigures {
+        let figures = TreeMetrics {
             functions: 3,
             one_word_functions: 1,
-            ..TreeFigures::default()
+            ..TreeMetrics::default()
         };
         assert!(
             figures
@@ -514,7 +514,7 @@ mod tests {
 
     #[test]
     fn missed_aims_are_named_with_value_and_limit() {
-        let figures = TreeFigures {
+        let figures = TreeMetrics {
             code_lines: 100,
             doc_lines: 16,
             comment_lines: 2,
@@ -524,10 +524,10 @@ mod tests {
             one_word_types: 4,
             tuple_parameters: 1,
             binary_lines: 4000,
-            ..TreeFigures::default()
+            ..TreeMetrics::default()
         };
         assert_eq!(
-            figures.missed_aims(),
+            figures.missed_targets(),
             [
                 "types with one-word names, %: 40.0, should be at most 30",
                 "tuple parameters: 1.0, should be at most 0",
@@ -537,12 +537,12 @@ mod tests {
         );
         // A figure is checked as the table shows it: 35.04 % is 35.0 there, and 35.06 % is not.
         let share = |one_word_functions| {
-            let figures = TreeFigures {
+            let figures = TreeMetrics {
                 functions: 10_000,
                 one_word_functions,
-                ..TreeFigures::default()
+                ..TreeMetrics::default()
             };
-            let missed = figures.missed_aims();
+            let missed = figures.missed_targets();
             missed.iter().any(|line| line.starts_with("functions"))
         };
         assert_eq!((share(3504), share(3506)), (false, true));

@@ -14,7 +14,7 @@
 //!
 //! The crate also measures the tree: `cargo run -p sabir-tidy --bin figures` prints how names, docs, comments and imports look, for
 //! one tree or for two versions of it side by side. The figures of the whole tree ([`measure_tree`]) have aims, which a test checks
-//! ([`TreeFigures::missed_aims`]); those of single crates ([`measure_crates`]) are for comparison only.
+//! ([`TreeMetrics::missed_targets`]); those of single crates ([`measure_crates`]) are for comparison only.
 //!
 //! ```
 //! use sabir_tidy::{SourceTree, check_tree};
@@ -35,7 +35,7 @@ mod source;
 mod test_targets;
 mod tree_reader;
 
-pub use figures::{CrateFigures, TreeFigures, measure_crates, measure_tree};
+pub use figures::{CrateMetrics, TreeMetrics, measure_crates, measure_tree};
 pub use tree_reader::read_tree;
 
 /// The texts of a tree that the rules read: `.rs` files, manifests, the lock file and the table of processes.

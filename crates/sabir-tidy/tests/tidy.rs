@@ -33,7 +33,7 @@ fn tidy() {
 
 #[test]
 fn figures_meet_their_aims() {
-    let missed = measure_tree(&read_this_tree()).missed_aims();
+    let missed = measure_tree(&read_this_tree()).missed_targets();
     assert!(
         missed.is_empty(),
         "{} figures miss their aims:\n{}\n`cargo run -p sabir-tidy --bin figures` shows them all",

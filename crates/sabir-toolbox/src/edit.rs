@@ -159,16 +159,16 @@ impl<'e> ParsedEdit<'e> {
             Self::Blocks(blocks) => sabir_edit::apply_blocks(old, blocks).map_err(to_problems),
             Self::Patch(patch) => apply_patch_to_text(patch, old),
             Self::Replacement(replacement) => {
-                sabir_edit::apply_string(old, replacement).map_err(to_problems)
+                sabir_edit::apply_string_replacement(old, replacement).map_err(to_problems)
             }
             Self::Whole(content) => {
                 // The byte order mark belongs to the encoding, which is kept.
-                let is_marked = encoding == TextEncoding::Utf8Mark;
+                let is_marked = encoding == TextEncoding::Utf8Bom;
                 let content = content
                     .strip_prefix('\u{feff}')
                     .filter(|_| is_marked)
                     .unwrap_or(content);
-                sabir_edit::apply_whole(old, content).map_err(to_problems)
+                sabir_edit::replace_whole_text(old, content).map_err(to_problems)
             }
         }
     }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use sabir_call::{
-    ArgForm, Certainty, DraftCall, Event, MarkupRole, MarkupSpan, Severity, SourceLines, Span,
-    Truncation,
+    ArgumentEncoding, Certainty, DraftCall, Event, MarkupRole, MarkupSpan, Severity, SourceLines,
+    Span, Truncation,
 };
 use sabir_check::{CallState, CheckedCall, Repair};
 use serde::Serialize;
@@ -23,7 +23,7 @@ use crate::text::{count_noun, quote_short};
 
 /// A piece of the text and its role.
 #[derive(Debug)]
-struct TextNote {
+struct TextPiece {
     /// The byte range in the text.
     span: Span,
     role: PieceRole,
@@ -58,18 +58,18 @@ struct CallInProgress {
     sure: Certainty,
     /// The end offset of the last noted piece.
     to: usize,
-    argument: Option<(String, ArgForm, usize)>,
+    argument: Option<(String, ArgumentEncoding, usize)>,
 }
 
 /// Collects notes from events.
 #[derive(Debug)]
-struct NoteCollector {
-    notes: Vec<TextNote>,
+struct PieceCollector {
+    notes: Vec<TextPiece>,
     recognised: RecognitionTracker,
     calls: BTreeMap<u32, CallInProgress>,
 }
 
-impl NoteCollector {
+impl PieceCollector {
     /// Adds the notes that follow from an event.
     fn note_event(&mut self, event: Event<'_>) {
         match event {
@@ -136,7 +136,7 @@ impl NoteCollector {
             rule,
         } = mark;
         let dialect = dialect.map(str::to_owned);
-        self.notes.push(TextNote {
+        self.notes.push(TextPiece {
             span,
             role: PieceRole::Mark(role),
             call: None,
@@ -196,9 +196,9 @@ impl NoteCollector {
             return;
         };
         let rule = match form {
-            ArgForm::Raw => "text as written, whose type the tool's schema determines",
-            ArgForm::String => "a string, with its escapes decoded",
-            ArgForm::Json => "a JSON value",
+            ArgumentEncoding::Raw => "text as written, whose type the tool's schema determines",
+            ArgumentEncoding::String => "a string, with its escapes decoded",
+            ArgumentEncoding::Json => "a JSON value",
         };
         self.add_note(
             index,
@@ -227,7 +227,7 @@ impl NoteCollector {
         running.to = running.to.max(span.end);
         let dialect = running.dialect.clone();
         let sure = running.sure;
-        self.notes.push(TextNote {
+        self.notes.push(TextPiece {
             span,
             role: taken,
             call: Some(index),
@@ -239,7 +239,7 @@ impl NoteCollector {
 
     /// Returns the notes in text order. Markup is trimmed of white space and left out if nothing
     /// else remains.
-    fn into_sorted(self, source: &str) -> Vec<TextNote> {
+    fn into_sorted(self, source: &str) -> Vec<TextPiece> {
         let mut notes = self.notes;
         notes.retain_mut(|note| {
             let text = source
@@ -265,7 +265,7 @@ impl NoteCollector {
 
 /// Parses a text and explains how each piece of it was understood.
 pub fn explain_text(input: &[u8], options: &ParseOptions<'_>) -> ExplainedText {
-    let mut notes = NoteCollector {
+    let mut notes = PieceCollector {
         notes: Vec::new(),
         recognised: RecognitionTracker::new(options.dialect.is_some()),
         calls: BTreeMap::new(),
@@ -282,7 +282,7 @@ pub fn explain_text(input: &[u8], options: &ParseOptions<'_>) -> ExplainedText {
 pub struct ExplainedText {
     /// The text and the results of parsing and checking it.
     pub parsed: ParsedText,
-    notes: Vec<TextNote>,
+    notes: Vec<TextPiece>,
 }
 
 impl ExplainedText {
@@ -293,7 +293,7 @@ impl ExplainedText {
         let marks = self
             .notes
             .iter()
-            .map(|note| MarkReport::new(note, &parsed.source, &mut lines))
+            .map(|note| PieceReport::new(note, &parsed.source, &mut lines))
             .collect();
         let calls = self
             .calls()
@@ -390,7 +390,7 @@ pub struct ExplainReport<'a> {
     /// The dialects found, in text order.
     pub found: Vec<FoundDialect<'a>>,
     /// The pieces of the text that are markup or belong to a call, in text order.
-    pub marks: Vec<MarkReport<'a>>,
+    pub marks: Vec<PieceReport<'a>>,
     /// The calls.
     pub calls: Vec<ExplainedCall<'a>>,
     /// All faults in text order.
@@ -412,7 +412,7 @@ pub struct FoundDialect<'a> {
 
 /// A piece of the text and its role.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct MarkReport<'a> {
+pub struct PieceReport<'a> {
     /// The line, counted from 1.
     pub line: usize,
     /// The column in characters, counted from 1.
@@ -435,9 +435,9 @@ pub struct MarkReport<'a> {
     pub rule: &'static str,
 }
 
-impl<'a> MarkReport<'a> {
+impl<'a> PieceReport<'a> {
     /// Creates the report of a note. The notes must come in text order.
-    fn new(note: &'a TextNote, source: &'a str, lines: &mut SourceLines<'_>) -> Self {
+    fn new(note: &'a TextPiece, source: &'a str, lines: &mut SourceLines<'_>) -> Self {
         let place = lines.position_at(note.span.start);
         Self {
             line: place.line,
@@ -520,7 +520,7 @@ impl Report for ExplainReport<'_> {
 }
 
 // The names and descriptions below are part of the output format.
-impl TextNote {
+impl TextPiece {
     fn role_name(&self) -> &'static str {
         match self.role {
             PieceRole::Mark(MarkupRole::Call) => "call",

@@ -8,7 +8,7 @@ use sabir_journal::JournalEntry;
 use serde_json::{Value, json};
 
 use crate::task_log::{subtask_line, sum_usage};
-use crate::text::{json_word, usage_text};
+use crate::text::{json_variant_name, usage_text};
 use crate::timestamps;
 
 mod html;
@@ -146,8 +146,10 @@ fn build_document(start: &TaskStart, entries: &[JournalEntry]) -> ExportDocument
         ),
         (
             "Ended",
-            final_outcome(entries)
-                .map_or_else(|| "not yet".to_owned(), |(outcome, _)| json_word(&outcome)),
+            final_outcome(entries).map_or_else(
+                || "not yet".to_owned(),
+                |(outcome, _)| json_variant_name(&outcome),
+            ),
         ),
         ("In all", usage_text(&sum_usage(entries))),
     ];
@@ -236,8 +238,8 @@ fn build_section(number: u64, entry: &JournalEntry) -> Option<DocumentSection> {
                 by,
                 reason,
             } => {
-                let verdict = json_word(verdict);
-                let by = json_word(by);
+                let verdict = json_variant_name(verdict);
+                let by = json_variant_name(by);
                 let note = redact::redact_text(&format!("{call}: {verdict} by the {by}: {reason}"))
                     .into_owned();
                 (
@@ -261,7 +263,7 @@ fn build_section(number: u64, entry: &JournalEntry) -> Option<DocumentSection> {
                 )
             }
             Record::Result(result) => {
-                let ending = json_word(&result.ending);
+                let ending = json_variant_name(&result.ending);
                 let mut pieces = vec![exact("", &result.content)];
                 pieces.extend(result.images.iter().map(|image| {
                     SectionPiece::Note(image_note(&image.media_type, image.data.len()))
@@ -274,7 +276,7 @@ fn build_section(number: u64, entry: &JournalEntry) -> Option<DocumentSection> {
             Record::Ended {
                 outcome, message, ..
             } => (
-                format!("Ended: {}", json_word(outcome)),
+                format!("Ended: {}", json_variant_name(outcome)),
                 vec![exact("", message)],
             ),
             // Records of later versions are shown raw, because the document would otherwise look

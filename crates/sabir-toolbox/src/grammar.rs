@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{ParallelCalls, ToolSet};
 use sabir_check::lint::{LintScope, lint_tools};
-pub use sabir_grammar::{GrammarFormat, UnknownFormat};
+pub use sabir_grammar::{GrammarFormat, ParseGrammarFormatError};
 use sabir_grammar::{Relaxation, build_grammar, write_grammar};
 use serde::Serialize;
 use serde_json::{Value, json};

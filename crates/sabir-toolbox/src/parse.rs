@@ -8,7 +8,7 @@ use sabir_call::{
     Severity, SourceLines, Span, ToolProtocol, ToolSet, Truncation,
 };
 use sabir_check::{
-    CallChecker, CallState, CheckedCall, FeedbackContext, Repair, RepairSet, RepeatTracker,
+    CallChecker, CallState, CheckedCall, FeedbackContext, MistakeCounter, Repair, RepairSet,
     render_feedback,
 };
 use serde::Serialize;
@@ -324,7 +324,7 @@ impl ParsedText {
             dialects,
             tools,
             // There is no history before a text, so no mistake in it is a repeated one.
-            repetition: &RepeatTracker::default(),
+            repetition: &MistakeCounter::default(),
         };
         render_feedback(&self.checked, &self.loose_faults, &self.source, &context)
     }

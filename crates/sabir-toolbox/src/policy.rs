@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use sabir_policy::{
-    Access, Beyond, CommandFacts, PolicyDecision, PolicyRules, ShellKind, Verdict,
+    Access, CommandFacts, ExtraPermissions, PolicyDecision, PolicyRules, ShellKind, Verdict,
     describe_proposal,
 };
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub fn explain_command(rules: &PolicyRules, command: String, facts: CommandFacts
     PolicyReport::new(&rules.decide(&Access::Command {
         command,
         facts,
-        beyond: Beyond::Nothing,
+        beyond: ExtraPermissions::Nothing,
     }))
 }
 

@@ -265,7 +265,7 @@ mod tests {
             (call.name == "execute_command").then(|| Access::Command {
                 command: "touch a".to_owned(),
                 facts: CommandFacts::default(),
-                beyond: sabir_policy::Beyond::Nothing,
+                beyond: sabir_policy::ExtraPermissions::Nothing,
             })
         });
         let counts = serde_json::to_value(report.counts).unwrap();

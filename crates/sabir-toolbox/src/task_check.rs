@@ -23,9 +23,9 @@ pub struct TaskJournal {
 
 /// A task and its subtasks, at any depth. The first one is the task itself.
 #[derive(Debug, Clone)]
-pub struct TaskFamily(Vec<TaskJournal>);
+pub struct TaskWithSubtasks(Vec<TaskJournal>);
 
-impl TaskFamily {
+impl TaskWithSubtasks {
     /// Collects the subtasks of a task. `read_journal` reads the journal of a subtask, or returns `None` if it has none.
     pub fn collect(
         task: TaskJournal,

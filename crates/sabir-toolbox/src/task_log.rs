@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::error::ToolboxError;
 use crate::report::{ReportFormat, write_redacted_line};
-use crate::text::{count_noun, json_word, usage_text};
+use crate::text::{count_noun, json_variant_name, usage_text};
 
 /// The maximum length of a call's arguments in a log, in characters.
 const MAX_ARGUMENT_CHARS: usize = 200;
@@ -239,8 +239,8 @@ fn record_details(record: &Record) -> String {
         } => {
             format!(
                 "  {} by the {}: {reason}\n",
-                json_word(verdict),
-                json_word(by)
+                json_variant_name(verdict),
+                json_variant_name(by)
             )
         }
         Record::Running { call, .. } => format!("  running {call}\n"),
@@ -255,7 +255,7 @@ fn record_details(record: &Record) -> String {
         Record::Ended {
             outcome, message, ..
         } => {
-            format!("ended ({}): {message}\n", json_word(outcome))
+            format!("ended ({}): {message}\n", json_variant_name(outcome))
         }
         _ => String::new(),
     }
@@ -284,7 +284,7 @@ pub(crate) fn subtask_line(task: &TaskId, end: &SubtaskEnd) -> String {
     let how = if outcome == TaskOutcome::Completed {
         "is completed".to_owned()
     } else {
-        format!("ended: {}", json_word(&outcome))
+        format!("ended: {}", json_variant_name(&outcome))
     };
     let turns = count_noun(turns as usize, "turn");
     format!(

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use sabir_template::{ArgumentForm, TemplateProof, TemplateReport, TemplateVerdict};
+use sabir_template::{ArgumentForm, TemplateEvidence, TemplateReport, TemplateVerdict};
 use serde::Serialize;
 
 use crate::report::{Report, write_json_line};
@@ -71,7 +71,7 @@ fn write_template(report: &TemplateReport, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
-fn write_proof(proof: &TemplateProof, out: &mut dyn Write) -> io::Result<()> {
+fn write_proof(proof: &TemplateEvidence, out: &mut dyn Write) -> io::Result<()> {
     let form = match proof.arguments {
         ArgumentForm::Object => "an object",
         ArgumentForm::Text => "a text",

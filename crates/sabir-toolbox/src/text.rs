@@ -59,7 +59,7 @@ pub fn quote_text(text: &str) -> String {
         '\r' => "\\r".to_owned(),
         '\t' => "\\t".to_owned(),
         // U+FFFD is escaped too, because a terminal shows it for characters that were removed.
-        c if c.is_control() || is_unseen(c) || c == '\u{fffd}' => {
+        c if c.is_control() || is_invisible_char(c) || c == '\u{fffd}' => {
             format!("\\u{{{:x}}}", u32::from(c))
         }
         c => c.to_string(),
@@ -70,7 +70,7 @@ pub fn quote_text(text: &str) -> String {
 /// Returns true for invisible characters and those that change the direction of the text around them, which can make a
 /// command or a name look different from what it is. A terminal's sanitizer lets the joiners among them through after a
 /// character that is not ASCII, since emoji and Indic and Persian scripts need them.
-pub fn is_unseen(c: char) -> bool {
+pub fn is_invisible_char(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
@@ -79,7 +79,7 @@ pub fn is_unseen(c: char) -> bool {
 
 /// Returns the JSON name of a unit variant, such as that of an outcome or a verdict; empty for anything else.
 #[cfg(feature = "tasks")]
-pub fn json_word(value: &impl serde::Serialize) -> String {
+pub fn json_variant_name(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))

@@ -219,7 +219,7 @@ pub struct EncodeOptions<'d> {
 
 /// A request that was read, independent of wire and dialect.
 #[derive(Debug, Clone)]
-pub struct ReadRequest {
+pub struct ParsedRequest {
     /// The request.
     pub request: Request,
     /// Notes on what was lost in the conversion.
@@ -231,7 +231,7 @@ pub struct ReadRequest {
 /// # Errors
 /// The wire cannot express the request. What it only expresses in part is a note in the report.
 pub fn encode_request(
-    read: ReadRequest,
+    read: ParsedRequest,
     options: &EncodeOptions<'_>,
 ) -> Result<EncodedRequest, ToolboxError> {
     let wire = options.wire;
@@ -354,7 +354,7 @@ pub fn read_request(
     input: &[u8],
     from: Option<Wire>,
     source_name: &str,
-) -> Result<ReadRequest, ToolboxError> {
+) -> Result<ParsedRequest, ToolboxError> {
     // A client's request already passed through a wire, which reports what it lost.
     if let Some(from) = from {
         // Without a path the body itself must name the model.
@@ -364,7 +364,7 @@ pub fn read_request(
                     source_name: source_name.to_owned(),
                     error,
                 })?;
-        return Ok(ReadRequest {
+        return Ok(ParsedRequest {
             request: decoded.request,
             notes: decoded.notes,
         });
@@ -394,7 +394,7 @@ pub fn read_request(
         reasoning: neutral.thinking,
         ..Request::default()
     };
-    Ok(ReadRequest {
+    Ok(ParsedRequest {
         request,
         notes: Vec::new(),
     })

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, CallRefresh, Preconditions, ProgressSink};
+use sabir_agent::{CallPermit, Preconditions, ProgressSink, RefreshFuture};
 use sabir_edit::{EditFault, FileAction, FilePatch, FileUpdate, Patch};
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
@@ -72,7 +72,7 @@ impl TypedTool for ApplyPatch {
             .collect())
     }
 
-    fn refresh_call(&self, call: &ApplyPatchCall) -> Option<CallRefresh> {
+    fn refresh_call(&self, call: &ApplyPatchCall) -> Option<RefreshFuture> {
         let targets = call.iter().flatten().flat_map(PatchSection::write_targets);
         let paths = targets.map(|target| target.written_path().to_owned());
         self.0.refresh_buffers(paths.collect())
@@ -112,7 +112,7 @@ impl TypedTool for ApplyPatch {
         preview::preview_patch(&self.0, files)
     }
 
-    fn try_call(&self, call: &ApplyPatchCall) -> Result<(), EditError> {
+    fn dry_run(&self, call: &ApplyPatchCall) -> Result<(), EditError> {
         let sections = call.iter().flatten().map(|section| section.file.clone());
         let sections = sections.map(|file| PatchSection::resolve_paths(&self.0, file));
         plan_sections(&self.0, sections.collect()).map(drop)

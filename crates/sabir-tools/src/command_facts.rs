@@ -7,11 +7,11 @@ use std::path::Path;
 use sabir_policy::{
     BuildTrust, CommandFacts, FileNames, RepositoryState, RequiredFacts, SecretFile, SecretFiles,
     ShellKind, SymlinkTraversal, TrackedSecrets, is_plain_name, is_python_tool,
-    may_end_secret_path, may_lie_in_workspace, names_secret_file, required_facts,
+    may_be_in_workspace, may_end_secret_path, names_secret_file, required_facts,
 };
 use sabir_workspace::{
-    EffectiveLevel, FileSurvey, GitConfig, HistorySearch, NetworkAccess, PathFilter, Sandbox,
-    Trust, TrustState, Unreadable, WorkPath, Workspace, default_shell, find_index_name,
+    EffectiveLevel, FileSurvey, GitConfig, GitConfigError, HistorySearch, NetworkAccess,
+    PathFilter, Sandbox, Trust, TrustState, WorkPath, Workspace, default_shell, find_index_name,
     list_push_addresses, protection_reason,
 };
 
@@ -23,7 +23,7 @@ pub(crate) const MAX_MASKED: usize = 200;
 
 /// The environment in which a command would run.
 #[derive(Debug, Clone, Copy)]
-pub struct CommandSurroundings<'a> {
+pub struct CommandContext<'a> {
     /// The folder.
     pub workspace: &'a Workspace,
     /// The environment variables.
@@ -34,7 +34,7 @@ pub struct CommandSurroundings<'a> {
     pub helper: &'a Path,
 }
 
-impl CommandSurroundings<'_> {
+impl CommandContext<'_> {
     /// Returns true if the sandbox is really at level 2 here.
     fn is_at_level_2(&self) -> bool {
         let level = self
@@ -50,14 +50,14 @@ impl CommandSurroundings<'_> {
 /// that git would read. Each fact is gathered only if the command needs it. Blocks for some milliseconds per fact, and lists the whole
 /// workspace if a program follows links.
 #[must_use]
-pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> CommandFacts {
-    let CommandSurroundings {
+pub fn gather_facts(context: &CommandContext<'_>, command: &str) -> CommandFacts {
+    let CommandContext {
         workspace,
         environment,
         ..
-    } = *surroundings;
+    } = *context;
     let root = workspace.root();
-    let facts = plain_facts(surroundings);
+    let facts = plain_facts(context);
     let clean_path = facts.clean_path;
     let RequiredFacts {
         repositories,
@@ -130,9 +130,7 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
         symlink_traversal,
         secret_files: match secret_files_of(survey.as_ref(), environment) {
             SecretFiles::Found(files)
-                if could_match_secret
-                    && !files.is_empty()
-                    && can_mask_secrets(surroundings, &files) =>
+                if could_match_secret && !files.is_empty() && can_mask_secrets(context, &files) =>
             {
                 SecretFiles::Masked(files)
             }
@@ -141,7 +139,7 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
         file_names: survey.map_or(FileNames::Unknown, |survey| to_file_names(survey.odd_name)),
         index_names,
         absent_files: retain_missing(absent_files, root),
-        build_folders: decide_builds(surroundings, build_folders),
+        build_folders: decide_builds(context, build_folders),
         protected_paths,
         tracked_secrets,
         history_secrets,
@@ -155,13 +153,13 @@ pub fn gather_facts(surroundings: &CommandSurroundings<'_>, command: &str) -> Co
 }
 
 /// Gathers the facts that do not depend on the command line.
-fn plain_facts(surroundings: &CommandSurroundings<'_>) -> CommandFacts {
-    let CommandSurroundings {
+fn plain_facts(context: &CommandContext<'_>) -> CommandFacts {
+    let CommandContext {
         workspace,
         environment,
         sandbox,
         ..
-    } = *surroundings;
+    } = *context;
     let root = workspace.root();
     // The last of several equal names is the one that the command gets.
     let path = environment.iter().rev().find(|(name, _)| name == "PATH");
@@ -191,33 +189,30 @@ fn plain_facts(surroundings: &CommandSurroundings<'_>) -> CommandFacts {
 }
 
 /// Reports whether each of these files can be replaced by an empty one for commands that run unasked, which needs mounts.
-fn can_mask_secrets(surroundings: &CommandSurroundings<'_>, files: &[SecretFile]) -> bool {
-    files.len() <= MAX_MASKED && surroundings.is_at_level_2()
+fn can_mask_secrets(context: &CommandContext<'_>, files: &[SecretFile]) -> bool {
+    files.len() <= MAX_MASKED && context.is_at_level_2()
 }
 
 /// Reports whether a command could read a file with secrets that it does not name.
-pub(crate) fn could_read_secrets(surroundings: &CommandSurroundings<'_>, command: &str) -> bool {
-    let facts = plain_facts(surroundings);
+pub(crate) fn could_read_secrets(context: &CommandContext<'_>, command: &str) -> bool {
+    let facts = plain_facts(context);
     required_facts(command, &facts).could_match_secret
 }
 
 /// Finds out in which folders builds and tests may run unasked: those where the sandbox really reaches level 2 without network, and whose
 /// repository the user trusts.
-fn decide_builds(
-    surroundings: &CommandSurroundings<'_>,
-    folders: Vec<String>,
-) -> Vec<(String, BuildTrust)> {
-    let CommandSurroundings {
+fn decide_builds(context: &CommandContext<'_>, folders: Vec<String>) -> Vec<(String, BuildTrust)> {
+    let CommandContext {
         workspace,
         environment,
         sandbox,
         ..
-    } = *surroundings;
+    } = *context;
     if folders.is_empty()
         || !workspace.trust().covers_builds()
         // A package registry takes uploads, too.
         || sandbox.network() != NetworkAccess::Denied
-        || !surroundings.is_at_level_2()
+        || !context.is_at_level_2()
     {
         return Vec::new();
     }
@@ -281,7 +276,7 @@ fn search_histories(
     folders: &[String],
     environment: &[(String, String)],
     ids: &[String],
-) -> Result<Vec<HistorySearch>, Unreadable> {
+) -> Result<Vec<HistorySearch>, GitConfigError> {
     let filter = PathFilter {
         may_end_with: may_end_secret_path,
         is_wanted: names_secret_file,
@@ -385,7 +380,7 @@ pub fn workspace_programs(path: &str, root: &Path) -> Option<Vec<String>> {
             let hides_system_program =
                 || !is_python_tool(&name) && SYSTEM_FOLDERS.iter().any(is_of_system);
             if programs.len() == MAX_WORKSPACE_PROGRAMS
-                || !may_lie_in_workspace(&name)
+                || !may_be_in_workspace(&name)
                 || hides_system_program()
             {
                 return None;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, CallRefresh, Preconditions, ProgressSink};
+use sabir_agent::{CallPermit, Preconditions, ProgressSink, RefreshFuture};
 use sabir_edit::StringReplacement;
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileChange, WorkPath, WritePrecondition};
@@ -74,7 +74,7 @@ impl TypedTool for EditFile {
         }
     }
 
-    fn refresh_call(&self, call: &EditFileCall) -> Option<CallRefresh> {
+    fn refresh_call(&self, call: &EditFileCall) -> Option<RefreshFuture> {
         self.0
             .refresh_buffers(vec![call.target.written_path().to_owned()])
     }
@@ -90,20 +90,20 @@ impl TypedTool for EditFile {
     fn preview_call(&self, call: &EditFileCall) -> Option<String> {
         preview::preview_edit(&self.0, call.target.written_path(), |old| {
             Some(
-                sabir_edit::apply_string(old, &call.replacement)
+                sabir_edit::apply_string_replacement(old, &call.replacement)
                     .ok()?
                     .content,
             )
         })
     }
 
-    fn try_call(&self, call: &EditFileCall) -> Result<(), EditError> {
+    fn dry_run(&self, call: &EditFileCall) -> Result<(), EditError> {
         let path = call.target.resolve_again(&self.0).confirm_file(&self.0)?;
         if call.replacement.old.is_empty() && !self.0.path_exists(&path)? {
             return Ok(());
         }
         let file = TextFile::open_known(&self.0, path)?;
-        let edited = sabir_edit::apply_string(&file.content, &call.replacement);
+        let edited = sabir_edit::apply_string_replacement(&file.content, &call.replacement);
         edits::check_edited(&file, edited).map(drop)
     }
 
@@ -128,7 +128,7 @@ fn replace_text(tracker: &FileTracker, call: EditFileCall) -> Result<EditOutcome
         return create_file(tracker, path, &replacement.new);
     }
     let file = TextFile::open_known(tracker, path)?;
-    let edited = sabir_edit::apply_string(&file.content, &replacement);
+    let edited = sabir_edit::apply_string_replacement(&file.content, &replacement);
     edits::write_edited(tracker, file, edited, "place")
 }
 

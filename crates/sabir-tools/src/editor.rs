@@ -25,7 +25,7 @@ use crate::text::MAX_FILE_BYTES;
 const MAX_BUFFERS: usize = 10_000;
 
 /// A future of the answer of an editor. The editor ends it with an error if it takes too long.
-pub type EditorAnswer<T> = Pin<Box<dyn Future<Output = Result<T, EditorFailure>> + Send>>;
+pub type EditorFuture<T> = Pin<Box<dyn Future<Output = Result<T, EditorFailure>> + Send>>;
 
 /// An editor with buffers of files in the workspace.
 pub trait Editor: Send + Sync + std::fmt::Debug {
@@ -33,10 +33,10 @@ pub trait Editor: Send + Sync + std::fmt::Debug {
     fn can_write(&self) -> bool;
 
     /// Reads the text of a file as the editor has it. `path` is absolute, without links.
-    fn read_text(&self, path: &Path) -> EditorAnswer<String>;
+    fn read_text(&self, path: &Path) -> EditorFuture<String>;
 
     /// Gives a file another text, in its buffer and on disk. `path` is absolute, without links.
-    fn write_text(&self, path: &Path, text: &str) -> EditorAnswer<()>;
+    fn write_text(&self, path: &Path, text: &str) -> EditorFuture<()>;
 
     /// Reports whether the editor runs commands in terminals.
     fn has_terminals(&self) -> bool {
@@ -45,8 +45,8 @@ pub trait Editor: Send + Sync + std::fmt::Debug {
 
     /// Runs a command in a terminal until it ends. Dropping the future kills the command.
     ///
-    /// [`EditorFailure::Refused`] means that nothing ran, [`EditorFailure::Silent`] that the outcome is unknown.
-    fn run_command(&self, _: TerminalCommand) -> EditorAnswer<TerminalOutcome> {
+    /// [`EditorFailure::Refused`] means that nothing ran, [`EditorFailure::NoResponse`] that the outcome is unknown.
+    fn run_command(&self, _: TerminalCommand) -> EditorFuture<TerminalOutcome> {
         let refusal = EditorFailure::Refused("it has no terminals".to_owned());
         Box::pin(std::future::ready(Err(refusal)))
     }
@@ -103,7 +103,7 @@ pub enum EditorFailure {
     Refused(String),
     /// It did not answer in time, or its connection is closed.
     #[error("it does not answer")]
-    Silent,
+    NoResponse,
 }
 
 /// A buffer, as the editor described it last.
@@ -117,7 +117,7 @@ enum Buffer {
 
 /// The place of a written text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WrittenTo {
+pub(crate) enum WriteDestination {
     /// The file has it.
     Disk,
     /// The editor has it in a buffer and has not saved it.
@@ -151,7 +151,7 @@ impl TerminalEnd {
     }
 }
 
-impl WrittenTo {
+impl WriteDestination {
     /// Returns the remark for the model, if there is one.
     pub(crate) fn note(self) -> Option<&'static str> {
         match self {
@@ -200,7 +200,7 @@ impl EditorBuffers {
                 // meanwhile.
                 Ok(text) => Buffer::compare(&text, workspace.read_file(&path, MAX_FILE_BYTES)),
                 // It still has what it had. On disk an edit would go behind the user's back.
-                Err(EditorFailure::Silent) if self.unsaved_content(&path).is_some() => return,
+                Err(EditorFailure::NoResponse) if self.unsaved_content(&path).is_some() => return,
                 Err(_) => None,
             }
         } else {
@@ -271,7 +271,7 @@ impl EditorBuffers {
         workspace: &Workspace,
         change: &FileChange,
         text: &str,
-    ) -> Result<Option<WrittenTo>, FileError> {
+    ) -> Result<Option<WriteDestination>, FileError> {
         let path = &change.path;
         let known = self.lock().get(path).cloned();
         let editor = self.editor.as_ref().filter(|editor| editor.can_write());
@@ -331,10 +331,10 @@ impl EditorBuffers {
             == before.as_ref().ok().map(|before| before.version);
         let is_saved = after.is_some_and(|after| has_text(&after.bytes, text));
         let (buffer, written) = if is_saved || !is_untouched {
-            (Buffer::Saved, WrittenTo::Disk)
+            (Buffer::Saved, WriteDestination::Disk)
         } else {
             let bytes = Arc::from(content.as_slice());
-            (Buffer::Unsaved(bytes), WrittenTo::Buffer)
+            (Buffer::Unsaved(bytes), WriteDestination::Buffer)
         };
         self.lock().insert(path.clone(), buffer);
         Ok(Some(written))

@@ -7,7 +7,7 @@ use sabir_edit::{EditFault, EditedText, MatchLevel};
 use sabir_workspace::WorkPath;
 
 use crate::edit_error::{EditError, FaultList};
-use crate::editor::WrittenTo;
+use crate::editor::WriteDestination;
 use crate::file_tracker::FileTracker;
 use crate::text::{self, count_noun};
 use crate::text_file::TextFile;
@@ -18,11 +18,11 @@ const MAX_DIFF_BYTES: usize = 16 << 10;
 /// The changes that a call made, in the order in which the model asked for them.
 pub(crate) struct EditOutcome {
     edits: Vec<FileEdit>,
-    written: WrittenTo,
+    written: WriteDestination,
 }
 
 impl EditOutcome {
-    pub(crate) fn new(edits: Vec<FileEdit>, written: WrittenTo) -> Self {
+    pub(crate) fn new(edits: Vec<FileEdit>, written: WriteDestination) -> Self {
         Self { edits, written }
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sabir_agent::{CallPermit, Preconditions, ProgressSink, ToolOutput};
 use sabir_policy::{
-    Access, Beyond, BuildTrust, CommandFacts, PolicyRules, SecretFile, SecretFiles, ToolGroup,
-    Verdict,
+    Access, BuildTrust, CommandFacts, ExtraPermissions, PolicyRules, SecretFile, SecretFiles,
+    ToolGroup, Verdict,
 };
 use sabir_workspace::{
     CommandExit, CommandOutcome, ConnectionOutcome, DenialKind, EffectiveLevel, FinishedCommand,
@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 
 use crate::ToolSettings;
 use crate::blocking::{WorkerError, run_blocking, run_stoppable};
-use crate::command_facts::{CommandSurroundings, could_read_secrets, gather_facts};
+use crate::command_facts::{CommandContext, could_read_secrets, gather_facts};
 use crate::editor::{EditorFailure, TerminalCommand};
-use crate::full_screen::{SCREEN_TIME, ScreenScanner, ScreenWatch};
+use crate::full_screen::{FullScreenMonitor, SCREEN_TIME, ScreenScanner};
 use crate::job_error::JobError;
 use crate::loopback_ports::named_loopback_ports;
 use crate::no_match;
@@ -99,7 +99,7 @@ pub(crate) enum CommandResult {
         /// Its time limit.
         seconds: u64,
         /// True if it was killed because it kept the screen of its terminal.
-        kept_screen: bool,
+        stayed_full_screen: bool,
         /// True if it found nothing, which is not a failure of the call.
         found_nothing: bool,
         /// A remark, such as one on files that were empty to it.
@@ -229,11 +229,12 @@ impl TypedTool for ExecuteCommand {
             progress,
         };
         let mut command = command.timeout(Duration::from_secs(seconds));
-        let screen = Arc::new(ScreenWatch::default());
+        let screen = Arc::new(FullScreenMonitor::default());
         // A call that gives a time limit knows how long it takes.
         if call.terminal && limit.is_none() {
             let watch = Arc::clone(&screen);
-            command = command.cancel_when(async move { watch.wait_until_screen_kept().await });
+            command =
+                command.cancel_when(async move { watch.wait_for_full_screen_timeout().await });
         }
         let mut scanner = ScreenScanner::default();
         let on_output = |stream, bytes: &[u8]| {
@@ -251,8 +252,8 @@ impl TypedTool for ExecuteCommand {
                 let end = finished.outcome.end;
                 Ok(CommandResult::Ended {
                     seconds,
-                    kept_screen: screen.kept_screen()
-                        || screen.is_taken()
+                    stayed_full_screen: screen.stayed_full_screen()
+                        || screen.is_full_screen()
                             && matches!(end, CommandExit::Cancelled | CommandExit::TimedOut),
                     found_nothing: end == CommandExit::Exited(1)
                         && no_match::is_search_for_exit_code(&call.command),
@@ -310,16 +311,16 @@ impl ExecuteCommand {
         let outcome = match running.await {
             Ok(outcome) => outcome,
             Err(EditorFailure::Refused(_)) => return Ok(None),
-            Err(EditorFailure::Silent) => return Err(CommandError::TerminalLost),
+            Err(EditorFailure::NoResponse) => return Err(CommandError::TerminalLost),
         };
         let end = outcome.end.to_exit();
         let printed = outcome.output.as_bytes();
         let finished =
-            jobs.keep_foreign_output(&call.command, printed, end, HEAD_BYTES, TAIL_BYTES);
+            jobs.store_external_output(&call.command, printed, end, HEAD_BYTES, TAIL_BYTES);
         Ok(Some(CommandResult::Ended {
             finished,
             seconds,
-            kept_screen: false,
+            stayed_full_screen: false,
             found_nothing: end == CommandExit::Exited(1)
                 && no_match::is_search_for_exit_code(&call.command),
             note: outcome.is_truncated.then(|| {
@@ -328,8 +329,8 @@ impl ExecuteCommand {
         }))
     }
 
-    fn surroundings(&self) -> CommandSurroundings<'_> {
-        CommandSurroundings {
+    fn context(&self) -> CommandContext<'_> {
+        CommandContext {
             workspace: &self.settings.workspace,
             environment: &self.settings.environment,
             sandbox: &self.settings.sandbox,
@@ -339,7 +340,7 @@ impl ExecuteCommand {
 
     /// Gathers the facts about a command line. Only the first question about a build explains how to trust the repository.
     fn command_facts(&self, command: &str) -> CommandFacts {
-        let mut facts = gather_facts(&self.surroundings(), command);
+        let mut facts = gather_facts(&self.context(), command);
         facts.loopback_wall = self.loopback_obstacle(command);
         for (_, trust) in &mut facts.build_folders {
             // The same line is checked more than once, always alike.
@@ -374,18 +375,18 @@ impl ExecuteCommand {
     }
 
     /// Returns what a call asks for beyond the sandbox that every command of the task gets.
-    fn sandbox_exception(&self, call: &ExecuteCommandArguments) -> Beyond {
+    fn sandbox_exception(&self, call: &ExecuteCommandArguments) -> ExtraPermissions {
         let sandbox = &self.settings.sandbox;
         if !sandbox.is_on() {
-            Beyond::Nothing
+            ExtraPermissions::Nothing
         } else if call.unconfined {
-            Beyond::Unconfined
+            ExtraPermissions::Unconfined
         } else if call.network && !sandbox.has_network() {
-            Beyond::Network
+            ExtraPermissions::Network
         } else if call.registries && sandbox.network() == NetworkAccess::Denied {
-            Beyond::Registries
+            ExtraPermissions::Registries
         } else {
-            Beyond::Nothing
+            ExtraPermissions::Nothing
         }
     }
 
@@ -397,24 +398,24 @@ impl ExecuteCommand {
     ) -> Result<(Sandbox, Option<String>), CommandError> {
         let sandbox = self.settings.sandbox.clone();
         let sandbox = match self.sandbox_exception(call) {
-            Beyond::Unconfined => return Ok((Sandbox::new(SandboxLevel::Off), None)),
-            Beyond::Network => sandbox.with_network(NetworkAccess::Allowed),
-            Beyond::Registries => sandbox.with_network(NetworkAccess::Registries),
+            ExtraPermissions::Unconfined => return Ok((Sandbox::new(SandboxLevel::Off), None)),
+            ExtraPermissions::Network => sandbox.with_network(NetworkAccess::Allowed),
+            ExtraPermissions::Registries => sandbox.with_network(NetworkAccess::Registries),
             // A command that runs without a question because it only reads gets a read-only
             // sandbox, so that a wrong decision does no harm. It was checked for a sandbox without
             // access to package registries.
-            Beyond::Nothing if permit.read_only && !sandbox.has_network() => {
+            ExtraPermissions::Nothing if permit.read_only && !sandbox.has_network() => {
                 sandbox.with_network(NetworkAccess::Denied).read_only()
             }
-            Beyond::Nothing if permit.read_only => sandbox.read_only(),
+            ExtraPermissions::Nothing if permit.read_only => sandbox.read_only(),
             // The user has seen these ports on the command line.
-            Beyond::Nothing if permit.user_approved => {
-                sandbox.reach_loopback(named_loopback_ports(&call.command))
+            ExtraPermissions::Nothing if permit.user_approved => {
+                sandbox.allow_loopback_ports(named_loopback_ports(&call.command))
             }
             // A command that was checked at level 2 does not run at a lower one.
-            Beyond::Nothing => sandbox,
+            ExtraPermissions::Nothing => sandbox,
         }
-        .hold_found_level();
+        .require_detected_level();
         if !sandbox.is_on() {
             return Ok((sandbox, None));
         }
@@ -442,7 +443,7 @@ impl ExecuteCommand {
             Ok::<_, CommandError>((hidden, secrets))
         };
         let (hidden, secrets) = run_stoppable(list).await?;
-        let sandbox = sandbox.show_empty(secrets);
+        let sandbox = sandbox.show_as_empty(secrets);
         if hidden.len() > MAX_HIDDEN {
             // Hiding only some of them would break the promise that all are hidden.
             return Err(CommandError::TooManyHidden {
@@ -455,7 +456,7 @@ impl ExecuteCommand {
     /// Returns the secret files that must appear empty to a command that runs unasked, with the facts of the decision. `None` if the
     /// decision does not depend on them.
     fn masked_secrets(&self, command: &str) -> Option<(CommandFacts, Vec<SecretFile>)> {
-        if !could_read_secrets(&self.surroundings(), command) {
+        if !could_read_secrets(&self.context(), command) {
             return None;
         }
         let facts = self.command_facts(command);
@@ -477,7 +478,7 @@ fn masked_note(command: &str, facts: &CommandFacts, files: &[SecretFile]) -> Opt
             secret_files: SecretFiles::Found(files.to_vec()),
             ..facts.clone()
         },
-        beyond: Beyond::Nothing,
+        beyond: ExtraPermissions::Nothing,
     };
     let decision = PolicyRules::default().decide(&access);
     (decision.verdict == Verdict::Ask).then(|| {
@@ -519,11 +520,11 @@ impl From<CommandResult> for ToolOutput {
             CommandResult::Ended {
                 finished,
                 seconds,
-                kept_screen,
+                stayed_full_screen,
                 found_nothing,
                 note,
             } => {
-                let mut output = ended_output(&finished, seconds, kept_screen, note);
+                let mut output = ended_output(&finished, seconds, stayed_full_screen, note);
                 output.found_nothing = found_nothing;
                 output
             }
@@ -536,7 +537,7 @@ impl From<CommandResult> for ToolOutput {
 fn ended_output(
     finished: &FinishedCommand,
     seconds: u64,
-    kept_screen: bool,
+    stayed_full_screen: bool,
     note: Option<String>,
 ) -> ToolOutput {
     let outcome = &finished.outcome;
@@ -546,7 +547,7 @@ fn ended_output(
             "Killed after {}, with all that it had started",
             count_seconds(seconds)
         ),
-        CommandExit::Cancelled if kept_screen => format!(
+        CommandExit::Cancelled if stayed_full_screen => format!(
             "Killed: it kept the whole screen for {}",
             count_seconds(SCREEN_TIME.as_secs())
         ),
@@ -557,7 +558,7 @@ fn ended_output(
         end => capitalize_first(&end.to_string()),
     };
     let omitted = group_digits(outcome.output.omitted_bytes);
-    let printed = outcome.output.text_with(&match &finished.kept {
+    let printed = outcome.output.text_with_gap_line(&match &finished.kept {
         Some(Ok(number)) => {
             format!("[… {omitted} bytes left out; read_command_output with output {number} shows them …]")
         }
@@ -571,7 +572,7 @@ fn ended_output(
         ". Output:\n"
     });
     message.push_str(printed);
-    if kept_screen {
+    if stayed_full_screen {
         message.push_str(&format!("\n[{KEPT_SCREEN}]"));
     }
     for note in outcome_notes(outcome).into_iter().chain(note) {
@@ -606,17 +607,17 @@ fn outcome_notes(outcome: &CommandOutcome) -> Vec<String> {
         }
         _ => {}
     }
-    if let left @ 1.. = outcome.left_running {
+    if let left @ 1.. = outcome.leftover_processes {
         let verb = if left == 1 { "was" } else { "were" };
         notes.push(format!(
             "{} that it left running {verb} ended. For a server, use background, without `&`.",
             count_processes(left)
         ));
     }
-    if let survivors @ 1.. = outcome.survivors {
+    if let unkillable_processes @ 1.. = outcome.unkillable_processes {
         notes.push(format!(
             "{} could not be killed.",
-            count_processes(survivors)
+            count_processes(unkillable_processes)
         ));
     }
     // A shell reports a file without the executable bit as "permission denied", which looks like

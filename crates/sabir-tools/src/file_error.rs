@@ -1,6 +1,6 @@
 //! Defines the failures that the file tools share.
 
-use sabir_edit::{NotInEncoding, NotText};
+use sabir_edit::{NotText, UnmappableCharacter};
 use sabir_workspace::{WorkPath, WorkspaceError};
 
 use crate::editor::EditorFailure;
@@ -117,7 +117,7 @@ pub(crate) enum FileError {
         /// The file.
         path: WorkPath,
         /// The character and the encoding.
-        reason: NotInEncoding,
+        reason: UnmappableCharacter,
     },
     /// Any other error of the workspace.
     #[error("{0}.")]

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabir_agent::CallRefresh;
+use sabir_agent::RefreshFuture;
 use sabir_call::escaping::restore_name;
 use sabir_edit::DecodedText;
 use sabir_policy::Access;
@@ -15,7 +15,7 @@ use sabir_workspace::{
     FileChange, FileContent, FileVersion, WorkPath, Workspace, WorkspaceError, WritePrecondition,
 };
 
-use crate::editor::{Editor, EditorBuffers, WrittenTo};
+use crate::editor::{Editor, EditorBuffers, WriteDestination};
 use crate::file_error::FileError;
 use crate::missing_path::MissingPath;
 use crate::text::{self, MAX_FILE_BYTES};
@@ -86,7 +86,7 @@ impl FileTracker {
     }
 
     /// Returns the work of asking the editor for its texts of these paths; `None` without an editor.
-    pub(crate) fn refresh_buffers(self: &Arc<Self>, paths: Vec<String>) -> Option<CallRefresh> {
+    pub(crate) fn refresh_buffers(self: &Arc<Self>, paths: Vec<String>) -> Option<RefreshFuture> {
         if !self.buffers.has_editor() {
             return None;
         }
@@ -291,7 +291,7 @@ impl FileTracker {
         &self,
         changes: &[FileChange],
         contents: &[&str],
-    ) -> Result<WrittenTo, FileError> {
+    ) -> Result<WriteDestination, FileError> {
         self.buffers.check_changes(changes)?;
         if let ([change], [text]) = (changes, contents)
             && let Some(written) = self.buffers.write_through(&self.workspace, change, text)?
@@ -315,7 +315,7 @@ impl FileTracker {
                 None => self.lock_known().remove_file(&change.path),
             }
         }
-        Ok(WrittenTo::Disk)
+        Ok(WriteDestination::Disk)
     }
 
     /// Converts an error of the workspace. A missing path gets suggestions, which takes a listing.

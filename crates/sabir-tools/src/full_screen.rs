@@ -19,7 +19,7 @@ const MAX_PENDING: usize = 12;
 
 /// Follows the output of a command for the sequences that take the screen and give it back.
 #[derive(Debug, Default)]
-pub(crate) struct ScreenWatch {
+pub(crate) struct FullScreenMonitor {
     /// The number of times that the screen was taken or given back: odd while it is taken.
     changes: AtomicU64,
     /// True once something was written at an absolute position, as editors do in terminals that have no second screen.
@@ -27,7 +27,7 @@ pub(crate) struct ScreenWatch {
     /// The number of pieces of output since then.
     pieces: AtomicU64,
     /// True once a program has kept the screen for too long.
-    kept_screen: AtomicBool,
+    stayed_full_screen: AtomicBool,
 }
 
 /// Finds the sequences in pieces of output.
@@ -39,7 +39,7 @@ pub(crate) struct ScreenScanner {
 
 impl ScreenScanner {
     /// Takes a piece of output, and notes in `watch` whether a program has the screen.
-    pub(crate) fn push_bytes(&mut self, bytes: &[u8], watch: &ScreenWatch) {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8], watch: &FullScreenMonitor) {
         if watch.is_positioned.load(Ordering::Relaxed) {
             watch.pieces.fetch_add(1, Ordering::Relaxed);
         }
@@ -56,9 +56,9 @@ impl ScreenScanner {
         let escapes = self.pending.iter().enumerate().rev();
         let taken = escapes
             .filter(|(_, byte)| **byte == ESCAPE)
-            .find_map(|(at, _)| Some((at, takes_screen(self.pending.get(at..)?)?)));
-        if let Some((at, is_taken)) = taken {
-            watch.set_taken(is_taken);
+            .find_map(|(at, _)| Some((at, enters_full_screen(self.pending.get(at..)?)?)));
+        if let Some((at, is_full_screen)) = taken {
+            watch.set_full_screen(is_full_screen);
             // A sequence that was found must not be found again.
             self.pending.drain(..=at);
         }
@@ -86,7 +86,7 @@ fn sets_position(bytes: &[u8]) -> bool {
 }
 
 /// Returns true if the bytes begin with a sequence that takes the screen, false if with one that gives it back.
-fn takes_screen(bytes: &[u8]) -> Option<bool> {
+fn enters_full_screen(bytes: &[u8]) -> Option<bool> {
     let end = |sequence: &&[u8]| bytes.strip_prefix(*sequence)?.first().copied();
     match SCREEN_SEQUENCES.iter().find_map(end)? {
         b'h' => Some(true),
@@ -95,26 +95,26 @@ fn takes_screen(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-impl ScreenWatch {
-    fn set_taken(&self, is_taken: bool) {
-        if self.is_taken() != is_taken {
+impl FullScreenMonitor {
+    fn set_full_screen(&self, is_full_screen: bool) {
+        if self.is_full_screen() != is_full_screen {
             self.changes.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Returns true if a program has the screen.
-    pub(crate) fn is_taken(&self) -> bool {
+    pub(crate) fn is_full_screen(&self) -> bool {
         self.changes.load(Ordering::Relaxed) % 2 == 1
     }
 
     /// Returns true if a program has kept the screen for [`SCREEN_TIME`]. Most programs give it back when they are ended for that.
-    pub(crate) fn kept_screen(&self) -> bool {
-        self.kept_screen.load(Ordering::Relaxed)
+    pub(crate) fn stayed_full_screen(&self) -> bool {
+        self.stayed_full_screen.load(Ordering::Relaxed)
     }
 
     /// Waits until a program has kept the screen for [`SCREEN_TIME`], or has written nothing for as long after it wrote at positions of
     /// its own. Progress that is shown in this way continues.
-    pub(crate) async fn wait_until_screen_kept(&self) {
+    pub(crate) async fn wait_for_full_screen_timeout(&self) {
         let mut seen_changes = self.changes.load(Ordering::Relaxed);
         let mut seen_pieces = self.pieces.load(Ordering::Relaxed);
         let mut kept = Duration::ZERO;
@@ -123,14 +123,14 @@ impl ScreenWatch {
             tokio::time::sleep(LOOK_EVERY).await;
             let changes = self.changes.load(Ordering::Relaxed);
             let pieces = self.pieces.load(Ordering::Relaxed);
-            let keeps = self.is_taken() && changes == seen_changes;
+            let keeps = self.is_full_screen() && changes == seen_changes;
             let waits = self.is_positioned.load(Ordering::Relaxed) && pieces == seen_pieces;
             kept = count_on(kept, keeps);
             silent = count_on(silent, waits);
             seen_changes = changes;
             seen_pieces = pieces;
             if kept.max(silent) >= SCREEN_TIME {
-                self.kept_screen.store(true, Ordering::Relaxed);
+                self.stayed_full_screen.store(true, Ordering::Relaxed);
                 return;
             }
         }
@@ -145,11 +145,11 @@ mod tests {
     fn a_taken_screen_is_noticed_in_any_pieces() {
         let text = b"x\x1b[?1049h\x1b[22;0;0tvim\x1b[?1049l\x1b[?47hmore";
         for size in 1..text.len() {
-            let (watch, mut scanner) = (ScreenWatch::default(), ScreenScanner::default());
+            let (watch, mut scanner) = (FullScreenMonitor::default(), ScreenScanner::default());
             let mut states = Vec::new();
             for piece in text.chunks(size) {
                 scanner.push_bytes(piece, &watch);
-                states.push(watch.is_taken());
+                states.push(watch.is_full_screen());
             }
             assert_eq!(states.last(), Some(&true), "{size}");
             // In one larger piece the screen may be given back and taken again.
@@ -158,25 +158,25 @@ mod tests {
                 assert_eq!(changes, 3, "{size}: {states:?}");
             }
         }
-        let watch = ScreenWatch::default();
+        let watch = FullScreenMonitor::default();
         ScreenScanner::default().push_bytes(b"\x1b[?1h\x1b=\x1b[?25l\x1b[H\x1b[2Jtop", &watch);
-        assert!(watch.is_taken(), "the first output of top");
+        assert!(watch.is_full_screen(), "the first output of top");
         for size in 1..9 {
-            let watch = ScreenWatch::default();
+            let watch = FullScreenMonitor::default();
             let mut scanner = ScreenScanner::default();
             for piece in b"Vim: Warning\r\n\x1b[24;1H\"x\" [New]".chunks(size) {
                 scanner.push_bytes(piece, &watch);
             }
             assert!(watch.is_positioned.load(Ordering::Relaxed), "{size}");
         }
-        let watch = ScreenWatch::default();
+        let watch = FullScreenMonitor::default();
         ScreenScanner::default().push_bytes(b"\x1b[H\x1b[2J\x1b[1;32mgreen\x1b[0m", &watch);
         assert!(
             !watch.is_positioned.load(Ordering::Relaxed),
             "a clear screen"
         );
-        let watch = ScreenWatch::default();
+        let watch = FullScreenMonitor::default();
         ScreenScanner::default().push_bytes(b"\x1b[?1049l\x1b[?25h 47h", &watch);
-        assert!(!watch.is_taken());
+        assert!(!watch.is_full_screen());
     }
 }

@@ -118,13 +118,13 @@ use sabir_agent::Tool;
 use sabir_call::ToolSpec;
 use sabir_workspace::{JobManager, Sandbox, Workspace};
 
-pub use crate::command_facts::{CommandSurroundings, gather_facts, workspace_programs};
+pub use crate::command_facts::{CommandContext, gather_facts, workspace_programs};
 pub use crate::edit_tool::{EditTool, EditToolError};
 pub use crate::editor::{
-    Editor, EditorAnswer, EditorFailure, TerminalCommand, TerminalEnd, TerminalOutcome,
+    Editor, EditorFailure, EditorFuture, TerminalCommand, TerminalEnd, TerminalOutcome,
 };
 pub use crate::file_tracker::SeenFile;
-pub use crate::picture::{MAX_PICTURE_BYTES, PictureError, decode_picture, load_picture};
+pub use crate::picture::{ImageLoadError, MAX_PICTURE_BYTES, image_from_base64, image_from_bytes};
 pub use crate::preconditions::{launch_files, named_launch_files};
 pub use crate::web::network_scope::NetworkScope;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
-use sabir_call::escaping::show_controls;
+use sabir_call::escaping::escape_name;
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{EntryKind, FolderListing, ListOptions, StopFlag, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
@@ -134,7 +134,7 @@ impl From<ListedFolder> for ToolOutput {
                 EntryKind::Other => " (special)",
             };
             // One name is one line, even if it contains line feeds.
-            let line = format!("{}{mark}\n", show_controls(&entry.path.to_string()));
+            let line = format!("{}{mark}\n", escape_name(&entry.path.to_string()));
             if names.len() + line.len() > MAX_OUTPUT_BYTES {
                 break;
             }

@@ -18,14 +18,14 @@ const MAX_LISTED: usize = 5000;
 #[derive(Debug)]
 pub(crate) struct MissingPath {
     path: WorkPath,
-    surroundings: PathSurroundings,
+    nearby: NearbyPaths,
     /// Files with exactly the missing name, anywhere in the workspace.
     elsewhere: Vec<String>,
 }
 
 /// The nearest things that exist around a missing path.
 #[derive(Debug)]
-enum PathSurroundings {
+enum NearbyPaths {
     /// Its folder exists.
     Folder {
         folder: WorkPath,
@@ -44,18 +44,18 @@ impl MissingPath {
         let name = file_name(&path);
         let folder = parent_folder(workspace, &path)
             .and_then(|folder| Some((names_in(workspace, &folder)?, folder)));
-        let surroundings = match folder {
-            Some((names, folder)) => PathSurroundings::Folder {
+        let nearby = match folder {
+            Some((names, folder)) => NearbyPaths::Folder {
                 folder,
                 similar: nearest_names(&name, names),
             },
             None => nearest_ancestor(workspace, &path)
-                .map_or(PathSurroundings::Unknown, PathSurroundings::Ancestor),
+                .map_or(NearbyPaths::Unknown, NearbyPaths::Ancestor),
         };
         Self {
             elsewhere: find_elsewhere(workspace, &name),
             path,
-            surroundings,
+            nearby,
         }
     }
 }
@@ -63,16 +63,16 @@ impl MissingPath {
 impl fmt::Display for MissingPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` does not exist.", self.path)?;
-        match &self.surroundings {
-            PathSurroundings::Folder { folder, similar } if !similar.is_empty() => {
+        match &self.nearby {
+            NearbyPaths::Folder { folder, similar } if !similar.is_empty() => {
                 let similar = quote_names(similar);
                 write!(f, " Nearest names in `{folder}`: {similar}.")?;
             }
-            PathSurroundings::Ancestor(ancestor) => write!(
+            NearbyPaths::Ancestor(ancestor) => write!(
                 f,
                 " Neither does its folder; `{ancestor}` is the nearest one that does."
             )?,
-            PathSurroundings::Folder { .. } | PathSurroundings::Unknown => {}
+            NearbyPaths::Folder { .. } | NearbyPaths::Unknown => {}
         }
         if !self.elsewhere.is_empty() {
             let elsewhere = quote_names(&self.elsewhere);

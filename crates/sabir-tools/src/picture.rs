@@ -18,9 +18,9 @@ const MAX_SIDE_PIXELS: usize = 8000;
 
 /// A picture that can be shown.
 #[derive(Debug)]
-pub(crate) struct LoadedPicture {
+pub(crate) struct LoadedImage {
     /// The format.
-    pub(crate) format: PictureFormat,
+    pub(crate) format: ImageFormat,
     /// The width in pixels.
     pub(crate) width: usize,
     /// The height in pixels.
@@ -31,7 +31,7 @@ pub(crate) struct LoadedPicture {
 
 /// A picture format that every provider accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PictureFormat {
+pub(crate) struct ImageFormat {
     /// The usual name, such as `PNG`.
     pub(crate) name: &'static str,
     media_type: &'static str,
@@ -40,10 +40,10 @@ pub(crate) struct PictureFormat {
 /// The reason why a picture cannot be shown to a model. The text continues a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PictureError {
+pub enum ImageLoadError {
     /// The bytes begin like no supported format.
     #[error("it is not a PNG, JPEG, GIF or WebP image")]
-    UnknownFormat,
+    ParseGrammarFormatError,
     /// The text is not valid base64.
     #[error("it is not base64: {0}")]
     InvalidBase64(#[from] base64::DecodeError),
@@ -61,7 +61,7 @@ pub enum PictureError {
     TooManyPixels,
 }
 
-impl PictureFormat {
+impl ImageFormat {
     /// Detects the format of a file by its first bytes; `None` if it is not a supported picture.
     pub(crate) fn detect(bytes: &[u8]) -> Option<Self> {
         let (name, media_type) = match imagesize::image_type(bytes).ok()? {
@@ -79,32 +79,32 @@ impl PictureFormat {
 ///
 /// # Errors
 /// When the file is no such picture, or exceeds the limits of providers.
-pub fn load_picture(bytes: &[u8]) -> Result<Image, PictureError> {
-    let format = PictureFormat::detect(bytes).ok_or(PictureError::UnknownFormat)?;
-    LoadedPicture::from_bytes(format, bytes).map(|picture| picture.image)
+pub fn image_from_bytes(bytes: &[u8]) -> Result<Image, ImageLoadError> {
+    let format = ImageFormat::detect(bytes).ok_or(ImageLoadError::ParseGrammarFormatError)?;
+    LoadedImage::from_bytes(format, bytes).map(|picture| picture.image)
 }
 
 /// Loads a picture from the bytes of a file in base64.
 ///
 /// # Errors
-/// As for [`load_picture`], and for text that is not base64.
-pub fn decode_picture(base64: &str) -> Result<Image, PictureError> {
-    load_picture(&STANDARD.decode(base64)?)
+/// As for [`image_from_bytes`], and for text that is not base64.
+pub fn image_from_base64(base64: &str) -> Result<Image, ImageLoadError> {
+    image_from_bytes(&STANDARD.decode(base64)?)
 }
 
-impl LoadedPicture {
+impl LoadedImage {
     /// Checks and encodes a whole file.
-    pub(crate) fn from_bytes(format: PictureFormat, bytes: &[u8]) -> Result<Self, PictureError> {
+    pub(crate) fn from_bytes(format: ImageFormat, bytes: &[u8]) -> Result<Self, ImageLoadError> {
         if bytes.len() > MAX_PICTURE_BYTES {
-            return Err(PictureError::TooLarge);
+            return Err(ImageLoadError::TooLarge);
         }
-        let size = imagesize::blob_size(bytes).map_err(|_| PictureError::Broken)?;
+        let size = imagesize::blob_size(bytes).map_err(|_| ImageLoadError::Broken)?;
         // Only the header is read; the pixels are never decoded.
         if size.width == 0 || size.height == 0 {
-            return Err(PictureError::Empty);
+            return Err(ImageLoadError::Empty);
         }
         if size.width > MAX_SIDE_PIXELS || size.height > MAX_SIDE_PIXELS {
-            return Err(PictureError::TooManyPixels);
+            return Err(ImageLoadError::TooManyPixels);
         }
         let image = Image {
             media_type: format.media_type.to_owned(),

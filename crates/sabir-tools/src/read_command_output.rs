@@ -194,7 +194,7 @@ fn read_page(
 pub(crate) fn describe_state(state: &JobState) -> String {
     match state {
         JobState::Running => "running".to_owned(),
-        JobState::Ended(ending) => match ending.left_running {
+        JobState::Ended(ending) => match ending.leftover_processes {
             0 => ending.end.to_string(),
             left => format!(
                 "{}, and {} that it left running ended with it",
@@ -202,7 +202,7 @@ pub(crate) fn describe_state(state: &JobState) -> String {
                 count_processes(left)
             ),
         },
-        JobState::Past(end) => end.clone(),
+        JobState::EndedBeforeResume(end) => end.clone(),
         JobState::Failed(reason) => format!("not started: {reason}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, CallRefresh, ProgressSink};
+use sabir_agent::{CallPermit, ProgressSink, RefreshFuture};
 use sabir_edit::DecodedText;
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileContent, WorkPath, WorkspaceError};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::blocking::run_blocking;
 use crate::file_tracker::FileTracker;
-use crate::picture::{LoadedPicture, MAX_PICTURE_BYTES, PictureFormat};
+use crate::picture::{ImageFormat, LoadedImage, MAX_PICTURE_BYTES};
 use crate::text;
 use crate::typed_tool::TypedTool;
 
@@ -90,7 +90,7 @@ impl TypedTool for ReadFile {
         arguments.into_requested_files(&self.0)
     }
 
-    fn refresh_call(&self, call: &Vec<RequestedFile>) -> Option<CallRefresh> {
+    fn refresh_call(&self, call: &Vec<RequestedFile>) -> Option<RefreshFuture> {
         let paths = call.iter().take(MAX_FILES);
         let paths = paths.map(|requested| requested.path.clone());
         self.0.refresh_buffers(paths.collect())
@@ -206,8 +206,8 @@ fn read_requested(
         Err(error) => return Err(tracker.explain_error(error).into()),
     };
     // By the bytes: a picture with a wrong extension is still shown.
-    if let Some(format) = PictureFormat::detect(&found.bytes) {
-        return view_picture(path, &found, format, budget);
+    if let Some(format) = ImageFormat::detect(&found.bytes) {
+        return view_image(path, &found, format, budget);
     }
     let text = decode_text(&path, &found)?;
     let mut view = view_lines(&path, &found, &text, requested.lines, budget)?;
@@ -224,17 +224,17 @@ fn read_requested(
 }
 
 /// Loads a picture, if it fits the budget.
-fn view_picture(
+fn view_image(
     path: WorkPath,
     found: &FileContent,
-    format: PictureFormat,
+    format: ImageFormat,
     budget: &mut OutputBudget,
 ) -> Result<FileView, ReadError> {
     let size_bytes = found.size_bytes;
-    let picture = match LoadedPicture::from_bytes(format, &found.bytes) {
+    let picture = match LoadedImage::from_bytes(format, &found.bytes) {
         Ok(picture) => picture,
         Err(reason) => {
-            return Err(ReadError::UnusablePicture {
+            return Err(ReadError::UnusableImage {
                 path,
                 format: format.name,
                 size_bytes,
@@ -250,7 +250,7 @@ fn view_picture(
         });
     }
     budget.picture_bytes -= found.bytes.len();
-    Ok(FileView::Picture {
+    Ok(FileView::Image {
         path,
         size_bytes,
         picture,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, CallRefresh, Preconditions, ProgressSink};
+use sabir_agent::{CallPermit, Preconditions, ProgressSink, RefreshFuture};
 use sabir_policy::{Access, ToolGroup};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -64,7 +64,7 @@ impl TypedTool for ReplaceInFile {
         }
     }
 
-    fn refresh_call(&self, call: &ReplaceInFileCall) -> Option<CallRefresh> {
+    fn refresh_call(&self, call: &ReplaceInFileCall) -> Option<RefreshFuture> {
         self.0
             .refresh_buffers(vec![call.target.written_path().to_owned()])
     }
@@ -83,7 +83,7 @@ impl TypedTool for ReplaceInFile {
         })
     }
 
-    fn try_call(&self, call: &ReplaceInFileCall) -> Result<(), EditError> {
+    fn dry_run(&self, call: &ReplaceInFileCall) -> Result<(), EditError> {
         let path = call.target.resolve_again(&self.0).confirm_file(&self.0)?;
         let file = TextFile::open_known(&self.0, path)?;
         let edited = sabir_edit::apply_blocks(&file.content, &call.diff);

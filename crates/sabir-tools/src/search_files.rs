@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{CallPermit, ProgressSink, ToolOutput};
-use sabir_call::escaping::show_controls;
+use sabir_call::escaping::escape_name;
 use sabir_edit::{DecodedText, TextEncoding};
 use sabir_policy::{Access, ToolGroup, names_secret_file};
 use sabir_workspace::{
@@ -265,7 +265,7 @@ fn find_unsearchable_kind(tracker: &FileTracker, path: &WorkPath) -> Option<Stri
     match DecodedText::decode(&start.bytes) {
         // The search decodes UTF-16 with a byte order mark, so such a file was searched.
         Ok(DecodedText {
-            encoding: TextEncoding::Utf16LeMark | TextEncoding::Utf16BeMark,
+            encoding: TextEncoding::Utf16LeBom | TextEncoding::Utf16BeBom,
             ..
         }) => None,
         Ok(text) => Some(format!("in {}", text.encoding.name())),
@@ -359,8 +359,8 @@ fn render_matches(matches: &[SearchMatch]) -> RenderedMatches {
             Some((path, last)) if *path == found.path => {
                 if first_line > last + 1 { "--\n" } else { "" }.to_owned()
             }
-            Some(_) => format!("\n{}\n", show_controls(&found.path.to_string())),
-            None => format!("{}\n", show_controls(&found.path.to_string())),
+            Some(_) => format!("\n{}\n", escape_name(&found.path.to_string())),
+            None => format!("{}\n", escape_name(&found.path.to_string())),
         };
         let before = found.before.iter().map(|line| ('-', line));
         let after = found.after.iter().map(|line| ('-', line));

@@ -11,8 +11,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use sabir_agent::{
-    CallArguments, CallFailure, CallPermit, CallRefresh, InvalidCall, Preconditions, PreparedCall,
-    ProgressSink, Tool, ToolOutput, ToolWork,
+    CallArguments, CallFailure, CallPermit, InvalidCall, Preconditions, PreparedCall, ProgressSink,
+    RefreshFuture, Tool, ToolFuture, ToolOutput,
 };
 use sabir_call::ToolSpec;
 use sabir_policy::{Access, ToolGroup};
@@ -52,11 +52,11 @@ pub(crate) trait TypedTool: Send + Sync + Sized + 'static {
     fn prepare_call(&self, arguments: Self::Arguments) -> Self::Call;
 
     /// Notes the arguments whose values were written on lines of their own, as
-    /// [`PreparedCall::note_wrapped_values`] does.
-    fn note_wrapped_values(_: &mut Self::Call, _names: &[String]) {}
+    /// [`PreparedCall::note_values_on_own_lines`] does.
+    fn note_values_on_own_lines(_: &mut Self::Call, _names: &[String]) {}
 
     /// Returns the work of [`PreparedCall::refresh`].
-    fn refresh_call(&self, _: &Self::Call) -> Option<CallRefresh> {
+    fn refresh_call(&self, _: &Self::Call) -> Option<RefreshFuture> {
         None
     }
 
@@ -78,7 +78,7 @@ pub(crate) trait TypedTool: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// When the run would fail for the same reason.
-    fn try_call(&self, _: &Self::Call) -> Result<(), Self::Error> {
+    fn dry_run(&self, _: &Self::Call) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -158,11 +158,11 @@ struct TypedCall<T: TypedTool> {
 }
 
 impl<T: TypedTool> PreparedCall for TypedCall<T> {
-    fn note_wrapped_values(&mut self, names: &[String]) {
-        T::note_wrapped_values(&mut self.call, names);
+    fn note_values_on_own_lines(&mut self, names: &[String]) {
+        T::note_values_on_own_lines(&mut self.call, names);
     }
 
-    fn refresh(&self) -> Option<CallRefresh> {
+    fn refresh(&self) -> Option<RefreshFuture> {
         self.tool.refresh_call(&self.call)
     }
 
@@ -178,8 +178,8 @@ impl<T: TypedTool> PreparedCall for TypedCall<T> {
         self.tool.preview_call(&self.call)
     }
 
-    fn try_call(&self) -> Result<(), CallFailure> {
-        let tried = self.tool.try_call(&self.call);
+    fn dry_run(&self) -> Result<(), CallFailure> {
+        let tried = self.tool.dry_run(&self.call);
         tried.map_err(|error| CallFailure(error.to_string()))
     }
 
@@ -187,7 +187,7 @@ impl<T: TypedTool> PreparedCall for TypedCall<T> {
         self: Box<Self>,
         permit: &'a CallPermit,
         progress: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
+    ) -> ToolFuture<'a> {
         let Self { tool, call } = *self;
         Box::pin(async move {
             tool.run_call(permit, call, progress)

@@ -11,7 +11,7 @@ use crate::file_tracker::FileTracker;
 
 /// Returns the reason to ask about a file with several hard links. A write replaces the file under this name only, and the other names
 /// cannot be found.
-fn has_other_name(workspace: &Workspace, file: &WorkPath) -> Option<&'static str> {
+fn hard_link_reason(workspace: &Workspace, file: &WorkPath) -> Option<&'static str> {
     let found = workspace.metadata(file).ok()?;
     (found.kind == EntryKind::File && found.links > 1)
         .then_some("a hard link, whose other name may lie outside of the workspace")
@@ -42,7 +42,7 @@ impl WriteTarget {
             workspace.check_writable(&real)?;
             let protected = workspace
                 .protection_reason(&real)
-                .or_else(|| has_other_name(workspace, &real));
+                .or_else(|| hard_link_reason(workspace, &real));
             Ok(CheckedFile { real, protected })
         });
         Self { path, checked }

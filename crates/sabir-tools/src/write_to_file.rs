@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{CallPermit, CallRefresh, Preconditions, ProgressSink, ToolOutput};
+use sabir_agent::{CallPermit, Preconditions, ProgressSink, RefreshFuture, ToolOutput};
 use sabir_edit::{DecodedText, TextEncoding};
 use sabir_policy::{Access, ToolGroup};
 use sabir_workspace::{FileChange, FileContent, WorkPath, WorkspaceError, WritePrecondition};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::blocking::run_blocking;
 use crate::edit_error::EditError;
-use crate::editor::WrittenTo;
+use crate::editor::WriteDestination;
 use crate::file_tracker::{FileTracker, decode_whole};
 use crate::preconditions;
 use crate::preview;
@@ -40,7 +40,7 @@ pub(crate) struct WriteToFileCall {
     target: WriteTarget,
     content: String,
     /// True if the content was written on lines of its own, so that its last line end is missing.
-    is_wrapped: bool,
+    is_on_own_lines: bool,
 }
 
 /// A file after its write.
@@ -53,7 +53,7 @@ pub(crate) struct WrittenFile {
     lost_crlf: bool,
     /// True if a line end was added to the content.
     line_end_added: bool,
-    written: WrittenTo,
+    written: WriteDestination,
 }
 
 /// The content of a file before it was written.
@@ -96,15 +96,15 @@ impl TypedTool for WriteToFile {
         WriteToFileCall {
             target: WriteTarget::resolve(&self.0, arguments.path),
             content: arguments.content,
-            is_wrapped: false,
+            is_on_own_lines: false,
         }
     }
 
-    fn note_wrapped_values(call: &mut WriteToFileCall, names: &[String]) {
-        call.is_wrapped = names.iter().any(|name| name == "content");
+    fn note_values_on_own_lines(call: &mut WriteToFileCall, names: &[String]) {
+        call.is_on_own_lines = names.iter().any(|name| name == "content");
     }
 
-    fn refresh_call(&self, call: &WriteToFileCall) -> Option<CallRefresh> {
+    fn refresh_call(&self, call: &WriteToFileCall) -> Option<RefreshFuture> {
         self.0
             .refresh_buffers(vec![call.target.written_path().to_owned()])
     }
@@ -119,7 +119,7 @@ impl TypedTool for WriteToFile {
 
     fn preview_call(&self, call: &WriteToFileCall) -> Option<String> {
         preview::preview_edit(&self.0, call.target.written_path(), |old| {
-            let added = missing_line_end(&call.content, call.is_wrapped, Some(old));
+            let added = missing_line_end(&call.content, call.is_on_own_lines, Some(old));
             Some(format!("{}{added}", call.content))
         })
     }
@@ -168,9 +168,9 @@ impl From<WrittenFile> for ToolOutput {
 }
 
 /// Returns the line end to append to content that was written on lines of its own: if the file is new, or ended with a line end before.
-fn missing_line_end(content: &str, is_wrapped: bool, old: Option<&str>) -> &'static str {
+fn missing_line_end(content: &str, is_on_own_lines: bool, old: Option<&str>) -> &'static str {
     let had_line_end = old.is_none_or(|old| old.is_empty() || old.ends_with('\n'));
-    if !is_wrapped || !had_line_end || content.is_empty() || content.ends_with('\n') {
+    if !is_on_own_lines || !had_line_end || content.is_empty() || content.ends_with('\n') {
         return "";
     }
     if content.contains("\r\n") {
@@ -194,7 +194,7 @@ fn write_file(tracker: &FileTracker, call: WriteToFileCall) -> Result<WrittenFil
     let WriteToFileCall {
         target,
         content,
-        is_wrapped,
+        is_on_own_lines,
     } = call;
     let path = target.confirm_file(tracker)?;
     let old = match tracker.read_content(&path) {
@@ -204,7 +204,7 @@ fn write_file(tracker: &FileTracker, call: WriteToFileCall) -> Result<WrittenFil
     };
     let text = old.as_ref().and_then(decode_whole);
     let old_text = text.as_ref().map(|text| text.content.as_str());
-    let added = missing_line_end(&content, is_wrapped, old_text);
+    let added = missing_line_end(&content, is_on_own_lines, old_text);
     let line_end_added = !added.is_empty();
     let content = content + added;
     let lines = content.lines().count();
@@ -243,7 +243,7 @@ fn write_file(tracker: &FileTracker, call: WriteToFileCall) -> Result<WrittenFil
             before: PreviousContent::Same,
             lost_crlf: false,
             line_end_added,
-            written: WrittenTo::Disk,
+            written: WriteDestination::Disk,
         });
     }
     // Before the write, after which the model knows the file in any case.

@@ -11,7 +11,7 @@ use ratatui_core::text::Line;
 use sabir_session::agent::{ContextChange, Record, TaskId, UserMessage, UserQuestion};
 use sabir_session::call::{Cost, Image};
 use sabir_session::config::key_bindings::{ACTIONS, KeyAction, KeyBindings};
-use sabir_session::config::tui::{EditingKeys, Motion, StatusItem};
+use sabir_session::config::tui::{AnimationLevel, EditingKeys, StatusItem};
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::symbol_names::SymbolName;
 use sabir_session::{
@@ -22,13 +22,15 @@ use sabir_terminal::print::duration_text;
 use sabir_terminal::slash_commands::custom_command_line;
 
 use self::completion::{Completion, MAX_COMPLETIONS};
-use crate::commands::{COMMANDS, FIXED_KEYS, SlashCommand, is_own_command, parse_command};
+use crate::commands::{COMMANDS, FIXED_KEYS, SlashCommand, is_builtin_command, parse_command};
 use crate::composer::Composer;
-use crate::decision::{DecisionKey, OpenDecision};
+use crate::decision::{OpenQuestion, QuestionKeyEffect};
 use crate::keys::{Key, KeyCode, TerminalInput};
 use crate::lines::{HistoryLine, MIN_WIDTH, fit_line, fit_text, one_line, span};
-use crate::picker::{CheckpointedCall, PickedItem, Picker, PickerItem, PickerKey, RewindScope};
-use crate::rewind::{NextSession, SaidMessages};
+use crate::picker::{
+    CheckpointedCall, PickedItem, Picker, PickerItem, PickerKeyEffect, RewindScope,
+};
+use crate::rewind::{NextSession, SentMessages};
 use crate::subtask_view::SubtaskViews;
 use crate::theme::{Role, Theme, ThemeSet};
 use crate::transcript::{HelpRow, Transcript};
@@ -50,7 +52,7 @@ pub struct AppSettings {
     /// The name of the theme.
     pub theme_name: String,
     /// The amount of motion on the screen.
-    pub motion: Motion,
+    pub motion: AnimationLevel,
     /// Earlier messages, the oldest first.
     pub history: Vec<String>,
     /// A draft left behind by an interrupted session.
@@ -77,8 +79,8 @@ pub enum Effect {
     /// Begin a task with this message.
     Begin(UserMessage),
     /// Keep a message in the history of all sessions.
-    Remember(String),
-    /// Load the image of a file, and pass it to [`App::note_image`].
+    AddToHistory(String),
+    /// Load the image of a file, and pass it to [`App::handle_loaded_image`].
     LoadImage {
         /// The file.
         path: String,
@@ -89,7 +91,7 @@ pub enum Effect {
     ExpandCommand(String),
     /// List the files of the workspace and the symbols in them, and pass them to [`App::set_files`] and [`App::set_symbols`].
     ListFiles,
-    /// Edit the draft in the user's editor, and pass the text to [`App::note_edited`].
+    /// Edit the draft in the user's editor, and pass the text to [`App::set_edited_draft`].
     EditDraft(String),
     /// Compare the folder with its state before the last changing calls, or before all of them, and pass the result to
     /// [`App::show_diff`].
@@ -102,11 +104,11 @@ pub enum Effect {
     /// [`App::open_restore_choice`].
     PreviewRestore(CheckpointedCall),
     /// Keep this theme in the configuration.
-    KeepTheme(String),
-    /// Attach the picture in the clipboard, and pass it to [`App::note_image`].
+    SaveTheme(String),
+    /// Attach the picture in the clipboard, and pass it to [`App::handle_loaded_image`].
     PastePicture,
     /// Notify the user, who is elsewhere but needed. The text says why.
-    CallUser(&'static str),
+    NotifyUser(&'static str),
     /// List the tasks of the folder, and pass the list to [`App::open_picker`].
     ListTasks,
     /// List the models, and pass the list to [`App::open_picker`].
@@ -128,14 +130,14 @@ pub enum Effect {
     Switch(Box<NextSession>),
     /// Submit a command to a subtask.
     SubmitTo(TaskId, Command),
-    /// Run the user's command, and pass its result to [`App::note_user_command`].
+    /// Run the user's command, and pass its result to [`App::handle_user_command_result`].
     RunUserCommand(String),
     /// Stop the user's command.
     StopUserCommand,
     /// Attach the image that a pasted path names, or else pass the text to [`App::paste_text`].
     AttachPasted(String),
     /// Add a note to the instructions of the folder.
-    KeepNote(String),
+    AppendNote(String),
     /// Copy a text to the terminal's clipboard.
     Copy(String),
     /// Draw the whole screen again.
@@ -175,7 +177,7 @@ pub struct App {
     /// The reason for a refusal that is being typed, with its question.
     reason: Option<(RequestId, Composer)>,
     transcript: Transcript,
-    decisions: VecDeque<OpenDecision>,
+    decisions: VecDeque<OpenQuestion>,
     /// True if keys go to the draft although an approval is open.
     is_draft_focused: bool,
     /// True if the user has moved the focus to the open approval, so that no pause in typing is needed.
@@ -211,7 +213,7 @@ pub struct App {
     picker: Option<Picker>,
     /// True while the list of themes is open, and the selected one is shown.
     is_choosing_theme: bool,
-    said: SaidMessages,
+    said: SentMessages,
     /// The id of the task.
     task: Option<TaskId>,
     /// The destination of the next message, if it is not this task.
@@ -228,7 +230,7 @@ pub struct App {
     subtasks: SubtaskViews,
     themes: ThemeSet,
     theme_name: String,
-    motion: Motion,
+    motion: AnimationLevel,
     symbols: Vec<SymbolName>,
 }
 
@@ -329,7 +331,7 @@ impl App {
             can_switch: settings.can_switch,
             picker: None,
             is_choosing_theme: false,
-            said: SaidMessages::default(),
+            said: SentMessages::default(),
             task: None,
             destination: None,
             escape_since: None,
@@ -345,11 +347,11 @@ impl App {
     }
 
     /// Notifies the user if they are elsewhere.
-    fn call_user(&self, why: &'static str) -> Vec<Effect> {
+    fn notify_user(&self, why: &'static str) -> Vec<Effect> {
         if self.has_focus {
             Vec::new()
         } else {
-            vec![Effect::CallUser(why)]
+            vec![Effect::NotifyUser(why)]
         }
     }
 
@@ -370,7 +372,7 @@ impl App {
 
     /// Returns true if the view changes as time passes.
     pub fn is_animated(&self) -> bool {
-        if self.motion == Motion::Reduced {
+        if self.motion == AnimationLevel::Reduced {
             return !self.hint.is_empty();
         }
         let is_working = self.activity == Activity::Working && self.decisions.is_empty();
@@ -630,14 +632,14 @@ impl App {
             Some(KeyAction::SecondAction) => picker.choose_second(),
             _ => picker.press(key),
         };
-        if pressed != PickerKey::Handled {
+        if pressed != PickerKeyEffect::Handled {
             self.close_picker();
         }
         Some(match pressed {
-            PickerKey::Handled => self.preview_selected(),
-            PickerKey::Closed => Vec::new(),
-            PickerKey::Chosen(item) => self.choose(item),
-            PickerKey::ChosenSecond(PickedItem::Task(task)) => {
+            PickerKeyEffect::Handled => self.preview_selected(),
+            PickerKeyEffect::Closed => Vec::new(),
+            PickerKeyEffect::Chosen(item) => self.choose(item),
+            PickerKeyEffect::ChosenSecond(PickedItem::Task(task)) => {
                 self.hint = "your message starts a fork of this task; Esc cancels".to_owned();
                 self.destination = Some(Destination::Fork {
                     task: task.clone(),
@@ -647,19 +649,19 @@ impl App {
                 // Shown before the message is written, so that the user sees what it continues.
                 vec![Effect::ShowTask(task)]
             }
-            PickerKey::ChosenSecond(PickedItem::Message(number)) => {
+            PickerKeyEffect::ChosenSecond(PickedItem::Message(number)) => {
                 self.list_answers_after(number);
                 Vec::new()
             }
-            PickerKey::ChosenSecond(PickedItem::Subtask(task)) => {
+            PickerKeyEffect::ChosenSecond(PickedItem::Subtask(task)) => {
                 vec![Effect::SubmitTo(task, Command::Interrupt)]
             }
-            PickerKey::ChosenSecond(PickedItem::Theme(name)) => {
+            PickerKeyEffect::ChosenSecond(PickedItem::Theme(name)) => {
                 self.use_theme(&name);
                 self.hint = format!("the theme is {name} until you leave");
                 Vec::new()
             }
-            PickerKey::ChosenSecond(_) => Vec::new(),
+            PickerKeyEffect::ChosenSecond(_) => Vec::new(),
         })
     }
 
@@ -715,7 +717,7 @@ impl App {
             }
             PickedItem::Theme(name) => {
                 self.use_theme(&name);
-                vec![Effect::KeepTheme(name)]
+                vec![Effect::SaveTheme(name)]
             }
             PickedItem::Checkpoint(call) => vec![Effect::PreviewRestore(call)],
             PickedItem::Restore { scope, call } => self.restore_call(scope, &call),
@@ -816,7 +818,7 @@ impl App {
             KeyCode::Enter => {
                 // Kept only now: until the confirmation the draft is where it was.
                 self.composer.take_message();
-                Some(vec![Effect::KeepNote(note)])
+                Some(vec![Effect::AppendNote(note)])
             }
             KeyCode::Char('s') if !key.control && !key.alt => {
                 let text = self.composer.take_message();
@@ -868,7 +870,11 @@ impl App {
     }
 
     /// Handles the result of the user's command, or the reason why it did not run.
-    pub fn note_user_command(&mut self, line: &str, ended: Result<UserCommandOutput, String>) {
+    pub fn handle_user_command_result(
+        &mut self,
+        line: &str,
+        ended: Result<UserCommandOutput, String>,
+    ) {
         self.user_command = None;
         let ended = match ended {
             Ok(ended) => ended,
@@ -928,7 +934,7 @@ impl App {
             return None;
         }
         let is_chosen = self.has_chosen_decision && open.was_seen(now);
-        if !is_chosen && !open.is_armed(last_key, now) {
+        if !is_chosen && !open.accepts_keys(last_key, now) {
             // Meant for something else: it becomes part of the draft, which then has the focus.
             if key.code == KeyCode::Escape {
                 return None;
@@ -941,22 +947,22 @@ impl App {
         }
         let is_draft = !self.composer.is_empty();
         match open.press(key) {
-            DecisionKey::Answer(decision) => {
+            QuestionKeyEffect::Answer(decision) => {
                 let request = open.request.clone();
                 Some(self.answer(request, decision))
             }
-            DecisionKey::AskReason => {
+            QuestionKeyEffect::AskReason => {
                 let reason = Composer::default().with_bindings(Arc::clone(&self.bindings));
                 self.reason = Some((open.request.clone(), reason));
                 Some(Vec::new())
             }
-            DecisionKey::Handled => Some(Vec::new()),
-            DecisionKey::Unseen => {
+            QuestionKeyEffect::Handled => Some(Vec::new()),
+            QuestionKeyEffect::Unseen => {
                 self.hint = "some of it was not shown yet: v shows more".to_owned();
                 Some(Vec::new())
             }
-            DecisionKey::Ignored if key.code == KeyCode::Escape => None,
-            DecisionKey::Ignored => {
+            QuestionKeyEffect::Ignored if key.code == KeyCode::Escape => None,
+            QuestionKeyEffect::Ignored => {
                 let rest = if is_draft { "" } else { " a message" };
                 self.hint = format!("y, n, or a rule answers; Tab goes to your draft{rest}");
                 Some(Vec::new())
@@ -983,7 +989,7 @@ impl App {
         let is_approval = self
             .decisions
             .front()
-            .is_some_and(OpenDecision::is_approval);
+            .is_some_and(OpenQuestion::is_approval);
         if is_unread && (is_approval && !self.is_draft_focused) {
             return Vec::new();
         }
@@ -991,12 +997,12 @@ impl App {
         let is_one_line = !text.trim().contains('\n');
         // Before Sabir's own, whose parser would call it unknown.
         if is_one_line
-            && !is_own_command(&text)
+            && !is_builtin_command(&text)
             && self.custom_commands.is_command_line(text.trim())
         {
             let text = self.composer.take_message();
             return vec![
-                Effect::Remember(text.clone()),
+                Effect::AddToHistory(text.clone()),
                 Effect::ExpandCommand(text.trim().to_owned()),
             ];
         }
@@ -1013,7 +1019,7 @@ impl App {
                 Ok(command) => {
                     let message = self.composer.take_message();
                     let mut effects = self.run_command(command);
-                    effects.push(Effect::Remember(message));
+                    effects.push(Effect::AddToHistory(message));
                     effects
                 }
                 Err(error) => {
@@ -1023,7 +1029,7 @@ impl App {
             };
         }
         let text = self.composer.take_message();
-        let mut effects = vec![Effect::Remember(text.clone())];
+        let mut effects = vec![Effect::AddToHistory(text.clone())];
         let sent = match self.send_elsewhere(&text) {
             Some(sent) => sent,
             None => self.send_message(text, is_unread),
@@ -1064,7 +1070,7 @@ impl App {
         let Some(open) = self.decisions.front() else {
             return Vec::new();
         };
-        if !open.is_armed(last_key, now) {
+        if !open.accepts_keys(last_key, now) {
             return Vec::new();
         }
         let decision = match &open.question {
@@ -1124,7 +1130,7 @@ impl App {
         let mut effects = Vec::new();
         if !self.composer.is_empty() {
             let text = self.composer.take_message();
-            effects.push(Effect::Remember(text.clone()));
+            effects.push(Effect::AddToHistory(text.clone()));
             if self.activity != Activity::Working || self.is_waiting_for_text() {
                 effects.extend(self.send_message(text, false));
                 return effects;
@@ -1160,7 +1166,7 @@ impl App {
         let Some(message) = self.queue.pop_back() else {
             return false;
         };
-        self.composer.put_before(&message.text);
+        self.composer.prepend_text(&message.text);
         self.composer.press(Key {
             control: true,
             ..Key::plain(KeyCode::End)
@@ -1268,7 +1274,7 @@ impl App {
                     return Vec::new();
                 }
                 self.use_theme(&name);
-                vec![Effect::KeepTheme(name)]
+                vec![Effect::SaveTheme(name)]
             }
             SlashCommand::Rewind => {
                 self.open_messages();
@@ -1363,18 +1369,18 @@ impl App {
     }
 
     /// Records that the session rejected a command.
-    pub fn note_rejection(&mut self, command: &Command, reason: &str) {
+    pub fn handle_rejection(&mut self, command: &Command, reason: &str) {
         self.shown_transcript()
             .push_note(&format!("sabir: {reason}"), Role::Warning);
         // A message that was not taken comes back.
         if let Command::Send { message, .. } = command {
-            self.composer.put_before(&message.text);
+            self.composer.prepend_text(&message.text);
             self.images.extend(message.images.iter().cloned());
         }
     }
 
     /// Adds lines that something else printed.
-    pub fn note_printed(&mut self, text: &str) {
+    pub fn show_notice(&mut self, text: &str) {
         self.shown_transcript().push_note(text, Role::Dim);
     }
 
@@ -1388,7 +1394,7 @@ impl App {
     }
 
     /// Handles a loaded image, or the reason why it could not be loaded.
-    pub fn note_image(
+    pub fn handle_loaded_image(
         &mut self,
         path: &str,
         message: String,
@@ -1424,7 +1430,7 @@ impl App {
     }
 
     /// Takes the draft back from the editor.
-    pub fn note_edited(&mut self, text: std::io::Result<String>) {
+    pub fn set_edited_draft(&mut self, text: std::io::Result<String>) {
         match text {
             Ok(text) => self.composer.replace(text.trim_end_matches('\n')),
             Err(error) => self.hint = error.to_string(),
@@ -1488,7 +1494,7 @@ impl App {
                 if matches!(question, UserQuestion::Next { .. }) && !is_nested {
                     return self.answer_with_queue();
                 }
-                return self.call_user("Sabir asks you something");
+                return self.notify_user("Sabir asks you something");
             }
             SessionEventKind::RequestClosed { request, reason } => {
                 self.decisions.retain(|open| open.request != *request);
@@ -1569,7 +1575,7 @@ impl App {
                     self.status.run_since = now;
                     return self.flush_queue(Delivery::Queue);
                 }
-                return self.call_user("Sabir is ready");
+                return self.notify_user("Sabir is ready");
             }
             SessionState::Ended(_) => {
                 self.activity = Activity::Ended;
@@ -1631,13 +1637,13 @@ impl App {
             self.is_draft_focused = !self.composer.is_empty();
         }
         self.decisions
-            .push_back(OpenDecision::new(request, question, subtask, self.theme));
+            .push_back(OpenQuestion::new(request, question, subtask, self.theme));
     }
 
     /// Answers the question for a next message with the first queued one.
     fn answer_with_queue(&mut self) -> Vec<Effect> {
         let Some(message) = self.queue.pop_front() else {
-            return self.call_user("Sabir is ready");
+            return self.notify_user("Sabir is ready");
         };
         let Some(open) = self.decisions.back() else {
             return Vec::new();
@@ -1651,8 +1657,8 @@ impl App {
     }
 
     /// Takes the lines that were decided since the last time.
-    pub fn take_decided(&mut self) -> Vec<HistoryLine> {
-        let own = self.transcript.take_decided();
+    pub fn take_final_lines(&mut self) -> Vec<HistoryLine> {
+        let own = self.transcript.take_final_lines();
         self.subtasks.select_lines(own)
     }
 
@@ -1695,8 +1701,8 @@ impl App {
         let shown = self.subtasks.entered_transcript();
         let shown = shown.unwrap_or(&self.transcript);
         let mut rows = match self.motion {
-            Motion::Full => shown.live_lines(now, left.min(height * 2 / 3)),
-            Motion::Reduced => Vec::new(),
+            AnimationLevel::Full => shown.live_lines(now, left.min(height * 2 / 3)),
+            AnimationLevel::Reduced => Vec::new(),
         };
         if !rows.is_empty() && rows.len() < left {
             rows.push(Line::default());
@@ -1736,7 +1742,7 @@ impl App {
             || !self
                 .decisions
                 .front()
-                .is_some_and(OpenDecision::is_approval)
+                .is_some_and(OpenQuestion::is_approval)
     }
 
     fn decision_rows(
@@ -1849,8 +1855,8 @@ impl App {
             Activity::Working if self.decisions.is_empty() => {
                 let seconds = now.saturating_sub(self.status.run_since).as_secs();
                 match self.motion {
-                    Motion::Full => format!("working {seconds} s, Esc stops"),
-                    Motion::Reduced => "working, Esc stops".to_owned(),
+                    AnimationLevel::Full => format!("working {seconds} s, Esc stops"),
+                    AnimationLevel::Reduced => "working, Esc stops".to_owned(),
                 }
             }
             Activity::Working => match self.decisions.front().map(|open| &open.question) {

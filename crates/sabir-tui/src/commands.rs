@@ -202,7 +202,7 @@ pub const FIXED_KEYS: [(&str, &str); 12] = [
 ];
 
 /// Returns true if a line begins with the name of one of Sabir's own commands, which no command of a folder replaces.
-pub fn is_own_command(line: &str) -> bool {
+pub fn is_builtin_command(line: &str) -> bool {
     let word = line.split_whitespace().next().unwrap_or_default();
     matches!(word, "/exit" | "/q" | "/?") || COMMANDS.iter().any(|known| known.name == word)
 }

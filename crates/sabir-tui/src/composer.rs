@@ -180,7 +180,7 @@ impl Composer {
     /// Returns the message, adds it to the history, and leaves an empty draft.
     pub fn take_message(&mut self) -> String {
         let message = self.message();
-        self.remember(&message);
+        self.add_to_history(&message);
         self.clear_all();
         message
     }
@@ -188,7 +188,7 @@ impl Composer {
     /// Clears the draft, which stays in the history and can be restored with undo.
     pub fn clear(&mut self) {
         let message = self.message();
-        self.remember(&message);
+        self.add_to_history(&message);
         self.begin_step();
         self.text.clear();
         self.cursor = 0;
@@ -215,7 +215,7 @@ impl Composer {
     }
 
     /// Puts a text before the draft.
-    pub fn put_before(&mut self, earlier: &str) {
+    pub fn prepend_text(&mut self, earlier: &str) {
         let cursor = self.cursor;
         self.begin_step();
         self.cursor = 0;
@@ -224,7 +224,7 @@ impl Composer {
     }
 
     /// Adds a message to the history.
-    pub fn remember(&mut self, message: &str) {
+    pub fn add_to_history(&mut self, message: &str) {
         if !message.trim().is_empty() && self.history.last().is_none_or(|last| last != message) {
             self.history.push(message.to_owned());
         }

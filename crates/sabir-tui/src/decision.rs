@@ -11,7 +11,7 @@ use std::time::Duration;
 use ratatui_core::text::{Line, Span};
 use sabir_session::agent::{RuleProposal, UserQuestion};
 use sabir_session::{Decision, RequestId};
-use sabir_terminal::approval_preview::show_exactly;
+use sabir_terminal::approval_preview::reveal_hidden_characters;
 
 use crate::keys::{Key, KeyCode};
 use crate::lines::{HistoryLine, fit_line, one_line, span, wrap_words};
@@ -27,7 +27,7 @@ const LONG_INDENT: usize = 80;
 
 /// A question that waits for the user.
 #[derive(Debug)]
-pub struct OpenDecision {
+pub struct OpenQuestion {
     /// The id of the question.
     pub request: RequestId,
     /// The question.
@@ -52,7 +52,7 @@ pub struct OpenDecision {
 
 /// The effect of a key on an open question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DecisionKey {
+pub enum QuestionKeyEffect {
     /// The key answers.
     Answer(Decision),
     /// The key asks for the reason of a refusal.
@@ -65,7 +65,7 @@ pub enum DecisionKey {
     Ignored,
 }
 
-impl OpenDecision {
+impl OpenQuestion {
     /// Creates the view of a question.
     pub fn new(
         request: RequestId,
@@ -100,7 +100,7 @@ impl OpenDecision {
 
     /// Returns true if the question was on the screen long enough without a key, so that a key may
     /// answer it.
-    pub fn is_armed(&self, last_key: Duration, now: Duration) -> bool {
+    pub fn accepts_keys(&self, last_key: Duration, now: Duration) -> bool {
         self.drawn
             .is_some_and(|drawn| now.saturating_sub(drawn.max(last_key)) >= QUIET_TIME)
     }
@@ -108,7 +108,7 @@ impl OpenDecision {
     /// Returns true if the question was on the screen long enough, so that a text may answer it.
     /// The next message may come at once.
     pub fn was_seen(&self, now: Duration) -> bool {
-        matches!(self.question, UserQuestion::Next { .. }) || self.is_armed(Duration::ZERO, now)
+        matches!(self.question, UserQuestion::Next { .. }) || self.accepts_keys(Duration::ZERO, now)
     }
 
     /// Returns the chosen option of the model's question, if there is one.
@@ -137,13 +137,13 @@ impl OpenDecision {
     }
 
     /// Takes a key that is meant for an approval.
-    pub fn press(&mut self, key: Key) -> DecisionKey {
+    pub fn press(&mut self, key: Key) -> QuestionKeyEffect {
         let UserQuestion::Approval { proposals, .. } = &self.question else {
-            return DecisionKey::Ignored;
+            return QuestionKeyEffect::Ignored;
         };
         match (key.code, key.written_char()) {
             (_, Some('y' | 'Y')) => self.approve(Decision::Allow),
-            (_, Some('n' | 'N')) => DecisionKey::AskReason,
+            (_, Some('n' | 'N')) => QuestionKeyEffect::AskReason,
             (_, Some('a' | 'A')) if !proposals.is_empty() => {
                 let rules = proposals.iter().map(|one| one.rule.clone()).collect();
                 self.approve(Decision::AllowAlways { rules })
@@ -155,7 +155,7 @@ impl OpenDecision {
                         let rules = vec![one.rule.clone()];
                         self.approve(Decision::AllowAlways { rules })
                     }
-                    None => DecisionKey::Ignored,
+                    None => QuestionKeyEffect::Ignored,
                 }
             }
             (_, Some('v' | ' ')) | (KeyCode::PageDown, _) => {
@@ -164,18 +164,18 @@ impl OpenDecision {
             (_, Some('b')) | (KeyCode::PageUp, _) => self.scroll_by(self.height.max(1), false),
             (KeyCode::Down, _) => self.scroll_by(1, true),
             (KeyCode::Up, _) => self.scroll_by(1, false),
-            _ => DecisionKey::Ignored,
+            _ => QuestionKeyEffect::Ignored,
         }
     }
 
-    fn approve(&self, decision: Decision) -> DecisionKey {
+    fn approve(&self, decision: Decision) -> QuestionKeyEffect {
         if self.unseen_rows() > 0 {
-            return DecisionKey::Unseen;
+            return QuestionKeyEffect::Unseen;
         }
-        DecisionKey::Answer(decision)
+        QuestionKeyEffect::Answer(decision)
     }
 
-    fn scroll_by(&mut self, rows: usize, is_down: bool) -> DecisionKey {
+    fn scroll_by(&mut self, rows: usize, is_down: bool) -> QuestionKeyEffect {
         let last = self.wrapped.1.len().saturating_sub(self.height.max(1));
         if is_down {
             // The shown rows count as read only if no row before them was skipped.
@@ -186,7 +186,7 @@ impl OpenDecision {
         } else {
             self.scroll = self.scroll.saturating_sub(rows);
         }
-        DecisionKey::Handled
+        QuestionKeyEffect::Handled
     }
 
     fn unseen_rows(&self) -> usize {
@@ -239,8 +239,8 @@ impl OpenDecision {
             return Vec::new();
         };
         let dim = theme.style(Role::Dim);
-        let reason = show_exactly(reason, LONG_RUN).replace('\n', " ⏎ ");
-        let tool = show_exactly(tool, LONG_RUN);
+        let reason = reveal_hidden_characters(reason, LONG_RUN).replace('\n', " ⏎ ");
+        let tool = reveal_hidden_characters(tool, LONG_RUN);
         let mut title = vec![span("? ", theme.style(Role::Warning))];
         if let Some(subtask) = &self.subtask {
             title.push(span(&format!("{subtask}: "), dim));
@@ -349,7 +349,7 @@ impl OpenDecision {
             } else {
                 format!(" {}", at + 1)
             };
-            let words = show_exactly(&one.words, LONG_RUN);
+            let words = reveal_hidden_characters(&one.words, LONG_RUN);
             let line = Line::from(vec![
                 key(&name),
                 span(" yes, and for the rest of this task: ", dim),
@@ -375,8 +375,8 @@ fn exact_lines(question: &UserQuestion, theme: Theme) -> Vec<HistoryLine> {
     else {
         return Vec::new();
     };
-    let subject = show_exactly(subject, LONG_RUN);
-    let detail = show_exactly(detail, LONG_INDENT);
+    let subject = reveal_hidden_characters(subject, LONG_RUN);
+    let detail = reveal_hidden_characters(detail, LONG_INDENT);
     let is_diff = detail.lines().any(|line| line.starts_with("@@"));
     let subject = subject
         .lines()
@@ -405,7 +405,7 @@ mod tests {
 
     use super::*;
 
-    fn decision(detail: &str, rules: &[&str]) -> OpenDecision {
+    fn decision(detail: &str, rules: &[&str]) -> OpenQuestion {
         let call = CallId::new("1");
         let request = RequestId {
             task: TaskId::new("t"),
@@ -425,10 +425,10 @@ mod tests {
             recovered_from_text: false,
             echo_of: None,
         };
-        OpenDecision::new(request, question, None, Theme::new(true))
+        OpenQuestion::new(request, question, None, Theme::new(true))
     }
 
-    fn press(decision: &mut OpenDecision, c: char) -> DecisionKey {
+    fn press(decision: &mut OpenQuestion, c: char) -> QuestionKeyEffect {
         decision.press(Key::plain(KeyCode::Char(c)))
     }
 
@@ -437,19 +437,22 @@ mod tests {
         let mut open = decision("", &["kind=make", "edits"]);
         open.lay_out(80, 20, 20);
         let always = |rules: &[&str]| {
-            DecisionKey::Answer(Decision::AllowAlways {
+            QuestionKeyEffect::Answer(Decision::AllowAlways {
                 rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
             })
         };
-        assert_eq!(press(&mut open, 'y'), DecisionKey::Answer(Decision::Allow));
+        assert_eq!(
+            press(&mut open, 'y'),
+            QuestionKeyEffect::Answer(Decision::Allow)
+        );
         assert_eq!(press(&mut open, 'a'), always(&["kind=make", "edits"]));
         assert_eq!(press(&mut open, '2'), always(&["edits"]));
-        assert_eq!(press(&mut open, '3'), DecisionKey::Ignored);
-        assert_eq!(press(&mut open, 'n'), DecisionKey::AskReason);
-        assert_eq!(press(&mut open, 'x'), DecisionKey::Ignored);
+        assert_eq!(press(&mut open, '3'), QuestionKeyEffect::Ignored);
+        assert_eq!(press(&mut open, 'n'), QuestionKeyEffect::AskReason);
+        assert_eq!(press(&mut open, 'x'), QuestionKeyEffect::Ignored);
         let mut plain = decision("", &[]);
         plain.lay_out(80, 20, 20);
-        assert_eq!(press(&mut plain, 'a'), DecisionKey::Ignored);
+        assert_eq!(press(&mut plain, 'a'), QuestionKeyEffect::Ignored);
     }
 
     #[test]
@@ -457,24 +460,31 @@ mod tests {
         let mut open = decision(&"+line\n".repeat(30), &[]);
         for page in 0..4 {
             open.lay_out(80, 8, 10);
-            assert_eq!(press(&mut open, 'y'), DecisionKey::Unseen, "page {page}");
-            assert_eq!(press(&mut open, 'v'), DecisionKey::Handled);
+            assert_eq!(
+                press(&mut open, 'y'),
+                QuestionKeyEffect::Unseen,
+                "page {page}"
+            );
+            assert_eq!(press(&mut open, 'v'), QuestionKeyEffect::Handled);
         }
         open.lay_out(80, 8, 10);
-        assert_eq!(press(&mut open, 'y'), DecisionKey::Answer(Decision::Allow));
+        assert_eq!(
+            press(&mut open, 'y'),
+            QuestionKeyEffect::Answer(Decision::Allow)
+        );
         // At another width it must be shown again.
         open.lay_out(60, 8, 10);
-        assert_eq!(press(&mut open, 'y'), DecisionKey::Unseen);
+        assert_eq!(press(&mut open, 'y'), QuestionKeyEffect::Unseen);
     }
 
     #[test]
     fn keys_count_after_a_quiet_moment() {
         let mut open = decision("", &[]);
         let at = Duration::from_millis;
-        assert!(!open.is_armed(at(0), at(5000)));
+        assert!(!open.accepts_keys(at(0), at(5000)));
         open.note_drawn(at(5000));
-        assert!(!open.is_armed(at(0), at(5100)));
-        assert!(open.is_armed(at(0), at(5300)));
-        assert!(!open.is_armed(at(5200), at(5400)));
+        assert!(!open.accepts_keys(at(0), at(5100)));
+        assert!(open.accepts_keys(at(0), at(5300)));
+        assert!(!open.accepts_keys(at(5200), at(5400)));
     }
 }

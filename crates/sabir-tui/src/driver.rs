@@ -17,7 +17,7 @@ use sabir_session::agent::TaskId;
 use sabir_session::call::Image;
 use sabir_session::checkpoint_history::{CheckpointFolder, CheckpointKind, HistoryError};
 use sabir_session::config::change::set_value;
-use sabir_session::config::tui::{AttentionCall, TuiKeys};
+use sabir_session::config::tui::{NotificationKind, TuiConfig};
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::draft_store::DraftStore;
 use sabir_session::file_names::list_file_names;
@@ -44,7 +44,7 @@ use crate::keys::{KeyDecoder, TerminalInput};
 use crate::picker::{CheckpointedCall, PickedItem, PickerItem};
 use crate::pickers::{list_models, list_servers, list_tasks};
 use crate::rewind::{self, NextSession};
-use crate::terminal_abilities::{MODERN_VARIABLES, TerminalAbilities};
+use crate::terminal_capabilities::{MODERN_VARIABLES, TerminalCapabilities};
 use crate::theme::{Background, ColorDepth, ThemeSet};
 use crate::view::TerminalSize;
 
@@ -83,7 +83,7 @@ pub struct InterfaceSettings {
     color_depth: ColorDepth,
     /// The brightness of the terminal's background, as soon as it is known.
     background: Arc<OnceLock<Background>>,
-    abilities: TerminalAbilities,
+    abilities: TerminalCapabilities,
     reflow: RowReflow,
     history: InputHistory,
     drafts: DraftStore,
@@ -94,7 +94,7 @@ pub struct InterfaceSettings {
     /// The configuration file, if it is not the usual one.
     config: Option<PathBuf>,
     /// The settings of the interface.
-    tui: TuiKeys,
+    tui: TuiConfig,
     /// The name of the theme, which the user may change.
     theme_name: Arc<Mutex<String>>,
     /// True if another task can be chosen in place of the first message.
@@ -131,10 +131,10 @@ impl InterfaceSettings {
         let config = host.load_config(named_config).unwrap_or_default();
         (is_capable && is_terminal).then(|| Self {
             config: named_config.map(Path::to_owned),
-            abilities: TerminalAbilities::find(
+            abilities: TerminalCapabilities::find(
                 environment,
-                config.tui().link_use(),
-                config.tui().clipboard_use(),
+                config.tui().hyperlink_mode(),
+                config.tui().clipboard_mode(),
             ),
             tui: config.tui().clone(),
             can_switch: true,
@@ -226,7 +226,7 @@ pub async fn compose_first_message(
 
 /// The result of showing a session: the next one, if the user chose one.
 #[derive(Debug)]
-pub struct AttendedSession {
+pub struct InterfaceOutcome {
     /// The session that they left it for.
     pub next: Option<NextSession>,
     /// True if the last end of the task was shown while the session was still open.
@@ -237,10 +237,10 @@ pub struct AttendedSession {
 ///
 /// # Errors
 /// When the terminal cannot be used.
-pub async fn attend_session(
+pub async fn show_session(
     session: &Session,
     settings: &InterfaceSettings,
-) -> io::Result<AttendedSession> {
+) -> io::Result<InterfaceOutcome> {
     let link = SessionLink {
         handle: session.handle(),
         image_support: session.image_support(),
@@ -251,7 +251,7 @@ pub async fn attend_session(
     let mut driver = Driver::begin(settings, modes, custom, Some(link))?;
     screen::leave_signals_to_session();
     driver.run(Some(session.subscribe())).await;
-    Ok(AttendedSession {
+    Ok(InterfaceOutcome {
         next: driver.next.take(),
         is_end_shown: driver.is_end_shown,
     })
@@ -416,9 +416,9 @@ impl<'a> Driver<'a> {
                 () = sleep_until(deadline) => Wakeup::Time,
                 update = next_update(&mut events) => Wakeup::Update(update),
             };
-            self.take_wakeup(wakeup, &mut events).await;
+            self.handle_wakeup(wakeup, &mut events).await;
         }
-        self.keep_draft();
+        self.save_draft();
         self.draw_frame();
         // The next interface takes the answer as its own.
         if self.next.is_none() {
@@ -433,7 +433,7 @@ impl<'a> Driver<'a> {
         let known = self.settings.background.get().copied();
         let query = self.settings.abilities.background_query(known);
         if let Some(query) = query.filter(|_| self.needs_background) {
-            screen::write_frame(query, self.leaving_bytes());
+            screen::write_frame(query, self.exit_bytes());
             self.waits_for_background = Some(Instant::now() + ANSWER_TIME);
         }
     }
@@ -474,9 +474,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn take_finished(&mut self, finished: FinishedWork) {
+    async fn handle_finished_work(&mut self, finished: FinishedWork) {
         match finished {
-            FinishedWork::Command { line, result } => self.app.note_user_command(&line, result),
+            FinishedWork::Command { line, result } => {
+                self.app.handle_user_command_result(&line, result)
+            }
             FinishedWork::Files(files) => {
                 self.scan_symbols(files.clone());
                 self.app.set_files(files);
@@ -487,10 +489,10 @@ impl<'a> Driver<'a> {
                 let effects = match picture {
                     Ok(image) => {
                         let name = "the picture in the clipboard";
-                        self.app.note_image(name, String::new(), Ok(image))
+                        self.app.handle_loaded_image(name, String::new(), Ok(image))
                     }
                     Err(why) => {
-                        self.app.note_printed(&format!("sabir: {why}"));
+                        self.app.show_notice(&format!("sabir: {why}"));
                         Vec::new()
                     }
                 };
@@ -521,7 +523,7 @@ impl<'a> Driver<'a> {
         self.start_work(move || FinishedWork::Symbols(list_symbols(&folder, &files, &stop)));
     }
 
-    async fn take_wakeup(&mut self, wakeup: Wakeup, events: &mut Option<Subscription>) {
+    async fn handle_wakeup(&mut self, wakeup: Wakeup, events: &mut Option<Subscription>) {
         match wakeup {
             Wakeup::Keys(Some(bytes)) => {
                 for input in self.decoder.feed(&bytes) {
@@ -540,23 +542,23 @@ impl<'a> Driver<'a> {
             }
             // The terminal is gone.
             Wakeup::Keys(None) | Wakeup::Change(None) => self.leave_session(),
-            Wakeup::Change(Some(change)) => self.take_change(change),
+            Wakeup::Change(Some(change)) => self.handle_terminal_change(change),
             Wakeup::Update(Some(update)) => {
-                self.take_update(update).await;
-                self.take_waiting_updates(events).await;
+                self.handle_update(update).await;
+                self.handle_waiting_updates(events).await;
             }
             Wakeup::Update(None) => self.is_leaving = true,
             Wakeup::Finished(finished) => {
-                self.take_finished(finished).await;
+                self.handle_finished_work(finished).await;
                 self.draw_frame();
             }
-            Wakeup::Time => self.take_time().await,
+            Wakeup::Time => self.handle_timers().await,
         }
     }
 
-    async fn take_time(&mut self) {
+    async fn handle_timers(&mut self) {
         if self.keeps_draft_at.is_some_and(|at| at <= Instant::now()) {
-            self.keep_draft();
+            self.save_draft();
         }
         if self.escape_at.is_some_and(|at| at <= Instant::now())
             && self.escape_at.take().is_some()
@@ -576,14 +578,14 @@ impl<'a> Driver<'a> {
     }
 
     /// Takes the updates that are there already, so that they share a frame.
-    async fn take_waiting_updates(&mut self, events: &mut Option<Subscription>) {
+    async fn handle_waiting_updates(&mut self, events: &mut Option<Subscription>) {
         for _ in 0..MAX_EVENTS {
             let is_late = self
                 .last_frame
                 .is_some_and(|last| last.elapsed() >= 2 * FRAME_TIME);
             let next = events.as_mut().and_then(Subscription::try_next);
             match next {
-                Some(update) => self.take_update(update).await,
+                Some(update) => self.handle_update(update).await,
                 None => break,
             }
             if is_late {
@@ -599,7 +601,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn take_update(&mut self, update: SessionUpdate) {
+    async fn handle_update(&mut self, update: SessionUpdate) {
         let now = self.now();
         match update {
             SessionUpdate::Snapshot(snapshot) => {
@@ -632,7 +634,7 @@ impl<'a> Driver<'a> {
         self.app.set_branch(find_branch(&self.folder));
     }
 
-    fn take_change(&mut self, change: TerminalChange) {
+    fn handle_terminal_change(&mut self, change: TerminalChange) {
         match change {
             TerminalChange::Resized => self.take_size(),
             TerminalChange::Resumed => {
@@ -640,7 +642,7 @@ impl<'a> Driver<'a> {
                 self.screen.forget_viewport();
                 self.take_size();
             }
-            TerminalChange::Printed(text) => self.app.note_printed(&text),
+            TerminalChange::Printed(text) => self.app.show_notice(&text),
         }
         self.draw_frame();
     }
@@ -674,14 +676,14 @@ impl<'a> Driver<'a> {
         self.is_dirty = false;
         self.last_frame = Some(Instant::now());
         let now = self.now();
-        let history = self.app.take_decided();
+        let history = self.app.take_final_lines();
         let view = self.app.draw(now);
         let bytes = self.screen.draw(history, view);
-        screen::write_frame(&bytes, self.leaving_bytes());
+        screen::write_frame(&bytes, self.exit_bytes());
     }
 
-    fn leaving_bytes(&self) -> String {
-        self.screen.leaving_bytes() + IGNORE_FOCUS
+    fn exit_bytes(&self) -> String {
+        self.screen.exit_bytes() + IGNORE_FOCUS
     }
 
     async fn run_effects(&mut self, effects: Vec<Effect>) {
@@ -693,10 +695,10 @@ impl<'a> Driver<'a> {
                     self.next = Some(NextSession::New(message));
                     self.is_leaving = true;
                 }
-                Effect::Remember(message) => self.settings.history.append(&message),
+                Effect::AddToHistory(message) => self.settings.history.append(&message),
                 Effect::LoadImage { path, message } => {
                     let image = self.load_image(&path);
-                    effects.extend(self.app.note_image(&path, message, image));
+                    effects.extend(self.app.handle_loaded_image(&path, message, image));
                 }
                 Effect::ExpandCommand(line) => effects.extend(self.app.expand_command(&line)),
                 Effect::ListFiles => {
@@ -705,19 +707,19 @@ impl<'a> Driver<'a> {
                 }
                 Effect::EditDraft(text) => {
                     let edited = self.edit_draft(text).await;
-                    self.app.note_edited(edited);
+                    self.app.set_edited_draft(edited);
                 }
                 Effect::CompareFolder(count) => self.compare_folder(count).await,
                 Effect::ListCheckpoints => self.list_checkpoints().await,
-                Effect::CallUser(why) => self.call_user(why),
+                Effect::NotifyUser(why) => self.notify_user(why),
                 Effect::ListTasks => {
                     let host = self.settings.host.clone();
                     let folder = self.folder.clone();
                     let listed = tokio::task::spawn_blocking(move || list_tasks(&host, &folder));
                     match listed.await.map_err(|error| error.to_string()) {
                         Ok(Ok(tasks)) => self.app.open_picker("tasks", "forks it", tasks),
-                        Ok(Err(error)) => self.app.note_printed(&format!("sabir: {error}")),
-                        Err(error) => self.app.note_printed(&format!("sabir: {error}")),
+                        Ok(Err(error)) => self.app.show_notice(&format!("sabir: {error}")),
+                        Err(error) => self.app.show_notice(&format!("sabir: {error}")),
                     }
                 }
                 Effect::ListModels => {
@@ -737,7 +739,7 @@ impl<'a> Driver<'a> {
                     let entries = list
                         .map(|list| list.read_records(&task))
                         .unwrap_or_default();
-                    self.app.note_printed(&last_exchange_text(&entries));
+                    self.app.show_notice(&last_exchange_text(&entries));
                 }
                 Effect::PreviewRewind { message, records } => {
                     let preview = self.preview_rewind(records).await;
@@ -754,21 +756,21 @@ impl<'a> Driver<'a> {
                         continue;
                     };
                     if let Err(rejected) = session.handle.submit_to(&task, command.clone()) {
-                        self.app.note_rejection(&command, &rejected.to_string());
+                        self.app.handle_rejection(&command, &rejected.to_string());
                     }
                 }
                 Effect::RunUserCommand(line) => self.run_user_command(line),
                 // Kept for a command that is still being set up.
                 Effect::StopUserCommand => self.stop_command.notify_one(),
-                Effect::KeepNote(note) => match append_note(&self.folder, &note) {
+                Effect::AppendNote(note) => match append_note(&self.folder, &note) {
                     Ok(path) => {
                         let text =
                             format!("{} has a new line: {}", path.display(), note_line(&note));
-                        self.app.note_printed(&text);
+                        self.app.show_notice(&text);
                     }
                     Err(error) => {
                         let text = format!("sabir: AGENTS.md was not changed: {error}");
-                        self.app.note_printed(&text);
+                        self.app.show_notice(&text);
                     }
                 },
                 Effect::Copy(text) => self.copy(&text),
@@ -776,21 +778,23 @@ impl<'a> Driver<'a> {
                     let picture = pictures::load_clipboard_image();
                     FinishedWork::Picture(picture.map_err(|error| error.to_string()))
                 }),
-                Effect::KeepTheme(name) => self.keep_theme(&name),
+                Effect::SaveTheme(name) => self.save_theme(&name),
                 Effect::CompareCheckpoint(call) => self.compare_checkpoint(call),
                 Effect::PreviewRestore(call) => self.preview_restore(call).await,
                 Effect::AttachPasted(text) => {
                     let path = pasted_path(&text, self.settings.host.environment());
                     match self.load_image(&path) {
-                        Ok(image) => {
-                            effects.extend(self.app.note_image(&path, String::new(), Ok(image)))
-                        }
+                        Ok(image) => effects.extend(self.app.handle_loaded_image(
+                            &path,
+                            String::new(),
+                            Ok(image),
+                        )),
                         Err(_) => self.app.paste_text(&text),
                     }
                 }
                 Effect::Redraw => {
                     let bytes = self.screen.redraw();
-                    screen::write_frame(&bytes, self.leaving_bytes());
+                    screen::write_frame(&bytes, self.exit_bytes());
                 }
                 Effect::Leave => self.leave_session(),
             }
@@ -802,7 +806,7 @@ impl<'a> Driver<'a> {
             return;
         };
         if let Err(rejected) = session.handle.submit(command.clone()) {
-            self.app.note_rejection(&command, &rejected.to_string());
+            self.app.handle_rejection(&command, &rejected.to_string());
         }
     }
 
@@ -832,15 +836,15 @@ impl<'a> Driver<'a> {
         images.pop().ok_or_else(String::new)
     }
 
-    fn call_user(&mut self, why: &str) {
-        let bytes = match self.settings.tui.attention_call() {
-            AttentionCall::Off => return,
+    fn notify_user(&mut self, why: &str) {
+        let bytes = match self.settings.tui.notification_kind() {
+            NotificationKind::Off => return,
             // The bell alone marks the window in most terminals.
-            AttentionCall::Bell => "\x07".to_owned(),
+            NotificationKind::Bell => "\x07".to_owned(),
             // Understood by most terminals; the others ignore it.
-            AttentionCall::Desktop => format!("\x1b]9;{why}\x1b\\\x07"),
+            NotificationKind::Desktop => format!("\x1b]9;{why}\x1b\\\x07"),
         };
-        screen::write_frame(&bytes, self.leaving_bytes());
+        screen::write_frame(&bytes, self.exit_bytes());
     }
 
     async fn preview_rewind(&self, records: usize) -> String {
@@ -868,7 +872,7 @@ impl<'a> Driver<'a> {
             Ok(Err(error)) => format!("sabir: {error}"),
             Err(error) => format!("sabir: {error}"),
         };
-        self.app.note_printed(&text);
+        self.app.show_notice(&text);
     }
 
     /// Runs a command of the user beside the task.
@@ -901,8 +905,8 @@ impl<'a> Driver<'a> {
                 let heading = count_noun(changes.len(), "changed path");
                 self.app.show_diff(&heading, &changes);
             }
-            Ok(Err(error)) => self.app.note_printed(&format!("sabir: {error}")),
-            Err(error) => self.app.note_printed(&format!("sabir: {error}")),
+            Ok(Err(error)) => self.app.show_notice(&format!("sabir: {error}")),
+            Err(error) => self.app.show_notice(&format!("sabir: {error}")),
         }
     }
 
@@ -910,18 +914,18 @@ impl<'a> Driver<'a> {
         let abilities = self.settings.abilities;
         let note = match abilities.clipboard_bytes(text) {
             Some(bytes) => {
-                screen::write_frame(&bytes, self.leaving_bytes());
+                screen::write_frame(&bytes, self.exit_bytes());
                 let hint = abilities.clipboard_hint();
                 format!("the answer was copied to the terminal's clipboard{hint}")
             }
             None => "the answer was not copied: this terminal is not known to accept text for its clipboard; `tui.clipboard = \"on\"` in config.toml sends it anyway"
                 .to_owned(),
         };
-        self.app.note_printed(&note);
+        self.app.show_notice(&note);
     }
 
     /// Keeps a theme in the configuration file, and for the next interface of this process.
-    fn keep_theme(&mut self, name: &str) {
+    fn save_theme(&mut self, name: &str) {
         self.settings.keep_theme_name(name);
         let environment = self.settings.host.environment();
         let named = self.settings.config.as_deref();
@@ -929,7 +933,7 @@ impl<'a> Driver<'a> {
             Ok(change) => format!("{} has `theme = \"{name}\"` now", change.path.display()),
             Err(error) => format!("the theme is {name} until you leave; it was not kept: {error}"),
         };
-        self.app.note_printed(&note);
+        self.app.show_notice(&note);
     }
 
     async fn list_checkpoints(&mut self) {
@@ -947,8 +951,8 @@ impl<'a> Driver<'a> {
                     }
                 }
             }
-            Ok(Err(error)) => self.app.note_printed(&format!("sabir: {error}")),
-            Err(error) => self.app.note_printed(&format!("sabir: {error}")),
+            Ok(Err(error)) => self.app.show_notice(&format!("sabir: {error}")),
+            Err(error) => self.app.show_notice(&format!("sabir: {error}")),
         }
     }
 
@@ -1012,18 +1016,18 @@ impl<'a> Driver<'a> {
         let edited = tokio::task::spawn_blocking(edit).await;
         screen::continue_interface();
         while let Ok(change) = self.changes.try_recv() {
-            self.take_change(change);
+            self.handle_terminal_change(change);
         }
         self.keys = KeyReader::start()?;
         edited.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     /// Keeps the draft, if it has changed, so that a crash does not lose it.
-    fn keep_draft(&mut self) {
+    fn save_draft(&mut self) {
         self.keeps_draft_at = None;
         let draft = self.app.draft();
         if draft != self.kept_draft {
-            self.settings.drafts.keep(&draft);
+            self.settings.drafts.save(&draft);
             self.kept_draft = draft;
         }
     }

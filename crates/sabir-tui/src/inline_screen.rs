@@ -304,7 +304,7 @@ impl InlineScreen {
     }
 
     /// Returns the bytes that erase the viewport, with the cursor below the history.
-    pub fn leaving_bytes(&self) -> String {
+    pub fn exit_bytes(&self) -> String {
         let mut out = String::new();
         if let Some(drawn) = &self.drawn {
             move_up(drawn.cursor_row, &mut out);
@@ -765,7 +765,7 @@ mod tests {
         parser.screen_mut().set_scrollback(1);
         assert_eq!(rows(&parser)[0], "one");
         parser.screen_mut().set_scrollback(0);
-        parser.process(screen.leaving_bytes().as_bytes());
+        parser.process(screen.exit_bytes().as_bytes());
         assert_eq!(rows(&parser), ["two"]);
     }
 

@@ -28,12 +28,12 @@ pub mod picker;
 pub mod pickers;
 pub mod rewind;
 pub mod subtask_view;
-pub mod terminal_abilities;
+pub mod terminal_capabilities;
 pub mod theme;
 pub mod transcript;
 pub mod vi_keys;
 pub mod view;
 pub mod wire_view;
 
-pub use driver::{AttendedSession, InterfaceSettings, attend_session, compose_first_message};
-pub use rewind::{NextSession, keep_draft, open_next_session};
+pub use driver::{InterfaceOutcome, InterfaceSettings, compose_first_message, show_session};
+pub use rewind::{NextSession, open_next_session, save_draft};

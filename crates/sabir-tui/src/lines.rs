@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span};
-use sabir_terminal::sanitizer::{is_unseen, sanitize_text};
+use sabir_terminal::sanitizer::{is_invisible_char, sanitize_text};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthChar;
 
@@ -90,7 +90,7 @@ pub fn span(text: &str, style: Style) -> Span<'static> {
 
 /// Returns a text without anything that would leave its line or act on the terminal.
 pub fn one_line(text: &str) -> String {
-    let is_plain = |c: char| !c.is_control() && !is_unseen(c);
+    let is_plain = |c: char| !c.is_control() && !is_invisible_char(c);
     if text.chars().all(is_plain) {
         return text.to_owned();
     }
@@ -299,7 +299,7 @@ pub fn write_line(line: &Line<'_>, out: &mut String) {
 
 /// Appends text, cleaned.
 pub fn write_text(text: &str, out: &mut String) {
-    let is_plain = |c: char| !c.is_control() && !is_unseen(c);
+    let is_plain = |c: char| !c.is_control() && !is_invisible_char(c);
     if text.chars().all(is_plain) {
         out.push_str(text);
     } else {
@@ -414,7 +414,8 @@ mod tests {
         write_line(&Line::from(Span::raw(hostile.to_owned())), &mut out);
         write_line(&Line::from(span(hostile, Style::new())), &mut out);
         assert!(
-            out.chars().all(|c| !c.is_control() && !is_unseen(c)),
+            out.chars()
+                .all(|c| !c.is_control() && !is_invisible_char(c)),
             "{out:?}"
         );
     }

@@ -74,7 +74,7 @@ impl MarkdownStream {
     }
 
     /// Returns the lines that can no longer change.
-    pub fn take_decided(&mut self, width: usize) -> Vec<HistoryLine> {
+    pub fn take_final_lines(&mut self, width: usize) -> Vec<HistoryLine> {
         let mut lines = Vec::new();
         loop {
             let before = self.open.len();
@@ -91,7 +91,7 @@ impl MarkdownStream {
 
     /// Returns the remaining lines, and starts over.
     pub fn finish(&mut self, width: usize) -> Vec<HistoryLine> {
-        let mut lines = self.take_decided(width);
+        let mut lines = self.take_final_lines(width);
         let rest = std::mem::take(&mut self.open);
         if let Some(mut fence) = self.fence.take() {
             if !rest.is_empty() && !fence.is_closed_by(&rest) {
@@ -958,7 +958,7 @@ mod tests {
             let chars: Vec<char> = text.chars().collect();
             for chunk in chars.chunks(size.min(chars.len().max(1))) {
                 stream.push(&chunk.iter().collect::<String>());
-                lines.extend(stream.take_decided(40));
+                lines.extend(stream.take_final_lines(40));
                 _ = stream.open_lines(40);
             }
             lines.extend(stream.finish(40));
@@ -1092,7 +1092,7 @@ mod tests {
         let mut lines = Vec::new();
         for chunk in chars.chunks(size) {
             stream.push(&chunk.iter().collect::<String>());
-            lines.extend(stream.take_decided(width));
+            lines.extend(stream.take_final_lines(width));
             // What is open fits below what was handed out.
             _ = stream.open_lines(width);
         }
@@ -1114,7 +1114,7 @@ mod tests {
         }
         let mut stream = MarkdownStream::new(Theme::new(true));
         stream.push(&words.repeat(30));
-        let decided = stream.take_decided(40);
+        let decided = stream.take_final_lines(40);
         let rows: usize = decided.iter().map(|line| line.rows(40).len()).sum();
         let open: usize = stream
             .open_lines(40)
@@ -1125,7 +1125,7 @@ mod tests {
         // A mark without a partner may become anything.
         let mut stream = MarkdownStream::new(Theme::new(true));
         stream.push(&format!("*{}", words.replace('*', "").repeat(30)));
-        assert_eq!(stream.take_decided(40).len(), 0);
+        assert_eq!(stream.take_final_lines(40).len(), 0);
     }
 
     #[test]
@@ -1161,7 +1161,7 @@ mod tests {
         let mut stream = MarkdownStream::new(Theme::new(true));
         for _ in 0..2000 {
             stream.push("word word word word ");
-            _ = stream.take_decided(40);
+            _ = stream.take_final_lines(40);
             assert!(stream.open.len() <= MAX_OPEN + 64);
         }
     }

@@ -32,7 +32,7 @@ pub enum PickedItem {
     Model(String),
     /// A mode.
     Mode(String),
-    /// An earlier message to go back to, by its number among [`crate::rewind::SaidMessage`]s.
+    /// An earlier message to go back to, by its number among [`crate::rewind::SentMessage`]s.
     Message(usize),
     /// A way to rewind to a message.
     Rewind {
@@ -95,7 +95,7 @@ pub struct PickerItem {
 
 /// The effect of a key on a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PickerKey {
+pub enum PickerKeyEffect {
     /// The key was used.
     Handled,
     /// The list was closed.
@@ -158,7 +158,7 @@ impl Picker {
 
     /// Sets the beginning of a preview for the row with this action. The previews that were set first are forgotten where there are
     /// too many.
-    pub fn keep_preview(&mut self, item: &PickedItem, preview: &str) {
+    pub fn set_preview(&mut self, item: &PickedItem, preview: &str) {
         let mut kept = String::new();
         for line in preview.lines().take(MAX_KEPT_LINES) {
             // Wider than any terminal; a line of a minified file may have megabytes.
@@ -185,14 +185,14 @@ impl Picker {
     }
 
     /// Takes a key.
-    pub fn press(&mut self, key: Key) -> PickerKey {
+    pub fn press(&mut self, key: Key) -> PickerKeyEffect {
         let last = self.found.len().saturating_sub(1);
         match key.code {
-            KeyCode::Escape => return PickerKey::Closed,
+            KeyCode::Escape => return PickerKeyEffect::Closed,
             KeyCode::Enter => {
                 return match self.chosen_item() {
-                    Some(chosen) => PickerKey::Chosen(chosen.item.clone()),
-                    None => PickerKey::Handled,
+                    Some(chosen) => PickerKeyEffect::Chosen(chosen.item.clone()),
+                    None => PickerKeyEffect::Handled,
                 };
             }
             KeyCode::Up => self.chosen = self.chosen.checked_sub(1).unwrap_or(last),
@@ -213,14 +213,16 @@ impl Picker {
                 }
             }
         }
-        PickerKey::Handled
+        PickerKeyEffect::Handled
     }
 
     /// Takes the second action of the selected row, if there is one.
-    pub fn choose_second(&mut self) -> PickerKey {
+    pub fn choose_second(&mut self) -> PickerKeyEffect {
         match self.chosen_item() {
-            Some(chosen) if !self.second.is_empty() => PickerKey::ChosenSecond(chosen.item.clone()),
-            _ => PickerKey::Handled,
+            Some(chosen) if !self.second.is_empty() => {
+                PickerKeyEffect::ChosenSecond(chosen.item.clone())
+            }
+            _ => PickerKeyEffect::Handled,
         }
     }
 
@@ -402,11 +404,11 @@ mod tests {
         });
         let mut picker = Picker::new("list", "", rows.collect());
         for at in 0..MAX_PREVIEWS {
-            picker.keep_preview(&PickedItem::Message(at), "+a");
+            picker.set_preview(&PickedItem::Message(at), "+a");
         }
         // Set again, so it is not the oldest any more.
         let long = format!("{}\n", "+b".repeat(900)).repeat(300);
-        picker.keep_preview(&PickedItem::Message(0), &long);
+        picker.set_preview(&PickedItem::Message(0), &long);
         assert!(
             picker
                 .items
@@ -414,7 +416,7 @@ mod tests {
                 .take(MAX_PREVIEWS)
                 .all(|item| !item.preview.is_empty())
         );
-        picker.keep_preview(&PickedItem::Message(MAX_PREVIEWS), "+c");
+        picker.set_preview(&PickedItem::Message(MAX_PREVIEWS), "+c");
         let empty = picker.items.iter().filter(|item| item.preview.is_empty());
         assert_eq!(
             empty.map(|item| item.label.as_str()).collect::<Vec<_>>(),
@@ -440,11 +442,14 @@ mod tests {
         let chosen = picker.press(Key::plain(KeyCode::Enter));
         assert_eq!(
             chosen,
-            PickerKey::Chosen(PickedItem::Mode("write docs".to_owned()))
+            PickerKeyEffect::Chosen(PickedItem::Mode("write docs".to_owned()))
         );
         picker.paste("zzz\nx");
-        assert_eq!(picker.choose_second(), PickerKey::Handled);
-        assert_eq!(picker.press(Key::plain(KeyCode::Escape)), PickerKey::Closed);
+        assert_eq!(picker.choose_second(), PickerKeyEffect::Handled);
+        assert_eq!(
+            picker.press(Key::plain(KeyCode::Escape)),
+            PickerKeyEffect::Closed
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use sabir_session::{Host, Session, SessionError, SessionSpec, TaskList};
 
 /// A message of the user in the records of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SaidMessage {
+pub struct SentMessage {
     /// The number of records before it.
     pub records_before: usize,
     /// The number of answers before it.
@@ -21,15 +21,15 @@ pub struct SaidMessage {
 
 /// The user's messages in a task, for a rewind.
 #[derive(Debug, Default)]
-pub struct SaidMessages {
-    messages: Vec<SaidMessage>,
+pub struct SentMessages {
+    messages: Vec<SentMessage>,
     /// The number of records before the answer that each call is in.
     calls: HashMap<String, usize>,
     /// The number of records so far.
     records: usize,
 }
 
-impl SaidMessages {
+impl SentMessages {
     /// Notes the next record of the task. `answers` is the number of answers before it.
     pub fn note_record(&mut self, record: &Record, answers: usize) {
         if let Record::Answered(turn) = record {
@@ -52,7 +52,7 @@ impl SaidMessages {
             _ => None,
         };
         if let Some(text) = text {
-            self.messages.push(SaidMessage {
+            self.messages.push(SentMessage {
                 records_before: self.records,
                 answers_before: answers,
                 text: text.clone(),
@@ -67,7 +67,7 @@ impl SaidMessages {
     }
 
     /// Returns the messages, the oldest first.
-    pub fn messages(&self) -> &[SaidMessage] {
+    pub fn messages(&self) -> &[SentMessage] {
         &self.messages
     }
 }
@@ -130,14 +130,14 @@ pub async fn open_next_session(
     let draft = next.message().text.clone();
     let opened = start_next_session(host, spec, next).await;
     if opened.is_err() {
-        keep_draft(host, &draft);
+        save_draft(host, &draft);
     }
     opened
 }
 
 /// Keeps a message that could not be sent as the draft of the next interface.
-pub fn keep_draft(host: &Host, text: &str) {
-    DraftStore::in_environment(host.environment()).keep(text);
+pub fn save_draft(host: &Host, text: &str) {
+    DraftStore::in_environment(host.environment()).save(text);
 }
 
 async fn start_next_session(

@@ -50,8 +50,8 @@ impl WorkingSubtask {
     }
 
     /// Takes the lines that were decided since the last time, and keeps them.
-    fn take_decided(&mut self) -> Vec<HistoryLine> {
-        let lines = self.transcript.take_decided();
+    fn take_final_lines(&mut self) -> Vec<HistoryLine> {
+        let lines = self.transcript.take_final_lines();
         self.kept.extend(lines.iter().cloned());
         let surplus = self.kept.len().saturating_sub(MAX_KEPT);
         self.kept.drain(..surplus);
@@ -175,7 +175,7 @@ impl SubtaskViews {
         };
         // Lines that were completed but not stored belong before those that are printed from now
         // on.
-        subtask.take_decided();
+        subtask.take_final_lines();
         let title = format!(
             "── subtask {}: {} ──",
             one_line(&subtask.label.mode),
@@ -227,7 +227,7 @@ impl SubtaskViews {
         lines.append(&mut entered.fresh);
         let mut working = self.working.iter_mut();
         if let Some(subtask) = working.find(|one| one.label.task == entered.task) {
-            lines.extend(subtask.take_decided());
+            lines.extend(subtask.take_final_lines());
         }
         lines
     }
@@ -269,7 +269,7 @@ impl SubtaskViews {
             subtask.transcript.note_own_event(kind, now);
             // Those of the entered one are taken when they are printed.
             if !is_entered {
-                subtask.take_decided();
+                subtask.take_final_lines();
             }
         }
     }
@@ -279,7 +279,7 @@ impl SubtaskViews {
             let mut working = self.working.iter_mut();
             if let Some(subtask) = working.find(|one| one.label.task == *task) {
                 subtask.transcript.finish_live();
-                let rest = subtask.take_decided();
+                let rest = subtask.take_final_lines();
                 if let Some(entered) = &mut self.entered {
                     entered.fresh.extend(rest);
                 }

@@ -114,7 +114,7 @@ impl HelpRow {
 #[derive(Debug)]
 struct Thought {
     since: Duration,
-    tail: TextTail,
+    tail: TailBuffer,
     whole: String,
 }
 
@@ -125,7 +125,7 @@ struct StreamingCall {
     /// The name of the argument that is written.
     argument: String,
     subject: String,
-    tail: TextTail,
+    tail: TailBuffer,
 }
 
 /// A call that runs.
@@ -133,17 +133,17 @@ struct StreamingCall {
 struct RunningCall {
     id: CallId,
     since: Duration,
-    output: TextTail,
+    output: TailBuffer,
 }
 
 /// The end of a growing text, with the number of its lines.
 #[derive(Debug, Default)]
-struct TextTail {
+struct TailBuffer {
     text: String,
     line_feeds: usize,
 }
 
-impl TextTail {
+impl TailBuffer {
     fn push(&mut self, text: &str) {
         self.line_feeds += text.bytes().filter(|byte| *byte == b'\n').count();
         let start = text.floor_char_boundary(text.len().saturating_sub(MAX_TAIL));
@@ -165,7 +165,7 @@ impl TextTail {
     }
 
     /// Returns the last lines, cleaned, without a line that may still become a marker of an edit.
-    fn last_settled_lines(&self, count: usize) -> Vec<String> {
+    fn last_stable_lines(&self, count: usize) -> Vec<String> {
         let hidden = partial_marker_len(&self.text, true);
         let settled = self.text.get(..self.text.len() - hidden);
         last_clean_lines(settled.unwrap_or_default(), count)
@@ -248,8 +248,8 @@ impl Transcript {
     }
 
     /// Takes the lines that were decided since the last time.
-    pub fn take_decided(&mut self) -> Vec<HistoryLine> {
-        let lines = self.text.take_decided(self.width);
+    pub fn take_final_lines(&mut self) -> Vec<HistoryLine> {
+        let lines = self.text.take_final_lines(self.width);
         self.push_text_lines(lines);
         std::mem::take(&mut self.decided)
     }
@@ -472,7 +472,7 @@ impl Transcript {
         let mut lines = vec![self.call_line("●", Role::Accent, &call.name, &call.subject, &size)];
         if count > 1 {
             let mut highlighter = CodeHighlighter::for_language(&call.subject);
-            for line in call.tail.last_settled_lines(LIVE_LINES) {
+            for line in call.tail.last_stable_lines(LIVE_LINES) {
                 let mut spans = vec![span("  │ ", self.theme.style(Role::Dim))];
                 spans.extend(self.argument_line(&call.argument, &line, &mut highlighter));
                 lines.push(Line::from(spans));
@@ -581,7 +581,7 @@ impl Transcript {
             StreamEvent::Thought { text } => {
                 let thought = self.thought.get_or_insert_with(|| Thought {
                     since: now,
-                    tail: TextTail::default(),
+                    tail: TailBuffer::default(),
                     whole: String::new(),
                 });
                 thought.tail.push(text);
@@ -596,13 +596,13 @@ impl Transcript {
                     name: name.clone(),
                     argument: String::new(),
                     subject: String::new(),
-                    tail: TextTail::default(),
+                    tail: TailBuffer::default(),
                 });
             }
             StreamEvent::ArgStart { name, .. } => {
                 if let Some(call) = &mut self.streaming {
                     call.argument.clone_from(name);
-                    call.tail = TextTail::default();
+                    call.tail = TailBuffer::default();
                     if call.name == COMPLETION_TOOL && name == "result" {
                         self.has_streamed_result = true;
                         self.push_gap();
@@ -674,7 +674,7 @@ impl Transcript {
                 self.running.push(RunningCall {
                     id: call.clone(),
                     since: now,
-                    output: TextTail::default(),
+                    output: TailBuffer::default(),
                 });
             }
             Record::Result(result) => self.note_result(result, now),
@@ -797,12 +797,12 @@ impl Transcript {
 
     /// Adds the output of a command that has ended, folded to its last lines.
     pub fn push_output(&mut self, output: &str) {
-        let mut tail = TextTail::default();
+        let mut tail = TailBuffer::default();
         tail.push(output);
         self.push_tail(&tail);
     }
 
-    fn push_tail(&mut self, output: &TextTail) {
+    fn push_tail(&mut self, output: &TailBuffer) {
         let count = output.line_count();
         let shown = output.last_lines(MAX_OUTPUT_LINES);
         if count > shown.len() {
@@ -992,19 +992,19 @@ fn clip(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::TextTail;
+    use super::TailBuffer;
 
     #[test]
     fn half_a_marker_is_not_shown_while_it_streams() {
-        let mut tail = TextTail::default();
+        let mut tail = TailBuffer::default();
         tail.push("------- SEARCH\nx\n====");
-        assert_eq!(tail.last_settled_lines(9), ["------- SEARCH", "x"]);
+        assert_eq!(tail.last_stable_lines(9), ["------- SEARCH", "x"]);
         tail.push("===");
-        assert_eq!(tail.last_settled_lines(9), ["------- SEARCH", "x"]);
+        assert_eq!(tail.last_stable_lines(9), ["------- SEARCH", "x"]);
         tail.push("\ny\n+++++++ REP");
         let lines = ["------- SEARCH", "x", "=======", "y"];
-        assert_eq!(tail.last_settled_lines(9), lines);
+        assert_eq!(tail.last_stable_lines(9), lines);
         tail.push("ORT");
-        assert_eq!(tail.last_settled_lines(1), ["+++++++ REPORT"]);
+        assert_eq!(tail.last_stable_lines(1), ["+++++++ REPORT"]);
     }
 }

@@ -20,7 +20,9 @@ fn read_options(options: &str) -> Result<ReaderOptions, JsValue> {
 
 /// Reads options of a function that checks calls.
 fn read_check_options(options: &str) -> Result<ReaderOptions, JsValue> {
-    read_options(options)?.for_checks().map_err(to_exception)
+    read_options(options)?
+        .require_supported_schemas()
+        .map_err(to_exception)
 }
 
 /// A reader of one text that arrives in chunks.

@@ -1,6 +1,6 @@
 //! Measures decoding bytes to events, and encoding them.
 
-use sabir_call::{ArgForm, DraftResponse, Event, EventSink};
+use sabir_call::{ArgumentEncoding, DraftResponse, Event, EventSink};
 use sabir_wire::sse::{SseDecoder, encode_event};
 use sabir_wire::{BodyEnd, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire, replay_draft};
 
@@ -66,7 +66,7 @@ fn arguments(bencher: divan::Bencher<'_, '_>, wire: Wire) {
     draft.push_event(Event::ArgStart {
         index: 0,
         name: "content",
-        form: ArgForm::String,
+        form: ArgumentEncoding::String,
         at: 0,
     });
     draft.push_event(Event::ArgDelta {

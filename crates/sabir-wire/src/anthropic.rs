@@ -9,8 +9,8 @@ pub(crate) mod thinking;
 
 use sabir_call::StopReason;
 
-use crate::client_body::PassedMembers;
-use crate::overflow::OverflowWords;
+use crate::client_body::PassthroughMembers;
+use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
@@ -19,7 +19,7 @@ use crate::wire::WireSpec;
 pub(crate) const NAME: &str = "anthropic";
 
 /// The words for a history that is too long.
-const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+const OVERFLOW_WORDS: OverflowMessages = OverflowMessages {
     phrases: &["prompt is too long", "exceed context limit"],
     with_numbers: "prompt is too long: {used} tokens > {maximum} maximum",
     plain: "prompt is too long",
@@ -35,7 +35,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     capabilities: &CAPABILITIES,
     history_member: "messages",
     accepts_inline_instructions: false,
-    passed_members: Some(PassedMembers {
+    passthrough_members: Some(PassthroughMembers {
         known: decode_request::MEMBERS,
         own: &["model", "stream"],
         limits: &["max_tokens"],
@@ -48,7 +48,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
-    overflow_words: OVERFLOW_WORDS,
+    overflow_messages: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::AnthropicDecoder::default()),
     new_encoder: |head| Box::new(encode_response::AnthropicEncoder::new(head)),
@@ -83,11 +83,11 @@ const STOP_REASONS: [(&str, StopReason); 8] = [
 
 /// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop_words::reason_of_word(&STOP_REASONS, word)
+    stop_words::reason_from_name(&STOP_REASONS, word)
 }
 
 /// Returns the word for a reason: the provider's own word if it is one of this wire's, else the
 /// usual one.
-pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
-    stop_words::stop_word(&STOP_REASONS, reason, raw, "end_turn")
+pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> &str {
+    stop_words::stop_reason_name(&STOP_REASONS, reason, raw, "end_turn")
 }

@@ -1,6 +1,6 @@
 //! Converts arguments between events, JSON text and JSON objects.
 
-use sabir_call::{ArgForm, DraftArgument, Event};
+use sabir_call::{ArgumentEncoding, DraftArgument, Event};
 use serde_json::{Map, Value};
 
 use crate::delta_template::escape_json;
@@ -24,7 +24,7 @@ enum WriterState {
     /// Inside the object, between arguments.
     Object,
     /// Inside an argument of this form.
-    Argument(ArgForm),
+    Argument(ArgumentEncoding),
     /// Inside a string in place of the object: the model encoded the arguments twice.
     Bare,
     /// In the rest of the object as the model wrote it, from where it stopped being strict JSON,
@@ -47,18 +47,19 @@ impl ArgumentWriter {
     ///
     /// Put together, the fragments of a call are one JSON object, except where the model itself
     /// wrote something else. A fragment is final once written, so it can be sent at once.
-    pub(crate) fn start_argument(&mut self, name: &str, form: ArgForm, out: &mut String) {
+    pub(crate) fn start_argument(&mut self, name: &str, form: ArgumentEncoding, out: &mut String) {
         self.raw.clear();
         // An argument without a name is not the model's: a string holds arguments that were encoded
         // twice.
-        if self.state == WriterState::Nothing && name.is_empty() && form == ArgForm::String {
+        if self.state == WriterState::Nothing && name.is_empty() && form == ArgumentEncoding::String
+        {
             self.state = WriterState::Bare;
             out.push('"');
             return;
         }
         // A nameless JSON argument is the rest of an object that stopped being strict JSON: written
         // unchanged.
-        if name.is_empty() && form == ArgForm::Json {
+        if name.is_empty() && form == ArgumentEncoding::Json {
             if self.state != WriterState::Nothing {
                 out.push(',');
             }
@@ -75,7 +76,7 @@ impl ArgumentWriter {
         out.push('"');
         escape_json(name, out);
         out.push_str("\":");
-        if form == ArgForm::String {
+        if form == ArgumentEncoding::String {
             out.push('"');
         }
         self.state = WriterState::Argument(form);
@@ -84,8 +85,10 @@ impl ArgumentWriter {
     /// Writes a piece of the open argument.
     pub(crate) fn push_delta(&mut self, text: &str, out: &mut String) {
         match self.state {
-            WriterState::Argument(ArgForm::Json) | WriterState::Rest => out.push_str(text),
-            WriterState::Argument(ArgForm::String) | WriterState::Bare => escape_json(text, out),
+            WriterState::Argument(ArgumentEncoding::Json) | WriterState::Rest => out.push_str(text),
+            WriterState::Argument(ArgumentEncoding::String) | WriterState::Bare => {
+                escape_json(text, out)
+            }
             // A raw value may lose its first line feed, which is known only at its end.
             WriterState::Argument(_) => self.raw.push_str(text),
             WriterState::Nothing | WriterState::Object => {}
@@ -96,8 +99,8 @@ impl ArgumentWriter {
     /// content.
     pub(crate) fn end_argument(&mut self, lead: &str, out: &mut String) {
         match self.state {
-            WriterState::Argument(ArgForm::Json) => {}
-            WriterState::Argument(ArgForm::String) => out.push('"'),
+            WriterState::Argument(ArgumentEncoding::Json) => {}
+            WriterState::Argument(ArgumentEncoding::String) => out.push('"'),
             WriterState::Argument(_) => {
                 out.push('"');
                 escape_json(lead, out);
@@ -135,7 +138,7 @@ impl ArgumentWriter {
 /// Returns a draft's arguments as an object. JSON source that does not parse becomes a string.
 pub(crate) fn arguments_object(arguments: &[DraftArgument]) -> Map<String, Value> {
     let value = |argument: &DraftArgument| match argument.form {
-        ArgForm::Json => parse_lossy(argument.text.as_bytes())
+        ArgumentEncoding::Json => parse_lossy(argument.text.as_bytes())
             .unwrap_or_else(|_| Value::from(argument.text.as_str())),
         _ => Value::from(argument.text.as_str()),
     };
@@ -159,12 +162,12 @@ pub(crate) fn parse_arguments(text: &str) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ArgForm, ArgumentWriter};
+    use super::{ArgumentEncoding, ArgumentWriter};
 
     #[test]
     fn invalid_json_arguments_are_written_unchanged() {
-        let json = ArgForm::Json;
-        let string = ArgForm::String;
+        let json = ArgumentEncoding::Json;
+        let string = ArgumentEncoding::String;
         let rows = [
             (vec![("", json, "{'a': 'b'}")], "{'a': 'b'}"),
             (

@@ -11,7 +11,7 @@ mod event_types;
 
 use sabir_call::StopReason;
 
-use crate::overflow::OverflowWords;
+use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
@@ -20,7 +20,7 @@ use crate::wire::WireSpec;
 pub(crate) const NAME: &str = "bedrock";
 
 /// The words for a history that is too long.
-const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+const OVERFLOW_WORDS: OverflowMessages = OverflowMessages {
     phrases: &["too long", "too many input tokens"],
     with_numbers: "Input is too long for requested model: {used} tokens, of {maximum}.",
     plain: "Input is too long for requested model.",
@@ -41,11 +41,11 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     capabilities: &CAPABILITIES,
     history_member: "messages",
     accepts_inline_instructions: false,
-    passed_members: None,
+    passthrough_members: None,
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
-    overflow_words: OVERFLOW_WORDS,
+    overflow_messages: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::BedrockDecoder::default()),
     new_encoder: |head| Box::new(encode_response::BedrockEncoder::new(head)),
@@ -81,11 +81,11 @@ const STOP_REASONS: [(&str, StopReason); 7] = [
 
 /// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop_words::reason_of_word(&STOP_REASONS, word)
+    stop_words::reason_from_name(&STOP_REASONS, word)
 }
 
 /// Returns the word for a reason: the provider's own word if it is one of this wire's, else the
 /// usual one.
-pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
-    stop_words::stop_word(&STOP_REASONS, reason, raw, "end_turn")
+pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> &str {
+    stop_words::stop_reason_name(&STOP_REASONS, reason, raw, "end_turn")
 }

@@ -23,7 +23,7 @@ pub(crate) struct CallPairing {
     /// The number of the next call.
     next: u64,
     /// True if a message of the user followed the last call.
-    user_spoke: bool,
+    has_later_user_message: bool,
     /// The number of the next generated id.
     count: u64,
 }
@@ -40,7 +40,7 @@ struct UnansweredCall {
 impl CallPairing {
     /// Notes that a user message begins: later calls belong to another turn.
     pub(crate) fn begin_user_turn(&mut self) {
-        self.user_spoke = true;
+        self.has_later_user_message = true;
     }
 
     /// Returns the id for a call.
@@ -49,7 +49,7 @@ impl CallPairing {
     /// history, as the other wires require.
     pub(crate) fn assign_call_id(&mut self, native: &str, name: &str) -> CallId {
         // The user spoke since the last call, so earlier calls stay without a result.
-        if std::mem::take(&mut self.user_spoke) {
+        if std::mem::take(&mut self.has_later_user_message) {
             self.open.clear();
             self.by_native.clear();
             self.by_name.clear();

@@ -47,8 +47,8 @@ impl SupportChecker<'_> {
     }
 
     /// Returns true if the server has tools whose input is text.
-    fn has_text_tools(&self) -> bool {
-        self.wire == openai_chat::NAME && openai_chat::text_tools::has_text_tools(self.options)
+    fn has_custom_tools(&self) -> bool {
+        self.wire == openai_chat::NAME && openai_chat::text_tools::has_custom_tools(self.options)
     }
 
     /// Returns the note about the grammar of a tool whose input is text.
@@ -62,8 +62,8 @@ impl SupportChecker<'_> {
     }
 
     /// Returns a note on each grammar that is lost although the server gets the client's own body.
-    pub(crate) fn check_passed_tools(&self, request: &Request) -> Vec<LossNote> {
-        if self.wire != openai_chat::NAME || self.has_text_tools() {
+    pub(crate) fn check_passthrough_tools(&self, request: &Request) -> Vec<LossNote> {
+        if self.wire != openai_chat::NAME || self.has_custom_tools() {
             return Vec::new();
         }
         openai_chat::text_tools::text_tools(request)
@@ -95,13 +95,13 @@ impl SupportChecker<'_> {
             let word = native_tools::tool_type(tool);
             let wire = &tool.wire;
             match native_tools::tool_kind(tool) {
-                NativeToolKind::Freeform if native_tools::has_grammar(tool) => {
-                    if prompted || !self.has_text_tools() {
+                NativeToolKind::Custom if native_tools::has_grammar(tool) => {
+                    if prompted || !self.has_custom_tools() {
                         notes.push(self.grammar_note(tool));
                     }
                 }
                 // Their tools are offered as ordinary ones as well.
-                NativeToolKind::Freeform | NativeToolKind::Namespace => {}
+                NativeToolKind::Custom | NativeToolKind::Namespace => {}
                 // Without a schema the model would guess the arguments, so the request is refused.
                 NativeToolKind::Client => {
                     let what = format!(

@@ -16,7 +16,7 @@ use crate::openai_chat::old_functions::expect_one_call;
 use crate::wire::{WireOptions, WireSpec};
 
 /// The facts about a wire's bodies that are needed to pass them on.
-pub(crate) struct PassedMembers {
+pub(crate) struct PassthroughMembers {
     /// The known members.
     pub(crate) known: &'static MemberDispositions,
     /// The members that the gateway writes itself; lists and objects are merged.
@@ -51,7 +51,7 @@ const PARALLEL_CALLS: &str = "parallel_tool_calls";
 /// history.
 pub(crate) fn decode_for_same_wire(
     spec: &WireSpec,
-    members: &PassedMembers,
+    members: &PassthroughMembers,
     body: &Value,
 ) -> Result<DecodedRequest, RequestError> {
     let mut passed = body.clone();
@@ -140,7 +140,7 @@ fn body_has_path(body: &Value, path: &str) -> bool {
 /// Encodes a request whose body a client wrote.
 pub(crate) fn encode_client_body(
     spec: &WireSpec,
-    members: &PassedMembers,
+    members: &PassthroughMembers,
     client: &ClientBody,
     request: &Request,
     options: &WireOptions,

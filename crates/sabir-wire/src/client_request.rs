@@ -45,7 +45,7 @@ pub struct ResponsePreferences {
     ///
     /// In the common form such a tool has one string argument, `input`. OpenAI calls it a custom
     /// tool.
-    pub freeform_tools: Vec<String>,
+    pub custom_tool_names: Vec<String>,
     /// The tools of namespaces; their calls name the namespace and the tool.
     pub namespaced_tools: Vec<NamespacedTool>,
     /// The stop sequence, if the client set exactly one: only then a response can say which one
@@ -133,7 +133,7 @@ impl DecodedRequest {
 
     /// Moves instructions from the system prompt back to their places in the history, for a wire
     /// that can express them ([`Wire::accepts_inline_instructions`](crate::Wire)).
-    pub fn restore_instruction_places(&mut self) {
+    pub fn restore_instruction_positions(&mut self) {
         let places = std::mem::take(&mut self.instructions);
         if !places.is_empty() {
             self.request.system = std::mem::take(&mut self.leading_system);

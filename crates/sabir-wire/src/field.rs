@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use sabir_call::{
-    Call, CallId, CallResult, Image, Message, MessagePart, PlacedInstruction, Request,
+    Call, CallId, CallResult, Image, InlineInstruction, Message, MessagePart, Request,
     RequestOptions, ResponseFormat, Role, ToolChoice, ToolResultStatus, ToolSet, ToolSpec,
 };
 
@@ -48,7 +48,7 @@ impl<'a> JsonField<'a> {
     /// Returns the value to be taken with all its members.
     pub(crate) fn whole_value(&self) -> &'a Value {
         if let Some(tracker) = self.tracker {
-            tracker.note_whole(self.value);
+            tracker.note_fully_read(self.value);
         }
         self.value
     }
@@ -375,7 +375,7 @@ pub(crate) struct InstructionPosition {
 /// Puts instructions at their positions in the history of a request.
 pub(crate) fn place_instructions(request: &mut Request, positions: Vec<InstructionPosition>) {
     let mut messages: Vec<Message> = request.messages.iter().cloned().collect();
-    let mut placed: Vec<PlacedInstruction> = Vec::new();
+    let mut placed: Vec<InlineInstruction> = Vec::new();
     // From the end, so that the indexes of earlier positions stay right.
     for InstructionPosition {
         message,
@@ -397,7 +397,7 @@ pub(crate) fn place_instructions(request: &mut Request, positions: Vec<Instructi
         }
         if !text.trim().is_empty() {
             let after = message + 1;
-            placed.push(PlacedInstruction { after, text });
+            placed.push(InlineInstruction { after, text });
         }
     }
     placed.reverse();
@@ -419,7 +419,7 @@ pub(crate) fn place_instructions(request: &mut Request, positions: Vec<Instructi
 pub(crate) fn instructions_before(
     request: &Request,
     index: usize,
-) -> impl Iterator<Item = &PlacedInstruction> {
+) -> impl Iterator<Item = &InlineInstruction> {
     let is_last = index >= request.messages.len();
     request.instructions.iter().filter(move |instruction| {
         instruction.after == index || (is_last && instruction.after > index)

@@ -12,8 +12,8 @@ mod parts;
 use sabir_call::{ReasoningEffort, StopReason};
 
 use crate::choice_chunk::ChoiceMembers;
-use crate::client_body::PassedMembers;
-use crate::overflow::OverflowWords;
+use crate::client_body::PassthroughMembers;
+use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
@@ -25,7 +25,7 @@ pub(crate) const NAME: &str = "gemini";
 const JSON_MEDIA_TYPE: &str = "application/json";
 
 /// The words for a history that is too long.
-const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+const OVERFLOW_WORDS: OverflowMessages = OverflowMessages {
     phrases: &["input token count"],
     with_numbers: "The input token count ({used}) exceeds the maximum number of tokens allowed ({maximum}).",
     plain: "The input token count exceeds the maximum number of tokens allowed.",
@@ -44,7 +44,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     capabilities: &CAPABILITIES,
     history_member: "contents",
     accepts_inline_instructions: false,
-    passed_members: Some(PassedMembers {
+    passthrough_members: Some(PassthroughMembers {
         known: decode_request::MEMBERS,
         // The path names the model.
         own: &["model"],
@@ -61,7 +61,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
-    overflow_words: OVERFLOW_WORDS,
+    overflow_messages: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::GeminiDecoder::default()),
     new_encoder: |head| Box::new(encode_response::GeminiEncoder::new(head)),
@@ -124,12 +124,12 @@ const STOP_REASONS: [(&str, StopReason); 14] = [
 
 /// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop_words::reason_of_word(&STOP_REASONS, word)
+    stop_words::reason_from_name(&STOP_REASONS, word)
 }
 
 /// Returns the word for a reason: the provider's own word if it may be one of this wire's, else the
 /// usual one.
-pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
+pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> &str {
     if reason == StopReason::Other {
         // The official clients parse the word as an enum constant. Words of other wires are in
         // lower case.
@@ -142,7 +142,7 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     if STOP_REASONS.contains(&(raw, reason)) {
         return raw;
     }
-    stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("STOP")
+    stop_words::name_of_reason(&STOP_REASONS, reason).unwrap_or("STOP")
 }
 
 /// The words for reasoning efforts.

@@ -22,7 +22,7 @@ pub(crate) fn portable_id(id: &str) -> Cow<'_, str> {
 }
 
 /// Works as [`portable_id`] with any visible ASCII: Kimi expects its own `functions.name:0` back.
-pub(crate) fn short_id(id: &str) -> Cow<'_, str> {
+pub(crate) fn visible_ascii_id(id: &str) -> Cow<'_, str> {
     sanitize_id(id, |c| c.is_ascii_graphic())
 }
 
@@ -64,7 +64,7 @@ mod tests {
                 "{id}"
             );
         }
-        assert_eq!(short_id("functions.f:0"), "functions.f:0");
+        assert_eq!(visible_ascii_id("functions.f:0"), "functions.f:0");
         assert_ne!(portable_id("a.b"), portable_id("a:b"));
         assert_eq!(portable_id("a.b"), portable_id("a.b"));
     }

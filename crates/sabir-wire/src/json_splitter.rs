@@ -27,7 +27,7 @@ use crate::sse::{MAX_EVENT, lossy_text};
 
 /// A piece of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum JsonValue<'a> {
+pub(crate) enum SplitValue<'a> {
     /// One object, from its first bracket to its last.
     Object(&'a str),
     /// Something that is not an object. Reported once between two objects.
@@ -82,7 +82,7 @@ enum SplitAction {
 
 impl ValueSplitter {
     /// Reads the next bytes and delivers every value that they complete.
-    pub(crate) fn push(&mut self, chunk: &[u8], out: &mut impl FnMut(JsonValue<'_>)) {
+    pub(crate) fn push(&mut self, chunk: &[u8], out: &mut impl FnMut(SplitValue<'_>)) {
         let mut start = 0;
         let mut at = 0;
         // `start` is the offset of the open object in this chunk: 0 if it began in an earlier one.
@@ -107,7 +107,7 @@ impl ValueSplitter {
                     // The byte itself may begin an object.
                     start = at - 1;
                     if !std::mem::replace(&mut self.strayed, true) {
-                        out(JsonValue::Stray);
+                        out(SplitValue::Stray);
                     }
                 }
                 SplitAction::End => {
@@ -126,17 +126,17 @@ impl ValueSplitter {
     }
 
     /// Delivers the object that ends with `rest`.
-    fn deliver_object(&mut self, rest: &[u8], out: &mut impl FnMut(JsonValue<'_>)) {
+    fn deliver_object(&mut self, rest: &[u8], out: &mut impl FnMut(SplitValue<'_>)) {
         self.strayed = false;
         // The common case: the object lies in one chunk, and nothing is copied.
         if self.held.is_empty() && !self.too_long && rest.len() <= MAX_EVENT {
-            return out(JsonValue::Object(&lossy_text(rest)));
+            return out(SplitValue::Object(&lossy_text(rest)));
         }
         self.hold_bytes(rest);
         if self.too_long {
-            out(JsonValue::TooLong);
+            out(SplitValue::TooLong);
         } else {
-            out(JsonValue::Object(&lossy_text(&self.held)));
+            out(SplitValue::Object(&lossy_text(&self.held)));
         }
         self.drop_held();
     }
@@ -210,7 +210,7 @@ mod tests {
         for chunk in chunks {
             splitter.push(chunk, &mut |value| {
                 found.push(match value {
-                    JsonValue::Object(text) => text.to_owned(),
+                    SplitValue::Object(text) => text.to_owned(),
                     other => format!("{other:?}"),
                 });
             });

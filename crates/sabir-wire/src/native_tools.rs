@@ -17,7 +17,7 @@ pub(crate) const INPUT: &str = "input";
 pub(crate) enum NativeToolKind {
     /// The client runs it, and its input is one text. It is also offered as an ordinary tool with
     /// one argument.
-    Freeform,
+    Custom,
     /// The client runs it, and only the provider's models know its arguments.
     Client,
     /// A namespace. Its tools are also offered as ordinary tools, each under the joined name.
@@ -64,7 +64,7 @@ pub(crate) fn tool_kind(tool: &OpaqueState) -> NativeToolKind {
     match word {
         // Only the Responses wire has these types: a `custom` tool of Anthropic is an ordinary one
         // and is never kept as a native tool.
-        "custom" => return NativeToolKind::Freeform,
+        "custom" => return NativeToolKind::Custom,
         "namespace" => return NativeToolKind::Namespace,
         _ => {}
     }
@@ -119,9 +119,9 @@ pub(crate) fn tools_of_wire<'r>(
 }
 
 /// Returns the names of the tools whose input is one text.
-pub(crate) fn freeform_tool_names(request: &Request, wire: &str) -> Vec<String> {
+pub(crate) fn names_of_custom_tools(request: &Request, wire: &str) -> Vec<String> {
     tools_of_wire(request, wire)
-        .filter(|tool| tool_kind(tool) == NativeToolKind::Freeform)
+        .filter(|tool| tool_kind(tool) == NativeToolKind::Custom)
         .filter_map(tool_name)
         .map(str::to_owned)
         .collect()

@@ -7,8 +7,8 @@ pub(crate) mod encode_response;
 
 use sabir_call::StopReason;
 
-use crate::client_body::PassedMembers;
-use crate::overflow::OverflowWords;
+use crate::client_body::PassthroughMembers;
+use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::wire::WireSpec;
 
@@ -16,7 +16,7 @@ use crate::wire::WireSpec;
 pub(crate) const NAME: &str = "ollama";
 
 /// The words for a history that is too long.
-const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+const OVERFLOW_WORDS: OverflowMessages = OverflowMessages {
     phrases: &["context length", "context size"],
     with_numbers: "the input length exceeds the context length: {used} tokens, of {maximum}",
     plain: "the input length exceeds the context length",
@@ -32,7 +32,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     capabilities: &CAPABILITIES,
     history_member: "messages",
     accepts_inline_instructions: true,
-    passed_members: Some(PassedMembers {
+    passthrough_members: Some(PassthroughMembers {
         known: decode_request::MEMBERS,
         own: &["model", "stream"],
         limits: &["options.num_predict"],
@@ -45,7 +45,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
-    overflow_words: OVERFLOW_WORDS,
+    overflow_messages: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::OllamaDecoder::default()),
     new_encoder: |head| Box::new(encode_response::OllamaEncoder::new(head)),
@@ -85,7 +85,7 @@ pub(crate) fn stop_reason(word: &str) -> StopReason {
 }
 
 /// Returns the word for a reason. The wire has two words; other words of a provider are passed on.
-pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
+pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> &str {
     match reason {
         StopReason::Length => "length",
         StopReason::Other if !raw.is_empty() => raw,

@@ -11,8 +11,8 @@ pub(crate) mod text_tools;
 use sabir_call::{Request, StopReason};
 
 use crate::choice_chunk::ChoiceMembers;
-use crate::client_body::PassedMembers;
-use crate::overflow::OverflowWords;
+use crate::client_body::PassthroughMembers;
+use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
@@ -21,7 +21,7 @@ use crate::wire::WireSpec;
 pub(crate) const NAME: &str = "openai-chat";
 
 /// The words for a history that is too long.
-const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+const OVERFLOW_WORDS: OverflowMessages = OverflowMessages {
     phrases: &["maximum context length", "context window"],
     with_numbers: "This model's maximum context length is {maximum} tokens. However, your messages resulted in {used} tokens. Please reduce the length of the messages.",
     plain: "Your messages exceed this model's maximum context length. Please reduce the length of the messages.",
@@ -37,7 +37,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     capabilities: &CAPABILITIES,
     history_member: "messages",
     accepts_inline_instructions: true,
-    passed_members: Some(PassedMembers {
+    passthrough_members: Some(PassthroughMembers {
         known: decode_request::MEMBERS,
         own: &["model", "stream", "stream_options"],
         limits: &["max_tokens", "max_completion_tokens"],
@@ -47,16 +47,16 @@ pub(crate) const SPEC: WireSpec = WireSpec {
             list: "choices",
         }),
         adapt_body: |body, request, options| {
-            text_tools::replace_text_tools(body, request, options);
+            text_tools::replace_custom_tools(body, request, options);
             old_functions::ask_for_one_call(body, request, options);
         },
-        unify_spellings: old_functions::translate_old_functions,
+        unify_spellings: old_functions::translate_legacy_functions,
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
-    overflow_words: OVERFLOW_WORDS,
+    overflow_messages: OVERFLOW_WORDS,
     encode_error: encode_response::encode_error,
     new_decoder: || Box::new(decode_response::OpenAiChatDecoder::default()),
     new_encoder: |head| Box::new(encode_response::OpenAiChatEncoder::new(head)),
@@ -134,7 +134,7 @@ const STOP_REASONS: [(&str, StopReason); 14] = [
 
 /// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop_words::reason_of_word(&STOP_REASONS, word)
+    stop_words::reason_from_name(&STOP_REASONS, word)
 }
 
 /// The stop words that clients know. Other words of the table are only read, from servers that use them.
@@ -147,7 +147,7 @@ const WRITTEN_STOP_WORDS: [&str; 5] = [
 ];
 
 /// Returns the word for a reason: the provider's own if clients know it, else the usual one.
-pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
+pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> &str {
     if reason == StopReason::Other
         || WRITTEN_STOP_WORDS.contains(&raw) && STOP_REASONS.contains(&(raw, reason))
     {
@@ -156,7 +156,7 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     match reason {
         // OpenAI's own word for both a natural end and a stop sequence.
         StopReason::Sequence => "stop",
-        _ => stop_words::word_of_reason(&STOP_REASONS, reason).unwrap_or("stop"),
+        _ => stop_words::name_of_reason(&STOP_REASONS, reason).unwrap_or("stop"),
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn only_stop_words_that_clients_know_are_written() {
         let check = |reason, raw: &str, expected: &str| {
-            assert_eq!(stop_word(reason, raw), expected, "{raw}")
+            assert_eq!(stop_reason_name(reason, raw), expected, "{raw}")
         };
         check(StopReason::End, "end_turn", "stop");
         check(StopReason::Calls, "tool_use", "tool_calls");

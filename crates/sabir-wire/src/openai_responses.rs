@@ -14,13 +14,13 @@ pub(crate) mod encode_response;
 mod event_types;
 
 pub(crate) use argument_format::CallArgumentWriter;
-pub(crate) use decode_request::decode_freeform_tool;
+pub(crate) use decode_request::decode_custom_tool_spec;
 
 use sabir_call::StopReason;
 
-use crate::client_body::PassedMembers;
+use crate::client_body::PassthroughMembers;
 use crate::openai_chat::is_param_refused;
-use crate::overflow::OverflowWords;
+use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
 use crate::stop_words;
 use crate::wire::WireSpec;
@@ -29,7 +29,7 @@ use crate::wire::WireSpec;
 pub(crate) const NAME: &str = "openai-responses";
 
 /// The words for a history that is too long.
-const OVERFLOW_WORDS: OverflowWords = OverflowWords {
+const OVERFLOW_WORDS: OverflowMessages = OverflowMessages {
     phrases: &["context window", "maximum context length"],
     with_numbers: "Your input exceeds the context window of this model. It has {used} tokens, and the maximum context length is {maximum} tokens. Please adjust your input and try again.",
     plain: "Your input exceeds the context window of this model. Please adjust your input and try again.",
@@ -45,7 +45,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     capabilities: &CAPABILITIES,
     history_member: "input",
     accepts_inline_instructions: true,
-    passed_members: Some(PassedMembers {
+    passthrough_members: Some(PassthroughMembers {
         known: decode_request::MEMBERS,
         own: &["model", "stream", "store", "include"],
         limits: &["max_output_tokens"],
@@ -58,7 +58,7 @@ pub(crate) const SPEC: WireSpec = WireSpec {
     encode_request: encode_request::encode_request,
     decode_request: decode_request::decode_request,
     encode_response: encode_response::encode_response,
-    overflow_words: OVERFLOW_WORDS,
+    overflow_messages: OVERFLOW_WORDS,
     encode_error: crate::openai_chat::encode_response::encode_error,
     new_decoder: || Box::new(decode_response::OpenAiResponsesDecoder::default()),
     new_encoder: |head| Box::new(encode_response::OpenAiResponsesEncoder::new(head)),
@@ -96,13 +96,13 @@ const STOP_REASONS: [(&str, StopReason); 5] = [
 /// Returns the meaning of the word of an incomplete response. A complete response ended or waits
 /// for calls.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop_words::reason_of_word(&STOP_REASONS, word)
+    stop_words::reason_from_name(&STOP_REASONS, word)
 }
 
 /// Returns the word that tells why a response is incomplete; `None` if it is complete.
-pub(crate) fn stop_word(reason: StopReason, raw: &str) -> Option<&str> {
+pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> Option<&str> {
     if STOP_REASONS.contains(&(raw, reason)) {
         return Some(raw);
     }
-    stop_words::word_of_reason(&STOP_REASONS, reason).filter(|_| reason != StopReason::Other)
+    stop_words::name_of_reason(&STOP_REASONS, reason).filter(|_| reason != StopReason::Other)
 }

@@ -10,7 +10,7 @@ use sabir_call::ModelErrorKind;
 use crate::provider_error::ProviderError;
 
 /// The words of a wire for a history that is too long.
-pub(crate) struct OverflowWords {
+pub(crate) struct OverflowMessages {
     /// Phrases that its clients understand. A message with one of them stays as it is.
     pub(crate) phrases: &'static [&'static str],
     /// The message if the numbers are known; `{used}` and `{maximum}` are replaced by them.
@@ -53,7 +53,10 @@ const MAXIMUM_PHRASES: [&str; 18] = [
 
 /// Returns an error with a message that clients of the wire understand. Errors of other kinds stay
 /// as they are.
-pub(crate) fn overflow_for_clients(error: &ProviderError, words: &OverflowWords) -> ProviderError {
+pub(crate) fn adapt_overflow_error(
+    error: &ProviderError,
+    words: &OverflowMessages,
+) -> ProviderError {
     let mut error = error.clone();
     if error.kind != ModelErrorKind::TooLong {
         return error;

@@ -67,7 +67,7 @@ impl ReadTracker {
     }
 
     /// Records that an object was taken with all its members.
-    pub(crate) fn note_whole(&self, value: &Value) {
+    pub(crate) fn note_fully_read(&self, value: &Value) {
         self.0.borrow_mut().whole.insert(value);
     }
 

@@ -109,7 +109,7 @@ pub fn split_text(text: &str, size: usize) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use sabir_call::{ArgForm, StopReason};
+    use sabir_call::{ArgumentEncoding, StopReason};
 
     use super::*;
 
@@ -131,7 +131,7 @@ mod tests {
         draft.push_event(Event::ArgStart {
             index: 0,
             name: "a",
-            form: ArgForm::String,
+            form: ArgumentEncoding::String,
             at: 6,
         });
         draft.push_event(Event::ArgDelta {

@@ -16,7 +16,7 @@ use sabir_call::{
 };
 
 use crate::frames::{EventFrame, FrameDecoder, FrameEvent};
-use crate::json_splitter::{JsonValue, ValueSplitter};
+use crate::json_splitter::{SplitValue, ValueSplitter};
 use crate::native_call::{MAX_CALLS, NativeCall};
 use crate::provider_error::ProviderError;
 use crate::sse::{MAX_EVENT, SseDecoder, SseEvent};
@@ -408,11 +408,13 @@ fn read_frame(reader: &mut EventReader, frame: &EventFrame<'_>, out: &mut dyn Ev
 }
 
 /// Decodes a JSON object, or reports that there is none.
-fn take_value(reader: &mut EventReader, value: JsonValue<'_>, out: &mut dyn EventSink) {
+fn take_value(reader: &mut EventReader, value: SplitValue<'_>, out: &mut dyn EventSink) {
     match value {
-        JsonValue::Object(data) => reader.read_event("", data, out),
-        JsonValue::TooLong => reader.note_unreadable(&too_long_message("a value of the body"), out),
-        JsonValue::Stray => {
+        SplitValue::Object(data) => reader.read_event("", data, out),
+        SplitValue::TooLong => {
+            reader.note_unreadable(&too_long_message("a value of the body"), out)
+        }
+        SplitValue::Stray => {
             reader.note_unreadable("the body holds something that is not JSON object", out);
         }
     }
@@ -575,7 +577,7 @@ pub(crate) struct OpaqueBudget {
 impl OpaqueBudget {
     /// Adds `more` bytes and returns true if the total stays within the limit. The first excess is
     /// reported as a fault.
-    pub(crate) fn has_room(&mut self, more: usize, out: &mut dyn EventSink) -> bool {
+    pub(crate) fn try_reserve(&mut self, more: usize, out: &mut dyn EventSink) -> bool {
         let before = self.bytes;
         // The sum grows even above the limit, so that the excess is reported once and no state is
         // kept afterwards.

@@ -6,13 +6,13 @@ use sabir_call::StopReason;
 /// A wire's stop words and their meanings.
 ///
 /// Several words may mean one reason, and one word several reasons; the order of the rows decides.
-pub(crate) type StopWords = [(&'static str, StopReason)];
+pub(crate) type StopReasonNames = [(&'static str, StopReason)];
 
 /// Returns the meaning of a word.
 ///
 /// A word that is not in the table means `Other`. The original word always travels with the reason,
 /// so nothing is lost.
-pub(crate) fn reason_of_word(words: &StopWords, word: &str) -> StopReason {
+pub(crate) fn reason_from_name(words: &StopReasonNames, word: &str) -> StopReason {
     words
         .iter()
         .find(|(known, _)| *known == word)
@@ -20,8 +20,8 @@ pub(crate) fn reason_of_word(words: &StopWords, word: &str) -> StopReason {
 }
 
 /// Returns the word for a reason.
-pub(crate) fn word_of_reason(
-    words: &'static StopWords,
+pub(crate) fn name_of_reason(
+    words: &'static StopReasonNames,
     reason: StopReason,
 ) -> Option<&'static str> {
     words
@@ -32,8 +32,8 @@ pub(crate) fn word_of_reason(
 
 /// Returns the word for a reason: the provider's own word if the table has it with this meaning,
 /// else the usual one, else `default`.
-pub(crate) fn stop_word<'w>(
-    words: &'static StopWords,
+pub(crate) fn stop_reason_name<'w>(
+    words: &'static StopReasonNames,
     reason: StopReason,
     raw: &'w str,
     default: &'static str,
@@ -42,7 +42,7 @@ pub(crate) fn stop_word<'w>(
     if reason == StopReason::Other || words.contains(&(raw, reason)) {
         return raw;
     }
-    word_of_reason(words, reason).unwrap_or(default)
+    name_of_reason(words, reason).unwrap_or(default)
 }
 
 /// Returns the stop reason and the provider's word, or the usual reason of a response without one.

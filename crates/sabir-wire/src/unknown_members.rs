@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 pub(crate) fn unknown_members(value: &Value, known: &[&str]) -> Map<String, Value> {
     let members = value.as_object().into_iter().flatten();
     members
-        .filter(|(key, value)| !value.is_null() && !is_among(key, known))
+        .filter(|(key, value)| !value.is_null() && !is_known_spelling(key, known))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }
@@ -15,7 +15,7 @@ pub(crate) fn unknown_members(value: &Value, known: &[&str]) -> Map<String, Valu
 ///
 /// Clients in Go match names without case, and others accept a name with underscores or without. A
 /// known member in another spelling would bring them content that nobody has checked.
-pub(crate) fn is_among(key: &str, known: &[&str]) -> bool {
+pub(crate) fn is_known_spelling(key: &str, known: &[&str]) -> bool {
     known.contains(&key)
         || known
             .iter()
@@ -51,9 +51,9 @@ mod tests {
             "FinishReason",
             "fini\u{17f}hreason",
         ] {
-            assert!(is_among(spelling, &known), "{spelling}");
+            assert!(is_known_spelling(spelling, &known), "{spelling}");
         }
-        assert!(is_among("Kind", &["\u{212a}ind"]));
+        assert!(is_known_spelling("Kind", &["\u{212a}ind"]));
         let members = json!({"tool_call": 1, "native_finish_reason": 2, "calls": null, "": 3, "Tool_Calls": 4});
         assert_eq!(
             Value::Object(unknown_members(&members, &known)),

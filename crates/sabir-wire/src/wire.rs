@@ -8,11 +8,13 @@ use serde_json::Value;
 
 use crate::check_support::SupportChecker;
 use crate::choice_chunk::ChoiceMembers;
-use crate::client_body::{PassedMembers, decode_for_same_wire, encode_client_body, remove_members};
+use crate::client_body::{
+    PassthroughMembers, decode_for_same_wire, encode_client_body, remove_members,
+};
 use crate::client_request::{
     DecodedRequest, LossNote, RequestError, ResponseMetadata, parse_request_body,
 };
-use crate::overflow::{OverflowWords, overflow_for_clients};
+use crate::overflow::{OverflowMessages, adapt_overflow_error};
 use crate::params::WireCapabilities;
 use crate::provider_error::ProviderError;
 use crate::response_decoder::WireDecoder;
@@ -96,7 +98,7 @@ pub struct ResponseEncoder {
     /// The encoder of the wire.
     encoder: Box<dyn WireEncoder>,
     /// The words of the wire for a history that is too long.
-    overflow_words: &'static OverflowWords,
+    overflow_messages: &'static OverflowMessages,
 }
 
 /// The stream encoder that every wire implements.
@@ -153,7 +155,7 @@ pub(crate) struct WireSpec {
     pub(crate) accepts_inline_instructions: bool,
     /// The members of bodies that are passed on to a provider of the same wire; `None` if no client
     /// of this wire is served.
-    pub(crate) passed_members: Option<PassedMembers>,
+    pub(crate) passthrough_members: Option<PassthroughMembers>,
     /// Encodes a request; cannot fail, because what the wire lacks is left out.
     pub(crate) encode_request: fn(&Request, &WireOptions) -> Value,
     /// Decodes a request's body. The caller then adds what the path says: the model's name and
@@ -162,7 +164,7 @@ pub(crate) struct WireSpec {
     /// Encodes a response that is not streamed.
     pub(crate) encode_response: fn(&ResponseMetadata, &DraftResponse) -> Value,
     /// The words for a history that is too long.
-    pub(crate) overflow_words: OverflowWords,
+    pub(crate) overflow_messages: OverflowMessages,
     /// Encodes the body of an error response.
     pub(crate) encode_error: fn(&ProviderError) -> Value,
     /// Creates the decoder for one response.
@@ -275,7 +277,7 @@ impl Wire {
     /// [`required_headers`](Self::required_headers).
     pub fn encode_request(self, request: &Request, options: &WireOptions) -> Value {
         let spec = self.spec();
-        match (&request.client_body, &spec.passed_members) {
+        match (&request.client_body, &spec.passthrough_members) {
             (Some(client), Some(members)) if client.wire == spec.name => {
                 encode_client_body(spec, members, client, request, options)
             }
@@ -300,8 +302,9 @@ impl Wire {
 
     /// Returns a note on each feature that is left out although the provider gets the client's own body
     /// ([`Request::client_body`]): grammars of custom tools, where a server has only functions.
-    pub fn check_passed_body(self, request: &Request, options: &WireOptions) -> Vec<LossNote> {
-        self.support_checker(options).check_passed_tools(request)
+    pub fn check_passthrough_body(self, request: &Request, options: &WireOptions) -> Vec<LossNote> {
+        self.support_checker(options)
+            .check_passthrough_tools(request)
     }
 
     /// Returns the checker of this wire's features.
@@ -348,7 +351,7 @@ impl Wire {
         body: &Value,
     ) -> Result<DecodedRequest, RequestError> {
         let spec = self.spec();
-        let incoming = match &spec.passed_members {
+        let incoming = match &spec.passthrough_members {
             Some(members) => decode_for_same_wire(spec, members, body)?,
             None => (spec.decode_request)(body)?,
         };
@@ -358,7 +361,7 @@ impl Wire {
     /// Returns the names of the members for several choices; `None` if a response of this wire has
     /// only one.
     pub fn choice_members(self) -> Option<ChoiceMembers> {
-        self.spec().passed_members.as_ref()?.choices
+        self.spec().passthrough_members.as_ref()?.choices
     }
 
     /// Returns the number of choices that a request asks for. Only a client's own body can ask for
@@ -386,7 +389,7 @@ impl Wire {
 
     /// Removes the thinking options from a client's body.
     pub fn remove_reasoning(self, body: &mut Value) {
-        if let Some(members) = &self.spec().passed_members {
+        if let Some(members) = &self.spec().passthrough_members {
             remove_members(body, members.reasoning);
         }
     }
@@ -463,7 +466,7 @@ impl Wire {
     /// that the wire's clients look for.
     pub fn encode_error(self, error: &ProviderError) -> Value {
         let spec = self.spec();
-        (spec.encode_error)(&overflow_for_clients(error, &spec.overflow_words))
+        (spec.encode_error)(&adapt_overflow_error(error, &spec.overflow_messages))
     }
 
     /// Creates a decoder for one response.
@@ -477,7 +480,7 @@ impl ResponseEncoder {
     pub fn new(wire: Wire, metadata: ResponseMetadata) -> Self {
         Self {
             encoder: (wire.spec().new_encoder)(metadata),
-            overflow_words: &wire.spec().overflow_words,
+            overflow_messages: &wire.spec().overflow_messages,
         }
     }
 
@@ -488,7 +491,7 @@ impl ResponseEncoder {
 
     /// Appends an error that the client will report. Nothing should follow it.
     pub fn encode_error_event(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
-        let error = overflow_for_clients(error, self.overflow_words);
+        let error = adapt_overflow_error(error, self.overflow_messages);
         self.encoder.encode_error_event(&error, out);
     }
 

@@ -101,7 +101,7 @@ fn list_rows(folder: &Path) -> Vec<Row> {
     ] {
         let sandbox = Sandbox::new(level.parse().unwrap())
             .share_temp_dir()
-            .keep_masks_in(folder.join("masks"));
+            .with_mask_pool(folder.join("masks"));
         let sandbox = if reads { sandbox.read_only() } else { sandbox };
         add(name, Box::new(SabirCommand::new(&work, sandbox)));
     }

@@ -126,7 +126,10 @@ impl Bounds {
     ///
     /// # Errors
     /// Those of [`hide_globs`](Self::hide_globs).
-    pub fn write_only(self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+    pub fn limit_writes_to_globs(
+        self,
+        globs: impl IntoIterator<Item = String>,
+    ) -> Result<Self, BoundsError> {
         let globs = PathGlobs::default().with_globs(globs)?;
         Ok(self.limit_writes_to(WritablePatterns {
             globs,
@@ -135,11 +138,11 @@ impl Bounds {
     }
 
     /// Also allows writing to paths in which one of these regular expressions matches; without a
-    /// preceding [`write_only`](Self::write_only), only to those.
+    /// preceding [`limit_writes_to_globs`](Self::limit_writes_to_globs), only to those.
     ///
     /// # Errors
     /// [`BoundsError`] for an expression that does not parse or is too large.
-    pub fn or_write_matching(
+    pub fn allow_writes_matching(
         self,
         expressions: impl IntoIterator<Item = String>,
     ) -> Result<Self, BoundsError> {
@@ -237,7 +240,7 @@ impl Workspace {
     /// checks the same; this only reports it early.
     ///
     /// # Errors
-    /// [`WorkspaceError::Hidden`], [`Limited`](WorkspaceError::Limited), and those of
+    /// [`WorkspaceError::Hidden`], [`WriteForbidden`](WorkspaceError::WriteForbidden), and those of
     /// [`resolve_links`](Self::resolve_links).
     pub fn check_writable(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
         self.check_readable(path)?;
@@ -263,7 +266,7 @@ impl Workspace {
     /// Returns true if the folder is the root of the file system, so that every path is inside the
     /// workspace.
     #[must_use]
-    pub fn is_whole_machine(&self) -> bool {
+    pub fn is_filesystem_root(&self) -> bool {
         self.root().parent().is_none()
     }
 
@@ -286,7 +289,7 @@ impl Workspace {
     /// Fails for a path that the write limit forbids, by its name alone.
     pub(crate) fn check_write_limit(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
         match self.bounds().write_refusal(self.root(), path.as_path()) {
-            Some(because) => Err(WorkspaceError::Limited {
+            Some(because) => Err(WorkspaceError::WriteForbidden {
                 path: path.to_string(),
                 because,
             }),

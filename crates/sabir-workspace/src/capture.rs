@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::terminal_text::TerminalText;
+use crate::terminal_text::TerminalTextConverter;
 
 /// The beginning and the end of some output as plain text, and the amount missing in between.
 ///
@@ -27,14 +27,14 @@ impl CapturedOutput {
     pub fn text(&self) -> String {
         match self.omitted_bytes {
             0 => decode_printable(&self.head),
-            omitted => self.text_with(&format!("[… {omitted} bytes left out …]")),
+            omitted => self.text_with_gap_line(&format!("[… {omitted} bytes left out …]")),
         }
     }
 
     /// Returns the output as text like [`text`](Self::text), with `line` where something was left
     /// out.
     #[must_use]
-    pub fn text_with(&self, line: &str) -> String {
+    pub fn text_with_gap_line(&self, line: &str) -> String {
         let head = decode_printable(&self.head);
         if self.omitted_bytes == 0 {
             return head;
@@ -68,7 +68,7 @@ pub(crate) fn decode_printable(bytes: &[u8]) -> String {
 
 /// A collector of output that holds at most head, tail and one screen.
 pub(crate) struct OutputCapture {
-    plain: TerminalText,
+    plain: TerminalTextConverter,
     ends: HeadTail,
 }
 
@@ -77,7 +77,7 @@ impl OutputCapture {
         let head = Vec::new();
         let tail = VecDeque::new();
         Self {
-            plain: TerminalText::new(),
+            plain: TerminalTextConverter::new(),
             ends: HeadTail {
                 head,
                 tail,

@@ -46,7 +46,7 @@ pub enum ClipboardError {
     NoProgram,
     /// The clipboard has no picture, or the desktop cannot be reached.
     #[error("there is no picture in the clipboard")]
-    NoPicture,
+    NoImage,
     /// The picture is too large.
     #[error("the picture in the clipboard has more than {0} bytes")]
     TooLarge(usize),
@@ -56,7 +56,7 @@ pub enum ClipboardError {
 ///
 /// # Errors
 /// When there is no program for it, no picture, or one of more than `limit_bytes`.
-pub fn read_clipboard_picture(limit_bytes: usize) -> Result<Vec<u8>, ClipboardError> {
+pub fn read_clipboard_image(limit_bytes: usize) -> Result<Vec<u8>, ClipboardError> {
     let mut is_any_there = false;
     for program in PROGRAMS {
         match run_program(program, limit_bytes) {
@@ -69,7 +69,7 @@ pub fn read_clipboard_picture(limit_bytes: usize) -> Result<Vec<u8>, ClipboardEr
         }
     }
     Err(match is_any_there {
-        true => ClipboardError::NoPicture,
+        true => ClipboardError::NoImage,
         false => ClipboardError::NoProgram,
     })
 }

@@ -104,10 +104,10 @@ pub struct CommandOutcome {
     /// Standard output and standard error, in the order of arrival.
     pub output: CapturedOutput,
     /// The number of processes that the shell left running; they were ended.
-    pub left_running: u32,
+    pub leftover_processes: u32,
     /// The number of its processes that could not be killed, because they belong to another user or
     /// hang in the kernel.
-    pub survivors: u32,
+    pub unkillable_processes: u32,
     /// The sandbox that was in force; `None` without one.
     pub sandbox: Option<SandboxReport>,
 }
@@ -118,9 +118,9 @@ pub struct ExitSummary {
     /// The way it ended.
     pub end: CommandExit,
     /// The number of processes that the shell left running; they were ended.
-    pub left_running: u32,
+    pub leftover_processes: u32,
     /// The number of its processes that could not be killed.
-    pub survivors: u32,
+    pub unkillable_processes: u32,
 }
 
 /// The way a command ended.
@@ -314,8 +314,8 @@ impl ShellCommand {
         let (
             ExitSummary {
                 end,
-                left_running,
-                survivors,
+                leftover_processes,
+                unkillable_processes,
             },
             active,
         ) = self.run_uncaptured(workspace, take).await?;
@@ -324,8 +324,8 @@ impl ShellCommand {
         Ok(CommandOutcome {
             end,
             output,
-            left_running,
-            survivors,
+            leftover_processes,
+            unkillable_processes,
             sandbox: confined,
         })
     }
@@ -382,7 +382,7 @@ impl ShellCommand {
             .watch_until_closed(limits, cancel, &mark, record, feed, on_output)
             .await;
         drop(bridge);
-        if watched.survivors.is_some() {
+        if watched.unkillable_processes.is_some() {
             // It only frees the storage of removed files, so nobody has to wait for it.
             drop(tokio::spawn(process.reap()));
         } else {
@@ -403,8 +403,8 @@ impl ShellCommand {
         sandbox_plan.iter().for_each(SandboxPlan::remove_temp_dir);
         let ending = ExitSummary {
             end: watched.command_exit(),
-            left_running: watched.left,
-            survivors: watched.survivors.unwrap_or(0),
+            leftover_processes: watched.left,
+            unkillable_processes: watched.unkillable_processes.unwrap_or(0),
         };
         Ok((
             ending,
@@ -593,7 +593,7 @@ struct WatchReport {
     /// The connections through the proxy of package registries.
     connections: Vec<HostConnection>,
     left: u32,
-    survivors: Option<u32>,
+    unkillable_processes: Option<u32>,
     /// The entry for what the command writes.
     record: Option<CommandRecord>,
 }
@@ -701,7 +701,7 @@ impl SupervisorStreams {
                         // The tree is dead, yet the pipe is open: a process outside was handed it.
                         break;
                     }
-                    process_tree::kill_marked(MARK_ENV, mark);
+                    process_tree::kill_by_environment_entry(MARK_ENV, mark);
                     last_call = Some(Box::pin(sleep(DRAIN_TIME)));
                 }
                 () = wait_for_timer(&mut silence) => {
@@ -719,7 +719,7 @@ impl SupervisorStreams {
                 line = next_line(&mut self.reports) => match line.as_deref().map(|line| watched.parse_report(line)) {
                     Some(Ok(SupervisorReport::Confined(number))) => watched.confined = Some(number),
                     Some(Ok(SupervisorReport::LeftRunning(left))) => watched.left = left.unsigned_abs(),
-                    Some(Ok(SupervisorReport::AllGone(left))) => watched.survivors = Some(left.unsigned_abs()),
+                    Some(Ok(SupervisorReport::AllGone(left))) => watched.unkillable_processes = Some(left.unsigned_abs()),
                     // How the shell ended after an out-of-memory kill tells nothing more.
                     Some(Ok(_)) if watched.is_over_limit() => {}
                     Some(Ok(report)) => watched.main = Some(report),
@@ -728,8 +728,8 @@ impl SupervisorStreams {
                         self.reports = None;
                         // Where the kernel does not reparent orphans to the supervisor, it may have
                         // missed some.
-                        if watched.survivors.is_none() || !process_table::ADOPTS_ORPHANS {
-                            process_tree::kill_marked(MARK_ENV, mark);
+                        if watched.unkillable_processes.is_none() || !process_table::ADOPTS_ORPHANS {
+                            process_tree::kill_by_environment_entry(MARK_ENV, mark);
                         }
                         last_call = Some(Box::pin(sleep(DRAIN_TIME)));
                     }

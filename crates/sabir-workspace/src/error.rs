@@ -63,7 +63,7 @@ pub enum WorkspaceError {
     #[error(
         "`{path}` passes a symbolic link; nothing was written, its real path is `{real}`, use that"
     )]
-    LinkPassed {
+    LinkInPath {
         /// The path inside the workspace.
         path: String,
         /// The place inside the workspace that it leads to.
@@ -132,7 +132,7 @@ pub enum WorkspaceError {
     },
     /// The path may be read, but not written.
     #[error("`{path}` cannot be written, and nothing was: {because}")]
-    Limited {
+    WriteForbidden {
         /// The path inside the workspace.
         path: String,
         /// The reason, and what to do.
@@ -142,7 +142,7 @@ pub enum WorkspaceError {
     #[error(
         "`{other}` and `{path}` cannot both be changed at once; name each file once, and no file that is a folder too"
     )]
-    Clash {
+    ConflictingChanges {
         /// The path inside the workspace.
         path: String,
         /// The same path, or one below it.

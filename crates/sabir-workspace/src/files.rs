@@ -22,7 +22,7 @@ use crate::bounds::Bounds;
 use crate::command::ForkServerSlot;
 use crate::command_writes::{CommandWatch, WriteLog};
 use crate::error::WorkspaceError;
-use crate::git_config::{self, HistorySearch, KnownHistory, PathFilter, Unreadable};
+use crate::git_config::{self, GitConfigError, HistorySearch, KnownHistory, PathFilter};
 use crate::path::WorkPath;
 use crate::sandbox::masks;
 use crate::trust::Trust;
@@ -183,14 +183,14 @@ impl Workspace {
     /// the repository change; so the filter has to be the same each time.
     ///
     /// # Errors
-    /// [`Unreadable`] if the objects cannot be read with certainty, or are too many.
+    /// [`GitConfigError`] if the objects cannot be read with certainty, or are too many.
     pub fn search_history(
         &self,
         folder: &Path,
         environment: &[(String, String)],
         filter: &PathFilter,
         ids: &[String],
-    ) -> Result<HistorySearch, Unreadable> {
+    ) -> Result<HistorySearch, GitConfigError> {
         git_config::search_history(folder, environment, filter, ids, &self.history)
     }
 

@@ -30,10 +30,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use files::{ConfigReader, Entry};
-use folders::{Folders, GitEntry, find_repository, is_same, open_repository};
+use folders::{GitEntry, RepositoryFolders, find_repository, is_same, open_repository};
 pub use history::PathFilter;
 use history::find_paths;
-use index::{find_name, read_links};
+use index::{find_name, read_gitlinks};
 use keys::runs_programs;
 use objects::ObjectStore;
 pub(crate) use plain_file::read_plain_file;
@@ -44,7 +44,7 @@ use crate::trust::{GitPrograms, TrustReadError, command_words};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitConfig {
     /// It could not be determined with certainty, for this reason.
-    Unknown(Unreadable),
+    Unknown(GitConfigError),
     /// The folder belongs to no repository.
     NoRepository,
     /// A repository, with the programs that its own configuration makes git run.
@@ -54,7 +54,7 @@ pub enum GitConfig {
 /// The reason that the programs of a repository cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unreadable {
+pub enum GitConfigError {
     /// A file or folder cannot be read, or is not what git would write.
     #[error("{} cannot be read, or is not a file that git would write", .0.display())]
     File(PathBuf),
@@ -133,12 +133,12 @@ pub fn find_branch(folder: &Path) -> Option<String> {
 /// is not a repository. Reads files and starts no program.
 ///
 /// # Errors
-/// [`Unreadable`] if the index cannot be read with certainty.
+/// [`GitConfigError`] if the index cannot be read with certainty.
 pub fn find_index_name(
     folder: &Path,
     environment: &[(String, String)],
     is_plain: &dyn Fn(&str) -> bool,
-) -> Result<Option<String>, Unreadable> {
+) -> Result<Option<String>, GitConfigError> {
     let reader = RepositoryReader { environment };
     reader.check_environment()?;
     let Some(folders) = find_repository(folder)? else {
@@ -167,7 +167,7 @@ pub struct HistorySearch {
 #[derive(Debug, Clone)]
 pub(crate) struct KnownHistory {
     digest: [u8; 32],
-    found: Result<Vec<String>, Unreadable>,
+    found: Result<Vec<String>, GitConfigError>,
 }
 
 /// Finds wanted paths among the trees of a folder's repository, and blobs by their ids. `known` caches results by the path of the object
@@ -178,7 +178,7 @@ pub(crate) fn search_history(
     filter: &PathFilter,
     ids: &[String],
     known: &Mutex<HashMap<PathBuf, KnownHistory>>,
-) -> Result<HistorySearch, Unreadable> {
+) -> Result<HistorySearch, GitConfigError> {
     let reader = RepositoryReader { environment };
     reader.check_environment()?;
     let Some(folders) = find_repository(folder)? else {
@@ -217,11 +217,11 @@ pub(crate) fn search_history(
 /// Reads files and starts no program.
 ///
 /// # Errors
-/// [`Unreadable`] if the configuration cannot be read with certainty.
+/// [`GitConfigError`] if the configuration cannot be read with certainty.
 pub fn list_push_addresses(
     folder: &Path,
     environment: &[(String, String)],
-) -> Result<Vec<(String, String)>, Unreadable> {
+) -> Result<Vec<(String, String)>, GitConfigError> {
     let reader = RepositoryReader { environment };
     reader.check_environment()?;
     let Some(folders) = find_repository(folder)? else {
@@ -250,7 +250,7 @@ pub fn list_push_addresses(
 
 /// Returns true if the files of a folder that is not yet a repository would make git run programs once it becomes one, or if that is
 /// uncertain.
-pub(crate) fn prepares_programs(git: &Path, environment: &[(String, String)]) -> bool {
+pub(crate) fn would_run_programs(git: &Path, environment: &[(String, String)]) -> bool {
     let reader = RepositoryReader { environment };
     let mut programs = GitPrograms::of(git);
     git.join("commondir").symlink_metadata().is_ok()
@@ -274,14 +274,14 @@ pub(crate) enum LinkedRepository {
 pub(crate) fn list_linked_repositories(
     top: &Path,
     environment: &[(String, String)],
-) -> Result<BTreeMap<PathBuf, LinkedRepository>, Unreadable> {
+) -> Result<BTreeMap<PathBuf, LinkedRepository>, GitConfigError> {
     let reader = RepositoryReader { environment };
     let mut found = BTreeMap::new();
     let git = top.join(".git");
     let folders = match git.is_dir() {
         // While a command runs, this folder has the mask of `commondir`, which looks like a pointer
         // to another folder.
-        true => Some(Folders {
+        true => Some(RepositoryFolders {
             holder: top.to_owned(),
             own: git.clone(),
             common: git,
@@ -293,16 +293,16 @@ pub(crate) fn list_linked_repositories(
     };
     let configuration = reader.read_configuration(&folders)?;
     let work = work_tree(&folders, &configuration)?;
-    let mut open = open_links(&work, &folders, &configuration)?;
+    let mut open = open_gitlinks(&work, &folders, &configuration)?;
     while let Some(folder) = open.pop() {
         if found.len() + open.len() > MAX_LINKED {
-            return Err(Unreadable::TooMuch);
+            return Err(GitConfigError::TooMuch);
         }
         if found.contains_key(&folder) {
             continue;
         }
         let mut programs = GitPrograms::of(&folder);
-        let state = match reader.add_link(&folder, &mut programs) {
+        let state = match reader.add_gitlink(&folder, &mut programs) {
             Ok(None) => continue,
             Ok(Some(link)) if programs.is_empty() => {
                 open.extend(link.further);
@@ -393,7 +393,7 @@ fn named_programs(value: &str, work_tree: &Path) -> Vec<NamedPath> {
     named
 }
 
-impl From<TrustReadError> for Unreadable {
+impl From<TrustReadError> for GitConfigError {
     fn from(_: TrustReadError) -> Self {
         Self::TooMuch
     }
@@ -406,7 +406,7 @@ struct RepositoryReader<'a> {
 }
 
 /// A linked repository that was read.
-struct OpenLink {
+struct OpenGitlink {
     /// The path of its files.
     common: PathBuf,
     /// The folders of the repositories that it links to.
@@ -424,7 +424,7 @@ struct Configuration {
 }
 
 impl RepositoryReader<'_> {
-    fn read_repository(self, folder: &Path) -> Result<Option<GitPrograms>, Unreadable> {
+    fn read_repository(self, folder: &Path) -> Result<Option<GitPrograms>, GitConfigError> {
         self.check_environment()?;
         let Some(folders) = find_repository(folder)? else {
             return Ok(None);
@@ -432,13 +432,13 @@ impl RepositoryReader<'_> {
         let configuration = self.read_configuration(&folders)?;
         // Without a work tree the paths in the configuration have no meaning here.
         if configuration.is_bare {
-            return Err(Unreadable::Bare(folders.own));
+            return Err(GitConfigError::Bare(folders.own));
         }
         let top = work_tree(&folders, &configuration)?;
         let mut programs = GitPrograms::of(&top);
         add_entries("", &configuration.entries, &mut programs)?;
         programs.add_hooks("hooks/", &folders.common.join("hooks"))?;
-        let links = open_links(&top, &folders, &configuration)?;
+        let links = open_gitlinks(&top, &folders, &configuration)?;
         let seen = self.add_linked(links, &mut programs)?;
         for folder in absorbed(&folders.common, &seen)? {
             self.add_absorbed(&folder, &mut programs)?;
@@ -447,7 +447,7 @@ impl RepositoryReader<'_> {
     }
 
     /// Refuses an environment that redirects git, or passes it configuration.
-    fn check_environment(self) -> Result<(), Unreadable> {
+    fn check_environment(self) -> Result<(), GitConfigError> {
         const HARMLESS: [&str; 3] = [
             "GIT_CONFIG_NOSYSTEM",
             "GIT_TERMINAL_PROMPT",
@@ -460,14 +460,17 @@ impl RepositoryReader<'_> {
                 || HARMLESS.contains(&name)
         };
         match self.environment.iter().find(|(name, _)| !is_harmless(name)) {
-            Some((name, _)) => Err(Unreadable::Environment(name.clone())),
+            Some((name, _)) => Err(GitConfigError::Environment(name.clone())),
             None => Ok(()),
         }
     }
 
     /// Reads the configuration of a repository and the layout that it defines. For the layout, git
     /// ignores included files, and in an additional work tree also the path of the main one.
-    fn read_configuration(self, folders: &Folders) -> Result<Configuration, Unreadable> {
+    fn read_configuration(
+        self,
+        folders: &RepositoryFolders,
+    ) -> Result<Configuration, GitConfigError> {
         let mut reader = ConfigReader::new(self.environment);
         let file = folders.common.join("config");
         let more = folders.own.join("config.worktree");
@@ -485,7 +488,7 @@ impl RepositoryReader<'_> {
                 None => 20,
                 Some(Some(name)) if name == "sha1" => 20,
                 Some(Some(name)) if name == "sha256" => 32,
-                Some(_) => return Err(Unreadable::BrokenIndex),
+                Some(_) => return Err(GitConfigError::BrokenIndex),
             };
         let own = reader.read_file(&more)?;
         let is_read = last(&entries, "extensions.worktreeconfig")
@@ -496,7 +499,7 @@ impl RepositoryReader<'_> {
             let own = last(&own, key);
             // Whether git reads this file depends on the extension, and on the version of git.
             if own.is_some() && is_read != Some(true) {
-                return Err(Unreadable::WorkTree(folders.own.clone()));
+                return Err(GitConfigError::WorkTree(folders.own.clone()));
             }
             layout.push(own.or_else(|| last(&entries, key).filter(|_| !is_further)));
         }
@@ -505,7 +508,7 @@ impl RepositoryReader<'_> {
         let work_tree = match work_tree {
             None => None,
             Some(variable) if variable.is_exact && variable.value.is_some() => variable.value,
-            Some(_) => return Err(Unreadable::WorkTree(folders.own.clone())),
+            Some(_) => return Err(GitConfigError::WorkTree(folders.own.clone())),
         };
         entries.extend(own);
         let is_bare = is_bare.is_some_and(|variable| is_on(variable.value.as_deref()));
@@ -524,15 +527,15 @@ impl RepositoryReader<'_> {
         self,
         mut open: Vec<PathBuf>,
         programs: &mut GitPrograms,
-    ) -> Result<BTreeSet<PathBuf>, Unreadable> {
+    ) -> Result<BTreeSet<PathBuf>, GitConfigError> {
         let mut seen = BTreeSet::new();
         let mut count = 0;
         while let Some(folder) = open.pop() {
             count += 1;
             if count + open.len() > MAX_REPOSITORIES {
-                return Err(Unreadable::TooMuch);
+                return Err(GitConfigError::TooMuch);
             }
-            if let Some(link) = self.add_link(&folder, programs)? {
+            if let Some(link) = self.add_gitlink(&folder, programs)? {
                 seen.extend(link.common.canonicalize());
                 open.extend(link.further);
             }
@@ -541,11 +544,11 @@ impl RepositoryReader<'_> {
     }
 
     /// Adds the programs of a linked repository. Returns `None` if there is none in the folder.
-    fn add_link(
+    fn add_gitlink(
         self,
         folder: &Path,
         programs: &mut GitPrograms,
-    ) -> Result<Option<OpenLink>, Unreadable> {
+    ) -> Result<Option<OpenGitlink>, GitConfigError> {
         let GitEntry::Repository(folders) = open_repository(folder)? else {
             return Ok(None);
         };
@@ -553,7 +556,7 @@ impl RepositoryReader<'_> {
         // A repository whose work tree is elsewhere may have further links there.
         let work = work_tree(&folders, &configuration)?;
         if !is_same(folder, &work) {
-            return Err(Unreadable::WorkTree(folders.own));
+            return Err(GitConfigError::WorkTree(folders.own));
         }
         let own = folder.join(".git");
         let shown = own.strip_prefix(&programs.top).unwrap_or(&own);
@@ -564,15 +567,15 @@ impl RepositoryReader<'_> {
             .filter(|entry| entry.variable.key != "core.worktree");
         add_entries(&prefix, entries, programs)?;
         programs.add_hooks(&format!("{prefix}hooks/"), &folders.common.join("hooks"))?;
-        let further = open_links(folder, &folders, &configuration)?;
-        Ok(Some(OpenLink {
+        let further = open_gitlinks(folder, &folders, &configuration)?;
+        Ok(Some(OpenGitlink {
             common: folders.common,
             further,
         }))
     }
 
     /// Adds the programs of an absorbed repository, which has no work tree now.
-    fn add_absorbed(self, folder: &Path, programs: &mut GitPrograms) -> Result<(), Unreadable> {
+    fn add_absorbed(self, folder: &Path, programs: &mut GitPrograms) -> Result<(), GitConfigError> {
         let prefix = format!(
             "{}: ",
             folder
@@ -598,7 +601,7 @@ fn add_entries<'a>(
     prefix: &str,
     entries: impl IntoIterator<Item = &'a Entry>,
     programs: &mut GitPrograms,
-) -> Result<(), Unreadable> {
+) -> Result<(), GitConfigError> {
     for Entry { variable, .. } in entries {
         let key = variable.key.to_lowercase();
         let value = variable.value.as_deref().unwrap_or("true");
@@ -607,7 +610,7 @@ fn add_entries<'a>(
         }
         // Two different values must not look the same in the hash.
         if !variable.is_exact {
-            return Err(Unreadable::TooMuch);
+            return Err(GitConfigError::TooMuch);
         }
         programs.add_key(prefix, &key, value)?;
     }
@@ -615,7 +618,10 @@ fn add_entries<'a>(
 }
 
 /// Returns the folder of a repository's work tree.
-fn work_tree(folders: &Folders, configuration: &Configuration) -> Result<PathBuf, Unreadable> {
+fn work_tree(
+    folders: &RepositoryFolders,
+    configuration: &Configuration,
+) -> Result<PathBuf, GitConfigError> {
     let Some(work_tree) = &configuration.work_tree else {
         return Ok(folders.holder.clone());
     };
@@ -623,16 +629,16 @@ fn work_tree(folders: &Folders, configuration: &Configuration) -> Result<PathBuf
         .own
         .join(work_tree)
         .canonicalize()
-        .map_err(|_| Unreadable::WorkTree(folders.own.clone()))
+        .map_err(|_| GitConfigError::WorkTree(folders.own.clone()))
 }
 
 /// Returns the linked folders of the work tree that contain something like a repository.
-fn open_links(
+fn open_gitlinks(
     top: &Path,
-    folders: &Folders,
+    folders: &RepositoryFolders,
     configuration: &Configuration,
-) -> Result<Vec<PathBuf>, Unreadable> {
-    let links = read_links(&folders.own.join("index"), configuration.hash_bytes)?;
+) -> Result<Vec<PathBuf>, GitConfigError> {
+    let links = read_gitlinks(&folders.own.join("index"), configuration.hash_bytes)?;
     let links = links.into_iter().map(|link| top.join(link));
     Ok(links
         .filter(|folder| folder.join(".git").symlink_metadata().is_ok())
@@ -640,12 +646,12 @@ fn open_links(
 }
 
 /// Returns the repositories that are absorbed into this one's files, except those already seen.
-fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Unreadable> {
+fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, GitConfigError> {
     let mut found = Vec::new();
     let mut open = vec![common.join("modules")];
     while let Some(folder) = open.pop() {
         if found.len() + open.len() > MAX_REPOSITORIES {
-            return Err(Unreadable::TooMuch);
+            return Err(GitConfigError::TooMuch);
         }
         if folder.join("HEAD").symlink_metadata().is_ok() && folder.join("config").is_file() {
             open.push(folder.join("modules"));
@@ -663,7 +669,7 @@ fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Unr
                     .filter(|path| path.is_dir()),
             ),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(_) => return Err(Unreadable::File(folder)),
+            Err(_) => return Err(GitConfigError::File(folder)),
         }
     }
     Ok(found)

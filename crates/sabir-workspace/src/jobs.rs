@@ -87,7 +87,7 @@ pub enum JobState {
     /// The command ended.
     Ended(ExitSummary),
     /// The command ended before the task was resumed; the text describes how.
-    Past(String),
+    EndedBeforeResume(String),
     /// The command could not be started.
     Failed(String),
 }
@@ -200,14 +200,14 @@ impl JobManager {
         };
         let outcome = command.run(workspace, take).await?;
         let missing = outcome.output.omitted_bytes > 0;
-        let kept = missing.then(|| self.keep_output(output, text, &outcome));
+        let kept = missing.then(|| self.store_output(output, text, &outcome));
         Ok(FinishedCommand { outcome, kept })
     }
 
     /// Stores the output of a command that another program ran, like that of one that was [run here](Self::run_command). `head_bytes` and
     /// `tail_bytes` are the sizes of the ends that the outcome holds.
     #[must_use]
-    pub fn keep_foreign_output(
+    pub fn store_external_output(
         &self,
         text: &str,
         printed: &[u8],
@@ -220,14 +220,14 @@ impl JobManager {
         let outcome = CommandOutcome {
             end,
             output: capture.finish(),
-            left_running: 0,
-            survivors: 0,
+            leftover_processes: 0,
+            unkillable_processes: 0,
             sandbox: None,
         };
         let kept = (outcome.output.omitted_bytes > 0).then(|| {
             let mut output = StoredOutput::new(self.part_stem());
             output.push(printed);
-            self.keep_output(output, text, &outcome)
+            self.store_output(output, text, &outcome)
         });
         FinishedCommand { outcome, kept }
     }
@@ -240,7 +240,7 @@ impl JobManager {
     }
 
     /// Stores an output of which the ends were shown, and numbers it.
-    fn keep_output(
+    fn store_output(
         &self,
         mut output: StoredOutput,
         command: &str,
@@ -249,14 +249,14 @@ impl JobManager {
         let CommandOutcome {
             end,
             output: shown,
-            left_running,
-            survivors,
+            leftover_processes,
+            unkillable_processes,
             ..
         } = outcome;
         let ending = ExitSummary {
             end: *end,
-            left_running: *left_running,
-            survivors: *survivors,
+            leftover_processes: *leftover_processes,
+            unkillable_processes: *unkillable_processes,
         };
         let mut state = self.lock_table();
         let number = state.last + 1;
@@ -679,7 +679,7 @@ impl JobEntry {
                 capture: None,
                 output,
                 lines,
-                state: JobState::Past(end),
+                state: JobState::EndedBeforeResume(end),
                 confined: None,
             },
         )

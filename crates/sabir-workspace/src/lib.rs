@@ -113,7 +113,7 @@ mod trust;
 pub use bounds::{Bounds, BoundsError};
 pub use browser::{BrowserError, open_web_page};
 pub use capture::CapturedOutput;
-pub use clipboard::{ClipboardError, read_clipboard_picture};
+pub use clipboard::{ClipboardError, read_clipboard_image};
 pub use command::{
     CommandExit, CommandOutcome, ExitSummary, OutputStream, QUIET_ENV, ServerCommand, ServerExit,
     ServerInput, ServerProcess, ServerStreams, ShellCommand, default_shell,
@@ -129,7 +129,7 @@ pub use files::{
     ListEntry, ListOptions, TEMP_START, Workspace, WritePrecondition,
 };
 pub use git_config::{
-    GitConfig, HistorySearch, PathFilter, Unreadable, find_branch, find_index_name,
+    GitConfig, GitConfigError, HistorySearch, PathFilter, find_branch, find_index_name,
     list_push_addresses,
 };
 pub use hide_process::hide_process;
@@ -143,8 +143,9 @@ pub use path::{WorkPath, protection_reason};
 pub use public_address::{NetworkKind, never_reachable_kind, non_public_kind};
 pub use sandbox::{
     ConnectionOutcome, DenialKind, DenialNote, EffectiveLevel, HostConnection, NetworkAccess,
-    RegistryHost, Sandbox, SandboxLevel, SandboxReport, SecurityReport, UnknownHost,
-    UnknownSandboxLevel, Wall, WallCheckError, WallReport, WallState, WithheldPath, check_walls,
+    RegistryHost, RestrictionReport, RestrictionState, Sandbox, SandboxLevel, SandboxReport,
+    SandboxRestriction, SecurityCheckError, SecurityReport, UnknownHost, UnknownSandboxLevel,
+    WithheldPath, check_security,
 };
 pub use search::{SearchMatch, SearchOptions, SearchResult};
 pub use stop_flag::{StopFlag, StopOnDrop};

@@ -9,7 +9,7 @@ use grep_regex::RegexMatcher;
 
 use crate::capture::{decode_printable, whole_characters};
 use crate::output::{MAX_FILE_BYTES, OutputPiece, StoredOutput};
-use crate::terminal_text::TerminalText;
+use crate::terminal_text::TerminalTextConverter;
 
 /// The number of bytes of a line that are examined.
 const MAX_LINE_BYTES: usize = 64 << 10;
@@ -202,7 +202,7 @@ fn visit_side(
         stopped: false,
         visit,
     };
-    let mut plain = TerminalText::new();
+    let mut plain = TerminalTextConverter::new();
     let mut current = GapSide::BeforeGap;
     output.read_pieces(&mut |piece| {
         match piece {

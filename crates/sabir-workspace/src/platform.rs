@@ -10,7 +10,7 @@
 //! | [`die_with_parent`] | parent death signal | nothing: the reaper and the agent end what a killed supervisor leaves |
 //! | [`open_process_handle`] | pidfd | a kqueue with one `EVFILT_PROC` event |
 //! | [`forbid_inspection`], [`allow_inspection`] | the dumpable flag | nothing: the system itself asks for permission to inspect a process |
-//! | [`close_others_on_exec`] | `close_range` | the flag is set on each descriptor in `/dev/fd` |
+//! | [`close_other_descriptors_on_exec`] | `close_range` | the flag is set on each descriptor in `/dev/fd` |
 //! | [`fork_process`] | `clone` | `fork` |
 //! | [`rename_process`] | name and arguments | nothing: `ps` shows the supervisor's arguments |
 //! | [`enter_folder`] | `/proc/self/fd` | `fchdir` after the fork |
@@ -28,18 +28,18 @@ mod macos;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
     FOLDER_HANDLE, RECEIVE_CLOSED_ON_EXEC, RawDir, SEND_WITHOUT_SIGNAL, adopt_orphans,
-    allow_inspection, close_others_on_exec, die_with_parent, enter_folder, forbid_inspection,
-    fork_process, open_folder_beneath, open_process_handle, open_terminal_pair, rename_process,
-    to_mode_bits,
+    allow_inspection, close_other_descriptors_on_exec, die_with_parent, enter_folder,
+    forbid_inspection, fork_process, open_folder_beneath, open_process_handle, open_terminal_pair,
+    rename_process, to_mode_bits,
 };
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{close_others, close_others_but};
+pub(crate) use linux::{close_other_descriptors, close_other_descriptors_except};
 #[cfg(target_os = "macos")]
 pub(crate) use macos::{
     FOLDER_HANDLE, RECEIVE_CLOSED_ON_EXEC, RawDir, SEND_WITHOUT_SIGNAL, adopt_orphans,
-    allow_inspection, close_others_on_exec, die_with_parent, enter_folder, forbid_inspection,
-    fork_process, open_folder_beneath, open_process_handle, open_terminal_pair, rename_process,
-    to_mode_bits,
+    allow_inspection, close_other_descriptors_on_exec, die_with_parent, enter_folder,
+    forbid_inspection, fork_process, open_folder_beneath, open_process_handle, open_terminal_pair,
+    rename_process, to_mode_bits,
 };
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]

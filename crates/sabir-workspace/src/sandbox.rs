@@ -56,11 +56,10 @@ use crate::command::{CommandExit, ShellCommand};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 
-mod aftermath;
 mod denial_note;
 pub(crate) mod environment;
 mod existing_paths;
-mod git_guard;
+mod git_protection;
 #[cfg(target_os = "linux")]
 mod host_sockets;
 #[cfg(target_os = "linux")]
@@ -79,6 +78,7 @@ pub(crate) mod prepared_launcher;
 pub(crate) mod process_cgroup;
 mod protected_entries;
 mod protected_paths;
+mod protected_restore;
 mod registry_hosts;
 mod removed_folders;
 mod resource_limits;
@@ -86,26 +86,29 @@ mod seatbelt;
 #[cfg(target_os = "macos")]
 mod seatbelt_launch;
 mod secrets;
+pub(crate) mod security_check;
 mod setup_stage;
 mod shared_temp;
 #[cfg(target_os = "linux")]
 pub(crate) mod syscall_filter;
 #[cfg(target_os = "linux")]
 pub(crate) mod syscalls;
-pub(crate) mod wall_check;
 
-pub use aftermath::WithheldPath;
 pub use denial_note::{DenialKind, DenialNote};
 use existing_paths::existing_paths;
 pub use masks::is_mask;
 use plan::TempDirLifetime;
 pub(crate) use plan::{LoopbackPlan, SandboxPlan};
 pub(crate) use protected_paths::ProtectedPaths;
+pub use protected_restore::WithheldPath;
 pub(crate) use registry_hosts::split_host;
 pub use registry_hosts::{ConnectionOutcome, HostConnection, RegistryHost, UnknownHost};
+pub use security_check::{
+    RestrictionReport, RestrictionState, SandboxRestriction, SecurityCheckError, SecurityReport,
+    check_security,
+};
 pub(crate) use setup_stage::SetupStage;
 use shared_temp::SharedTempDir;
-pub use wall_check::{SecurityReport, Wall, WallCheckError, WallReport, WallState, check_walls};
 
 /// The requested level of confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -200,7 +203,7 @@ impl SandboxReport {
         let note = self
             .note
             .iter()
-            .map(|note| format!("{} {}", note.message, note.kind.switch()));
+            .map(|note| format!("{} {}", note.message, note.kind.option_hint()));
         std::iter::once(format!("the sandbox was {self}"))
             .chain(note)
             .chain(self.withheld.iter().map(WithheldPath::to_string))
@@ -271,7 +274,7 @@ impl Sandbox {
 
     /// Returns the same sandbox, which no longer falls back to level 1 if level 2 was found in force.
     #[must_use]
-    pub fn hold_found_level(mut self) -> Self {
+    pub fn require_detected_level(mut self) -> Self {
         if self.level == SandboxLevel::Best
             && self.found_level.get() == Some(&Some(EffectiveLevel::Two))
         {
@@ -288,7 +291,7 @@ impl Sandbox {
     }
 
     /// Forbids commands to reach ports of the machine's loopback, whatever
-    /// [`reach_loopback`](Self::reach_loopback) names.
+    /// [`allow_loopback_ports`](Self::allow_loopback_ports) names.
     #[must_use]
     pub fn with_loopback(mut self, is_allowed: bool) -> Self {
         self.allows_loopback = is_allowed;
@@ -304,7 +307,7 @@ impl Sandbox {
     /// Lets commands reach these ports of the machine's loopback, in level 2 and without the network.
     /// At most 16 of them, and only those that a program listens on when a command starts.
     #[must_use]
-    pub fn reach_loopback(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
+    pub fn allow_loopback_ports(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
         self.loopback_ports.extend(ports);
         self
     }
@@ -389,7 +392,7 @@ impl Sandbox {
     /// read. Missing ones are ignored. For files that may hold secrets and that a command could come
     /// across without naming them: an error would make `grep -r` fail.
     #[must_use]
-    pub fn show_empty(mut self, files: impl IntoIterator<Item = PathBuf>) -> Self {
+    pub fn show_as_empty(mut self, files: impl IntoIterator<Item = PathBuf>) -> Self {
         self.empty.extend(files);
         self
     }
@@ -415,7 +418,7 @@ impl Sandbox {
     /// them costs milliseconds on some file systems. It is created if it is missing, and used only on the file system of the workspace
     /// and outside of what commands can write.
     #[must_use]
-    pub fn keep_masks_in(mut self, folder: impl Into<PathBuf>) -> Self {
+    pub fn with_mask_pool(mut self, folder: impl Into<PathBuf>) -> Self {
         self.mask_pool = Some(folder.into());
         self
     }

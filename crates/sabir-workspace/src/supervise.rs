@@ -43,9 +43,9 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getppid, setsid, wai
 use crate::passed_descriptor;
 use crate::platform;
 use crate::sandbox::environment::{LaunchProgram, SandboxEnvironment};
-use crate::sandbox::prepared_launcher::OrderedLauncher;
+use crate::sandbox::prepared_launcher::AssignedLauncher;
 use crate::sandbox::process_cgroup::ProcessCgroup;
-use crate::sandbox::{self, WithheldPath, wall_check};
+use crate::sandbox::{self, WithheldPath, security_check};
 use crate::terminal_guard;
 
 #[cfg(target_os = "linux")]
@@ -103,13 +103,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Wrong arguments mean that a person typed the hidden argument, so there is no socket to report
     // to.
     let args: Vec<OsString> = args.into_iter().collect();
-    if args.first().is_some_and(|first| first == wall_check::PROBE) {
+    if args
+        .first()
+        .is_some_and(|first| first == security_check::PROBE)
+    {
         let words: Vec<String> = args
             .iter()
             .skip(1)
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        if wall_check::run_probe(&words) {
+        if security_check::run_probe(&words) {
             let _ = rustix::io::write(std::io::stdout().as_fd(), b"x\n");
         }
         return ExitCode::SUCCESS;
@@ -132,8 +135,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Supervises the command of a standby that has got its order.
 #[cfg(target_os = "linux")]
-fn supervise_standby(standby: fork_server::OrderedStandby) -> ExitCode {
-    let fork_server::OrderedStandby {
+fn supervise_standby(standby: fork_server::AssignedStandby) -> ExitCode {
+    let fork_server::AssignedStandby {
         order,
         mut reaper,
         launcher,
@@ -156,7 +159,7 @@ fn supervise_command(args: Vec<OsString>) -> ExitCode {
     let Some(plan) = SupervisorPlan::from_args(args) else {
         return ExitCode::from(2);
     };
-    let done = match reaper::split_process(&mut None) {
+    let done = match reaper::fork_supervisor(&mut None) {
         Ok(reaper::SupervisorRole::Done) => return ExitCode::SUCCESS,
         Ok(reaper::SupervisorRole::Supervisor(mut reaper)) => reaper
             .set_grace(plan.grace)
@@ -183,7 +186,7 @@ struct SupervisorStart<'a> {
     /// The environment of the command; `None` for that of this process.
     variables: Option<&'a [(OsString, OsString)]>,
     /// A launcher that was started ahead.
-    launcher: Option<OrderedLauncher>,
+    launcher: Option<AssignedLauncher>,
 }
 
 /// The command to run, with its time limits.
@@ -355,14 +358,14 @@ fn run_supervisor(
     // Signals have been blocked since before the fork. In a separate session, a signal to the
     // reaper's group does not end both processes.
     let _ = setsid();
-    let lifeline = Lifeline::new(reaper);
+    let lifeline = RequiredProcesses::new(reaper);
     // Before the shell starts: a process that loses its parent earlier would be adopted by init.
     platform::adopt_orphans()?;
     // The command has the same user.
     platform::forbid_inspection()?;
     // A kernel before 5.11 does not know this flag. Descriptors that the agent's parent left open
     // are then inherited.
-    let _ = platform::close_others_on_exec();
+    let _ = platform::close_other_descriptors_on_exec();
     // Received before the socket is checked for its end, since a waiting message looks like a
     // closed socket.
     let input = match plan.device {
@@ -422,7 +425,7 @@ fn run_supervisor(
     }
     // Cleaned up before the last report, so that the agent's next step does not meet the masks.
     let removed = environment.remove_traces();
-    let survivors = if children.alive {
+    let unkillable_processes = if children.alive {
         process_tree::list_descendants().len()
     } else {
         0
@@ -434,7 +437,7 @@ fn run_supervisor(
     platform::rename_process(CLEANUP_NAME);
     let _ = rustix::process::chdir("/");
     send_report(SupervisorReport::AllGone(
-        i32::try_from(survivors).unwrap_or(i32::MAX),
+        i32::try_from(unkillable_processes).unwrap_or(i32::MAX),
     ));
     let _ = reaper::close_streams();
     drop(removed);
@@ -445,7 +448,7 @@ fn run_supervisor(
 /// or the command exceeds its limits (`true`).
 fn watch_shell(
     children: &mut ChildProcesses,
-    lifeline: &Lifeline,
+    lifeline: &RequiredProcesses,
     limits: Option<SupervisedLimits>,
 ) -> io::Result<bool> {
     // A kernel before 5.3 has no process handles (pidfd), so the loop polls often. A pidfd becomes
@@ -527,13 +530,13 @@ impl SupervisedLimits {
 }
 
 /// The processes without which the command must end: the agent and the reaper.
-struct Lifeline {
+struct RequiredProcesses {
     reaper: Pid,
     /// A handle of the reaper, which becomes readable when it ends; none where the kernel has none.
     handle: Option<OwnedFd>,
 }
 
-impl Lifeline {
+impl RequiredProcesses {
     fn new(reaper: Pid) -> Self {
         Self {
             reaper,

@@ -80,7 +80,7 @@ impl TerminalLock {
 
 /// The order that a guard gets as its arguments.
 #[derive(Debug, PartialEq, Eq)]
-struct GuardOrder {
+struct GuardArguments {
     /// The process group of the writer, while it has the terminal.
     group: i32,
     input_modes: libc::tcflag_t,
@@ -95,7 +95,7 @@ impl TerminalGuard {
     /// # Errors
     /// The program cannot be started.
     pub fn start(helper: &Path, saved: &Termios) -> io::Result<Self> {
-        let order = GuardOrder {
+        let order = GuardArguments {
             group: getpgrp().as_raw_nonzero().get(),
             input_modes: saved.input_modes.bits(),
             local_modes: saved.local_modes.bits(),
@@ -134,7 +134,7 @@ impl Drop for TerminalGuard {
     }
 }
 
-impl GuardOrder {
+impl GuardArguments {
     fn to_words(&self) -> Vec<String> {
         let mut words = vec![
             self.group.to_string(),
@@ -168,12 +168,12 @@ impl GuardOrder {
 
 /// Waits for the end of the writer, and restores the terminal at standard output if that is needed.
 pub(crate) fn run_guard(words: &[OsString]) -> ExitCode {
-    let Some(order) = GuardOrder::from_words(words) else {
+    let Some(order) = GuardArguments::from_words(words) else {
         return ExitCode::from(2);
     };
     // Whatever the writer has inherited from its own parent may be waited for elsewhere.
     #[cfg(target_os = "linux")]
-    let _ = crate::platform::close_others();
+    let _ = crate::platform::close_other_descriptors();
     if !is_changed_at_end(io::stdin().lock()) {
         return ExitCode::SUCCESS;
     }
@@ -225,7 +225,7 @@ fn is_still_raw(terminal: &io::Stdout) -> bool {
     })
 }
 
-fn restore_modes(terminal: &io::Stdout, order: &GuardOrder) {
+fn restore_modes(terminal: &io::Stdout, order: &GuardArguments) {
     let Ok(mut settings) = tcgetattr(terminal) else {
         return;
     };
@@ -243,16 +243,16 @@ mod tests {
 
     #[test]
     fn orders_are_read_as_they_were_written() {
-        let order = GuardOrder {
+        let order = GuardArguments {
             group: 77,
             input_modes: 0x500,
             local_modes: 0x8a3b,
             codes: [3, 1, 0],
         };
         let words: Vec<OsString> = order.to_words().into_iter().map(Into::into).collect();
-        assert_eq!(GuardOrder::from_words(&words), Some(order));
-        assert_eq!(GuardOrder::from_words(&words[1..]), None);
-        assert_eq!(GuardOrder::from_words(&[]), None);
+        assert_eq!(GuardArguments::from_words(&words), Some(order));
+        assert_eq!(GuardArguments::from_words(&words[1..]), None);
+        assert_eq!(GuardArguments::from_words(&[]), None);
     }
 
     #[test]

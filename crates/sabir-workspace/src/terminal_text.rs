@@ -25,7 +25,7 @@ const FILLER: char = '\0';
 
 /// A converter that reads output piece by piece. Memory is bounded by one screen and the text of
 /// one piece.
-pub(crate) struct TerminalText {
+pub(crate) struct TerminalTextConverter {
     parser: Parser,
     screen: ScreenBuffer,
     /// The start of a character that was cut off at the end of a piece.
@@ -33,7 +33,7 @@ pub(crate) struct TerminalText {
     silent: usize,
 }
 
-impl TerminalText {
+impl TerminalTextConverter {
     pub(crate) fn new() -> Self {
         Self {
             parser: Parser::new(),

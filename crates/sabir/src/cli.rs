@@ -9,12 +9,12 @@ use sabir_session::{
     Interactivity, InterfaceChoice, NetworkChoice, RecordMode, SandboxSpec, SessionSpec,
     SubtaskSpec,
 };
-use sabir_terminal::command_words::{CommandWords, group_commands};
+use sabir_terminal::command_names::{CommandNames, group_commands};
 use sabir_terminal::mcp_command::McpArguments;
 use sabir_terminal::serving_command::ServingCommand;
 use sabir_terminal::shell_setup::Shell;
 
-pub(crate) use completion_options::EndFlags;
+pub(crate) use completion_options::CompletionFlags;
 pub(crate) use config::{ConfigArguments, ConfigCommand};
 pub(crate) use context::ContextArguments;
 pub(crate) use files::{
@@ -90,7 +90,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) task: TaskOptions,
     #[command(flatten)]
-    pub(crate) pictures: PictureOptions,
+    pub(crate) pictures: ImageOptions,
     /// The task; without it, Sabir asks for one. The task is interactive: Sabir asks before it changes anything. Messages typed while
     /// it works are queued; `/now MESSAGE` interrupts. `/image FILE` adds an image to your next message, `/mode NAME` switches the
     /// mode, `/context` shows what fills the context, `/compact` compacts it, and `/quit` leaves when it is your turn.
@@ -279,7 +279,7 @@ pub(crate) struct TaskOptions {
     #[arg(long, value_name = "registries", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub(crate) network: Option<NetworkChoice>,
     #[command(flatten)]
-    pub(crate) ends: EndFlags,
+    pub(crate) ends: CompletionFlags,
     /// Take no checkpoints, so that the changes of the task cannot be undone.
     #[arg(long)]
     pub(crate) no_checkpoints: bool,
@@ -358,7 +358,7 @@ pub(crate) struct RecordingOptions {
 
 /// Options for images in a message.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct PictureOptions {
+pub(crate) struct ImageOptions {
     /// Attach this image to the message: PNG, JPEG, GIF or WebP. May be given several times.
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
@@ -387,7 +387,7 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) control: ControlOptions,
     #[command(flatten)]
-    pub(crate) pictures: PictureOptions,
+    pub(crate) pictures: ImageOptions,
     /// Continue the newest task of this folder, with these words.
     #[arg(long = "continue", short = 'c')]
     pub(crate) continues: bool,
@@ -408,7 +408,7 @@ pub(crate) struct ResumeArguments {
     #[command(flatten)]
     pub(crate) control: ControlOptions,
     #[command(flatten)]
-    pub(crate) pictures: PictureOptions,
+    pub(crate) pictures: ImageOptions,
     /// The task's name, or the beginning of it; by default the newest task of this folder that did not complete.
     pub(crate) id: Option<String>,
     /// A message to the model before it continues.
@@ -418,7 +418,7 @@ pub(crate) struct ResumeArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ParseArguments {
     #[command(flatten)]
-    pub(crate) listening: ListeningOptions,
+    pub(crate) recognition: RecognitionOptions,
     /// The output format.
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub(crate) output: OutputFormat,
@@ -428,7 +428,7 @@ pub(crate) struct ParseArguments {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
     #[command(flatten)]
-    pub(crate) listening: ListeningOptions,
+    pub(crate) recognition: RecognitionOptions,
     /// The output format.
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) output: ReportFormat,
@@ -436,7 +436,7 @@ pub(crate) struct CheckArguments {
 
 /// Options for the calls that are recognised in a text, and those that the checks pass.
 #[derive(Debug, Args)]
-pub(crate) struct ListeningOptions {
+pub(crate) struct RecognitionOptions {
     /// The dialect to recognize, or `auto` for all. `sabir dialects` lists them, `sabir help dialect NAME` explains one.
     #[arg(long, default_value = "auto")]
     pub(crate) dialect: String,
@@ -611,7 +611,7 @@ impl Cli {
     /// Parses the command line. If it asks for help or is invalid, the program ends here.
     pub(crate) fn parse_arguments(arguments: Vec<OsString>) -> Result<Self, CommandError> {
         let command = Self::command();
-        let words = CommandWords::for_arguments(&command, &arguments);
+        let words = CommandNames::for_arguments(&command, &arguments);
         let is_marked = arguments.iter().any(|argument| argument == "--");
         let arguments = words.reorder_arguments(arguments);
         let parse = |command: clap::Command| {

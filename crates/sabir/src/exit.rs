@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use sabir_agent::TaskOutcome;
 use sabir_agent_sdk::SdkArgumentError;
 use sabir_session::checkpoint_history::{CheckpointError, HistoryError};
-use sabir_terminal::control_input::NoFirstMessage;
+use sabir_terminal::control_input::FirstMessageError;
 use sabir_terminal::piped_input::PipedInputError;
 use sabir_terminal::serving_command::ServingError;
 use sabir_toolbox::ToolboxError;
@@ -55,7 +55,7 @@ impl ExitStatus {
     }
 
     /// Returns the status of a command that did something, or did not because the user said no.
-    pub(crate) fn of_consent(done: bool) -> Self {
+    pub(crate) fn from_confirmation(done: bool) -> Self {
         if done { Self::Completed } else { Self::Denied }
     }
 }
@@ -124,11 +124,11 @@ impl From<HistoryError> for CommandError {
     }
 }
 
-impl From<NoFirstMessage> for CommandError {
-    fn from(error: NoFirstMessage) -> Self {
+impl From<FirstMessageError> for CommandError {
+    fn from(error: FirstMessageError) -> Self {
         let exit = match error {
-            NoFirstMessage::Cancelled => ExitStatus::Interrupted,
-            NoFirstMessage::Ended => ExitStatus::Usage,
+            FirstMessageError::Cancelled => ExitStatus::Interrupted,
+            FirstMessageError::Ended => ExitStatus::Usage,
         };
         Self {
             message: error.to_string(),

@@ -78,7 +78,7 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
                 | Command::Man { .. }
         )
     );
-    process_environment::choose_interface(cli.interface);
+    process_environment::set_interface(cli.interface);
     process_environment::start_host(cli.config.as_deref(), configured, &cli.dialects)?;
     match &cli.command {
         None => run::run_interactive(&cli),

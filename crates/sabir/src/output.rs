@@ -9,7 +9,7 @@ use sabir_session::custom_commands::CustomCommands;
 use sabir_session::{Session, UserMessage};
 use sabir_terminal::control_input::{ControlInput, ControlReader};
 use sabir_terminal::event_renderer::ProgressFrontEnd;
-use sabir_terminal::front_end::{self, PersonFrontEnd};
+use sabir_terminal::front_end::{self, SessionPresenter};
 use sabir_terminal::stdin_reader::{self, LineContext};
 use sabir_terminal::terminal::TerminalFrontEnd;
 pub(crate) use sabir_terminal::{event_renderer, print};
@@ -44,20 +44,20 @@ impl SessionOutput {
             None => {
                 // A terminal that fails here has the line mode.
                 if let Some(settings) = process_environment::full_interface()
-                    && let Ok(left) = sabir_tui::attend_session(session, &settings).await
+                    && let Ok(left) = sabir_tui::show_session(session, &settings).await
                 {
                     *next = left.next;
                     return left.is_end_shown;
                 }
                 let user = TerminalFrontEnd::new(io::stdin(), known);
-                let front_end = PersonFrontEnd::new(Box::new(user), handle);
-                return front_end.attend(events).await;
+                let front_end = SessionPresenter::new(Box::new(user), handle);
+                return front_end.show_until_end(events).await;
             }
             Some(OutputFormat::Text) => {
                 let progress = ProgressFrontEnd::default();
-                let shown = progress.result_flag();
-                let front_end = PersonFrontEnd::new(Box::new(progress), handle);
-                front_end.attend(events).await;
+                let shown = progress.result_shown_flag();
+                let front_end = SessionPresenter::new(Box::new(progress), handle);
+                front_end.show_until_end(events).await;
                 return shown.load(Ordering::Relaxed);
             }
             Some(OutputFormat::Json) => front_end::print_notices(events).await,
@@ -67,7 +67,7 @@ impl SessionOutput {
                     controls.spawn_reader(lines, known, handle);
                     controls
                 });
-                front_end::print_lines(events, controls).await;
+                front_end::print_json_lines(events, controls).await;
             }
         }
         false

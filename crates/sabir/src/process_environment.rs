@@ -11,7 +11,7 @@ use sabir_session::config::Config;
 use sabir_session::dialect_tables::load_dialect_files;
 use sabir_session::{Environment, Host, InterfaceChoice, NoticeSink};
 use sabir_terminal::screen::ExitBySignal;
-use sabir_terminal::stdin_reader::LineEditing;
+use sabir_terminal::stdin_reader::LineEditorSettings;
 use sabir_tui::InterfaceSettings;
 use tokio::runtime::Runtime;
 
@@ -103,13 +103,13 @@ pub(crate) fn notice_sink() -> NoticeSink {
 }
 
 /// Returns the editing of lines, if the user has a terminal for it.
-pub(crate) fn line_editing() -> Option<LineEditing> {
+pub(crate) fn line_editing() -> Option<LineEditorSettings> {
     let choice = InterfaceChoice::find(INTERFACE.get().copied(), host(), named_config());
-    LineEditing::for_terminal(environment(), choice, EXIT)
+    LineEditorSettings::for_terminal(environment(), choice, EXIT)
 }
 
 /// Keeps the interface that the command line names.
-pub(crate) fn choose_interface(named: Option<InterfaceChoice>) {
+pub(crate) fn set_interface(named: Option<InterfaceChoice>) {
     named.map(|choice| INTERFACE.set(choice));
 }
 

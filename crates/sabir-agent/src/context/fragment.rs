@@ -4,7 +4,7 @@
 //! can fill the context. The text says what was left out, since half a text can mean the
 //! opposite of the whole.
 
-use sabir_call::escaping::show_controls;
+use sabir_call::escaping::escape_name;
 use serde::{Deserialize, Serialize};
 
 /// A named text in the context. The journal keeps it unchanged, so that the requests of a resumed
@@ -57,7 +57,7 @@ impl ContextFragment {
 
     /// Renders the fragment for a system prompt.
     pub fn render_text(&self) -> String {
-        let name = show_controls(&self.name);
+        let name = escape_name(&self.name);
         let text = self.text.trim_end();
         let rest = match self.left_out {
             0 => String::new(),
@@ -120,7 +120,7 @@ pub(crate) fn describe_changes(
     {
         text.push_str(&format!(
             "\n{} is no longer there.\n",
-            show_controls(&gone.name)
+            escape_name(&gone.name)
         ));
     }
     (!text.is_empty()).then(|| format!("This has changed. It replaces the earlier text:\n{text}"))

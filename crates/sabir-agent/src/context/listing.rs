@@ -1,6 +1,6 @@
 //! The names at the top of a workspace, so that a model need not ask for them first.
 
-use sabir_call::escaping::show_controls;
+use sabir_call::escaping::escape_name;
 
 use super::fragment::{ContextFragment, FragmentKind};
 
@@ -18,7 +18,7 @@ impl WorkspaceListing<'_> {
     /// Renders the names as a fragment; `None` for an empty folder.
     pub fn to_fragment(&self) -> Option<ContextFragment> {
         // A name that holds a line feed must not look like further names, or like instructions.
-        let names: Vec<_> = self.names.iter().map(|name| show_controls(name)).collect();
+        let names: Vec<_> = self.names.iter().map(|name| escape_name(name)).collect();
         let text = names.join("\n");
         let size = u64::try_from(text.len()).unwrap_or(u64::MAX);
         (!text.is_empty()).then(|| {

@@ -31,7 +31,7 @@ pub const TODO_LIST_TOOL: &str = "update_todo_list";
 pub(super) const MANUAL: &str = include_str!("specs/update_todo_list.md");
 
 /// The most bytes of a list. It is limited because it is repeated to the model in full.
-const MOST_BYTES: usize = 8 << 10;
+const MAX_LIST_BYTES: usize = 8 << 10;
 /// The columns of a tab.
 const TAB: usize = 4;
 /// The most characters that are shown of an invalid line.
@@ -91,7 +91,7 @@ pub enum TodoError {
     },
     /// The list is too long.
     #[error(
-        "The todos are {bytes} bytes long; at most {MOST_BYTES} are kept. Shorten them. The list is unchanged"
+        "The todos are {bytes} bytes long; at most {MAX_LIST_BYTES} are kept. Shorten them. The list is unchanged"
     )]
     TooLong {
         /// Its length in bytes.
@@ -105,7 +105,7 @@ impl TodoList {
     /// # Errors
     /// The first line that is not an item.
     pub fn parse(text: &str) -> Result<Self, TodoError> {
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_LIST_BYTES {
             return Err(TodoError::TooLong { bytes: text.len() });
         }
         let mut items = Vec::new();
@@ -313,7 +313,7 @@ mod tests {
             "[ ] a\n[x]  ",
             "Line 2 of the todos has a box and no text after it. Say what to do. The list is unchanged",
         );
-        let long = format!("[ ] {}", "a".repeat(MOST_BYTES));
+        let long = format!("[ ] {}", "a".repeat(MAX_LIST_BYTES));
         check(
             &long,
             "The todos are 8196 bytes long; at most 8192 are kept. Shorten them. The list is unchanged",

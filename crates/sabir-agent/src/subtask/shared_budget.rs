@@ -171,7 +171,7 @@ impl BudgetSlot {
 }
 
 impl DriverObserver for BudgetMeter {
-    fn on_record_kept(&self, record: &Record) {
+    fn on_record_stored(&self, record: &Record) {
         // Its own subtasks charge for themselves.
         if let (Some(state), false) = (&self.0.0, matches!(record, Record::Subtask { .. })) {
             state.lock_usage().totals.add_record(record);

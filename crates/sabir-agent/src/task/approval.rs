@@ -7,13 +7,13 @@
 //! an approval.
 
 use sabir_call::{Call, CallId};
-use sabir_policy::{Access, Beyond, PolicyDecision, PolicyRules, Verdict};
+use sabir_policy::{Access, ExtraPermissions, PolicyDecision, PolicyRules, Verdict};
 
 use crate::control;
 use crate::event::{RuleProposal, UserQuestion, UserReply};
 use crate::record::{DecisionMaker, Record};
 
-use super::echo::TextCallCaution;
+use super::echo::TextCallRisk;
 use super::{Task, TaskEffect, UserMessage};
 
 /// Builds the question about a call.
@@ -22,7 +22,7 @@ pub(super) fn approval_question(
     access: &Access,
     decision: PolicyDecision,
     rules: &PolicyRules,
-    caution: TextCallCaution,
+    caution: TextCallRisk,
 ) -> UserQuestion {
     UserQuestion::Approval {
         detail: longest_argument(&call),
@@ -139,12 +139,12 @@ fn is_plain(access: &Access) -> bool {
     let shows = |text: &str| {
         !text
             .chars()
-            .any(|c| c.is_control() || sabir_policy::is_deceiving(c))
+            .any(|c| c.is_control() || sabir_policy::is_deceptive_char(c))
     };
     match access {
         Access::Command {
             command, beyond, ..
-        } => *beyond == Beyond::Nothing && shows(command) && !command.contains("<<"),
+        } => *beyond == ExtraPermissions::Nothing && shows(command) && !command.contains("<<"),
         Access::Several(all) => all.iter().all(is_plain),
         other => shows(&access_subject(other)),
     }

@@ -116,7 +116,7 @@ impl TaskBudget {
     }
 
     /// Returns the number of turns in this run, including those of subtasks.
-    fn family_turns(&self) -> u32 {
+    fn turns_with_subtasks(&self) -> u32 {
         self.run_turns().saturating_add(
             self.subtask_turns
                 .saturating_sub(self.run.earlier_subtask_turns),
@@ -144,7 +144,7 @@ impl TaskBudget {
     fn turn_limit(&self, limits: &TaskLimits) -> Option<String> {
         let limit = limits.turns?;
         // Subtasks count as well, or a task could pass any limit by delegating.
-        let turns = self.family_turns();
+        let turns = self.turns_with_subtasks();
         (turns >= limit).then(|| format!("the limit of {turns} turns was reached"))
     }
 
@@ -193,7 +193,7 @@ impl TaskBudget {
         TaskLimits {
             turns: limits
                 .turns
-                .map(|limit| limit.saturating_sub(self.family_turns())),
+                .map(|limit| limit.saturating_sub(self.turns_with_subtasks())),
             tokens: limits
                 .tokens
                 .map(|limit| limit.saturating_sub(self.run.tokens)),

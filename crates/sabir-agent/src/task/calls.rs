@@ -21,7 +21,7 @@ const LOST_RESULT: &str = "The records of this call are lost. It may have happen
 
 /// A turn whose calls are not all answered yet.
 ///
-/// It owns the parts of the message until [`take_answers`](Self::take_answers) releases them with
+/// It owns the parts of the message until [`take_results`](Self::take_results) releases them with
 /// all results, so the history never holds a call without its result (law 7).
 #[derive(Debug)]
 pub(crate) struct OpenTurn {
@@ -103,7 +103,7 @@ impl OpenTurn {
     }
 
     /// Returns the arguments of a call whose values were written on lines of their own.
-    pub(super) fn wrapped_values(&self, id: &CallId) -> &[String] {
+    pub(super) fn values_on_own_lines(&self, id: &CallId) -> &[String] {
         self.calls
             .iter()
             .find(|pending| pending.call.id == *id)
@@ -112,7 +112,7 @@ impl OpenTurn {
 
     /// Takes the parts of the message and of its answer, once all calls are answered: the results
     /// in call order, then the feedback and the messages that arrived meanwhile.
-    pub(super) fn take_answers(&mut self) -> Option<(Vec<MessagePart>, Vec<MessagePart>)> {
+    pub(super) fn take_results(&mut self) -> Option<(Vec<MessagePart>, Vec<MessagePart>)> {
         // `None` as soon as one result is missing: then nothing may leave the turn.
         let results: Option<Vec<_>> = self
             .calls
@@ -244,7 +244,7 @@ impl OpenTurn {
     }
 
     /// Returns a running call to its beginning, so that it is assessed and run again.
-    pub(super) fn mark_waiting(&mut self, id: &CallId) {
+    pub(super) fn requeue_call(&mut self, id: &CallId) {
         if let Some(pending) = self
             .pending_call(id)
             .filter(|pending| pending.state == PendingState::Running)
@@ -273,7 +273,7 @@ impl OpenTurn {
 
     /// Refuses to run any call without a result: the records that would show if it ran are lost. Subtasks are left out if
     /// `continue_subtasks` is set.
-    pub(super) fn mark_lost(&mut self, continue_subtasks: bool) {
+    pub(super) fn refuse_unrecorded_calls(&mut self, continue_subtasks: bool) {
         for pending in &mut self.calls {
             let is_subtask = pending.call.name == control::NEW_TASK_TOOL;
             let may_have_run = !matches!(
@@ -321,7 +321,7 @@ impl OpenTurn {
             None if self.feedback.is_some() => {
                 Some("a part of the same message could not be read".to_owned())
             }
-            None => self.has_user_words().then(|| {
+            None => self.has_user_message().then(|| {
                 "the user has said something that you have not read; it follows this result"
                     .to_owned()
             }),
@@ -329,14 +329,14 @@ impl OpenTurn {
     }
 
     /// Reports whether the user said something since the calls were made.
-    pub(super) fn has_user_words(&self) -> bool {
+    pub(super) fn has_user_message(&self) -> bool {
         self.messages
             .iter()
             .any(|(by, _)| *by == MessageAuthor::User)
     }
 
     /// Returns the calls without a result, and whether each of them is running.
-    pub(super) fn unanswered_calls(&self) -> Vec<(Call, bool)> {
+    pub(super) fn calls_without_result(&self) -> Vec<(Call, bool)> {
         let open = self
             .calls
             .iter()
@@ -470,7 +470,7 @@ impl Task {
             ) {
                 NextAction::Nothing => return,
                 NextAction::Refuse(call, ending, words) => {
-                    self.answer_call(&call, ending, words, effects)
+                    self.record_call_result(&call, ending, words, effects)
                 }
                 NextAction::Assess(call) => effects.push(TaskEffect::AssessCall(call)),
                 // A control call may need to ask as well.
@@ -528,17 +528,17 @@ impl Task {
             return self.handle_check_assessment(&call, access, preconditions, effects);
         }
         if let Access::Invalid { reason } = access {
-            self.answer_call(&call, ToolResultStatus::Failed, reason.clone(), effects);
+            self.record_call_result(&call, ToolResultStatus::Failed, reason.clone(), effects);
             return self.advance_calls(effects);
         }
         if let Some(words) = self.subtask_refusal(&call) {
-            self.answer_call(&call, ToolResultStatus::Failed, words, effects);
+            self.record_call_result(&call, ToolResultStatus::Failed, words, effects);
             return self.advance_calls(effects);
         }
         // Checked by the current rules: a mode switch by an earlier call of the turn already
         // applies.
         let decision = self.settings.rules.decide(access);
-        let caution = self.text_call_caution(&call);
+        let caution = self.text_call_risk(&call);
         let decision = self.require_approval(&call, access, decision, &caution);
         if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending_call(id)) {
             let digest = CallDigest::for_call(&call.name, &call.arguments, &preconditions);
@@ -633,7 +633,7 @@ impl Task {
             reason: reason.to_owned(),
         };
         self.commit_record(record, effects);
-        self.answer_call(
+        self.record_call_result(
             call,
             ToolResultStatus::Denied,
             denial_message(by, reason),
@@ -704,7 +704,7 @@ impl Task {
     }
 
     /// Answers a call.
-    pub(super) fn answer_call(
+    pub(super) fn record_call_result(
         &mut self,
         call: &Call,
         ending: ToolResultStatus,
@@ -727,7 +727,7 @@ impl Task {
         let open = self
             .turn
             .as_ref()
-            .map(OpenTurn::unanswered_calls)
+            .map(OpenTurn::calls_without_result)
             .unwrap_or_default();
         for (call, running) in open {
             let content = if control::is_control(&call.name) {
@@ -737,7 +737,7 @@ impl Task {
             };
             // It is not run again: half of it may have happened. The result asks the model to look.
             if running && !self.survives_resume(&call.name) {
-                self.answer_call(
+                self.record_call_result(
                     &call,
                     ToolResultStatus::Interrupted,
                     content.to_owned(),
@@ -748,14 +748,18 @@ impl Task {
     }
 
     /// Answers all open calls as not run.
-    pub(super) fn reject_unanswered(&mut self, content: &str, effects: &mut Vec<TaskEffect>) {
+    pub(super) fn reject_calls_without_result(
+        &mut self,
+        content: &str,
+        effects: &mut Vec<TaskEffect>,
+    ) {
         let open = self
             .turn
             .as_ref()
-            .map(OpenTurn::unanswered_calls)
+            .map(OpenTurn::calls_without_result)
             .unwrap_or_default();
         for (call, _) in open {
-            self.answer_call(
+            self.record_call_result(
                 &call,
                 ToolResultStatus::Rejected,
                 content.to_owned(),

@@ -78,10 +78,10 @@ impl Task {
     }
 
     /// Returns the arguments of an open call whose values were written on lines of their own.
-    pub fn wrapped_values(&self, id: &CallId) -> &[String] {
+    pub fn values_on_own_lines(&self, id: &CallId) -> &[String] {
         self.turn
             .as_ref()
-            .map_or(&[], |turn| turn.wrapped_values(id))
+            .map_or(&[], |turn| turn.values_on_own_lines(id))
     }
 
     /// Runs the check after its assessment. Invalid arguments count as a failed check.
@@ -135,7 +135,7 @@ impl Task {
             self.check_description(),
             output.content
         );
-        self.answer_call(call, ToolResultStatus::Rejected, content, effects);
+        self.record_call_result(call, ToolResultStatus::Rejected, content, effects);
         self.advance_calls(effects);
     }
 

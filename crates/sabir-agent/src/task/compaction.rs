@@ -17,14 +17,14 @@ use super::{Task, TaskEffect, TaskInput, TaskPhase, digest};
 use crate::context::{ContextFragment, RequestContext, fragment, summary};
 use crate::event::UserQuestion;
 use crate::record::{
-    AssistantTurn, CompactionReason, CompactionRecord, ContextChange, Delivery, MessageAuthor,
+    AssistantTurn, CompactionReason, CompactionRecord, ContextChange, DeliveryTime, MessageAuthor,
     Record, SummaryAuthor,
 };
 
 /// The maximum number of consecutive retries of a request that was too long, each with less content.
 const MAX_OVERFLOW_RETRIES: u32 = 3;
 /// The divisors that give the size of the kept turns from that of the context. A later one is used if an earlier one kept too much.
-const KEPT_SHARES: [usize; 3] = [5, 20, usize::MAX];
+const KEPT_DIVISORS: [usize; 3] = [5, 20, usize::MAX];
 
 /// The moment at which a requested compaction happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Task {
     }
 
     /// Reports whether the model is being asked for a summary instead of its next turn.
-    pub fn is_summarising(&self) -> bool {
+    pub fn is_summarizing(&self) -> bool {
         matches!(self.phase, TaskPhase::AwaitingSummary(_))
     }
 
@@ -230,8 +230,10 @@ impl Task {
             }
             ContextChange::Tools(change) => self.apply_tools_change(change),
             ContextChange::Moded { told, when, .. } => match when {
-                Delivery::Next => self.deliver_message(MessageAuthor::Sabir, told.as_str().into()),
-                Delivery::Later => self
+                DeliveryTime::Next => {
+                    self.deliver_message(MessageAuthor::Sabir, told.as_str().into())
+                }
+                DeliveryTime::Later => self
                     .pending_input
                     .messages
                     .push((MessageAuthor::Sabir, told.as_str().into())),
@@ -465,7 +467,7 @@ impl Task {
 
     /// Continues the phase that the summary interrupted.
     fn continue_after_summary(&mut self, why: CompactionReason, effects: &mut Vec<TaskEffect>) {
-        let has_spoken = std::mem::take(&mut self.pending_input.user_spoke);
+        let has_spoken = std::mem::take(&mut self.pending_input.includes_user_message);
         if why != CompactionReason::Asked {
             return self.request_next_turn(effects);
         }
@@ -527,14 +529,14 @@ impl Task {
         let cut = match why {
             // If the kept turns alone exceed the limit, the next smaller share is tried at once.
             CompactionReason::Overflow => {
-                let attempts = KEPT_SHARES
+                let attempts = KEPT_DIVISORS
                     .iter()
                     .skip(usize::try_from(view.overflows).unwrap_or(usize::MAX));
                 attempts
                     .copied()
                     .find_map(|share| self.cut_for_budget(room / share))
             }
-            _ => self.cut_for_budget(room / KEPT_SHARES[0]),
+            _ => self.cut_for_budget(room / KEPT_DIVISORS[0]),
         };
         let gain = |cut| {
             all.get(view.left_out_count()..cut)
@@ -612,7 +614,7 @@ impl Task {
             digest::render_user_texts(&self.transcript.view.user_texts, gone, stays),
             digest::render_files(gone, &self.settings.read_only_tools),
             self.mode_summary(),
-            digest::render_pictures(gone),
+            digest::render_image_note(gone),
             todos,
             summary,
         ];

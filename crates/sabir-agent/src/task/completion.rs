@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::control;
 use crate::event::{UserQuestion, UserReply};
-use crate::record::{Delivery, Record, TaskOutcome};
+use crate::record::{DeliveryTime, Record, TaskOutcome};
 
 use super::calls::OpenTurn;
 use super::{CompletionForm, Interactivity, Task, TaskEffect, UserMessage};
@@ -70,7 +70,7 @@ impl Task {
             .or_else(|| self.open_todo_objection())
             .or_else(|| self.echoed_completion_objection(call));
         if let Some(objection) = &objection {
-            self.answer_call(
+            self.record_call_result(
                 call,
                 ToolResultStatus::Rejected,
                 format!("Not completed: {objection}."),
@@ -82,7 +82,7 @@ impl Task {
 
     /// Objects to a completion that quotes text that was read, if no user reviews completions.
     fn echoed_completion_objection(&self, call: &Call) -> Option<String> {
-        let caution = self.text_call_caution(call);
+        let caution = self.text_call_risk(call);
         let source = caution
             .echo_of
             .as_ref()
@@ -115,7 +115,7 @@ impl Task {
 
     fn ask_followup(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) -> bool {
         if !self.settings.interactivity.can_answer() {
-            self.answer_call(
+            self.record_call_result(
                 call,
                 ToolResultStatus::Failed,
                 HEADLESS_ANSWER.to_owned(),
@@ -157,8 +157,8 @@ impl Task {
     ) {
         // The completion is answered first. The remaining calls of the turn follow it in the
         // message, and never ran.
-        self.answer_call(call, ToolResultStatus::Done, content.to_owned(), effects);
-        self.reject_unanswered(
+        self.record_call_result(call, ToolResultStatus::Done, content.to_owned(), effects);
+        self.reject_calls_without_result(
             "The task was completed before this call; it was not run.",
             effects,
         );
@@ -180,9 +180,9 @@ impl Task {
         match reply {
             // A message came while the result was shown. The model has not read it, so the result
             // cannot be final.
-            UserReply::Yes | UserReply::YesWithRules(_) if self.has_unread_words() => {
+            UserReply::Yes | UserReply::YesWithRules(_) if self.has_unread_user_message() => {
                 let content = "The user accepted this, and has said more: see below.".to_owned();
-                self.answer_call(&call, ToolResultStatus::Done, content, effects);
+                self.record_call_result(&call, ToolResultStatus::Done, content, effects);
                 self.advance_calls(effects);
             }
             UserReply::Yes | UserReply::YesWithRules(_) => {
@@ -195,8 +195,8 @@ impl Task {
     }
 
     /// Reports whether the user said something since the calls of this turn were made.
-    fn has_unread_words(&self) -> bool {
-        self.turn.as_ref().is_some_and(OpenTurn::has_user_words)
+    fn has_unread_user_message(&self) -> bool {
+        self.turn.as_ref().is_some_and(OpenTurn::has_user_message)
     }
 
     /// Gives the user's feedback on a completion to the model; the task continues.
@@ -213,12 +213,12 @@ impl Task {
         };
         let content =
             format!("The user has seen the result and answers:\n<feedback>\n{words}\n</feedback>");
-        self.answer_call_with_images(call, content, images, effects);
+        self.record_call_result_with_images(call, content, images, effects);
         self.advance_calls(effects);
     }
 
     /// Answers a call with the words and the pictures of the user.
-    fn answer_call_with_images(
+    fn record_call_result_with_images(
         &mut self,
         call: &Call,
         content: String,
@@ -257,7 +257,7 @@ impl Task {
             UserReply::Text(answer) => answer,
             UserReply::Leave => return,
         };
-        self.answer_call_with_images(&call, answer.text, answer.images, effects);
+        self.record_call_result_with_images(&call, answer.text, answer.images, effects);
         self.advance_calls(effects);
     }
 
@@ -382,7 +382,7 @@ impl Task {
             UserReply::Text(message) => message,
             UserReply::Leave => return,
         };
-        self.commit_user_message(message, Delivery::Next, effects);
+        self.commit_user_message(message, DeliveryTime::Next, effects);
         self.request_next_turn(effects);
     }
 

@@ -28,7 +28,7 @@ pub enum UnresolvedDenials {
 
 /// The denied calls that no later call has replaced.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct DenialLedger(Vec<DeniedCall>);
+pub(super) struct DenialTracker(Vec<DeniedCall>);
 
 /// A call that the policy denied.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +74,7 @@ pub fn call_subject(call: &Call) -> String {
     }
 }
 
-impl DenialLedger {
+impl DenialTracker {
     /// Notes a verdict that denies a call. The user's own refusals are decisions, and are left out.
     pub(super) fn note_denial(&mut self, call: &Call, by: DecisionMaker) {
         let denied = DeniedCall::from_call(call);
@@ -177,7 +177,7 @@ mod tests {
     fn only_a_write_of_the_same_path_makes_up_for_a_denial() {
         let readers = vec!["read_file".to_owned()];
         let check = |name: &str, arguments: serde_json::Value, is_good: bool| {
-            let mut ledger = DenialLedger::default();
+            let mut ledger = DenialTracker::default();
             let denied = call("write_to_file", json!({"path": "a", "content": "1"}));
             ledger.note_denial(&denied, DecisionMaker::Policy);
             let later = call(name, arguments);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn denials_by_the_user_do_not_count() {
-        let mut ledger = DenialLedger::default();
+        let mut ledger = DenialTracker::default();
         ledger.note_denial(&call("x", json!({})), DecisionMaker::User);
         assert_eq!(ledger.describe(), None);
     }

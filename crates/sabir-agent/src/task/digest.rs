@@ -60,7 +60,7 @@ pub(super) fn render_files(messages: &[Message], readers: &[String]) -> String {
 }
 
 /// Says that images are no longer shown; empty if there were none.
-pub(super) fn render_pictures(messages: &[Message]) -> String {
+pub(super) fn render_image_note(messages: &[Message]) -> String {
     let count = |part: &MessagePart| match part {
         MessagePart::Image(_) | MessagePart::ImageUrl { .. } => 1,
         MessagePart::Result(result) => result.images.len(),

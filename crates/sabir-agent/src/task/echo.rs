@@ -9,7 +9,7 @@ use sabir_call::{
     Call, DraftCall, DraftResponse, Message, MessagePart, Role, TextRecovery, ToolProtocol,
     ToolResultStatus,
 };
-use sabir_check::search_place_length;
+use sabir_check::location_prefix_length;
 use sabir_policy::{Access, PolicyDecision, PolicyRules, Verdict};
 
 use crate::control;
@@ -18,7 +18,7 @@ use crate::record::EchoSource;
 use super::Task;
 
 /// The maximum number of occurrences of a tool's name that are examined in one text.
-const MAX_PLACES: usize = 1000;
+const MAX_OCCURRENCES: usize = 1000;
 
 /// The words of known notations between the name of a tool and its first argument.
 const NOTATION_WORDS: [&str; 8] = [
@@ -34,14 +34,14 @@ const NOTATION_WORDS: [&str; 8] = [
 
 /// The reasons why a call is asked about although its kind is approved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct TextCallCaution {
+pub(super) struct TextCallRisk {
     /// True if the session is native and the call was written as text.
     pub(super) recovered_from_text: bool,
     /// The text in which the call occurs.
     pub(super) echo_of: Option<EchoSource>,
 }
 
-impl TextCallCaution {
+impl TextCallRisk {
     /// Describes the caution as a phrase with the call as its subject.
     pub(super) fn reason(&self) -> Option<String> {
         let source = self.echo_of.as_ref().map(EchoSource::describe);
@@ -116,9 +116,9 @@ impl Task {
     }
 
     /// Returns the reasons for asking about this call despite any approval.
-    pub(super) fn text_call_caution(&self, call: &Call) -> TextCallCaution {
+    pub(super) fn text_call_risk(&self, call: &Call) -> TextCallRisk {
         let native = self.start.protocol == ToolProtocol::Native;
-        TextCallCaution {
+        TextCallRisk {
             // Derived again, so that a call in a journal of an earlier version is treated the same.
             recovered_from_text: native
                 && call.dialect.is_some()
@@ -138,7 +138,7 @@ impl Task {
         call: &Call,
         access: &Access,
         decision: PolicyDecision,
-        caution: &TextCallCaution,
+        caution: &TextCallRisk,
     ) -> PolicyDecision {
         let Some(reason) = caution.reason() else {
             return decision;
@@ -236,7 +236,7 @@ impl CallPattern {
         let Some(first) = self.arguments.first() else {
             return false;
         };
-        let places = text.match_indices(&self.reduced_name).take(MAX_PLACES);
+        let places = text.match_indices(&self.reduced_name).take(MAX_OCCURRENCES);
         places
             .filter_map(|(at, name)| text.get(at + name.len()..))
             .any(|rest| {
@@ -257,7 +257,7 @@ impl CallPattern {
 fn reduce_text(text: &str) -> String {
     let mut reduced = String::with_capacity(text.len());
     for line in text.split('\n') {
-        let mut rest = line.get(search_place_length(line)..).unwrap_or_default();
+        let mut rest = line.get(location_prefix_length(line)..).unwrap_or_default();
         while let Some(at) = rest.find('&') {
             let (before, entity) = rest.split_at(at);
             reduced.extend(before.chars().filter(|c| c.is_alphabetic()));

@@ -13,7 +13,7 @@ use sabir_policy::{Mode, Verdict};
 use crate::control;
 use crate::event::UserQuestion;
 use crate::mode_history::ModeHistory;
-use crate::record::{ContextChange, DecisionMaker, Delivery, Record, ToolsChange};
+use crate::record::{ContextChange, DecisionMaker, DeliveryTime, Record, ToolsChange};
 
 use super::tools::changed_set;
 use super::{Task, TaskEffect, TaskPhase, calls, usage};
@@ -83,11 +83,11 @@ impl Task {
         let name = control::requested_mode(call);
         let Some(config) = self.modes.find_config(name) else {
             let words = self.no_such_mode(name);
-            return self.answer_call(call, ToolResultStatus::Failed, words, effects);
+            return self.record_call_result(call, ToolResultStatus::Failed, words, effects);
         };
         let rules = &self.settings.rules;
         if rules.mode().is_some_and(|mode| mode.name == name) {
-            return self.answer_call(
+            return self.record_call_result(
                 call,
                 ToolResultStatus::Done,
                 format!("The mode is `{name}` already."),
@@ -96,7 +96,7 @@ impl Task {
         }
         // The model may give up abilities by itself. To gain some it needs the user.
         let mut decision = rules.decide_mode_switch(&config.mode, config.from_repository);
-        let caution = self.text_call_caution(call);
+        let caution = self.text_call_risk(call);
         if let Some(reason) = caution
             .reason()
             .filter(|_| decision.verdict == Verdict::Allow)
@@ -142,10 +142,10 @@ impl Task {
         match self
             .modes
             .find_config(name)
-            .map(|config| config.mode.entry_message())
+            .map(|config| config.mode.mode_switch_message())
         {
-            Some(words) => self.answer_call(call, ToolResultStatus::Done, words, effects),
-            None => self.answer_call(
+            Some(words) => self.record_call_result(call, ToolResultStatus::Done, words, effects),
+            None => self.record_call_result(
                 call,
                 ToolResultStatus::Failed,
                 self.no_such_mode(name),
@@ -160,7 +160,7 @@ impl Task {
         let words = self
             .modes
             .find_config(name)
-            .map(|config| config.mode.entry_message());
+            .map(|config| config.mode.mode_switch_message());
         let Some(words) =
             words.filter(|_| !matches!(self.phase, TaskPhase::Paused | TaskPhase::Finished))
         else {
@@ -172,9 +172,9 @@ impl Task {
             let when = if self.phase == TaskPhase::AwaitingModel {
                 // The current answer was requested without it, and a replay knows that only from
                 // this value.
-                Delivery::Later
+                DeliveryTime::Later
             } else {
-                Delivery::Next
+                DeliveryTime::Next
             };
             self.stop_wider_subtasks(name, effects);
             self.commit_mode(name, &words, when, effects);
@@ -220,15 +220,15 @@ impl Task {
             return;
         };
         let name = mode.name.clone();
-        let message = mode.entry_message();
-        self.commit_mode(&name, &message, Delivery::Next, effects);
+        let message = mode.mode_switch_message();
+        self.commit_mode(&name, &message, DeliveryTime::Next, effects);
     }
 
     fn commit_mode(
         &mut self,
         name: &str,
         words: &str,
-        when: Delivery,
+        when: DeliveryTime,
         effects: &mut Vec<TaskEffect>,
     ) {
         let announcement = format!("The user has switched to another mode. {words}");
@@ -292,7 +292,7 @@ impl Task {
             .rules
             .mode()
             .filter(|_| self.modes.history.has_switched());
-        mode.map(Mode::entry_message).unwrap_or_default()
+        mode.map(Mode::mode_switch_message).unwrap_or_default()
     }
 
     fn no_such_mode(&self, name: &str) -> String {

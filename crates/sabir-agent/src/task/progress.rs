@@ -4,7 +4,7 @@
 //! and only answers questions. The task decides what follows from an answer.
 
 use sabir_call::ToolResultStatus;
-use sabir_check::{CheckedOutcome, RepeatTracker};
+use sabir_check::{CheckedOutcome, MistakeCounter};
 
 use super::cycles::{CallCycle, CycleDetector};
 use super::limits::TaskLimits;
@@ -27,7 +27,7 @@ pub(super) struct TaskProgress {
     /// The cycles of calls since the user's last message.
     pub(super) cycles: CycleDetector,
     /// The mistakes that the model has already got feedback on.
-    reported_mistakes: RepeatTracker,
+    reported_mistakes: MistakeCounter,
 }
 
 impl TaskProgress {
@@ -112,7 +112,7 @@ impl TaskProgress {
     }
 
     /// Returns the mistakes that the model has already got feedback on.
-    pub(super) fn reported_mistakes(&self) -> &RepeatTracker {
+    pub(super) fn reported_mistakes(&self) -> &MistakeCounter {
         &self.reported_mistakes
     }
 

@@ -179,13 +179,13 @@ impl Task {
         for (call, _) in self
             .turn
             .as_ref()
-            .map(OpenTurn::unanswered_calls)
+            .map(OpenTurn::calls_without_result)
             .unwrap_or_default()
         {
             if self.survives_resume(&call.name)
                 && let Some(turn) = &mut self.turn
             {
-                turn.mark_waiting(&call.id);
+                turn.requeue_call(&call.id);
             }
         }
     }
@@ -242,7 +242,7 @@ impl Task {
             end => {
                 // Its call stays open without a result, so that the resumed task runs it again and
                 // the subtask continues.
-                turn.mark_waiting(id);
+                turn.requeue_call(id);
                 end.into_iter()
                     .for_each(|end| self.end_subtask(id, end, effects));
             }
@@ -259,7 +259,7 @@ impl Task {
         let unanswered = self
             .turn
             .as_ref()
-            .map(OpenTurn::unanswered_calls)
+            .map(OpenTurn::calls_without_result)
             .unwrap_or_default();
         if !unanswered.iter().any(|(_, running)| *running) {
             self.end_task(outcome, message, effects);
@@ -271,7 +271,7 @@ impl Task {
         for (call, running) in self
             .turn
             .as_ref()
-            .map(OpenTurn::unanswered_calls)
+            .map(OpenTurn::calls_without_result)
             .unwrap_or_default()
         {
             if running && self.survives_resume(&call.name) {
@@ -280,7 +280,7 @@ impl Task {
                 let words = format!(
                     "The subtask {task} was started and interrupted, and the user sent a message, or switched the mode, before it continued. Its work is kept: look before you repeat it."
                 );
-                self.answer_call(&call, ToolResultStatus::Interrupted, words, effects);
+                self.record_call_result(&call, ToolResultStatus::Interrupted, words, effects);
             }
         }
     }

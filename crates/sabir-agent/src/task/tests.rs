@@ -1,7 +1,7 @@
 //! Compares the state of a running task with that of its replayed records.
 
 use proptest::prelude::*;
-use sabir_call::{ArgForm, ToolProtocol, ToolSpec};
+use sabir_call::{ArgumentEncoding, ToolProtocol, ToolSpec};
 use serde_json::json;
 
 use super::*;
@@ -114,7 +114,7 @@ fn apply(task: &mut Task, open: &mut Vec<TaskEffect>, step: &Move) -> Vec<Record
                     Event::ArgStart {
                         index,
                         name: argument,
-                        form: ArgForm::String,
+                        form: ArgumentEncoding::String,
                         at: 0,
                     },
                     Event::ArgDelta {

@@ -64,15 +64,18 @@ impl Task {
     /// Answers a call that gives a list.
     pub(super) fn handle_todo_call(&mut self, call: &Call, effects: &mut Vec<TaskEffect>) {
         match TodoList::parse(todo_argument(call)) {
-            Ok(todos) => self.answer_call(
+            Ok(todos) => self.record_call_result(
                 call,
                 ToolResultStatus::Done,
                 format!("Kept. {todos}."),
                 effects,
             ),
-            Err(error) => {
-                self.answer_call(call, ToolResultStatus::Failed, format!("{error}."), effects)
-            }
+            Err(error) => self.record_call_result(
+                call,
+                ToolResultStatus::Failed,
+                format!("{error}."),
+                effects,
+            ),
         }
     }
 

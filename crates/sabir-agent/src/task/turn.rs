@@ -27,7 +27,7 @@ impl Task {
             .calls()
             .filter_map(|call| {
                 let checked = checked.iter().find(|it| it.index == call.index)?;
-                Some((call.index, wrapped_arguments(call, checked)))
+                Some((call.index, arguments_on_own_lines(call, checked)))
             })
             .collect();
         let escaping = self.content_escaping();
@@ -174,18 +174,18 @@ impl Task {
 
 /// Returns the names of the arguments whose values were written on lines of their own. They are found by their values, since a repair may
 /// have renamed an argument.
-fn wrapped_arguments(call: &DraftCall, checked: &CheckedCall) -> Vec<String> {
-    let is_wrapped = |value: &Value| {
+fn arguments_on_own_lines(call: &DraftCall, checked: &CheckedCall) -> Vec<String> {
+    let is_on_own_lines = |value: &Value| {
         value.as_str().is_some_and(|value| {
             call.arguments
                 .iter()
-                .any(|written| written.is_wrapped() && written.text == value)
+                .any(|written| written.is_on_own_lines() && written.text == value)
         })
     };
     checked
         .arguments
         .iter()
-        .filter(|(_, value)| is_wrapped(value))
+        .filter(|(_, value)| is_on_own_lines(value))
         .map(|(name, _)| name.clone())
         .collect()
 }

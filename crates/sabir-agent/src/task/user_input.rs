@@ -3,7 +3,7 @@
 //! A message is recorded at once and never placed before something that the model has already seen:
 //! each request stays a prefix of the next one. While calls are open, messages wait for the
 //! results; while an answer is written, they wait for its end, and the record says so
-//! ([`Delivery::Later`]), since a replay could not tell otherwise. An interrupting message drops
+//! ([`DeliveryTime::Later`]), since a replay could not tell otherwise. An interrupting message drops
 //! everything that has had no effect yet: an incomplete answer, calls that have not begun, a
 //! question. Running work is finished, because half of it may have been done; cancelling stops it.
 //! A message approves nothing, and answers only a question for a message.
@@ -13,7 +13,7 @@ use sabir_call::{DraftResponse, Image, MessagePart, ModelError, ModelErrorKind, 
 use serde::{Deserialize, Serialize};
 
 use crate::event::UserQuestion;
-use crate::record::{DecisionMaker, Delivery, FailedTurn, MessageAuthor, Record};
+use crate::record::{DecisionMaker, DeliveryTime, FailedTurn, MessageAuthor, Record};
 
 use super::calls::OpenTurn;
 use super::completion::HEADLESS_ANSWER;
@@ -25,7 +25,8 @@ const ANSWERED_BY_MESSAGE: &str =
     "Not completed: the user has seen the result and answers with the message that follows.";
 
 /// The result of a call that was given up before it began.
-const OVERTAKEN_RESULT: &str = "The user said something before this call was made; it was not run.";
+const SUPERSEDED_RESULT: &str =
+    "The user said something before this call was made; it was not run.";
 
 /// The reason why an answer was given up.
 const ABANDONED_REASON: &str = "interrupted by the user's message";
@@ -74,7 +75,7 @@ pub(super) struct PendingInput {
     /// True if a full context must stay as it is for the next turn.
     pub(super) keeps_context: bool,
     /// True if the user sent a message while the model was asked for its summary.
-    pub(super) user_spoke: bool,
+    pub(super) includes_user_message: bool,
 }
 
 /// The kind of user, if any, that can be asked.
@@ -163,17 +164,19 @@ impl Task {
             TaskPhase::Paused => {
                 self.record_lost_answer(effects);
                 if !empty {
-                    self.commit_user_message(words, Delivery::Next, effects);
+                    self.commit_user_message(words, DeliveryTime::Next, effects);
                 }
                 self.resume_work(effects);
             }
             _ if empty => {}
             // The request was sent without the message, and only the record can tell a replay so.
-            TaskPhase::AwaitingModel => self.commit_user_message(words, Delivery::Later, effects),
+            TaskPhase::AwaitingModel => {
+                self.commit_user_message(words, DeliveryTime::Later, effects)
+            }
             // A summary is asked for with messages of its own: the next turn has not been sent yet.
             TaskPhase::AwaitingSummary(_) => {
-                self.pending_input.user_spoke = true;
-                self.commit_user_message(words, Delivery::Next, effects);
+                self.pending_input.includes_user_message = true;
+                self.commit_user_message(words, DeliveryTime::Next, effects);
             }
             TaskPhase::HandlingCalls => {
                 // A message about a completion that is shown is the answer to it, however it came.
@@ -181,8 +184,8 @@ impl Task {
                     && let Some(call) = self.open_call(call).cloned()
                 {
                     self.withdraw_question(effects);
-                    self.commit_user_message(words, Delivery::Next, effects);
-                    self.answer_call(
+                    self.commit_user_message(words, DeliveryTime::Next, effects);
+                    self.record_call_result(
                         &call,
                         ToolResultStatus::Done,
                         ANSWERED_BY_MESSAGE.to_owned(),
@@ -194,7 +197,7 @@ impl Task {
                 if asked_for {
                     self.withdraw_question(effects);
                 }
-                self.commit_user_message(words, Delivery::Next, effects);
+                self.commit_user_message(words, DeliveryTime::Next, effects);
                 if asked_for {
                     self.request_next_turn(effects);
                 }
@@ -231,13 +234,13 @@ impl Task {
                 // after it.
                 effects.push(TaskEffect::StopAll);
                 self.record_abandoned_answer(ABANDONED_REASON, effects);
-                self.commit_user_message(words, Delivery::Next, effects);
+                self.commit_user_message(words, DeliveryTime::Next, effects);
                 self.request_next_turn(effects);
             }
             TaskPhase::AwaitingSummary(why) => {
                 effects.push(TaskEffect::StopAll);
-                self.pending_input.user_spoke = true;
-                self.commit_user_message(words, Delivery::Next, effects);
+                self.pending_input.includes_user_message = true;
+                self.commit_user_message(words, DeliveryTime::Next, effects);
                 let error = ModelError {
                     kind: ModelErrorKind::Broken,
                     message: ABANDONED_REASON.to_owned(),
@@ -258,21 +261,21 @@ impl Task {
                 let open = self
                     .turn
                     .as_ref()
-                    .map(OpenTurn::unanswered_calls)
+                    .map(OpenTurn::calls_without_result)
                     .unwrap_or_default();
                 for (call, _) in open
                     .into_iter()
                     // Running calls are left to their end, since half of them may have happened.
                     .filter(|(call, running)| !running || asked.as_ref() == Some(&call.id))
                 {
-                    self.answer_call(
+                    self.record_call_result(
                         &call,
                         ToolResultStatus::Rejected,
-                        OVERTAKEN_RESULT.to_owned(),
+                        SUPERSEDED_RESULT.to_owned(),
                         effects,
                     );
                 }
-                self.commit_user_message(words, Delivery::Next, effects);
+                self.commit_user_message(words, DeliveryTime::Next, effects);
                 self.advance_calls(effects);
             }
             _ => self.handle_user_message(words, effects),
@@ -309,7 +312,7 @@ impl Task {
             },
             Some(UserQuestion::Followup { call, .. }) => {
                 if let Some(call) = self.open_call(&call).cloned() {
-                    self.answer_call(
+                    self.record_call_result(
                         &call,
                         ToolResultStatus::Failed,
                         HEADLESS_ANSWER.to_owned(),
@@ -377,7 +380,7 @@ impl Task {
     pub(super) fn commit_user_message(
         &mut self,
         UserMessage { text, images }: UserMessage,
-        when: Delivery,
+        when: DeliveryTime,
         effects: &mut Vec<TaskEffect>,
     ) {
         self.commit_record(
@@ -392,7 +395,12 @@ impl Task {
     }
 
     /// Applies a message.
-    pub(super) fn apply_message(&mut self, by: MessageAuthor, words: UserMessage, when: Delivery) {
+    pub(super) fn apply_message(
+        &mut self,
+        by: MessageAuthor,
+        words: UserMessage,
+        when: DeliveryTime,
+    ) {
         match by {
             MessageAuthor::User => {
                 self.progress.note_user_message();
@@ -407,8 +415,8 @@ impl Task {
             MessageAuthor::Sabir => self.progress.cycles.mark_announced(),
         }
         match when {
-            Delivery::Next => self.deliver_message(by, words),
-            Delivery::Later => self.pending_input.messages.push((by, words)),
+            DeliveryTime::Next => self.deliver_message(by, words),
+            DeliveryTime::Later => self.pending_input.messages.push((by, words)),
         }
     }
 

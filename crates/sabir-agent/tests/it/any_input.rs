@@ -8,8 +8,8 @@ use sabir_agent::{
     TaskSettings, ToolOutput, UserMessage, UserReply, control,
 };
 use sabir_call::{
-    ArgForm, CallId, Cost, Event, Image, ModelError, ModelErrorKind, StopReason, ToolResultStatus,
-    Truncation, Usage,
+    ArgumentEncoding, CallId, Cost, Event, Image, ModelError, ModelErrorKind, StopReason,
+    ToolResultStatus, Truncation, Usage,
 };
 use sabir_policy::{Access, Verdict};
 
@@ -47,7 +47,7 @@ enum GeneratedInput {
     Left,
     /// The context is compacted, by the model or without one.
     Compact(SummaryAuthor),
-    Restore,
+    UndoCompaction,
     Objected,
     /// The process ends, and another one resumes from the records.
     Resumed,
@@ -117,7 +117,7 @@ fn any_generated_input() -> impl Strategy<Value = GeneratedInput> {
         1 => Just(GeneratedInput::Left),
         1 => Just(GeneratedInput::Compact(SummaryAuthor::Model)),
         2 => Just(GeneratedInput::Compact(SummaryAuthor::Sabir)),
-        1 => Just(GeneratedInput::Restore),
+        1 => Just(GeneratedInput::UndoCompaction),
         1 => Just(GeneratedInput::Objected),
         2 => Just(GeneratedInput::Resumed),
     ]
@@ -172,7 +172,7 @@ fn write_argument(machine: &mut Machine, index: u32, name: &str) {
     machine.step(TaskInput::ModelEvent(Event::ArgStart {
         index,
         name,
-        form: ArgForm::String,
+        form: ArgumentEncoding::String,
         at: 0,
     }));
     let text = match name {
@@ -296,7 +296,7 @@ fn apply_input(machine: &mut Machine, given: &GeneratedInput, terms: &TaskSettin
         GeneratedInput::Steered => TaskInput::interrupting("words"),
         GeneratedInput::Left => TaskInput::UserLeft,
         GeneratedInput::Compact(by) => TaskInput::Compact(*by),
-        GeneratedInput::Restore => TaskInput::Restore,
+        GeneratedInput::UndoCompaction => TaskInput::UndoCompaction,
         GeneratedInput::Objected => TaskInput::Objection("go on".to_owned()),
         GeneratedInput::Resumed => return resume_task(machine, terms),
     };
@@ -312,7 +312,7 @@ fn write_call(machine: &mut Machine, (index, id, name): (u32, usize, usize), ter
         machine.step(TaskInput::ModelEvent(Event::ArgStart {
             index,
             name: "reason",
-            form: ArgForm::String,
+            form: ArgumentEncoding::String,
             at: 0,
         }));
         machine.step(TaskInput::ModelEvent(Event::ArgEnd {

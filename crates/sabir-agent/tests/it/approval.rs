@@ -8,7 +8,7 @@ use sabir_agent::{
     TaskOutcome, ToolOutput, UserQuestion, UserReply,
 };
 use sabir_policy::{
-    Access, Beyond, CommandFacts, PolicyRules, RepositoryState, RuleKind, ShellKind,
+    Access, CommandFacts, ExtraPermissions, PolicyRules, RepositoryState, RuleKind, ShellKind,
     SymlinkTraversal, TrackedSecrets, Verdict, decide_access,
 };
 
@@ -47,11 +47,11 @@ fn command(line: &str) -> Access {
     Access::Command {
         command: line.to_owned(),
         facts: harmless_facts(),
-        beyond: Beyond::Nothing,
+        beyond: ExtraPermissions::Nothing,
     }
 }
 
-fn command_beyond(line: &str, beyond: Beyond) -> Access {
+fn command_beyond(line: &str, beyond: ExtraPermissions) -> Access {
     let Access::Command { command, facts, .. } = command(line) else {
         unreachable!()
     };
@@ -129,7 +129,7 @@ fn approvals_do_not_cover_denied_or_dangerous_commands() {
         for line in ["ls -l", "cargo test"] {
             let decision = decide_access(
                 &rules(&[("approve", rule)]),
-                &command_beyond(line, Beyond::Unconfined),
+                &command_beyond(line, ExtraPermissions::Unconfined),
             );
             assert_eq!(decision.verdict, Verdict::Ask, "{rule} {line}");
         }
@@ -239,12 +239,12 @@ fn approval_questions_propose_the_expected_rules() {
         ("APR-019", command("rm -rf .git"), &[]),
         (
             "APR-028",
-            command_beyond("cargo build", Beyond::Unconfined),
+            command_beyond("cargo build", ExtraPermissions::Unconfined),
             &[],
         ),
         (
             "APR-028",
-            command_beyond("cargo build", Beyond::Network),
+            command_beyond("cargo build", ExtraPermissions::Network),
             &[],
         ),
         ("UNI-001", command("cargo test \u{202e}x"), &[]),

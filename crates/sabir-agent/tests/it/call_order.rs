@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sabir_agent::{
     CallArguments, CancelToken, FrontEnd, Interactivity, PreparedCall, ProgressSink, Record,
-    RecordStore, StoreError, Task, TaskDriver, TaskEvent, TaskOutcome, Tool, ToolOutput,
-    ToolRegistry, ToolWork, UserQuestion, UserReply,
+    RecordStore, StoreError, Task, TaskDriver, TaskEvent, TaskOutcome, Tool, ToolFuture,
+    ToolOutput, ToolRegistry, UserQuestion, UserReply,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
@@ -58,7 +58,7 @@ impl PreparedCall for LookCall {
         self: Box<Self>,
         _: &'a sabir_agent::CallPermit,
         _: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
+    ) -> ToolFuture<'a> {
         let Self { path, all_here } = *self;
         Box::pin(async move {
             // No call passes before all have arrived.

@@ -53,7 +53,7 @@ fn replay_task(records: &[Record], context: RequestContext) -> Option<Task> {
 
 /// Answers a request for a summary with this text.
 fn summarise(machine: &mut Machine, text: &str) {
-    assert!(machine.task.is_summarising());
+    assert!(machine.task.is_summarizing());
     let request = machine.task.model_request();
     assert!(
         request.tools.iter().next().is_none() && request.messages.len() == 1,
@@ -253,7 +253,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
     machine.answer(&list);
     let (mut whole, mut listed) = (machine.task.model_request().messages.to_vec(), 0);
     for turn in 0..300 {
-        if machine.task.is_summarising() {
+        if machine.task.is_summarizing() {
             whole = machine.task.history().to_vec();
             // The model fails to summarise once in three times.
             let is_of_help = compactions(&machine).len() % 3 != 2;
@@ -278,7 +278,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
         work(&mut machine, 600);
         if turn % 9 == 0
             && let Some(again) = replay_task(&machine.records, known.clone())
-            && !machine.task.is_summarising()
+            && !machine.task.is_summarizing()
         {
             assert_eq!(
                 again.model_request().messages,
@@ -308,7 +308,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
     let mut resumed = replay_task(&machine.records, known.clone()).unwrap();
     let mut records = machine.records.clone();
     for _ in 0..count {
-        for effect in resumed.step(TaskInput::Restore) {
+        for effect in resumed.step(TaskInput::UndoCompaction) {
             let TaskEffect::PersistRecord(record) = effect else {
                 panic!("{effect:?}")
             };
@@ -321,7 +321,7 @@ fn three_hundred_turns_cross_the_limit_five_times() {
     );
     assert_eq!(resumed.model_request().messages[..whole.len()], whole[..]);
     assert!(
-        resumed.step(TaskInput::Restore).is_empty(),
+        resumed.step(TaskInput::UndoCompaction).is_empty(),
         "there is nothing more to go back on"
     );
     let again = replay_task(&records, known).unwrap();
@@ -337,7 +337,7 @@ fn every_journal_prefix_replays_to_the_same_request() {
     let mut machine = machine(known.clone());
     let mut seen = Vec::new();
     for turn in 0..30 {
-        if machine.task.is_summarising() {
+        if machine.task.is_summarizing() {
             summarise(&mut machine, SUMMARY);
         }
         seen.push((
@@ -364,7 +364,7 @@ fn a_too_long_request_is_shortened_a_bounded_number_of_times() {
     let mut asked = vec![machine.task.model_request().messages.to_vec()];
     for recovery in 0..3 {
         fail(&mut machine, ModelErrorKind::TooLong);
-        if machine.task.is_summarising() {
+        if machine.task.is_summarizing() {
             assert_eq!(recovery, 0, "a model is asked for a summary once");
             fail(&mut machine, ModelErrorKind::TooLong);
         }
@@ -439,7 +439,7 @@ fn user_messages_are_kept_by_a_compaction_and_its_undo() {
     }
     machine.step(TaskInput::Cancel);
     let mut resumed = replay_task(&machine.records, known).unwrap();
-    resumed.step(TaskInput::Restore);
+    resumed.step(TaskInput::UndoCompaction);
     assert_eq!(
         resumed.model_request().messages,
         machine.task.history().to_vec()
@@ -450,7 +450,7 @@ fn user_messages_are_kept_by_a_compaction_and_its_undo() {
 fn a_summary_is_charged_and_an_undone_compaction_is_not_repeated() {
     let known = context(Some(2000));
     let mut machine = machine(known.clone());
-    while !machine.task.is_summarising() {
+    while !machine.task.is_summarizing() {
         machine.answer(&read_call("a"));
         work(&mut machine, 900);
     }
@@ -463,9 +463,9 @@ fn a_summary_is_charged_and_an_undone_compaction_is_not_repeated() {
     machine.step(TaskInput::Cancel);
     machine.task = replay_task(&machine.records, known).unwrap();
     machine.open.clear();
-    machine.step(TaskInput::Restore);
+    machine.step(TaskInput::UndoCompaction);
     machine.step(TaskInput::Begin);
-    assert!(!machine.task.is_summarising() && machine.open == [TaskEffect::RequestModel]);
+    assert!(!machine.task.is_summarizing() && machine.open == [TaskEffect::RequestModel]);
     assert_eq!(
         machine.task.model_request().messages,
         machine.task.history().to_vec()
@@ -486,7 +486,7 @@ proptest! {
             if machine.open != [TaskEffect::RequestModel] {
                 break;
             }
-            match (machine.task.is_summarising(), step) {
+            match (machine.task.is_summarizing(), step) {
                 (true, 0) => summarise(&mut machine, ""),
                 (true, 1) => fail(&mut machine, ModelErrorKind::Unavailable),
                 (true, _) => summarise(&mut machine, SUMMARY),
@@ -498,7 +498,7 @@ proptest! {
                     let Some(again) = replay_task(&machine.records, known.clone()) else { break };
                     machine.task = again;
                     machine.open.clear();
-                    machine.step(if bytes % 2 == 0 { TaskInput::Restore } else { TaskInput::Compact(SummaryAuthor::Sabir) });
+                    machine.step(if bytes % 2 == 0 { TaskInput::UndoCompaction } else { TaskInput::Compact(SummaryAuthor::Sabir) });
                     machine.step(TaskInput::queued(format!("said {bytes}")));
                 }
                 _ => machine.answer(&read_call("a")),
@@ -506,7 +506,7 @@ proptest! {
             work(&mut machine, bytes);
             machine.check_history();
             check_nothing_runs_twice(&machine.records);
-            if machine.open == [TaskEffect::RequestModel] && !machine.task.is_summarising() {
+            if machine.open == [TaskEffect::RequestModel] && !machine.task.is_summarizing() {
                 check_request(&machine.task.model_request());
                 let again = replay_task(&machine.records, known.clone()).unwrap();
                 prop_assert_eq!(again.model_request().messages, machine.task.model_request().messages);

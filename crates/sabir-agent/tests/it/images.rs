@@ -82,7 +82,7 @@ fn run_calls(machine: &mut Machine) {
 }
 
 fn summarise(machine: &mut Machine) {
-    assert!(machine.task.is_summarising());
+    assert!(machine.task.is_summarizing());
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
     machine.open.clear();
     machine.step(TaskInput::ModelEvent(Event::Text { text: SUMMARY }));
@@ -207,7 +207,7 @@ fn a_message_during_such_a_compaction_continues_the_task() {
             summarise(&mut machine);
         }
         assert_eq!(machine.open, [TaskEffect::RequestModel]);
-        assert!(!machine.task.is_summarising());
+        assert!(!machine.task.is_summarizing());
         assert_eq!(
             shown_to_model(&machine.task).last().map(String::as_str),
             Some("Mind the gap.")
@@ -233,14 +233,14 @@ fn a_deferred_compaction_runs_before_the_next_turn() {
     machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
     machine.step(TaskInput::Compact(sabir_agent::SummaryAuthor::Model));
     machine.answer("<look><path>d</path></look>");
-    assert!(!machine.task.is_summarising());
+    assert!(!machine.task.is_summarizing());
     run_calls(&mut machine);
     summarise(&mut machine);
     assert_eq!(machine.open, [TaskEffect::RequestModel]);
-    assert!(!machine.task.is_summarising(), "once");
+    assert!(!machine.task.is_summarizing(), "once");
     machine.answer("<look><path>e</path></look>");
     run_calls(&mut machine);
-    assert!(!machine.task.is_summarising());
+    assert!(!machine.task.is_summarizing());
     let calls = machine
         .task
         .history()

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use sabir_agent::{
     CallArguments, CallPermit, CancelToken, ContextChange, Interactivity, PreparedCall,
     ProgressSink, Record, RecordStore, StoreError, Task, TaskDriver, TaskOutcome, TaskSettings,
-    Tool, ToolOutput, ToolRegistry, ToolWork,
+    Tool, ToolFuture, ToolOutput, ToolRegistry,
 };
 use sabir_call::{
-    ArgForm, Event, EventSink, Message, MessagePart, Model, Request, ResponseFuture, ToolSpec,
+    ArgumentEncoding, Event, EventSink, Message, MessagePart, Model, Request, ResponseFuture,
+    ToolSpec,
 };
 use sabir_policy::Access;
 use serde_json::json;
@@ -42,7 +43,7 @@ impl PreparedCall for NamedTool {
         Access::Nothing
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         (self.1)();
         Box::pin(std::future::ready(ToolOutput::done(format!(
             "{} ran",
@@ -89,7 +90,7 @@ impl Model for ScriptedCalls {
             sink.push_event(Event::ArgStart {
                 index: 0,
                 name: "result",
-                form: ArgForm::String,
+                form: ArgumentEncoding::String,
                 at: 0,
             });
             sink.push_event(Event::ArgDelta {
@@ -119,7 +120,7 @@ impl RecordStore for MemoryStore {
 fn task_settings(registry: &ToolRegistry) -> TaskSettings {
     TaskSettings {
         tools: registry.tool_set().clone(),
-        read_only_tools: registry.read_only_names(),
+        read_only_tools: registry.read_only_tool_names(),
         ..settings(Interactivity::Headless)
     }
 }

@@ -1,7 +1,7 @@
 //! Switching modes: which calls a new mode applies to, who may switch, and that a replay has the same mode.
 
 use sabir_agent::{
-    ContextChange, Delivery, Interactivity, ModeConfig, ModeHistory, Record, Task, TaskEffect,
+    ContextChange, DeliveryTime, Interactivity, ModeConfig, ModeHistory, Record, Task, TaskEffect,
     TaskInput, TaskLimits, TaskSettings, UserQuestion, UserReply,
 };
 use sabir_call::{CallId, Event, TokenPrices, ToolSet};
@@ -13,7 +13,7 @@ const LOOK: &str = "<look>\n<path>a</path>\n</look>\n";
 const TOUCH: &str = "<touch>\n<path>a</path>\n</touch>\n";
 
 fn mode(name: &str) -> Mode {
-    Mode::builtin_modes()
+    Mode::built_in_modes()
         .into_iter()
         .find(|mode| mode.name == name)
         .unwrap()
@@ -45,7 +45,7 @@ pub(crate) fn mode_configs() -> Vec<ModeConfig> {
             tools: known_tools(),
         }
     };
-    Mode::builtin_modes().into_iter().map(outfit).collect()
+    Mode::built_in_modes().into_iter().map(outfit).collect()
 }
 
 fn attended_settings(name: &str, attended: Interactivity) -> TaskSettings {
@@ -206,7 +206,7 @@ fn a_switch_while_the_model_writes() {
     let Some(Record::Context(ContextChange::Moded { when, .. })) = machine.records.last() else {
         panic!()
     };
-    assert_eq!(*when, Delivery::Later);
+    assert_eq!(*when, DeliveryTime::Later);
     assert_eq!(
         machine.task.model_request().model,
         "m",

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use sabir_agent::{
-    CallArguments, CallPermit, CallRefresh, CancelToken, DriverObserver, Interactivity,
-    ObservedCall, ObserverWork, Preconditions, PreparedCall, ProgressSink, Record, StopObjection,
-    Task, TaskDriver, TaskOutcome, Tool, ToolOutput, ToolRefusal, ToolRegistry, ToolWork,
-    TransientEvent,
+    CallArguments, CallPermit, CancelToken, DriverObserver, Interactivity, ObservedCall,
+    ObserverFuture, Preconditions, PreparedCall, ProgressSink, Record, RefreshFuture,
+    StopObjection, Task, TaskDriver, TaskOutcome, Tool, ToolFuture, ToolOutput, ToolRefusal,
+    ToolRegistry, TransientEvent,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
@@ -46,13 +46,13 @@ impl Tool for Look {
 }
 
 impl PreparedCall for LookCall {
-    fn refresh(&self) -> Option<CallRefresh> {
+    fn refresh(&self) -> Option<RefreshFuture> {
         let log = Arc::clone(&self.0);
         (self.1 == "unsaved").then(|| {
             Box::pin(async move {
                 tokio::task::yield_now().await;
                 log.lock().unwrap().push("refresh".to_owned());
-            }) as CallRefresh
+            }) as RefreshFuture
         })
     }
 
@@ -73,7 +73,7 @@ impl PreparedCall for LookCall {
         preconditions
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         self.0.lock().unwrap().push("run".to_owned());
         Box::pin(async move {
             assert!(self.1 != "panics", "it breaks down");
@@ -85,7 +85,7 @@ impl PreparedCall for LookCall {
 struct Observer(Log, &'static str);
 
 impl DriverObserver for Observer {
-    fn on_record_kept(&self, record: &Record) {
+    fn on_record_stored(&self, record: &Record) {
         if let Record::Running { .. } | Record::Result(_) = record {
             let kind = if matches!(record, Record::Running { .. }) {
                 "running"
@@ -105,7 +105,7 @@ impl DriverObserver for Observer {
     fn before_tool<'a>(
         &'a self,
         call: &'a ObservedCall,
-    ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
+    ) -> ObserverFuture<'a, Result<(), ToolRefusal>> {
         Box::pin(async move {
             self.0
                 .lock()
@@ -123,7 +123,7 @@ impl DriverObserver for Observer {
         &'a self,
         _: &'a ObservedCall,
         output: &'a ToolOutput,
-    ) -> ObserverWork<'a, ()> {
+    ) -> ObserverFuture<'a, ()> {
         Box::pin(async move {
             self.0
                 .lock()
@@ -254,14 +254,14 @@ struct Inspector {
 }
 
 impl DriverObserver for Inspector {
-    fn take_note(&self, call: &ObservedCall) -> Option<String> {
+    fn take_result_note(&self, call: &ObservedCall) -> Option<String> {
         Some(format!("Inspected {}.", call.arguments["path"]))
     }
 
     fn before_return<'a>(
         &'a self,
         message: &'a str,
-    ) -> ObserverWork<'a, Result<(), StopObjection>> {
+    ) -> ObserverFuture<'a, Result<(), StopObjection>> {
         let mut ends = self.ends.lock().unwrap();
         ends.push(message.to_owned());
         let objection = match ends.len() {

@@ -1,6 +1,6 @@
 //! A tool that panics fails, and the task continues.
 
-use sabir_agent::{CallArguments, PreparedCall, ProgressSink, Tool, ToolOutput, ToolWork};
+use sabir_agent::{CallArguments, PreparedCall, ProgressSink, Tool, ToolFuture, ToolOutput};
 use sabir_call::{ToolResultStatus, ToolSpec};
 use sabir_policy::Access;
 use serde_json::json;
@@ -36,7 +36,7 @@ impl PreparedCall for FragileCall {
         self: Box<Self>,
         _: &'a sabir_agent::CallPermit,
         _: ProgressSink<'a>,
-    ) -> ToolWork<'a> {
+    ) -> ToolFuture<'a> {
         let path = self.0;
         Box::pin(async move {
             assert!(path != "now", "it breaks down");

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sabir_agent::{
-    CallArguments, CallPermit, CallRefresh, CancelToken, Interactivity, PreparedCall, ProgressSink,
-    Task, TaskDriver, TaskOutcome, Tool, ToolOutput, ToolRegistry, ToolWork,
+    CallArguments, CallPermit, CancelToken, Interactivity, PreparedCall, ProgressSink,
+    RefreshFuture, Task, TaskDriver, TaskOutcome, Tool, ToolFuture, ToolOutput, ToolRegistry,
 };
 use sabir_call::{ToolResultStatus, ToolSpec};
 use sabir_policy::Access;
@@ -47,7 +47,7 @@ impl Tool for Refreshed {
 }
 
 impl PreparedCall for RefreshedCall {
-    fn refresh(&self) -> Option<CallRefresh> {
+    fn refresh(&self) -> Option<RefreshFuture> {
         let path = self.path.clone();
         let Refreshed { cancel, hung } = self.tool.clone();
         Some(Box::pin(async move {
@@ -64,7 +64,7 @@ impl PreparedCall for RefreshedCall {
         Access::Nothing
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(std::future::ready(ToolOutput::done(self.path)))
     }
 }

@@ -161,7 +161,7 @@ fn a_compaction_shows_repeated_reads_in_full_until_it_is_undone() {
     machine.step(TaskInput::Cancel);
     machine.task = replay_task(&machine);
     machine.open.clear();
-    machine.step(TaskInput::Restore);
+    machine.step(TaskInput::UndoCompaction);
     machine.step(TaskInput::Begin);
     assert!(is_shortened(&turn(
         &mut machine,
@@ -213,7 +213,7 @@ proptest! {
                     machine.step(TaskInput::Cancel);
                     machine.task = replay_task(&machine);
                     machine.open.clear();
-                    machine.step(if file == 0 { TaskInput::Compact(SummaryAuthor::Sabir) } else { TaskInput::Restore });
+                    machine.step(if file == 0 { TaskInput::Compact(SummaryAuthor::Sabir) } else { TaskInput::UndoCompaction });
                     machine.step(TaskInput::Begin);
                 }
                 _ => {

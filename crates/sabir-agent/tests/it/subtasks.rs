@@ -10,8 +10,8 @@ use sabir_agent::control::{self, SubtaskRequest};
 use sabir_agent::{
     CallArguments, CallPermit, CancelToken, CommandQueue, CompletedSubtask, Interactivity,
     OpenTodos, Preconditions, PreparedCall, ProgressSink, Record, SubtaskEnd, Task, TaskEffect,
-    TaskId, TaskInput, TaskOrigin, TaskOutcome, TaskSettings, Tool, ToolOutput, ToolRegistry,
-    ToolWork, UsageTotals, UserCommand,
+    TaskId, TaskInput, TaskOrigin, TaskOutcome, TaskSettings, Tool, ToolFuture, ToolOutput,
+    ToolRegistry, UsageTotals, UserCommand,
 };
 use sabir_call::{CallId, Message, ModelErrorKind, ToolResultStatus, ToolSet, ToolSpec, Usage};
 use sabir_policy::{Access, PolicyRules};
@@ -1013,7 +1013,7 @@ impl PreparedCall for Deaf {
         Access::Nothing
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(std::future::pending())
     }
 }

@@ -4,7 +4,7 @@ use sabir_agent::{
     Interactivity, MessageAuthor, Preconditions, Record, Task, TaskEffect, TaskInput, TaskOutcome,
     ToolOutput, UserQuestion, UserReply,
 };
-use sabir_call::{ArgForm, Event, MessagePart, ModelError, ModelErrorKind};
+use sabir_call::{ArgumentEncoding, Event, MessagePart, ModelError, ModelErrorKind};
 
 use crate::machine::{Machine, settings};
 
@@ -65,7 +65,7 @@ fn repeated_or_missing_ids_are_replaced_by_unique_ones() {
                 Event::ArgStart {
                     index,
                     name: "path",
-                    form: ArgForm::String,
+                    form: ArgumentEncoding::String,
                     at: 0,
                 },
                 Event::ArgDelta { index, text: "a" },
@@ -459,7 +459,7 @@ fn a_call_that_comes_twice_runs_once() {
         Event::ArgStart {
             index: 1,
             name: "path",
-            form: ArgForm::String,
+            form: ArgumentEncoding::String,
             at: 0,
         },
         Event::ArgDelta {

@@ -1,7 +1,7 @@
 //! Messages of the user while the task works: where they are placed, what they interrupt, and that they approve nothing.
 
 use sabir_agent::{
-    Delivery, Interactivity, Record, Task, TaskEffect, TaskInput, TaskOutcome, TaskSettings,
+    DeliveryTime, Interactivity, Record, Task, TaskEffect, TaskInput, TaskOutcome, TaskSettings,
     UserQuestion, UserReply,
 };
 use sabir_call::{MessagePart, Role};
@@ -71,7 +71,7 @@ fn messages_are_placed_after_the_answer_in_progress() {
         matches!(
             machine.records.last(),
             Some(Record::Said {
-                when: Delivery::Later,
+                when: DeliveryTime::Later,
                 ..
             })
         ),

@@ -161,7 +161,7 @@ pub enum DefineError {
     Name(String),
     /// The name, or an alias, is already in use by a different dialect.
     #[error("there is a dialect `{0}` already; choose another name")]
-    Taken(String),
+    NameInUse(String),
     /// A value is invalid.
     #[error("`{key}` of the dialect `{dialect}` must be {need}, but is `{found}`")]
     Value {
@@ -189,12 +189,12 @@ pub enum DefineError {
         "where all dialects are listened for, another one with the same markers takes the calls of `{0}` and does \
              not understand them; choose other markers"
     )]
-    Unheard(String),
+    Shadowed(String),
     /// The dialect changes how calls in another dialect are read.
     #[error(
         "the markers of the dialect `{dialect}` take calls away from the dialect `{other}`; choose other markers"
     )]
-    Clash {
+    MarkerConflict {
         /// The dialect.
         dialect: String,
         /// The other dialect.
@@ -206,9 +206,9 @@ impl DefineError {
     /// Returns the key of the table that must be changed; `None` if any marker may be the cause.
     pub fn table_key(&self) -> Option<&'static str> {
         match self {
-            Self::Name(_) | Self::Taken(_) => Some("name"),
+            Self::Name(_) | Self::NameInUse(_) => Some("name"),
             Self::Value { key, .. } => Some(key),
-            Self::Unreadable { .. } | Self::Unheard(_) | Self::Clash { .. } => None,
+            Self::Unreadable { .. } | Self::Shadowed(_) | Self::MarkerConflict { .. } => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use super::grammar::{Grammar, HeaderFormat, JsonCalls, JsonForm};
 
 /// The keys of most dialects: for the name, the arguments and the id.
 const KEYS: (&str, &str, Option<&str>) = ("name", "arguments", None);
-const LESSON: &str =
+const JSON_INSTRUCTIONS: &str =
     "Write a call as JSON with the tool's name and its arguments, between the markers.";
 
 pub(super) static ROWS: &[Dialect] = &[
@@ -490,7 +490,7 @@ for the user follow a line `>>>all`.",
         }),
         tokens: &[],
         thought: None,
-        instructions: LESSON,
+        instructions: JSON_INSTRUCTIONS,
     },
     Dialect {
         name: "deci",
@@ -504,7 +504,7 @@ for the user follow a line `>>>all`.",
         }),
         tokens: &[],
         thought: None,
-        instructions: LESSON,
+        instructions: JSON_INSTRUCTIONS,
     },
     Dialect {
         name: "json",

@@ -35,7 +35,7 @@ pub struct DialectSet {
 struct DefinedDialects {
     /// The rows of the user's tables, in the order of their definition.
     rows: Vec<Dialect>,
-    pool: Arc<RowPool>,
+    pool: Arc<DefinitionPool>,
 }
 
 /// The rows that were built from tables, with their tables.
@@ -44,10 +44,10 @@ struct DefinedDialects {
 /// have one row for equal tables, however often they are defined. A table that breaks a rule is remembered too, because its first values
 /// may have been leaked before the rule was checked.
 #[derive(Default)]
-struct RowPool(Mutex<Vec<PooledRow>>);
+struct DefinitionPool(Mutex<Vec<PooledDefinition>>);
 
 /// A table, and the row built from it or the rule that it breaks.
-type PooledRow = (DialectTable, Result<Dialect, DefineError>);
+type PooledDefinition = (DialectTable, Result<Dialect, DefineError>);
 
 /// The dialects of a set that a reader listens for.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ impl DialectSet {
 
     /// Returns a set from which the sets of many sessions are cloned. Equal tables that its clones define share one
     /// row, which bounds the memory of a process that loads the same tables for every session.
-    pub fn with_shared_rows() -> Self {
+    pub fn with_shared_definitions() -> Self {
         Self {
             defined: Some(Arc::default()),
         }
@@ -102,17 +102,17 @@ impl DialectSet {
     /// The first rule that the table breaks; the set is as it was then.
     pub fn define(&mut self, table: &DialectTable) -> Result<(), DefineError> {
         let defined = self.defined.clone().unwrap_or_default();
-        let made = defined.pool.intern_row(table)?;
+        let made = defined.pool.intern_definition(table)?;
         if let Some(known) = self.find(made.name) {
             // The same table once more is not a second dialect.
             return if *known == made {
                 Ok(())
             } else {
-                Err(DefineError::Taken(table.name.clone()))
+                Err(DefineError::NameInUse(table.name.clone()))
             };
         }
         if let Some(taken) = made.aliases.iter().find(|alias| self.find(alias).is_some()) {
-            return Err(DefineError::Taken((*taken).to_owned()));
+            return Err(DefineError::NameInUse((*taken).to_owned()));
         }
         let mut grown = DefinedDialects::clone(&defined);
         grown.rows.push(made);
@@ -171,9 +171,9 @@ impl PartialEq for DialectSet {
     }
 }
 
-impl RowPool {
+impl DefinitionPool {
     /// The row of a table, which is built at most once.
-    fn intern_row(&self, table: &DialectTable) -> Result<Dialect, DefineError> {
+    fn intern_definition(&self, table: &DialectTable) -> Result<Dialect, DefineError> {
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, known)) = rows.iter().find(|(known, _)| known == table) {
             return known.clone();
@@ -228,7 +228,7 @@ impl<'d> DialectSelection<'d> {
     }
 
     /// Returns every dialect that can be recognised, with true for the active ones.
-    pub(crate) fn recognised_dialects(self) -> impl Iterator<Item = (&'d Dialect, bool)> {
+    pub(crate) fn recognized_dialects(self) -> impl Iterator<Item = (&'d Dialect, bool)> {
         // The chosen dialect may not be in the set; then it replaces the one with its name.
         let chosen = self.only.filter(|only| {
             !self

@@ -4,9 +4,9 @@
 use super::Dialect;
 use super::grammar::{GemmaCalls, Grammar, PythonCalls};
 
-const PYTHON_LESSON: &str = "Write all calls of a message as one Python list: `tool(argument=value, …)` for each, with keyword \
+const PYTHON_INSTRUCTIONS: &str = "Write all calls of a message as one Python list: `tool(argument=value, …)` for each, with keyword \
 arguments only. Strings are in quotes, with Python's escapes.";
-const GEMMA_LESSON: &str = "Write each call between the markers: `call:`, the tool's name, and its arguments in braces. Every \
+const GEMMA_INSTRUCTIONS: &str = "Write each call between the markers: `call:`, the tool's name, and its arguments in braces. Every \
 string is between two quote markers, as it is.";
 
 pub(super) static ROWS: &[Dialect] = &[
@@ -22,7 +22,7 @@ pub(super) static ROWS: &[Dialect] = &[
         }),
         tokens: &["<|python_end|>", "<|eom|>", "<|eot|>"],
         thought: None,
-        instructions: PYTHON_LESSON,
+        instructions: PYTHON_INSTRUCTIONS,
     },
     Dialect {
         name: "lfm2",
@@ -36,7 +36,7 @@ pub(super) static ROWS: &[Dialect] = &[
         }),
         tokens: &["<|im_end|>"],
         thought: None,
-        instructions: PYTHON_LESSON,
+        instructions: PYTHON_INSTRUCTIONS,
     },
     Dialect {
         name: "olmo3",
@@ -50,7 +50,7 @@ pub(super) static ROWS: &[Dialect] = &[
         }),
         tokens: &[],
         thought: None,
-        instructions: PYTHON_LESSON,
+        instructions: PYTHON_INSTRUCTIONS,
     },
     Dialect {
         name: "gemma",
@@ -65,7 +65,7 @@ pub(super) static ROWS: &[Dialect] = &[
         tokens: &["<turn|>", "<|tool_response>"],
         // The channel name is part of the opening marker.
         thought: Some(("<|channel>thought", "<channel|>")),
-        instructions: GEMMA_LESSON,
+        instructions: GEMMA_INSTRUCTIONS,
     },
     Dialect {
         name: "functiongemma",
@@ -79,7 +79,7 @@ pub(super) static ROWS: &[Dialect] = &[
         }),
         tokens: &[],
         thought: None,
-        instructions: GEMMA_LESSON,
+        instructions: GEMMA_INSTRUCTIONS,
     },
     Dialect {
         name: "harmony",

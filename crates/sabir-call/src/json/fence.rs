@@ -9,7 +9,7 @@
 //!
 //! Grammar as implemented: "```" "`"* word? ws* balanced ws* "```" "`"*, with `balanced` as in `json/balance.rs`.
 
-use crate::event::{ArgForm, Event, EventSink};
+use crate::event::{ArgumentEncoding, Event, EventSink};
 
 use super::balance::{BalanceScanner, ScanStop, UNGUARDED};
 use super::{ArgumentScanner, ScannerState};
@@ -32,7 +32,7 @@ impl ArgumentScanner {
         out.push_event(Event::ArgStart {
             index: self.index,
             name: "",
-            form: ArgForm::Json,
+            form: ArgumentEncoding::Json,
             at: self.offset + at,
         });
         self.state = ScannerState::Fenced(FencePhase::Ticks, 0);

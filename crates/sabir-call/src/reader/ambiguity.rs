@@ -8,7 +8,7 @@ use crate::event::EventSink;
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::call::OpenTagCall;
-use super::tag::{Tag, TagInterest, names_match};
+use super::tag::{Tag, TagRelevance, names_match};
 use super::vocabulary::Vocabulary;
 
 /// The kind of the preceding tag inside a value.
@@ -154,21 +154,21 @@ impl OpenTagCall {
         }
     }
 
-    pub(super) fn tag_interest(
+    pub(super) fn tag_relevance(
         &self,
         name: &str,
         close: bool,
         vocabulary: &Vocabulary,
-    ) -> TagInterest {
+    ) -> TagRelevance {
         if names_match(name, &self.value.close) || names_match(name, &self.form.call) {
             return if close || self.form.has_tool_tags() {
-                TagInterest::Plain
+                TagRelevance::Plain
             } else {
-                TagInterest::Any
+                TagRelevance::Any
             };
         }
         if self.form.is_key(name) {
-            return TagInterest::Plain;
+            return TagRelevance::Plain;
         }
         let stranger = self
             .unknown_tag_name()
@@ -179,9 +179,9 @@ impl OpenTagCall {
         let known = self.form.has_argument_tags() && (declared() || tool());
         let wrapper = close && self.form.is_wrapper(name);
         if stranger || known || wrapper {
-            TagInterest::Plain
+            TagRelevance::Plain
         } else {
-            TagInterest::None
+            TagRelevance::None
         }
     }
 
@@ -356,8 +356,8 @@ impl OpenTagCall {
             .into_iter()
             .find(|sibling| !self.given.contains(&sibling.name))
         {
-            let open = self.form.spell_argument(&name);
-            let close = self.form.spell_close(&self.value.close);
+            let open = self.form.format_argument_tag(&name);
+            let close = self.form.format_close_tag(&self.value.close);
             let message = format!(
                 "`{open}` is inside the value of `{holder}`: `{close}` may be missing before it"
             );
@@ -367,8 +367,8 @@ impl OpenTagCall {
         if let Some(InnerTag { holder, name, span }) = unclosed_open
             && self.given.contains(&name)
         {
-            let open = self.form.spell_argument(&name);
-            let close = self.form.spell_close(&self.value.close);
+            let open = self.form.format_argument_tag(&name);
+            let close = self.form.format_close_tag(&self.value.close);
             let message = format!(
                 "`{open}` is inside the value of `{holder}` without a `{close}` of its own, so `{name}` may be given twice"
             );
@@ -381,8 +381,8 @@ impl OpenTagCall {
         if let Some(InnerTag { holder, span, .. }) = inner_close
             && let Some(absent) = absent
         {
-            let close = self.form.spell_close(&self.value.close);
-            let open = self.form.spell_argument(absent);
+            let close = self.form.format_close_tag(&self.value.close);
+            let open = self.form.format_argument_tag(absent);
             let message = format!(
                 "the value of `{holder}` continues after `{close}`: the opening tag of an argument may be missing, \
                  such as `{open}`"
@@ -440,8 +440,8 @@ impl OpenTagCall {
         let Some(span) = self.ambiguity.as_ref().and_then(|doubt| doubt.unclosed) else {
             return;
         };
-        let call = self.form.spell_close(&self.form.call);
-        let argument = self.form.spell_close(&self.value.close);
+        let call = self.form.format_close_tag(&self.form.call);
+        let argument = self.form.format_close_tag(&self.value.close);
         let open = &self.value.close;
         let message =
             format!("`{call}` begins here while `{open}` is still open: `{argument}` is missing");
@@ -468,12 +468,12 @@ impl OpenTagCall {
             .as_mut()
             .and_then(|doubt| doubt.misplaced.take())
         {
-            let close = self.form.spell_close(&self.form.call);
+            let close = self.form.format_close_tag(&self.form.call);
             let message = match what {
                 MisplacedTag::Close => {
                     format!(
                         "found `{}` where `{close}` was expected",
-                        self.form.spell_close(&name)
+                        self.form.format_close_tag(&name)
                     )
                 }
                 MisplacedTag::Open => {
@@ -498,11 +498,11 @@ impl OpenTagCall {
         let Some((wrapper, span)) = found else {
             return;
         };
-        let call = self.form.spell_close(&self.form.call);
-        let argument = self.form.spell_close(&self.value.close);
+        let call = self.form.format_close_tag(&self.form.call);
+        let argument = self.form.format_close_tag(&self.value.close);
         let message = format!(
             "`{}` begins here while `{}` is still open: `{argument}` and `{call}` are missing",
-            self.form.spell_close(&wrapper),
+            self.form.format_close_tag(&wrapper),
             self.value.close
         );
         self.report_once(

@@ -304,7 +304,7 @@ impl BareCallGuess {
     }
 
     /// Returns true if the held text ends right behind the name of a declared tool.
-    fn is_cut_behind_name(&self, vocabulary: &Vocabulary) -> bool {
+    fn is_cut_after_name(&self, vocabulary: &Vocabulary) -> bool {
         let scan = &self.scan;
         let is_list = self.held.as_bytes().get(self.body.0) == Some(&b'[');
         let can_be_call = match scan.key.as_str() {
@@ -627,7 +627,7 @@ impl CallReader {
         out.push_event(Event::Mark(
             guess.call_markup("calls without a marker, in the dialect that was chosen"),
         ));
-        self.note_bare_surroundings();
+        self.note_words_before_bare_call();
         let ReaderState::Guess(guess) = &self.state else {
             return ReaderStep::To(next);
         };
@@ -695,7 +695,7 @@ impl CallReader {
         let Some(mut region) = region else {
             let span = Span::new(guess.offset, guess.offset + guess.held.len());
             self.release_guess(&guess, out);
-            if guess.is_cut_behind_name(&self.vocabulary) {
+            if guess.is_cut_after_name(&self.vocabulary) {
                 let message = "the message ends behind the name of a call, before its arguments";
                 let fault = Fault::error(FaultKind::CutCall, span, message);
                 out.push_event(Event::Fault(
@@ -712,7 +712,7 @@ impl CallReader {
             return;
         };
         self.blank.clear();
-        self.note_bare_surroundings();
+        self.note_words_before_bare_call();
         out.push_event(Event::Mark(guess.call_markup(
             "calls without a marker: a declared tool with what it requires, and nothing behind",
         )));

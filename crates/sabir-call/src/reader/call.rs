@@ -17,7 +17,7 @@
 //! to its close) nests, and nothing in it ends the value. `reader/ambiguity.rs` assesses everything
 //! else; an ambiguous call is rejected, never guessed.
 
-use crate::event::{ArgForm, Event, EventSink, Truncation};
+use crate::event::{ArgumentEncoding, Event, EventSink, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
 use crate::small_name_set::SmallNameSet;
 use crate::swar::find_byte;
@@ -25,7 +25,7 @@ use crate::swar::find_byte;
 use super::ambiguity::{CallAmbiguity, MisplacedTag, PrecedingTag, TagRole};
 use super::buffer::LazyBuffer;
 use super::diagnostics::ClosedCall;
-use super::tag::{LexedTag, Tag, TagInterest};
+use super::tag::{LexedTag, Tag, TagRelevance};
 use super::tag_form::TagForm;
 use super::value::{LineFeed, ValuePhase, ValueState, is_quote};
 use super::vocabulary::Vocabulary;
@@ -95,7 +95,7 @@ impl OpenTagCall {
                 "`<{}>` does not say which argument: it has no name",
                 tag.name
             );
-            let hint = format!("write `{}`", self.form.spell_argument("…"));
+            let hint = format!("write `{}`", self.form.format_argument_tag("…"));
             self.add_fault(FaultKind::MissingName, span, message, &hint);
         }
         let json = self.form.is_json(&tag);
@@ -109,7 +109,11 @@ impl OpenTagCall {
             );
         }
         self.emit_faults(out);
-        let form = if json { ArgForm::Json } else { ArgForm::Raw };
+        let form = if json {
+            ArgumentEncoding::Json
+        } else {
+            ArgumentEncoding::Raw
+        };
         out.push_event(Event::ArgStart {
             index: self.index,
             name,
@@ -121,7 +125,7 @@ impl OpenTagCall {
         self.value = ValueState::new(
             self.form.value_close(&tag),
             json || self.form.has_exact_values(),
-            self.form.has_name_behind(),
+            self.form.has_name_after_tag(),
         );
         if let Some(doubt) = &mut self.ambiguity {
             doubt.implied = false;
@@ -250,7 +254,7 @@ impl CallReader {
             at += found;
             let tail = window.text_from(at);
             let vocabulary = &self.vocabulary;
-            let interest = |name: &str, close| open.tag_interest(name, close, vocabulary);
+            let interest = |name: &str, close| open.tag_relevance(name, close, vocabulary);
             let lexed = match open.may_matter(tail.as_bytes(), vocabulary) {
                 true => open.form.lex_tag(tail, window.last, interest),
                 false => LexedTag::No,
@@ -290,7 +294,7 @@ impl CallReader {
                 TagRole::ArgumentOpen => open.form.argument_name(&tag),
                 _ => None,
             };
-            if opened.is_some() || open.form.repeats_value(&tag) {
+            if opened.is_some() || open.form.opens_value_without_key(&tag) {
                 let before = open.value.byte_before(run);
                 let after = tail.as_bytes().get(tag.len);
                 if is_quote(before) && after.is_none() && !window.last {
@@ -344,7 +348,7 @@ impl CallReader {
         };
         // `last` is false even at the end of the text: a partial tag stays undecided there, and the
         // argument then ends at the candidate, the last certain end.
-        let tag = match open.form.lex_tag(rest, false, |_, _| TagInterest::Any) {
+        let tag = match open.form.lex_tag(rest, false, |_, _| TagRelevance::Any) {
             LexedTag::Partial => return ReaderStep::Wait(at),
             LexedTag::Tag(tag) => Some(tag),
             LexedTag::No => None,
@@ -416,7 +420,7 @@ impl CallReader {
             open.close_inner_open();
             // In quotation marks it is only mentioned, as in `echo '</parameter>'`.
             if !is_quoted {
-                let length = open.form.spell_close(&open.value.close).len();
+                let length = open.form.format_close_tag(&open.value.close).len();
                 open.note_inner_close(Span::new(close, close + length));
             }
         }
@@ -499,7 +503,7 @@ impl CallReader {
     /// Ends a call without its closing tag, at the end of the last value.
     pub(super) fn close_last_call(&mut self, open: OpenTagCall, out: &mut dyn EventSink) {
         self.held.clear();
-        let close = open.form.spell_close(&open.form.call);
+        let close = open.form.format_close_tag(&open.form.call);
         let end = open.end_last_value(out);
         out.push_event(Event::Fault(&missing_last_close(open.index, &close, end)));
         out.push_event(Event::CallEnd {
@@ -557,7 +561,7 @@ impl OpenTagCall {
             return 0;
         };
         self.push_value_end(at, feed, out);
-        at + self.form.spell_close(&self.value.close).len()
+        at + self.form.format_close_tag(&self.value.close).len()
     }
 
     /// Reads a CDATA section up to its end, or to the end of the window.
@@ -610,7 +614,7 @@ impl OpenTagCall {
     fn end_unclosed_value(&mut self, feed: u8, tag: Tag<'_>, span: Span, out: &mut dyn EventSink) {
         self.push_value_end(span.start, feed, out);
         // The value is kept for the feedback; the error stops the call.
-        let close = self.form.spell_close(&self.value.close);
+        let close = self.form.format_close_tag(&self.value.close);
         let message = format!(
             "`{close}` is missing before the next argument; the value of `{}` ends here",
             self.argument
@@ -630,7 +634,7 @@ impl OpenTagCall {
             "a key without a value, or a value without a key, follows a closing tag".to_owned();
         let hint = format!(
             "write `{}` for each argument",
-            self.form.spell_argument("…")
+            self.form.format_argument_tag("…")
         );
         self.report_once(FaultKind::StrayText, span, message, &hint);
     }
@@ -643,7 +647,7 @@ impl OpenTagCall {
             .as_mut()
             .is_some_and(|doubt| std::mem::take(&mut doubt.implied))
         {
-            let close = self.form.spell_close(&self.value.close);
+            let close = self.form.format_close_tag(&self.value.close);
             let message =
                 format!("more of the call follows `{close}`, so it is not known what that closes");
             let span = Span::new(at, at + close.len());
@@ -697,7 +701,7 @@ impl OpenTagCall {
             let tail = chunk.get(at..).unwrap_or_default();
             if self.may_matter(tail.as_bytes(), vocabulary)
                 && self.form.lex_tag(tail, false, |name, close| {
-                    self.tag_interest(name, close, vocabulary)
+                    self.tag_relevance(name, close, vocabulary)
                 }) != LexedTag::No
             {
                 return true;
@@ -728,7 +732,7 @@ impl OpenTagCall {
             || begins(&self.value.close)
             || begins(&self.form.call)
             || (self.form.has_argument_tags() && vocabulary.begins_name(letter))
-            || self.form.has_name_behind()
+            || self.form.has_name_after_tag()
             || !closing.is_empty() && self.form.may_begin_wrapper(closing)
     }
 

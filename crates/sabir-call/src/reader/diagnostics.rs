@@ -44,8 +44,8 @@ pub(super) struct ReaderDiagnostics {
     /// True if the current thought holds markup of a call.
     thought_has_call: bool,
     /// True once HTML that strikes text out began.
-    pub(super) is_struck: bool,
-    odd: Option<Box<DiagnosticNotes>>,
+    pub(super) has_strikethrough: bool,
+    rare_notes: Option<Box<DiagnosticNotes>>,
 }
 
 /// The closed calls by their closing tags.
@@ -120,7 +120,7 @@ pub(super) struct ClosedCall {
 impl ReaderDiagnostics {
     /// Returns true if nothing was noted of the message, apart from calls without tags that ran.
     pub(super) fn is_empty(&self) -> bool {
-        self.odd.is_none()
+        self.rare_notes.is_none()
             && self.closed.is_none()
             && self.slips == 0
             && self.strays == 0
@@ -129,13 +129,17 @@ impl ReaderDiagnostics {
 
     /// Returns true if notes wait to be emitted.
     pub(super) fn has_notes(&self) -> bool {
-        self.odd.as_ref().is_some_and(|odd| !odd.notes.is_empty())
+        self.rare_notes
+            .as_ref()
+            .is_some_and(|rare_notes| !rare_notes.notes.is_empty())
     }
 
     /// Emits the waiting notes.
     pub(super) fn emit_notes(&mut self, out: &mut dyn EventSink) {
-        let Some(odd) = &mut self.odd else { return };
-        for note in odd.notes.drain(..) {
+        let Some(rare_notes) = &mut self.rare_notes else {
+            return;
+        };
+        for note in rare_notes.notes.drain(..) {
             match note {
                 PendingNote::Mark(mark) => out.push_event(Event::Mark(mark)),
                 PendingNote::Fault(fault) => out.push_event(Event::Fault(&fault)),
@@ -149,30 +153,31 @@ impl ReaderDiagnostics {
         self.calls = self.calls.saturating_add(1);
         // The wrapper's end can only follow the last call.
         self.unopened = None;
-        if let Some(odd) = &mut self.odd {
-            odd.mention = None;
-            odd.inactive = None;
-            odd.malformed = None;
-            odd.words = None;
-            odd.without_call = None;
+        if let Some(rare_notes) = &mut self.rare_notes {
+            rare_notes.mention = None;
+            rare_notes.inactive = None;
+            rare_notes.malformed = None;
+            rare_notes.words = None;
+            rare_notes.without_call = None;
             self.free_if_empty();
         }
     }
 
     fn notes_mut(&mut self) -> &mut DiagnosticNotes {
-        self.odd.get_or_insert_default()
+        self.rare_notes.get_or_insert_default()
     }
 
     /// Releases the memory of rare observations when there are none.
     fn free_if_empty(&mut self) {
-        self.odd.take_if(|odd| {
-            let has_no_notes =
-                odd.notes.is_empty() && odd.mention.is_none() && odd.inactive.is_none();
+        self.rare_notes.take_if(|rare_notes| {
+            let has_no_notes = rare_notes.notes.is_empty()
+                && rare_notes.mention.is_none()
+                && rare_notes.inactive.is_none();
             has_no_notes
-                && odd.bare.is_none()
-                && odd.malformed.is_none()
-                && odd.words.is_none()
-                && odd.without_call.is_none()
+                && rare_notes.bare.is_none()
+                && rare_notes.malformed.is_none()
+                && rare_notes.words.is_none()
+                && rare_notes.without_call.is_none()
         });
     }
 
@@ -200,13 +205,16 @@ impl ReaderDiagnostics {
 
     /// Returns the number of calls before the last such tag, which may not have ended.
     pub(super) fn calls_before_bare_call(&self) -> Option<u32> {
-        let bare = self.odd.as_ref()?.bare.as_ref();
+        let bare = self.rare_notes.as_ref()?.bare.as_ref();
         bare.map(|bare| bare.calls)
     }
 
     /// Takes that record, if it is about this tag.
     pub(super) fn take_bare_call(&mut self, tag: &str) -> Option<BareCall> {
-        self.odd.as_mut()?.bare.take_if(|bare| bare.tag == tag)
+        self.rare_notes
+            .as_mut()?
+            .bare
+            .take_if(|bare| bare.tag == tag)
     }
 
     /// Records the tag of a call that ended directly after its start.
@@ -216,8 +224,9 @@ impl ReaderDiagnostics {
 
     /// Returns true, once, if a closing tag of this name belongs to such a call.
     pub(super) fn closes_malformed(&mut self, tag: &str) -> bool {
-        self.odd.as_mut().is_some_and(|odd| {
-            odd.malformed
+        self.rare_notes.as_mut().is_some_and(|rare_notes| {
+            rare_notes
+                .malformed
                 .take_if(|name| names_match(name, tag))
                 .is_some()
         })
@@ -228,8 +237,8 @@ impl ReaderDiagnostics {
         if self.slips < SLIPS_CAP {
             self.slips += 1;
             // The reason why the block holds no call.
-            if let Some(odd) = &mut self.odd {
-                odd.without_call = None;
+            if let Some(rare_notes) = &mut self.rare_notes {
+                rare_notes.without_call = None;
             }
             self.note_fault(fault);
         }
@@ -269,7 +278,10 @@ impl ReaderDiagnostics {
 
     /// Ends that wrapper, and reports it if it contained no call.
     pub(super) fn end_wrapper_words(&mut self) {
-        let Some((wrapper, span, calls)) = self.odd.as_mut().and_then(|odd| odd.words.take())
+        let Some((wrapper, span, calls)) = self
+            .rare_notes
+            .as_mut()
+            .and_then(|rare_notes| rare_notes.words.take())
         else {
             return;
         };
@@ -289,8 +301,9 @@ impl ReaderDiagnostics {
     /// Reports that wrapper if this tag closes it and no call came between.
     pub(super) fn end_wrapper_without_call(&mut self, tag: &str, close: Span) {
         let calls = self.calls;
-        let Some((wrapper, open, _)) = self.odd.as_mut().and_then(|odd| {
-            odd.without_call
+        let Some((wrapper, open, _)) = self.rare_notes.as_mut().and_then(|rare_notes| {
+            rare_notes
+                .without_call
                 .take_if(|(wrapper, _, before)| names_match(wrapper, tag) && *before == calls)
         }) else {
             return;
@@ -431,7 +444,10 @@ impl ReaderDiagnostics {
         // tags.
         let closed = self.closed_calls().iter().map(|closed| closed.index);
         // The same holds for a value whose call was not understood.
-        let bare = self.odd.as_ref().and_then(|odd| odd.bare.as_ref());
+        let bare = self
+            .rare_notes
+            .as_ref()
+            .and_then(|rare_notes| rare_notes.bare.as_ref());
         let doubtful = self.outer_signs().and_then(OuterCallSigns::first_doubtful);
         let first = closed
             .chain(bare.map(|bare| bare.calls))
@@ -450,7 +466,11 @@ impl ReaderDiagnostics {
         self.emit_notes(out);
         let Some(DiagnosticNotes {
             mention, inactive, ..
-        }) = self.odd.take().map(|odd| *odd).filter(|_| self.calls == 0)
+        }) = self
+            .rare_notes
+            .take()
+            .map(|rare_notes| *rare_notes)
+            .filter(|_| self.calls == 0)
         else {
             return;
         };

@@ -11,14 +11,14 @@
 
 use memchr::memmem;
 
-use super::tag::{LexedTag, TagInterest, lex_tag};
+use super::tag::{LexedTag, TagRelevance, lex_tag};
 use super::vocabulary::Vocabulary;
 
 /// The maximum length of an element, in bytes. Its text is held back until its end is seen.
 const ELEMENT_CAP: usize = 64 * 1024;
 /// The number of elements of a message that may turn out to be prose. Each is read twice, so without a limit a text with many opening tags
 /// would be read many times.
-pub(super) const MISSES_CAP: u8 = 8;
+pub(super) const MAX_PROSE_ELEMENTS: u8 = 8;
 
 /// The state of reading an element. It holds positions, not text, so that no byte is read twice.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl ElementShape {
                     if rest.is_empty() {
                         return ElementVerdict::Wait;
                     }
-                    let tag = match lex_tag(rest, last, |_, _| TagInterest::Any) {
+                    let tag = match lex_tag(rest, last, |_, _| TagRelevance::Any) {
                         LexedTag::Partial => return ElementVerdict::Wait,
                         LexedTag::No => return ElementVerdict::Prose,
                         LexedTag::Tag(tag) => tag,

@@ -15,7 +15,7 @@ use super::payload::{JsonRegionParser, ParsedHeader, RegionMarkers};
 use super::pending_open::{OpenKind, PendingOpen};
 use super::python::{METHOD, PythonRegionParser};
 use super::region::AnyRegionParser;
-use super::tag::{LexedTag, Tag, TagInterest, lex_in_notation, lex_tag, names_match};
+use super::tag::{LexedTag, Tag, TagRelevance, lex_in_notation, lex_tag, names_match};
 use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
 use super::vocabulary::TagDialect;
@@ -152,7 +152,7 @@ impl CallReader {
     ) -> ReaderStep {
         let rest = window.text_from(at);
         if let OpenKind::Wrapper(notation) = opening.kind {
-            match lex_in_notation(notation, rest, false, |_, _| TagInterest::Any) {
+            match lex_in_notation(notation, rest, false, |_, _| TagRelevance::Any) {
                 LexedTag::Partial => {
                     self.state = ReaderState::Opening(Box::new(opening));
                     return ReaderStep::Wait(at);
@@ -233,12 +233,13 @@ impl CallReader {
                     self.state = self.state_after_call();
                     return ReaderStep::To(at);
                 }
-                let Some(begins_string) = self.begins_string_behind(&opening, rest, window.last)
+                let Some(begins_string) =
+                    self.starts_string_after_marker(&opening, rest, window.last)
                 else {
                     self.state = ReaderState::Opening(Box::new(opening));
                     return ReaderStep::Wait(at);
                 };
-                if let Some(dialect) = self.inactive_dialect_behind(&opening, rest) {
+                if let Some(dialect) = self.inactive_dialect_of_marker(&opening, rest) {
                     self.diagnostics
                         .note_other_dialect(dialect, opening.at, opening.len);
                 }
@@ -246,7 +247,9 @@ impl CallReader {
                 if begins_string {
                     let calls = self.diagnostics.calls;
                     let span = Span::new(opening.at, opening.at + opening.len);
-                    self.diagnostics.outer_signs_mut().note_endless(calls, span);
+                    self.diagnostics
+                        .outer_signs_mut()
+                        .note_unterminated_call(calls, span);
                 }
                 self.release_marker(opening, out);
                 ReaderStep::To(at)
@@ -256,7 +259,12 @@ impl CallReader {
 
     /// Returns true if a string begins behind a marker, perhaps after the name of a tool and a bracket; `None` while
     /// that is undecided. In large chunks too, only the text is read that small chunks would wait for.
-    fn begins_string_behind(&self, opening: &PendingOpen, rest: &str, last: bool) -> Option<bool> {
+    fn starts_string_after_marker(
+        &self,
+        opening: &PendingOpen,
+        rest: &str,
+        last: bool,
+    ) -> Option<bool> {
         let is_whole = last || rest.len() >= HEAD_CAP;
         let head = rest
             .get(..rest.floor_char_boundary(HEAD_CAP))
@@ -367,8 +375,8 @@ impl CallReader {
         }
         let name = opening.tag.trim_matches(['<', '>']);
         let interest = |found: &str, _| match names_match(found, name) {
-            true => TagInterest::Plain,
-            false => TagInterest::None,
+            true => TagRelevance::Plain,
+            false => TagRelevance::None,
         };
         match lex_tag(rest, last, interest) {
             LexedTag::Partial => None,
@@ -411,7 +419,7 @@ impl CallReader {
         out.push_event(Event::Fault(
             &fault.with_hint("write the markup only around a call"),
         ));
-        self.prose.mark_fresh();
+        self.prose.mark_after_wrapper();
         self.state = ReaderState::Gap;
     }
 
@@ -577,7 +585,11 @@ impl CallReader {
     }
 
     /// Returns the inactive dialect that uses this marker with this content.
-    fn inactive_dialect_behind(&self, opening: &PendingOpen, rest: &str) -> Option<&'static str> {
+    fn inactive_dialect_of_marker(
+        &self,
+        opening: &PendingOpen,
+        rest: &str,
+    ) -> Option<&'static str> {
         if !opening.first {
             return None;
         }
@@ -766,7 +778,9 @@ impl CallReader {
                 let calls = self.diagnostics.calls;
                 let at = heading.opening.at;
                 let span = Span::new(at, at + heading.opening.len);
-                self.diagnostics.outer_signs_mut().note_endless(calls, span);
+                self.diagnostics
+                    .outer_signs_mut()
+                    .note_unterminated_call(calls, span);
             }
             self.release_marker(heading.opening, out);
             return ReaderStep::To(from);
@@ -998,7 +1012,9 @@ impl CallReader {
         // recipient, and the text after it may be a value of the call.
         if tool.is_none() && header.contains("<|constrain|>") {
             let calls = self.diagnostics.calls;
-            self.diagnostics.outer_signs_mut().note_endless(calls, span);
+            self.diagnostics
+                .outer_signs_mut()
+                .note_unterminated_call(calls, span);
         }
         let is_thought = channel.starts_with("analysis") || addressee == "self";
         let (role, rule) = match tool {

@@ -116,7 +116,7 @@ impl MarkerTable {
     /// which prose must stop for them.
     pub(crate) fn new(selection: DialectSelection<'_>, triggers: &mut TriggerTable) -> Self {
         let mut made = Self::default();
-        for (dialect, is_active) in selection.recognised_dialects() {
+        for (dialect, is_active) in selection.recognized_dialects() {
             made.add_dialect(dialect, is_active, selection.is_chosen(), triggers);
         }
         made.add_turn_tokens();
@@ -182,7 +182,7 @@ impl MarkerTable {
     }
 
     /// Returns true if a text may begin inside the header of a message.
-    pub(crate) fn has_headless(&self) -> bool {
+    pub(crate) fn may_start_in_header(&self) -> bool {
         !self.headless.is_empty()
     }
 

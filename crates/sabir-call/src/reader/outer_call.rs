@@ -150,7 +150,7 @@ impl OuterCallSigns {
 
     /// Records a rejected call that ended without its closing marker: all text behind it may be part of it. `calls` is the
     /// number of calls with it.
-    pub(super) fn note_endless(&mut self, calls: u32, span: Span) {
+    pub(super) fn note_unterminated_call(&mut self, calls: u32, span: Span) {
         self.endless.get_or_insert((calls, span));
     }
 
@@ -268,9 +268,9 @@ impl CallReader {
 
     /// Returns true if words precede the last call, and words that end like a call follow it, unless the first call was rejected, which
     /// would explain them.
-    pub(super) fn is_behind_words(&self) -> bool {
+    pub(super) fn is_after_words(&self) -> bool {
         let is_behind = |position| position > 0 && !self.prose.blank_since(position);
-        let ends_payload = matches!(self.prose.last_solid_byte(), b')' | b']' | b'}');
+        let ends_payload = matches!(self.prose.last_non_whitespace(), b')' | b']' | b'}');
         let signs = self.diagnostics.outer_signs();
         let is_known = signs.is_some_and(|signs| signs.explains_words);
         ends_payload && !is_known && self.diagnostics.last_call_end().is_some_and(is_behind)
@@ -278,7 +278,7 @@ impl CallReader {
 
     /// Rejects the calls before the closing tag of a call that has no opening marker, which may hold them.
     pub(super) fn reject_calls_before_lone_close(&mut self, name: &str, span: Span) {
-        if self.vocabulary.markers.has_close_tag(name) && self.is_behind_words() {
+        if self.vocabulary.markers.has_close_tag(name) && self.is_after_words() {
             self.reject_calls_from(0, span);
         }
     }
@@ -389,7 +389,7 @@ impl CallReader {
     ///
     /// Some models skip the end of a thought before a call, so a call in a thought alone is meant. Models also draft a call in a
     /// thought and then make it, perhaps with other arguments. `is_cut` is true if the text ended inside the opening markup of a call.
-    pub(super) fn settle_thought_calls(&mut self, is_cut: bool) {
+    pub(super) fn resolve_thought_calls(&mut self, is_cut: bool) {
         let has_drafts = |signs: &OuterCallSigns| signs.in_thoughts.is_some();
         if !self.diagnostics.outer_signs().is_some_and(has_drafts) {
             return;
@@ -414,7 +414,7 @@ impl CallReader {
         };
         for index in drafts.calls {
             self.diagnostics
-                .note_fault(Fault::drafted_call(index, drafts.span));
+                .note_fault(Fault::call_in_thought(index, drafts.span));
         }
     }
 

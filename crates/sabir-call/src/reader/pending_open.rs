@@ -13,9 +13,9 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::call::OpenTagCall;
 use super::diagnostics::BareCall;
-use super::element::{ElementShape, ElementVerdict, MISSES_CAP};
+use super::element::{ElementShape, ElementVerdict, MAX_PROSE_ELEMENTS};
 use super::markers::{MarkerMatch, is_special};
-use super::tag::{LexedTag, Tag, TagInterest};
+use super::tag::{LexedTag, Tag, TagRelevance};
 use super::tag_form::{MESSAGE_CALL, TagForm};
 use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow, take_whitespace, thought};
@@ -225,7 +225,7 @@ impl CallReader {
         // not mentioned.
         let form = opening.tag_form();
         let lexed = form.as_ref().map_or(LexedTag::No, |form| {
-            form.lex_tag(rest, false, |_, _| TagInterest::Any)
+            form.lex_tag(rest, false, |_, _| TagRelevance::Any)
         });
         let next = match lexed {
             LexedTag::Partial => {
@@ -281,7 +281,7 @@ impl CallReader {
             let calls = self.diagnostics.calls;
             let signs = self.diagnostics.outer_signs_mut();
             signs.note_rejected(calls);
-            signs.note_endless(calls, Span::new(place, place));
+            signs.note_unterminated_call(calls, Span::new(place, place));
             return ReaderStep::To(at);
         }
         let is_weak = self.is_weak_open(&opening);
@@ -320,7 +320,7 @@ impl CallReader {
             && opening.first
             && self.vocabulary.elements
             && !tag.close
-            && self.diagnostics.missed_elements() < MISSES_CAP;
+            && self.diagnostics.missed_elements() < MAX_PROSE_ELEMENTS;
         if !is_candidate {
             return ElementVerdict::Prose;
         }
@@ -347,10 +347,10 @@ impl CallReader {
         at: usize,
     ) -> Option<Fault> {
         let form = opening.tag_form()?;
-        let hint = format!("write `{}`", self.correct_spelling(opening));
+        let hint = format!("write `{}`", self.format_correct_call(opening));
         match opening.kind {
             OpenKind::Fixed(_) => {
-                let tag = next.filter(|tag| form.is_prefixed_otherwise(tag))?;
+                let tag = next.filter(|tag| form.lacks_call_prefix(tag))?;
                 let span = Span::new(self.offset + at, self.offset + at + tag.len);
                 let message = format!(
                     "the tag `{}` does not belong to `{}`: their prefixes differ",
@@ -511,7 +511,10 @@ impl CallReader {
                 opening.tag
             );
             let fault = Fault::error(FaultKind::MissingName, span, message);
-            let hint = format!("write `{}` with the tool's name", form.spell_call("…", "…"));
+            let hint = format!(
+                "write `{}` with the tool's name",
+                form.format_call_tag("…", "…")
+            );
             out.push_event(Event::Fault(&fault.in_call(index).with_hint(hint)));
         }
         if let Some(wrapper) = form.wrapper_name().filter(|_| unwrapped) {
@@ -610,7 +613,7 @@ impl CallReader {
         // Inside a value neither buffer is needed, and the value may be long.
         self.held.release_memory();
         self.blank.release_memory();
-        self.prose.clear_fresh();
+        self.prose.clear_after_wrapper();
         let PendingOpen {
             name,
             name_at,
@@ -698,7 +701,7 @@ impl CallReader {
             && matches!(opening.kind, OpenKind::Tool(..) | OpenKind::Fixed(_))
         {
             let span = Span::new(opening.at, opening.at + opening.len);
-            let right = self.correct_spelling(&opening);
+            let right = self.format_correct_call(&opening);
             self.diagnostics.note_bare_call(BareCall {
                 tag: opening.tag,
                 name: opening.name,
@@ -800,7 +803,7 @@ impl CallReader {
         self.blank
             .push_str(self.held.get(opening.len..).unwrap_or_default());
         self.held.clear();
-        self.prose.mark_fresh();
+        self.prose.mark_after_wrapper();
     }
 
     /// Ends the text after a marker that may have opened a call.
@@ -854,7 +857,7 @@ pub(super) fn malformed_tag_fault(opening: &PendingOpen, tag: Tag<'_>) -> Fault 
     };
     let right = opening
         .tag_form()
-        .map(|form| form.spell_call(&opening.name, "…"))
+        .map(|form| form.format_call_tag(&opening.name, "…"))
         .unwrap_or_default();
     let span = Span::new(opening.at, opening.at + tag.len);
     let hint = format!("write one tag for each argument between the tags of the call: `{right}`");

@@ -253,17 +253,17 @@ impl ProseTracker {
     }
 
     /// Returns true if markup around calls ended right before this place.
-    pub(crate) fn is_fresh(&self) -> bool {
+    pub(crate) fn is_after_wrapper(&self) -> bool {
         self.fresh
     }
 
     /// Records that markup around calls ends here.
-    pub(crate) fn mark_fresh(&mut self) {
+    pub(crate) fn mark_after_wrapper(&mut self) {
         self.fresh = true;
     }
 
     /// Records that a call begins here.
-    pub(crate) fn clear_fresh(&mut self) {
+    pub(crate) fn clear_after_wrapper(&mut self) {
         self.fresh = false;
     }
 
@@ -295,15 +295,15 @@ impl ProseTracker {
 
     /// Returns the last byte before this place that is not white space, or a line feed if more white space
     /// precedes than the tracker remembers.
-    pub(crate) fn last_solid_byte(&self) -> u8 {
-        find_last_solid(self.last)
+    pub(crate) fn last_non_whitespace(&self) -> u8 {
+        find_last_non_whitespace(self.last)
     }
 
     /// Returns true if a sentence continues at this place: words and white space precede it on the line, without a mark that ends or
     /// introduces a sentence. After a call on the same line, the words are about that call.
     pub(crate) fn is_in_sentence(&self) -> bool {
         let ends = matches!(
-            self.last_solid_byte(),
+            self.last_non_whitespace(),
             b'.' | b'!' | b'?' | b':' | b'>' | b'\n'
         );
         let is_apart = matches!(self.previous_byte(), b' ' | b'\t' | b'(' | b'[');
@@ -316,20 +316,19 @@ impl ProseTracker {
     }
 
     /// Returns true if a sentence continues with markup of an inactive dialect that ends right before this place.
-    pub(crate) fn is_behind_foreign_markup(&self) -> bool {
+    pub(crate) fn is_after_foreign_markup(&self) -> bool {
         self.foreign_end > 0 && self.blank_since(self.foreign_end)
     }
 
     /// Returns true if a name without blanks is between such markup and this place, as in a header between special tokens.
-    fn is_behind_foreign_name(&self) -> bool {
+    fn is_after_foreign_name(&self) -> bool {
         let is_near = self.read.saturating_sub(self.foreign_end) <= FOREIGN_NAME_CAP;
         self.foreign_end > 0 && is_near && !self.previous_byte().is_ascii_whitespace()
     }
 
     /// Records markup of an inactive dialect at this place, which has this length.
     pub(crate) fn note_foreign_markup(&mut self, length: usize) {
-        if self.is_in_sentence() || self.is_behind_foreign_markup() || self.is_behind_foreign_name()
-        {
+        if self.is_in_sentence() || self.is_after_foreign_markup() || self.is_after_foreign_name() {
             self.foreign_end = self.read.saturating_add(to_u32(length));
         }
     }
@@ -447,7 +446,7 @@ impl ProseTracker {
         if memchr::memchr2(b'"', b'\'', leapt).is_some() {
             self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
             for &byte in leapt {
-                self.strings.push_byte(byte, find_last_solid(last));
+                self.strings.push_byte(byte, find_last_non_whitespace(last));
                 last = shift_in(last, byte);
             }
         } else if !leapt.is_empty() {
@@ -478,7 +477,7 @@ impl ProseTracker {
             _ => {}
         }
         if self.strings != LineStrings::default() || matches!(byte, b'"' | b'\'') {
-            self.strings.push_byte(byte, self.last_solid_byte());
+            self.strings.push_byte(byte, self.last_non_whitespace());
         }
         self.remember_byte(byte);
         if self.quotation != 0 {
@@ -646,7 +645,7 @@ fn shift_in([_, second, third, fourth]: [u8; 4], byte: u8) -> [u8; 4] {
 }
 
 /// Returns the last of these bytes that is not white space, or a line feed if there is none.
-fn find_last_solid(last: [u8; 4]) -> u8 {
+fn find_last_non_whitespace(last: [u8; 4]) -> u8 {
     let is_solid = |byte: &u8| !byte.is_ascii_whitespace();
     last.into_iter().rev().find(is_solid).unwrap_or(b'\n')
 }

@@ -17,7 +17,7 @@ use super::diagnostics::{BareCall, ClosedCall};
 use super::markers::{MarkerKind, MarkerMatch, is_special};
 use super::pending_open::{OpenKind, PendingOpen, malformed_tag_fault};
 use super::tag::{
-    LexedTag, TAG_CAP, Tag, TagInterest, lex_in_notation, lex_tag, name_length, names_match,
+    LexedTag, TAG_CAP, Tag, TagRelevance, lex_in_notation, lex_tag, name_length, names_match,
 };
 use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
@@ -70,7 +70,7 @@ impl CallReader {
             .filter(|_| !(is_special && self.prose.is_inside_quotation()));
         let mention = quoted.or(self.prose.is_addressed_to_user.then_some(TO_USER));
         let first = self.prose.at_line_start() && mention.is_none();
-        let fresh = first || (self.prose.is_fresh() && mention.is_none());
+        let fresh = first || (self.prose.is_after_wrapper() && mention.is_none());
         let markers = &self.vocabulary.markers;
         let spotted = match self.prose.bytes_read() {
             0 => markers.find_first_marker(rest, last),
@@ -146,7 +146,7 @@ impl CallReader {
             (LexedTag::Tag(tag), notation) => (tag, notation),
         };
         if notation == TagNotation::Angle && self.may_end_turn(tag.name) && !tag.close {
-            self.diagnostics.is_struck |= tag.is_plain();
+            self.diagnostics.has_strikethrough |= tag.is_plain();
             return TriggerMatch::Text;
         }
         if notation == TagNotation::Angle
@@ -261,7 +261,7 @@ impl CallReader {
             return true;
         };
         let is_possible = self.prose.is_in_sentence()
-            || self.prose.is_behind_foreign_markup()
+            || self.prose.is_after_foreign_markup()
             || self.prose.mention_reason().is_some();
         let length = name_length(inside.as_bytes());
         if length == 0 || length > FOREIGN_NAME_CAP || !is_possible {
@@ -317,7 +317,7 @@ impl CallReader {
             "closes a thought that the prompt opened",
         );
         self.reject_calls_in_thought(span);
-        self.prose.mark_fresh();
+        self.prose.mark_after_wrapper();
         TriggerMatch::Skip(length)
     }
 
@@ -332,7 +332,7 @@ impl CallReader {
         // tokens.
         let angle = match rest.starts_with('<') {
             true => lex_tag(rest, last, |name, close| {
-                self.prose_tag_interest(name, close, first)
+                self.prose_tag_relevance(name, close, first)
             }),
             false => LexedTag::No,
         };
@@ -341,7 +341,7 @@ impl CallReader {
         }
         for TagDialect { tagged, .. } in self.vocabulary.non_angle_dialects() {
             let interest =
-                |name: &str, close| self.interest_in_notation(name, close, tagged.notation);
+                |name: &str, close| self.relevance_in_notation(name, close, tagged.notation);
             let lexed = lex_in_notation(tagged.notation, rest, last, interest);
             if lexed != LexedTag::No {
                 return (lexed, tagged.notation);
@@ -351,7 +351,12 @@ impl CallReader {
     }
 
     /// Returns the interest in a tag that the dialect tables define.
-    fn interest_in_notation(&self, name: &str, close: bool, notation: TagNotation) -> TagInterest {
+    fn relevance_in_notation(
+        &self,
+        name: &str,
+        close: bool,
+        notation: TagNotation,
+    ) -> TagRelevance {
         if self.vocabulary.is_message_frame(name, notation)
             || self.vocabulary.find_wrapper(name, notation).is_some()
             || self
@@ -359,7 +364,7 @@ impl CallReader {
                 .as_deref()
                 .is_some_and(|it| names_match(it, name))
         {
-            return TagInterest::Quoted;
+            return TagRelevance::Quoted;
         }
         let wrapped = self.wrapped.as_deref();
         if self
@@ -367,79 +372,79 @@ impl CallReader {
             .find_call_tag(name, notation, wrapped)
             .is_some()
         {
-            return TagInterest::Any;
+            return TagRelevance::Any;
         }
         // Closing tags after the end of a call matter, since its last value may extend to here.
         let ends = |closed: &ClosedCall| {
             names_match(name, &closed.argument_close) || names_match(name, &closed.call_close)
         };
         if close && self.diagnostics.closed_calls().iter().any(ends) {
-            return TagInterest::Plain;
+            return TagRelevance::Plain;
         }
         if close && self.vocabulary.is_call_close(name) {
-            return TagInterest::Plain;
+            return TagRelevance::Plain;
         }
         if self.vocabulary.is_value_tag(name, notation) {
             return if close {
-                TagInterest::Plain
+                TagRelevance::Plain
             } else {
-                TagInterest::Any
+                TagRelevance::Any
             };
         }
-        TagInterest::None
+        TagRelevance::None
     }
 
     /// Returns the interest in a tag found in prose.
-    fn prose_tag_interest(&self, name: &str, close: bool, first: bool) -> TagInterest {
+    fn prose_tag_relevance(&self, name: &str, close: bool, first: bool) -> TagRelevance {
         if self.vocabulary.thought_tag(name).is_some()
             || SHOWN.iter().any(|(shown, _)| *shown == name)
         {
-            return TagInterest::Plain;
+            return TagRelevance::Plain;
         }
         // Without tools no tag can be a call, so apart from thoughts all of them are text.
         if self.vocabulary.is_empty() {
-            return TagInterest::None;
+            return TagRelevance::None;
         }
         if self.may_end_turn(name) {
-            return TagInterest::Plain;
+            return TagRelevance::Plain;
         }
         let may_name = self.vocabulary.may_name(name);
         if may_name || close {
-            let interest = self.interest_in_notation(name, close, TagNotation::Angle);
-            if interest != TagInterest::None {
+            let interest = self.relevance_in_notation(name, close, TagNotation::Angle);
+            if interest != TagRelevance::None {
                 return interest;
             }
         }
         if may_name && self.vocabulary.find_keyed_call(name).is_some() {
-            return TagInterest::Plain;
+            return TagRelevance::Plain;
         }
         if may_name && !close && self.vocabulary.find_misspelt_call(name).is_some() {
-            return TagInterest::Any;
+            return TagRelevance::Any;
         }
         if self.vocabulary.own_tag_dialect().is_none() {
             return match self.vocabulary.inactive_dialect(name) {
-                Some(_) => TagInterest::Any,
+                Some(_) => TagRelevance::Any,
                 None if first
                     && !close
                     && self.vocabulary.inactive_tool_dialect(name).is_some() =>
                 {
-                    TagInterest::Plain
+                    TagRelevance::Plain
                 }
-                None => TagInterest::None,
+                None => TagRelevance::None,
             };
         }
         match self.vocabulary.resolve_tool(name) {
-            None if self.vocabulary.is_any_argument(name) => TagInterest::Plain,
-            Some(_) if close => TagInterest::Plain,
-            Some(_) => TagInterest::Any,
-            None if self.vocabulary.inactive_dialect(name).is_some() => TagInterest::Any,
+            None if self.vocabulary.is_any_argument(name) => TagRelevance::Plain,
+            Some(_) if close => TagRelevance::Plain,
+            Some(_) => TagRelevance::Any,
+            None if self.vocabulary.inactive_dialect(name).is_some() => TagRelevance::Any,
             // No tool has a name like a special token.
             // An unknown closing tag proves nothing, and prose about HTML is full of them.
-            None if close || name.contains('|') => TagInterest::None,
+            None if close || name.contains('|') => TagRelevance::None,
             // Tags are frequent in the middle of a line, so there only names close to a tool's are
             // examined.
-            None if first || self.vocabulary.resembles_tool_strictly(name) => TagInterest::Plain,
-            None => TagInterest::None,
+            None if first || self.vocabulary.resembles_tool_strictly(name) => TagRelevance::Plain,
+            None => TagRelevance::None,
         }
     }
 
@@ -528,7 +533,7 @@ impl CallReader {
         let opening = PendingOpen::from_marker(
             text,
             start,
-            self.prose.at_line_start() || self.prose.is_fresh(),
+            self.prose.at_line_start() || self.prose.is_after_wrapper(),
         );
         // The same tag may be a wrapper around calls in tags, which the text after it decides as
         // well.
@@ -573,7 +578,7 @@ impl CallReader {
         }
         match kind {
             // It ends a call without its opening marker, which may hold the calls before.
-            MarkerKind::Closer if self.is_behind_words() => self.reject_calls_from(0, span),
+            MarkerKind::Closer if self.is_after_words() => self.reject_calls_from(0, span),
             _ => {}
         }
         if is_mention || kind == MarkerKind::Quote {
@@ -754,7 +759,7 @@ impl CallReader {
     /// Returns true if a closing tag of this name ends a call or a turn.
     fn is_end_name(&self, name: &str) -> bool {
         self.vocabulary.is_call_close(name)
-            || self.may_end_turn(name) && !self.diagnostics.is_struck
+            || self.may_end_turn(name) && !self.diagnostics.has_strikethrough
     }
 
     /// Returns true if nothing but closing tags of calls follows in the message. `None` means that more text is needed.
@@ -815,7 +820,7 @@ impl CallReader {
             return TriggerMatch::Skip(tag.len);
         }
         let malformed = self.diagnostics.closes_malformed(tag.name);
-        if malformed || self.ends_unopened(tag) {
+        if malformed || self.closes_unopened_wrapper(tag) {
             self.diagnostics.note_mark(
                 MarkupRole::Wrapper,
                 span.start,
@@ -855,7 +860,7 @@ impl CallReader {
     }
 
     /// Returns true if the tag closes a wrapper directly after a call that had no wrapper.
-    fn ends_unopened(&self, tag: Tag<'_>) -> bool {
+    fn closes_unopened_wrapper(&self, tag: Tag<'_>) -> bool {
         let Some(position) = self.diagnostics.unopened else {
             return false;
         };
@@ -940,7 +945,7 @@ impl CallReader {
             message,
         );
         self.diagnostics.note_failed_open(
-            fault.with_hint(format!("write `{}`", self.correct_spelling(&opening))),
+            fault.with_hint(format!("write `{}`", self.format_correct_call(&opening))),
         );
     }
 
@@ -1018,7 +1023,7 @@ impl CallReader {
     }
 
     /// Renders the correct form of a call that this marker may open.
-    pub(super) fn correct_spelling(&self, opening: &PendingOpen) -> String {
+    pub(super) fn format_correct_call(&self, opening: &PendingOpen) -> String {
         let tool = self
             .vocabulary
             .resolve_tool(&opening.name)
@@ -1028,7 +1033,7 @@ impl CallReader {
             .map_or("…", String::as_str);
         opening
             .tag_form()
-            .map(|form| form.spell_call(&opening.name, argument))
+            .map(|form| form.format_call_tag(&opening.name, argument))
             .unwrap_or_default()
     }
 

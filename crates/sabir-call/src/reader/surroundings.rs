@@ -27,7 +27,7 @@ const CLOSE_CAP: usize = 64;
 
 /// The words before a run of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CallSurroundings {
+pub(super) struct PrecedingWords {
     /// The last byte before the run that is not white space.
     before: u8,
     start: RunStart,
@@ -50,17 +50,17 @@ enum RunStart {
 
 impl CallReader {
     /// Records the words before a marker or tag that may open a call.
-    pub(super) fn note_surroundings(&mut self, opening: &PendingOpen) {
+    pub(super) fn note_preceding_words(&mut self, opening: &PendingOpen) {
         let is_label = opening.tag.ends_with(':') && opening.tag != GEMMA;
         match is_label && !self.vocabulary.chosen {
             true => self.begin_run(RunStart::Label),
-            false => self.note_bare_surroundings(),
+            false => self.note_words_before_bare_call(),
         }
     }
 
     /// Records the words before a call without a marker, or before a marker that is not a word.
-    pub(super) fn note_bare_surroundings(&mut self) {
-        self.begin_run(if self.prose.is_behind_foreign_markup() {
+    pub(super) fn note_words_before_bare_call(&mut self) {
+        self.begin_run(if self.prose.is_after_foreign_markup() {
             RunStart::Foreign
         } else if self.prose.is_in_sentence() {
             RunStart::Sentence
@@ -73,8 +73,8 @@ impl CallReader {
         // Directly behind another call the words before the first one count.
         if self.inside.is_none() && self.surroundings.is_none() {
             self.diagnostics.calls_before_run = self.diagnostics.calls;
-            self.surroundings = Some(CallSurroundings {
-                before: self.prose.last_solid_byte(),
+            self.surroundings = Some(PrecedingWords {
+                before: self.prose.last_non_whitespace(),
                 start: match self.prose.is_in_string() {
                     true => RunStart::String,
                     false => start,
@@ -107,7 +107,7 @@ impl CallReader {
         else {
             // More markup may follow, such as the end of a block.
             if around.start == RunStart::Sentence && !blank.contains(['\n', '\r']) {
-                match continues_behind_tag(rest, last) {
+                match continues_after_tag(rest, last) {
                     None => return false,
                     Some(true) => self.reject_run("in the middle of a sentence", at, out),
                     Some(false) => {}
@@ -145,7 +145,7 @@ impl CallReader {
 
     /// Rejects the calls of the run if it began inside a string: that is a value of a call which was not understood.
     pub(super) fn reject_run_in_string(&mut self, at: usize) {
-        let is_in_string = |around: CallSurroundings| around.start == RunStart::String;
+        let is_in_string = |around: PrecedingWords| around.start == RunStart::String;
         if self.surroundings.is_some_and(is_in_string) {
             self.reject_calls_from(self.diagnostics.calls_before_run, Span::new(at, at));
         }
@@ -183,7 +183,7 @@ fn continues_sentence(next: char) -> bool {
 
 /// Returns true if a sentence continues behind the closing tag at the start of `rest`, on the same line. `None` means that more text is
 /// needed.
-fn continues_behind_tag(rest: &str, last: bool) -> Option<bool> {
+fn continues_after_tag(rest: &str, last: bool) -> Option<bool> {
     let is_possible = rest.starts_with("</") || "</".starts_with(rest);
     if !is_possible {
         return Some(false);

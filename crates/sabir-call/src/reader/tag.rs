@@ -48,7 +48,7 @@ pub(crate) struct Tag<'w> {
 
 /// The forms in which a tag with a given name is relevant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TagInterest {
+pub(crate) enum TagRelevance {
     /// In no form.
     None,
     /// Only without attributes.
@@ -186,7 +186,7 @@ pub(crate) fn lex_in_notation<'w>(
     notation: TagNotation,
     window: &'w str,
     last: bool,
-    interest: impl FnOnce(&str, bool) -> TagInterest,
+    interest: impl FnOnce(&str, bool) -> TagRelevance,
 ) -> LexedTag<'w> {
     match notation {
         TagNotation::Angle => lex_tag(window, last, interest),
@@ -218,7 +218,7 @@ fn lex_delimited<'w>(
     window: &'w str,
     last: bool,
     delimiters: TagDelimiters<'_>,
-    interest: impl FnOnce(&str, bool) -> TagInterest,
+    interest: impl FnOnce(&str, bool) -> TagRelevance,
 ) -> LexedTag<'w> {
     let TagDelimiters { open, close, end } = delimiters;
     let (marker, closes) = if window.starts_with(open) {
@@ -251,7 +251,7 @@ fn lex_delimited<'w>(
     let text = text.trim_start();
     let name_end = text.find(char::is_whitespace).unwrap_or(text.len());
     let (name, attributes) = text.split_at_checked(name_end).unwrap_or((text, ""));
-    if name.is_empty() || interest(name, closes) == TagInterest::None {
+    if name.is_empty() || interest(name, closes) == TagRelevance::None {
         return LexedTag::No;
     }
     let attributes_at =
@@ -315,9 +315,9 @@ pub(crate) fn lex_key_value<'w>(
     }
     let value = match lex_tag(opening, last, |name, close| {
         if name == value && !close {
-            TagInterest::Any
+            TagRelevance::Any
         } else {
-            TagInterest::None
+            TagRelevance::None
         }
     }) {
         LexedTag::Tag(tag) => tag,
@@ -339,11 +339,11 @@ pub(crate) fn lex_key_value<'w>(
     })
 }
 
-fn plain_if(wanted: bool) -> TagInterest {
+fn plain_if(wanted: bool) -> TagRelevance {
     if wanted {
-        TagInterest::Plain
+        TagRelevance::Plain
     } else {
-        TagInterest::None
+        TagRelevance::None
     }
 }
 
@@ -354,7 +354,7 @@ fn plain_if(wanted: bool) -> TagInterest {
 pub(crate) fn lex_tag<'w>(
     window: &'w str,
     last: bool,
-    interest: impl FnOnce(&str, bool) -> TagInterest,
+    interest: impl FnOnce(&str, bool) -> TagRelevance,
 ) -> LexedTag<'w> {
     let partial = |len: usize| {
         if last || len >= TAG_CAP {
@@ -395,7 +395,7 @@ pub(crate) fn lex_tag<'w>(
         close = true;
     }
     let interest = interest(name, close);
-    if interest == TagInterest::None || (*after == b'"' && interest != TagInterest::Quoted) {
+    if interest == TagRelevance::None || (*after == b'"' && interest != TagRelevance::Quoted) {
         return LexedTag::No;
     }
     if *after == b'>' {
@@ -409,7 +409,7 @@ pub(crate) fn lex_tag<'w>(
             json: false,
         });
     }
-    if interest == TagInterest::Plain {
+    if interest == TagRelevance::Plain {
         return LexedTag::No;
     }
     let rest = bytes.iter().skip(end).take(TAG_CAP - end);
@@ -508,7 +508,7 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{LexedTag, TagInterest, lex_tag};
+    use super::{LexedTag, TagRelevance, lex_tag};
 
     #[test]
     fn a_space_behind_the_longest_name_decides_nothing() {
@@ -525,7 +525,7 @@ mod tests {
     }
 
     fn check(text: &str, expected: &str) {
-        let shown = match lex_tag(text, false, |_, _| TagInterest::Any) {
+        let shown = match lex_tag(text, false, |_, _| TagRelevance::Any) {
             LexedTag::No => "no".to_owned(),
             LexedTag::Partial => "partial".to_owned(),
             LexedTag::Tag(tag) => {
@@ -561,7 +561,7 @@ mod tests {
 
     #[test]
     fn attributes() {
-        let value = |text: &str| match lex_tag(text, true, |_, _| TagInterest::Any) {
+        let value = |text: &str| match lex_tag(text, true, |_, _| TagRelevance::Any) {
             LexedTag::Tag(tag) => tag.attribute_value("name").map(str::to_owned),
             _ => None,
         };
@@ -575,7 +575,7 @@ mod tests {
             "<i x name = 'f'/>",
             "<i\n id=\"name\" name=f >",
         ] {
-            let LexedTag::Tag(tag) = lex_tag(text, true, |_, _| TagInterest::Any) else {
+            let LexedTag::Tag(tag) = lex_tag(text, true, |_, _| TagRelevance::Any) else {
                 panic!("{text}")
             };
             let (at, value) = tag.find_attribute("name").unwrap();
@@ -588,10 +588,10 @@ mod tests {
 
     #[test]
     fn a_stray_quote_only_where_it_is_expected() {
-        let lexed = |interest: TagInterest| lex_tag("<calls\">x", false, |_, _| interest);
-        assert_eq!(lexed(TagInterest::Any), LexedTag::No);
+        let lexed = |interest: TagRelevance| lex_tag("<calls\">x", false, |_, _| interest);
+        assert_eq!(lexed(TagRelevance::Any), LexedTag::No);
         assert!(
-            matches!(lexed(TagInterest::Quoted), LexedTag::Tag(tag) if tag.name == "calls" && tag.len == 8)
+            matches!(lexed(TagRelevance::Quoted), LexedTag::Tag(tag) if tag.name == "calls" && tag.len == 8)
         );
     }
 }

@@ -11,7 +11,7 @@ use crate::dialect::grammar::{
 };
 
 use super::tag::{
-    LexedTag, Tag, TagInterest, lex_in_notation, lex_key_value, names_match, split_name,
+    LexedTag, Tag, TagRelevance, lex_in_notation, lex_key_value, names_match, split_name,
 };
 use super::vocabulary::{TagDialect, Vocabulary};
 
@@ -71,7 +71,7 @@ impl TagForm {
     }
 
     /// Returns true if the tool's name is text after the call's tag.
-    pub(super) fn has_name_behind(&self) -> bool {
+    pub(super) fn has_name_after_tag(&self) -> bool {
         matches!(self.tagged.tags, TagScheme::Keyed { .. })
     }
 
@@ -98,7 +98,7 @@ impl TagForm {
     }
 
     /// Renders a closing tag of that name, for messages.
-    pub(super) fn spell_close(&self, name: &str) -> String {
+    pub(super) fn format_close_tag(&self, name: &str) -> String {
         if self.tagged.header_opens && name == MESSAGE_CALL {
             return "<|call|>".to_owned();
         }
@@ -130,7 +130,7 @@ impl TagForm {
         &self,
         window: &'w str,
         last: bool,
-        interest: impl Fn(&str, bool) -> TagInterest,
+        interest: impl Fn(&str, bool) -> TagRelevance,
     ) -> LexedTag<'w> {
         if let TagScheme::Keyed { key, value, .. } = self.tagged.tags
             && let LexedTag::Tag(tag) = lex_in_notation(TagNotation::Angle, window, last, &interest)
@@ -150,11 +150,11 @@ impl TagForm {
         &self,
         window: &'w str,
         last: bool,
-        interest: impl Fn(&str, bool) -> TagInterest,
+        interest: impl Fn(&str, bool) -> TagRelevance,
     ) -> LexedTag<'w> {
         let is_end = |name: &str| MESSAGE_ENDS.contains(&name);
         let interest = |name: &str, close| match is_end(name) {
-            true => TagInterest::Plain,
+            true => TagRelevance::Plain,
             false => interest(name, close),
         };
         match lex_in_notation(self.tagged.notation, window, last, interest) {
@@ -212,7 +212,7 @@ impl TagForm {
     }
 
     /// Returns true if a tag would open an argument with the prefix of the call.
-    pub(super) fn is_prefixed_otherwise(&self, tag: &Tag<'_>) -> bool {
+    pub(super) fn lacks_call_prefix(&self, tag: &Tag<'_>) -> bool {
         match self.tagged.tags {
             TagScheme::Fixed { argument, .. } if !argument.is_empty() => {
                 !tag.close && tag.split_name().1 == argument && self.argument_name(tag).is_none()
@@ -222,7 +222,7 @@ impl TagForm {
     }
 
     /// Returns true if a tag opens a value without its key.
-    pub(super) fn repeats_value(&self, tag: &Tag<'_>) -> bool {
+    pub(super) fn opens_value_without_key(&self, tag: &Tag<'_>) -> bool {
         matches!(self.tagged.tags, TagScheme::Keyed { value, .. } if tag.is_opening_tag(value))
     }
 
@@ -266,7 +266,7 @@ impl TagForm {
     }
 
     /// Renders the opening tag of an argument, for messages.
-    pub(super) fn spell_argument(&self, name: &str) -> String {
+    pub(super) fn format_argument_tag(&self, name: &str) -> String {
         match self.tagged.tags {
             TagScheme::Own | TagScheme::Fixed { argument: "", .. } => format!("<{name}>"),
             TagScheme::Fixed {
@@ -277,7 +277,7 @@ impl TagForm {
                 format!(
                     "<{}{argument}{}>",
                     self.tag_prefix(),
-                    argument_name.spell_name(name)
+                    argument_name.format_tag_name(name)
                 )
             }
             TagScheme::Keyed { key, value, .. } if is_unclosed_key(key) => {
@@ -288,8 +288,8 @@ impl TagForm {
     }
 
     /// Renders a whole call, for messages.
-    pub(super) fn spell_call(&self, name: &str, argument: &str) -> String {
-        let open = self.spell_argument(argument);
+    pub(super) fn format_call_tag(&self, name: &str, argument: &str) -> String {
+        let open = self.format_argument_tag(argument);
         match self.tagged.tags {
             TagScheme::Own => format!("<{name}>{open}…</{argument}></{name}>"),
             TagScheme::Fixed {
@@ -302,7 +302,7 @@ impl TagForm {
                 let tag = if tag.is_empty() { argument } else { tag };
                 format!(
                     "<{prefix}{call}{}>{open}…</{prefix}{tag}></{prefix}{call}>",
-                    call_name.spell_name(name)
+                    call_name.format_tag_name(name)
                 )
             }
             TagScheme::Keyed { call, value, .. } => {
@@ -334,7 +334,7 @@ impl NamePosition {
     }
 
     /// Renders the name in its position: ` name="f"` or `=f`.
-    fn spell_name(self, name: &str) -> String {
+    fn format_tag_name(self, name: &str) -> String {
         match self {
             Self::Attribute(key) => format!(" {key}=\"{name}\""),
             Self::Equals => format!("={name}"),

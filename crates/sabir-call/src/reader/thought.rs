@@ -7,7 +7,7 @@ use crate::event::{Event, EventSink, MarkupRole};
 use crate::fault::Span;
 
 use super::markers::MarkerMatch;
-use super::tag::{LexedTag, Tag, TagInterest, lex_tag};
+use super::tag::{LexedTag, Tag, TagRelevance, lex_tag};
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 use crate::swar::find_byte;
 
@@ -208,8 +208,8 @@ impl CallReader {
             // 1).
             let ticked = before.map_or(self.prose.previous_byte() == b'`', |c| c == "`");
             let interest = |name: &str, _| match thought.can_end_with(name) {
-                true => TagInterest::Plain,
-                false => self.vocabulary.interest_in_thought(name),
+                true => TagRelevance::Plain,
+                false => self.vocabulary.relevance_in_thought(name),
             };
             let lexed = if tail.starts_with('<') {
                 lex_tag(tail, window.last, interest)

@@ -13,7 +13,7 @@ const WORD: u8 = 2;
 /// A trigger at the start of a line, or directly after a call or a thought.
 const LINE: u8 = 4;
 /// A trigger behind white space or the end of a sentence, and at the start of a line.
-const APART: u8 = 16;
+const BETWEEN_WORDS: u8 = 16;
 /// A byte that prose tracking needs to see: backticks, backslashes, line ends.
 const OWN: u8 = 8;
 
@@ -32,7 +32,7 @@ impl TriggerTable {
         // In the middle of a word or number, most triggers cannot begin markup.
         class & ANYWHERE != 0
             || (class & LINE != 0 && fresh)
-            || (class & APART != 0 && (fresh || is_between_words(before)))
+            || (class & BETWEEN_WORDS != 0 && (fresh || is_between_words(before)))
             || (class & WORD != 0 && !before.is_ascii_alphanumeric())
     }
 
@@ -84,7 +84,7 @@ impl TriggerTable {
 
     /// Makes a byte a trigger behind white space or the end of a sentence, and at the start of a line.
     pub(crate) fn add_between_words(&mut self, byte: u8) {
-        self.add_class(byte, APART);
+        self.add_class(byte, BETWEEN_WORDS);
     }
 }
 

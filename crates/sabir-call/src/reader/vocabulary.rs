@@ -13,7 +13,7 @@ use crate::small_name_set::SmallNameSet;
 use crate::tool::{ToolSet, nearest_candidate};
 
 use super::markers::MarkerTable;
-use super::tag::{Tag, TagInterest, names_match, split_name};
+use super::tag::{Tag, TagRelevance, names_match, split_name};
 use super::tag_form::TagForm;
 use super::triggers::{FirstLetters, TriggerTable};
 
@@ -124,7 +124,7 @@ impl Vocabulary {
         names.for_each(|name| made.names.add_first_letter(name));
         // Without tools nothing can be a call, so no dialect is needed.
         if !made.is_empty() {
-            for (dialect, is_active) in selection.recognised_dialects() {
+            for (dialect, is_active) in selection.recognized_dialects() {
                 made.add_dialect(dialect, is_active);
             }
             if selection.is_all_built_in() {
@@ -175,7 +175,7 @@ impl Vocabulary {
     /// that listens for all dialects.
     fn add_compatible_json(&mut self, selection: DialectSelection<'_>) {
         // The same wrapper with JSON in it is a dialect of its own.
-        for (dialect, is_active) in selection.recognised_dialects() {
+        for (dialect, is_active) in selection.recognized_dialects() {
             if let Grammar::Python(table) = *dialect.grammar
                 && !is_active
                 && self.is_wrapper_name(table.open.trim_matches(['<', '>']))
@@ -190,7 +190,7 @@ impl Vocabulary {
         }
         // The last one, as in a session that listens for all.
         let bare = selection
-            .recognised_dialects()
+            .recognized_dialects()
             .filter(|(dialect, _)| matches!(*dialect.grammar, Grammar::Json(table) if table.bare))
             .last()
             .map(|(dialect, _)| dialect.name);
@@ -318,13 +318,13 @@ impl Vocabulary {
     }
 
     /// Returns the closing tag of a wrapper as its dialect writes it.
-    pub(crate) fn spell_wrapper_close(&self, name: &str) -> String {
+    pub(crate) fn format_wrapper_close(&self, name: &str) -> String {
         let spelling = self
             .active_tag_dialects()
             .find(|spelling| spelling.tagged.is_wrapper_name(name));
         spelling.map_or_else(
             || format!("</{name}>"),
-            |spelling| TagForm::new(spelling, "").spell_close(name),
+            |spelling| TagForm::new(spelling, "").format_close_tag(name),
         )
     }
 
@@ -680,16 +680,16 @@ impl Vocabulary {
 
     /// Returns the interest in a tag inside a thought, where calls are mentioned or made in special
     /// tokens.
-    pub(crate) fn interest_in_thought(&self, name: &str) -> TagInterest {
+    pub(crate) fn relevance_in_thought(&self, name: &str) -> TagRelevance {
         let named = || {
             self.find_call_tag(name, TagNotation::Angle, None)
                 .or_else(|| self.find_wrapper(name, TagNotation::Angle))
                 .is_some()
         };
         if self.find_exact_tool(name).is_some() || named() {
-            TagInterest::Any
+            TagRelevance::Any
         } else {
-            TagInterest::None
+            TagRelevance::None
         }
     }
 }

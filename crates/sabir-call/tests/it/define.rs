@@ -80,7 +80,7 @@ fn there_and_back(dialects: &DialectSet, name: &str, contents: &[&str]) {
                 .arguments
                 .iter()
                 .map(|argument| match (argument.name.as_str(), argument.form) {
-                    ("lines", _) | (_, sabir_call::ArgForm::Json) => {
+                    ("lines", _) | (_, sabir_call::ArgumentEncoding::Json) => {
                         serde_json::from_str(&argument.text).unwrap()
                     }
                     _ => json!(argument.text),
@@ -212,10 +212,16 @@ fn invalid_tables_are_refused() {
     }
     for name in ["cline", "roo"] {
         let error = refused(json!({"name": name, "machine": "json", "open": "<acme>"}));
-        assert!(matches!(error, DefineError::Taken(_)), "{name}: {error}");
+        assert!(
+            matches!(error, DefineError::NameInUse(_)),
+            "{name}: {error}"
+        );
         let error =
             refused(json!({"name": "x", "aliases": [name], "machine": "json", "open": "<acme>"}));
-        assert!(matches!(error, DefineError::Taken(_)), "{name}: {error}");
+        assert!(
+            matches!(error, DefineError::NameInUse(_)),
+            "{name}: {error}"
+        );
     }
     let long = "<".to_owned() + &"a".repeat(63) + ">";
     for marker in [
@@ -366,7 +372,7 @@ fn a_dialect_shadowed_by_another_is_refused() {
         "t_second",
     );
     let error = dialects.define(&row).unwrap_err();
-    assert!(matches!(&error, DefineError::Unheard { .. }), "{error}");
+    assert!(matches!(&error, DefineError::Shadowed { .. }), "{error}");
 }
 
 #[test]
@@ -379,7 +385,7 @@ fn no_dialect_takes_calls_from_another() {
     let mut dialects = DialectSet::default();
     let error = dialects.define(&row).unwrap_err();
     assert!(
-        matches!(&error, DefineError::Clash { other, .. } if other == "kimi"),
+        matches!(&error, DefineError::MarkerConflict { other, .. } if other == "kimi"),
         "{error}"
     );
     assert!(dialects.find("t_thief").is_none());
@@ -430,7 +436,7 @@ fn sets_do_not_share_names() {
         ))
         .unwrap_err();
     assert!(
-        matches!(&error, DefineError::Taken(name) if name == "acme"),
+        matches!(&error, DefineError::NameInUse(name) if name == "acme"),
         "{error}"
     );
 }
@@ -438,7 +444,7 @@ fn sets_do_not_share_names() {
 /// A change of one clone leaves the others as they are.
 #[test]
 fn clones_are_independent() {
-    let root = DialectSet::with_shared_rows();
+    let root = DialectSet::with_shared_definitions();
     let row = table(json!({"machine": "json", "open": "<acme>"}), "acme");
     let mut sets = [root.clone(), root.clone()];
     sets[0].define(&row).unwrap();

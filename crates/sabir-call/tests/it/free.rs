@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use sabir_call::dialect::{DialectSelection, DialectSet};
-use sabir_call::{ArgForm, Call, CallId, DraftResponse, DraftState, ToolSet, Truncation};
+use sabir_call::{ArgumentEncoding, Call, CallId, DraftResponse, DraftState, ToolSet, Truncation};
 use serde_json::{Map, Value};
 
 use crate::chunks::{sequence, tools};
@@ -296,7 +296,9 @@ fn made(draft: &DraftResponse) -> Vec<(String, Value)> {
         let whole = call.state == DraftState::Closed
             && draft.errors_of(u32::try_from(at).unwrap()).count() == 0;
         let value = |argument: &sabir_call::DraftArgument| match argument.form {
-            ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or(Value::from("no JSON")),
+            ArgumentEncoding::Json => {
+                serde_json::from_str(&argument.text).unwrap_or(Value::from("no JSON"))
+            }
             _ => Value::from(argument.text.clone()),
         };
         let arguments: Map<_, _> = call

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use sabir_call::dialect::{Dialect, DialectSet};
 use sabir_call::{
-    ArgForm, Call, CallId, CallReader, DraftCall, DraftResponse, DraftState, Event, EventSink,
-    FaultKind, PromptedSink, Severity, StopReason, ToolSet, Truncation,
+    ArgumentEncoding, Call, CallId, CallReader, DraftCall, DraftResponse, DraftState, Event,
+    EventSink, FaultKind, PromptedSink, Severity, StopReason, ToolSet, Truncation,
 };
 use serde_json::{Map, Value, json};
 
@@ -46,9 +46,9 @@ fn runs(draft: &DraftResponse) -> Option<Map<String, Value>> {
         call.state == DraftState::Closed && draft.errors_of(call.index).count() == 0
     };
     let call = draft.calls().find(is_run)?;
-    let value = |form: ArgForm, text: &str| match form {
-        ArgForm::Json => serde_json::from_str(text).unwrap_or_else(|_| text.into()),
-        ArgForm::Raw | ArgForm::String => text.into(),
+    let value = |form: ArgumentEncoding, text: &str| match form {
+        ArgumentEncoding::Json => serde_json::from_str(text).unwrap_or_else(|_| text.into()),
+        ArgumentEncoding::Raw | ArgumentEncoding::String => text.into(),
     };
     let arguments = call.arguments.iter();
     Some(

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use sabir_call::dialect::{CLINE, DialectSet, INVOKE};
 use sabir_call::{
-    ArgForm, Call, CallId, CallResult, DraftArgument, DraftState, Image, Message, MessagePart,
-    Role, ToolResultStatus, render_message, render_result,
+    ArgumentEncoding, Call, CallId, CallResult, DraftArgument, DraftState, Image, Message,
+    MessagePart, Role, ToolResultStatus, render_message, render_result,
 };
 use serde_json::{Map, Value, json};
 
@@ -81,7 +81,9 @@ fn round_trip(name: &str, content: impl Into<Value>) -> Value {
 /// Returns the value of an argument; `raw` tells whether the original was a string.
 fn value(argument: &DraftArgument, raw: bool) -> Value {
     match argument.form {
-        ArgForm::Raw | ArgForm::String if raw => Value::from(argument.text.clone()),
+        ArgumentEncoding::Raw | ArgumentEncoding::String if raw => {
+            Value::from(argument.text.clone())
+        }
         _ => serde_json::from_str(&argument.text).unwrap(),
     }
 }

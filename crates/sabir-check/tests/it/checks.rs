@@ -9,11 +9,11 @@
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
-    ArgForm, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls, Span, StopReason,
-    ToolProtocol, ToolSet, Truncation,
+    ArgumentEncoding, DraftResponse, Event, EventSink, Fault, FaultKind, ParallelCalls, Span,
+    StopReason, ToolProtocol, ToolSet, Truncation,
 };
 use sabir_check::{
-    CallChecker, CallState, CheckedCall, FEEDBACK_CAP, FeedbackContext, RepairSet, RepeatTracker,
+    CallChecker, CallState, CheckedCall, FEEDBACK_CAP, FeedbackContext, MistakeCounter, RepairSet,
     render_feedback,
 };
 
@@ -56,9 +56,9 @@ fn draft(name: &str, arguments: &[&str], end: Option<Truncation>) -> DraftRespon
     for (position, argument) in arguments.iter().enumerate() {
         let (name, rest) = argument.split_at(argument.find(['=', ':']).unwrap());
         let (form, text) = match (rest.strip_prefix(":="), rest.strip_prefix('=')) {
-            (Some(text), _) => (ArgForm::String, text),
-            (_, Some(text)) => (ArgForm::Raw, text),
-            _ => (ArgForm::Json, &rest[1..]),
+            (Some(text), _) => (ArgumentEncoding::String, text),
+            (_, Some(text)) => (ArgumentEncoding::Raw, text),
+            _ => (ArgumentEncoding::Json, &rest[1..]),
         };
         draft.push_event(Event::ArgStart {
             index: 0,
@@ -682,7 +682,7 @@ fn a_comma_that_is_missing_before_the_rest_is_seen_in_the_text() {
             draft.push_event(Event::ArgStart {
                 index: 0,
                 name,
-                form: ArgForm::Json,
+                form: ArgumentEncoding::Json,
                 at,
             });
             draft.push_event(Event::ArgDelta {
@@ -1078,7 +1078,7 @@ fn words(source: &str, draft: &DraftResponse, protocol: &ToolProtocol) -> Option
             protocol,
             dialects: DialectSet::built_in(),
             tools: &tools,
-            repetition: &RepeatTracker::default(),
+            repetition: &MistakeCounter::default(),
         },
     )
 }
@@ -1157,9 +1157,9 @@ fn feedback_is_capped_and_holds_no_file() {
         });
         let json = content.strip_prefix("content:").unwrap();
         for (name, form, text) in [
-            ("path", ArgForm::Json, "1"),
-            ("content", ArgForm::Json, json),
-            (&file, ArgForm::Raw, "x"),
+            ("path", ArgumentEncoding::Json, "1"),
+            ("content", ArgumentEncoding::Json, json),
+            (&file, ArgumentEncoding::Raw, "x"),
         ] {
             draft.push_event(Event::ArgStart {
                 index,

@@ -7,11 +7,12 @@
 
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
-    ArgForm, CallReader, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, Truncation,
+    ArgumentEncoding, CallReader, DraftResponse, Event, EventSink, ToolProtocol, ToolSet,
+    Truncation,
 };
 use sabir_check::{
     CallChecker, CallState, CheckedCall, CheckedOutcome, FEEDBACK_CAP, FeedbackContext,
-    RepeatTracker, render_feedback,
+    MistakeCounter, render_feedback,
 };
 
 const TOOLS: &str = r#"[
@@ -42,7 +43,7 @@ fn draft(name: &str, arguments: &[(&str, &str)], end: Option<Truncation>) -> Dra
         draft.push_event(Event::ArgStart {
             index: 0,
             name,
-            form: ArgForm::Raw,
+            form: ArgumentEncoding::Raw,
             at: 2,
         });
         draft.push_event(Event::ArgDelta { index: 0, text });
@@ -63,7 +64,7 @@ fn draft(name: &str, arguments: &[(&str, &str)], end: Option<Truncation>) -> Dra
     draft
 }
 
-fn note(told: &mut RepeatTracker, checked: &[CheckedCall]) {
+fn note(told: &mut MistakeCounter, checked: &[CheckedCall]) {
     told.record_message(checked.iter().map(|call| CheckedOutcome {
         tool: &call.name,
         passed: call.state == CallState::Complete,
@@ -80,7 +81,7 @@ fn times(
 ) -> [String; 3] {
     let tools = ToolSet::from_json(TOOLS).unwrap();
     let checked = CallChecker::new(tools.clone()).check_all(&draft(name, arguments, end));
-    let mut told = RepeatTracker::default();
+    let mut told = MistakeCounter::default();
     [(); 3].map(|()| {
         let words = render_feedback(
             &checked,
@@ -240,7 +241,7 @@ fn a_call_that_passes_ends_the_count() {
         draft("read_file", &[("path", "a")], None),
     );
     let (bad, good) = (checker.check_all(&bad), checker.check_all(&good));
-    let mut told = RepeatTracker::default();
+    let mut told = MistakeCounter::default();
     for (note_good, expected) in [
         (false, ""),
         (false, "2nd"),

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 use sabir_call::dialect::DialectSet;
-use sabir_call::{ArgForm, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, ToolSpec};
+use sabir_call::{
+    ArgumentEncoding, DraftResponse, Event, EventSink, ToolProtocol, ToolSet, ToolSpec,
+};
 use sabir_check::{
-    CallChecker, CallState, FEEDBACK_CAP, FeedbackContext, RepeatTracker, render_feedback,
+    CallChecker, CallState, FEEDBACK_CAP, FeedbackContext, MistakeCounter, render_feedback,
 };
 use serde_json::{Value, json};
 
@@ -54,14 +56,14 @@ proptest! {
         let mut draft = DraftResponse::default();
         draft.push_event(Event::CallStart { index: 0, id: None, name: "t", dialect: Some("cline"), at: 0, name_at: 0 });
         for (name, form, text) in &arguments {
-            let form = [ArgForm::Raw, ArgForm::String, ArgForm::Json][usize::from(*form)];
+            let form = [ArgumentEncoding::Raw, ArgumentEncoding::String, ArgumentEncoding::Json][usize::from(*form)];
             draft.push_event(Event::ArgStart { index: 0, name, form, at: 0 });
             draft.push_event(Event::ArgDelta { index: 0, text });
             draft.push_event(Event::ArgEnd { index: 0, lead: "", at: text.len() });
         }
         draft.push_event(Event::CallEnd { index: 0, at: 0 });
         let checked = CallChecker::new(tools.clone()).check_all(&draft);
-        let words = render_feedback(&checked, &draft.faults, "<t>", &FeedbackContext { protocol: &ToolProtocol::Native, dialects: DialectSet::built_in(), tools: &tools, repetition: &RepeatTracker::default() });
+        let words = render_feedback(&checked, &draft.faults, "<t>", &FeedbackContext { protocol: &ToolProtocol::Native, dialects: DialectSet::built_in(), tools: &tools, repetition: &MistakeCounter::default() });
         prop_assert_eq!(words.is_none(), checked[0].state == CallState::Complete);
         prop_assert!(words.is_none_or(|words| words.len() <= FEEDBACK_CAP));
         // A call that runs has its required argument, and none twice.

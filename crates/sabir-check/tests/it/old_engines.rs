@@ -10,7 +10,7 @@ use sabir_call::{
     CallReader, DraftResponse, EventSink, FaultKind, StopReason, ToolProtocol, ToolSet, Truncation,
 };
 use sabir_check::{
-    CallChecker, CallState, CheckedCall, FeedbackContext, RepeatTracker, render_feedback,
+    CallChecker, CallState, CheckedCall, FeedbackContext, MistakeCounter, render_feedback,
 };
 use serde_json::{Map, Value, json};
 
@@ -308,7 +308,7 @@ fn words(dialect: &str, text: &str, stop: Option<StopReason>) -> String {
     let (protocol, tools, told) = (
         ToolProtocol::Prompted(dialect.to_owned()),
         tools(),
-        RepeatTracker::default(),
+        MistakeCounter::default(),
     );
     let audience = FeedbackContext {
         protocol: &protocol,

@@ -8,7 +8,7 @@
 use sabir_call::dialect::DialectSet;
 use sabir_call::{CallReader, DraftResponse, ToolProtocol, ToolSet, Truncation};
 use sabir_check::{
-    CallChecker, CallState, FeedbackContext, RepairSet, RepeatTracker, render_feedback,
+    CallChecker, CallState, FeedbackContext, MistakeCounter, RepairSet, render_feedback,
 };
 
 const TOOLS: &str = r#"[
@@ -37,7 +37,7 @@ fn check_text(dialect: &str, text: &str) -> String {
             protocol: &protocol,
             dialects: DialectSet::built_in(),
             tools: &tools,
-            repetition: &RepeatTracker::default(),
+            repetition: &MistakeCounter::default(),
         },
     ) {
         return words.lines().take(2).collect::<Vec<_>>().join(" ");
@@ -355,7 +355,7 @@ fn feedback_holds_no_pattern_and_shows_the_dialect_that_was_tried() {
             protocol: &protocol,
             dialects: DialectSet::built_in(),
             tools: &tools,
-            repetition: &RepeatTracker::default(),
+            repetition: &MistakeCounter::default(),
         };
         let words = render_feedback(&checked, &loose, &text, &audience).unwrap_or_default();
         assert!(words.contains(expected), "{dialect} {text}\n{words}");

@@ -872,7 +872,7 @@ fn changes_that_a_call_is_not_known_to_have_made_are_left_alone() {
     let nothing = CallWrites::Observed(workspace.watch_commands().observed_writes());
     let cases = [
         (nothing, RestoreConflict::ChangedMeanwhile, true),
-        (CallWrites::Unknown, RestoreConflict::Unwatched, false),
+        (CallWrites::Unknown, RestoreConflict::UnobservedCall, false),
     ];
     for (writes, conflict, holds_for_names) in cases {
         let id = checkpoints

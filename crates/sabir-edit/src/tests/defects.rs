@@ -74,7 +74,10 @@ fn nothing_is_expanded_in_new_code() {
         new: code.to_owned(),
         count: Some(1),
     };
-    assert_eq!(apply_string("a", &replacement).unwrap().content, code);
+    assert_eq!(
+        apply_string_replacement("a", &replacement).unwrap().content,
+        code
+    );
 }
 
 #[test]

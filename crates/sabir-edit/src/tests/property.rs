@@ -205,10 +205,10 @@ proptest! {
         let string = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
         let is_end = case.to == case.lines.len() && case.lines.last().is_some_and(|line| line.1.is_empty());
         if !is_end {
-            let edited = apply_string(&text, &StringReplacement { old: string(&old), new: string(&new), count: Some(1) });
+            let edited = apply_string_replacement(&text, &StringReplacement { old: string(&old), new: string(&new), count: Some(1) });
             prop_assert_eq!(edited.map(|edited| edited.content), Ok(expected.clone()));
         }
-        prop_assert_eq!(apply_whole(&text, &expected).map(|edited| edited.content), Ok(expected));
+        prop_assert_eq!(replace_whole_text(&text, &expected).map(|edited| edited.content), Ok(expected));
     }
 
     #[test]
@@ -237,6 +237,6 @@ proptest! {
     fn nothing_panics_in_strings(
         text in "[ab “é\t\r\n]{0,40}", old in "[ab \"é\t\r\n]{0,8}", new in "[ab \"\t\r\n]{0,8}", count in prop::option::of(0..4_usize),
     ) {
-        _ = apply_string(&text, &StringReplacement { old, new, count });
+        _ = apply_string_replacement(&text, &StringReplacement { old, new, count });
     }
 }

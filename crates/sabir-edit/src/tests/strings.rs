@@ -9,7 +9,7 @@ fn check_count(original: &str, (old, new): (&str, &str), count: Option<usize>, e
         new: new.to_owned(),
         count,
     };
-    let found = match apply_string(original, &replacement) {
+    let found = match apply_string_replacement(original, &replacement) {
         Ok(edited) => edited.content,
         Err(faults) => faults.iter().map(brief).collect::<Vec<_>>().join(", "),
     };
@@ -168,7 +168,7 @@ fn shifted_indentation() {
 #[test]
 fn a_whole_text_is_replaced() {
     let content = |old: &str, new: &str| {
-        apply_whole(old, new)
+        replace_whole_text(old, new)
             .map(|edited| edited.content)
             .map_err(|faults| faults[0].kind)
     };

@@ -63,7 +63,7 @@ fn stray_bytes() {
     own.push(0xef);
     assert_ne!(
         DecodedText::decode(&own).map(|text| text.encoding),
-        Ok(TextEncoding::Utf8Stray),
+        Ok(TextEncoding::Utf8Invalid),
         "a text with these characters"
     );
 }

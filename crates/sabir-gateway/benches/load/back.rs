@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_call::dialect::DialectSet;
-use sabir_call::{ArgForm, Event, StopReason, ToolSet, Usage};
+use sabir_call::{ArgumentEncoding, Event, StopReason, ToolSet, Usage};
 use sabir_wire::{ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -293,7 +293,7 @@ impl Writer {
                     Event::ArgStart {
                         index: 0,
                         name: ARGUMENT,
-                        form: ArgForm::String,
+                        form: ArgumentEncoding::String,
                         at: 0,
                     },
                 ],

@@ -38,7 +38,7 @@ pub(crate) struct Attempt {
     /// True if the provider delivers the current piece as reasoning, apart from the text.
     pub(crate) is_reasoning: bool,
     /// True if nothing more is sent after the currently streaming calls.
-    pub(crate) enough: bool,
+    pub(crate) stops_after_call: bool,
 }
 
 /// The state of everything that was sent to the client, over all attempts.
@@ -124,7 +124,7 @@ pub(crate) enum CallEnd {
 
 impl Attempt {
     /// Returns true if the output limit ended the response.
-    pub(crate) fn is_short(&self) -> bool {
+    pub(crate) fn hit_output_limit(&self) -> bool {
         matches!(self.stop, Some((StopReason::Length, _)))
     }
 }

@@ -35,7 +35,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
             return result.map_or_else(NextStep::ModelFailed, |()| NextStep::Done);
         }
         self.flush_text();
-        self.settle_calls(true);
+        self.resolve_waiting_calls(true);
         // Every attempt costs tokens, so the client sees the sum.
         self.sent.usage.add(self.attempt.usage);
         // The model itself has retried what can be retried, so an error here is final.
@@ -169,7 +169,7 @@ impl<S: EventSink> CallRepairer<'_, S> {
 
     /// Sends the held text, unless it is the remains of markup.
     pub(super) fn flush_text(&mut self) {
-        let cut = self.attempt.is_short();
+        let cut = self.attempt.hit_output_limit();
         let (
             out,
             Attempt {

@@ -20,7 +20,7 @@ use sabir_call::{
     Event, EventSink, Fault, FaultKind, ParallelCalls, Request, Severity, Span, ToolChoice,
     Truncation,
 };
-use sabir_check::{CallChecker, CallState, CheckedCall, RepeatTracker};
+use sabir_check::{CallChecker, CallState, CheckedCall, MistakeCounter};
 use sabir_wire::is_answer_detail;
 
 use super::attempt::{
@@ -54,7 +54,7 @@ pub(crate) struct CallRepairer<'n, S> {
     /// Everything that was sent, which cannot be undone.
     pub(super) sent: SentState,
     /// The mistakes so far, so that feedback on a repeated one says more.
-    pub(super) repeat_tracker: RepeatTracker,
+    pub(super) repeat_tracker: MistakeCounter,
     /// True once the rest of the model's response can be skipped. It is shared with the reader of
     /// the response.
     pub(super) stop_flag: Arc<AtomicBool>,
@@ -77,7 +77,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             echoes: EchoDetector::new(&request.messages),
             attempt: Attempt::default(),
             sent: SentState::default(),
-            repeat_tracker: RepeatTracker::default(),
+            repeat_tracker: MistakeCounter::default(),
             stop_flag: Arc::default(),
         };
         repairer.attempt = repairer.new_attempt(0);
@@ -131,7 +131,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         };
         // Text after the only allowed call was written before its result could be known.
         if self.policy.parallel == ParallelCalls::One && self.attempt.calls.iter().any(spoken) {
-            self.attempt.enough |= !text.trim().is_empty();
+            self.attempt.stops_after_call |= !text.trim().is_empty();
             return self.check_finished();
         }
         if !self.policy.parses_text {
@@ -171,7 +171,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                     CallDisposition::Streaming(_) | CallDisposition::Waiting
                 )
         };
-        if self.attempt.enough && !self.attempt.calls.iter().any(going) {
+        if self.attempt.stops_after_call && !self.attempt.calls.iter().any(going) {
             self.stop_flag.store(true, Ordering::Relaxed);
         }
     }
@@ -225,7 +225,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             call.disposition = CallDisposition::Dropped;
         } else if extra {
             self.log.log_repair("extra_call", &call.name);
-            self.attempt.enough = true;
+            self.attempt.stops_after_call = true;
             call.disposition = CallDisposition::Dropped;
         } else if let (Some(tool), 0, false) = (
             meant,
@@ -335,7 +335,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                     Event::ArgDelta { text, .. } => {
                         // Checked at each piece, because the first byte may arrive after the start
                         // event.
-                        if beginning.starts_plain(index) {
+                        if beginning.starts_without_line_feed(index) {
                             outgoing.confirm_start();
                         }
                         outgoing.push_delta(text, sink);
@@ -354,7 +354,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         }
         // The end of one call may decide about others that wait for it.
         if over {
-            self.settle_calls(false);
+            self.resolve_waiting_calls(false);
             self.check_finished();
         }
     }
@@ -381,7 +381,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Ends a call that was streamed.
     fn end_streaming_call(&mut self, position: usize) {
-        let is_short = self.attempt.is_short();
+        let hit_output_limit = self.attempt.hit_output_limit();
         let Some(call) = self.attempt.calls.get_mut(position) else {
             return;
         };
@@ -401,7 +401,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
             (_, Some(broken)) => Err(broken),
             (_, None) => outgoing.end_call(sink).map_err(|error| error.to_string()),
         };
-        let limit = broken.is_err() && (is_short || call.end == CallEnd::Cut(Truncation::Limit));
+        let limit =
+            broken.is_err() && (hit_output_limit || call.end == CallEnd::Cut(Truncation::Limit));
         // A broken call counts as sent too: the client has its beginning, and the error or stop
         // reason that follows says that it must not run.
         call.disposition = CallDisposition::Sent(outgoing.fingerprint());
@@ -438,7 +439,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                 .find(|call| call.index == index)
         });
         let Some(call) = call else {
-            self.log.log_replacement(fault);
+            self.log.log_surrogate_replacement(fault);
             return;
         };
         if call.from_thought && fault.kind == FaultKind::Mentioned {
@@ -472,7 +473,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
     /// Decides about waiting calls that have ended. `last` is true if the response has ended.
     ///
     /// A call waits as long as another one may turn out to be its duplicate.
-    pub(super) fn settle_calls(&mut self, last: bool) {
+    pub(super) fn resolve_waiting_calls(&mut self, last: bool) {
         for position in 0..self.attempt.calls.len() {
             let Some(call) = self
                 .attempt
@@ -557,7 +558,8 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
                 .map(|fault| fault.message.clone()),
         };
         if let Some(message) = wrong {
-            let limit = call.end == CallEnd::Cut(Truncation::Limit) || self.attempt.is_short();
+            let limit =
+                call.end == CallEnd::Cut(Truncation::Limit) || self.attempt.hit_output_limit();
             return self.record_problem(CallProblem {
                 message,
                 limit,

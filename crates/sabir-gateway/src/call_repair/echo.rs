@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use sabir_call::{History, MessagePart};
-use sabir_check::search_place_length;
+use sabir_check::location_prefix_length;
 
 /// The least length of a normalized call: a shorter one, such as `[ls()]`, occurs by chance.
 const MIN_LENGTH: usize = 8;
@@ -117,7 +117,7 @@ fn normalize(text: &str) -> String {
         while let Some(char) = chars.next() {
             match char {
                 '\\' => push_escape(&mut chars, &mut normal),
-                '&' => normal.push(take_entity(&mut chars)),
+                '&' => normal.push(decode_entity(&mut chars)),
                 char if char.is_whitespace() => {}
                 char => normal.push(char),
             }
@@ -130,7 +130,7 @@ fn normalize(text: &str) -> String {
 /// line.
 fn strip_line_start(line: &str) -> &str {
     let mut rest = line
-        .get(search_place_length(line)..)
+        .get(location_prefix_length(line)..)
         .unwrap_or_default()
         .trim_start();
     while let Some(quoted) = rest.strip_prefix('>') {
@@ -168,7 +168,7 @@ fn push_escape(chars: &mut std::str::Chars<'_>, normal: &mut String) {
 }
 
 /// Returns the character of an entity whose `&` was read, or `&` itself.
-fn take_entity(chars: &mut std::str::Chars<'_>) -> char {
+fn decode_entity(chars: &mut std::str::Chars<'_>) -> char {
     const ENTITIES: [(&str, char); 6] = [
         ("lt;", '<'),
         ("gt;", '>'),

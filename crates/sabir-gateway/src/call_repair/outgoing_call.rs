@@ -13,7 +13,7 @@
 //! exact. Of a longer value the line feed is treated as the wrapper's; if that turns out to be
 //! wrong, the repair `first_line_feed` is logged.
 
-use sabir_call::{ArgForm, Event, EventSink, Truncation};
+use sabir_call::{ArgumentEncoding, Event, EventSink, Truncation};
 use sabir_check::{CallChecker, CoercionOutcome, StreamingMode};
 use serde_json::Value;
 
@@ -84,9 +84,9 @@ enum OpenArgument {
     /// An array or object that is still held back.
     Short(String, String, StrictJson),
     /// A value that waits for its end.
-    Waiting(String, ArgForm, String),
+    Waiting(String, ArgumentEncoding, String),
     /// The rest of arguments that stopped being strict JSON.
-    Rest(ArgForm, String),
+    Rest(ArgumentEncoding, String),
     /// An argument that was given before.
     Duplicate,
 }
@@ -142,12 +142,12 @@ impl OutgoingCall {
     pub(crate) fn start_argument<S: EventSink>(
         &mut self,
         name: &str,
-        form: ArgForm,
+        form: ArgumentEncoding,
         sink: &mut CallSink<'_, '_, S>,
     ) {
         // The parser delivers unreadable rests of arguments as an argument without a name; it is
         // not the model's.
-        if name.is_empty() && form != ArgForm::Raw {
+        if name.is_empty() && form != ArgumentEncoding::Raw {
             self.argument = OpenArgument::Rest(form, String::new());
             return;
         }
@@ -163,14 +163,14 @@ impl OutgoingCall {
         };
         self.argument = match form {
             // The schema may allow several types, and only the first byte shows which one it is.
-            ArgForm::Json => OpenArgument::Json(name, String::new()),
+            ArgumentEncoding::Json => OpenArgument::Json(name, String::new()),
             _ if mode(sink) == StreamingMode::Whole => {
                 OpenArgument::Waiting(name, form, String::new())
             }
             _ => {
-                self.emit_start(&name, ArgForm::String, sink);
+                self.emit_start(&name, ArgumentEncoding::String, sink);
                 let print = ArgumentFingerprint::for_string(&name);
-                if form == ArgForm::Raw {
+                if form == ArgumentEncoding::Raw {
                     OpenArgument::Opening(print, String::new())
                 } else {
                     OpenArgument::Open(print, None)
@@ -223,7 +223,7 @@ impl OutgoingCall {
                 if !strict.push(text) {
                     self.argument = OpenArgument::Waiting(
                         std::mem::take(name),
-                        ArgForm::Json,
+                        ArgumentEncoding::Json,
                         std::mem::take(held),
                     );
                 } else if held.len() > MAX_HELD_JSON {
@@ -248,13 +248,13 @@ impl OutgoingCall {
         let tool = sink.checker.tools().get(&self.tool);
         let mode = tool.map(|tool| {
             sink.checker
-                .streaming_mode(tool, &name, ArgForm::Json, Some(first))
+                .streaming_mode(tool, &name, ArgumentEncoding::Json, Some(first))
         });
         self.argument = match mode {
             Some(StreamingMode::Json) => {
                 OpenArgument::Short(name, String::new(), StrictJson::default())
             }
-            _ => OpenArgument::Waiting(name, ArgForm::Json, String::new()),
+            _ => OpenArgument::Waiting(name, ArgumentEncoding::Json, String::new()),
         };
     }
 
@@ -266,7 +266,7 @@ impl OutgoingCall {
         strict: StrictJson,
         sink: &mut CallSink<'_, '_, S>,
     ) {
-        self.emit_start(name, ArgForm::Json, sink);
+        self.emit_start(name, ArgumentEncoding::Json, sink);
         let mut print = ArgumentFingerprint::for_json(name);
         print.push(held);
         self.emit_delta(held, sink);
@@ -307,7 +307,7 @@ impl OutgoingCall {
                 });
             }
             OpenArgument::Json(name, held) | OpenArgument::Short(name, held, _) => {
-                self.send_whole(&name, ArgForm::Json, &held, sink)
+                self.send_whole(&name, ArgumentEncoding::Json, &held, sink)
             }
             OpenArgument::Waiting(name, form, held) => {
                 self.send_whole(&name, form, &format!("{lead}{held}"), sink)
@@ -349,7 +349,7 @@ impl OutgoingCall {
     /// Reads the rest of arguments that stopped being strict JSON.
     fn parse_rest<S: EventSink>(
         &mut self,
-        form: ArgForm,
+        form: ArgumentEncoding,
         text: &str,
         sink: &mut CallSink<'_, '_, S>,
     ) {
@@ -381,7 +381,7 @@ impl OutgoingCall {
     fn send_whole<S: EventSink>(
         &mut self,
         name: &str,
-        form: ArgForm,
+        form: ArgumentEncoding,
         text: &str,
         sink: &mut CallSink<'_, '_, S>,
     ) {
@@ -392,10 +392,10 @@ impl OutgoingCall {
         match typed {
             CoercionOutcome::Unreadable => self.mark_unreadable(),
             CoercionOutcome::LeftOut(rule) => sink.log.log_repair(rule, &self.tool),
-            CoercionOutcome::AsWritten if form == ArgForm::Json => {
+            CoercionOutcome::AsWritten if form == ArgumentEncoding::Json => {
                 let mut print = ArgumentFingerprint::for_json(name);
                 print.push(text);
-                self.send_argument(name, ArgForm::Json, text, sink);
+                self.send_argument(name, ArgumentEncoding::Json, text, sink);
                 self.print.add_argument(&print);
             }
             CoercionOutcome::AsWritten => self.send_value(name, &Value::from(text), sink),
@@ -418,8 +418,8 @@ impl OutgoingCall {
         self.print
             .add_argument(&ArgumentFingerprint::of_value(name, value));
         match value {
-            Value::String(text) => self.send_argument(name, ArgForm::String, text, sink),
-            other => self.send_argument(name, ArgForm::Json, &other.to_string(), sink),
+            Value::String(text) => self.send_argument(name, ArgumentEncoding::String, text, sink),
+            other => self.send_argument(name, ArgumentEncoding::Json, &other.to_string(), sink),
         }
     }
 
@@ -427,7 +427,7 @@ impl OutgoingCall {
     fn send_argument<S: EventSink>(
         &self,
         name: &str,
-        form: ArgForm,
+        form: ArgumentEncoding,
         text: &str,
         sink: &mut CallSink<'_, '_, S>,
     ) {
@@ -441,7 +441,12 @@ impl OutgoingCall {
     }
 
     /// Sends the start of an argument.
-    fn emit_start<S: EventSink>(&self, name: &str, form: ArgForm, sink: &mut CallSink<'_, '_, S>) {
+    fn emit_start<S: EventSink>(
+        &self,
+        name: &str,
+        form: ArgumentEncoding,
+        sink: &mut CallSink<'_, '_, S>,
+    ) {
         sink.out.push_event(Event::ArgStart {
             index: self.index,
             name,

@@ -9,16 +9,16 @@ use crate::gateway_event::GatewayEvent;
 /// The repair log of one response.
 pub(crate) struct RepairLog<'n> {
     /// Passes events to the exchange's log.
-    tell: &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync),
+    report_event: &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync),
     /// The repairs by rule, in alphabetical order for the report.
     counts: BTreeMap<&'static str, u32>,
 }
 
 impl<'n> RepairLog<'n> {
     /// Makes an empty log.
-    pub(crate) fn new(tell: &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync)) -> Self {
+    pub(crate) fn new(report_event: &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync)) -> Self {
         Self {
-            tell,
+            report_event,
             counts: BTreeMap::new(),
         }
     }
@@ -26,21 +26,21 @@ impl<'n> RepairLog<'n> {
     /// Logs a mistake that was repaired, or kept from the client.
     pub(crate) fn log_repair(&mut self, rule: &'static str, name: &str) {
         self.count_rule(rule);
-        (self.tell)(GatewayEvent::Repaired { rule, name });
+        (self.report_event)(GatewayEvent::Repaired { rule, name });
     }
 
     /// Logs a call that is sent to the client.
     pub(crate) fn log_call(&self, name: &str, dialect: Option<&str>) {
-        (self.tell)(GatewayEvent::CallSent { name, dialect });
+        (self.report_event)(GatewayEvent::CallSent { name, dialect });
     }
 
     /// Logs a fault in the model's output.
     pub(crate) fn log_fault(&self, fault: &Fault) {
-        (self.tell)(GatewayEvent::FaultFound(fault));
+        (self.report_event)(GatewayEvent::FaultFound(fault));
     }
 
     /// Counts a fault that says that halves of characters were replaced.
-    pub(crate) fn log_replacement(&mut self, fault: &Fault) {
+    pub(crate) fn log_surrogate_replacement(&mut self, fault: &Fault) {
         if fault.kind == FaultKind::InvalidUtf8 {
             self.log_repair("lone_surrogate", "");
         }
@@ -49,7 +49,7 @@ impl<'n> RepairLog<'n> {
     /// Logs a retry with its feedback.
     pub(crate) fn log_retry(&mut self, attempt: u32, feedback: &str) {
         self.count_rule("asked_again");
-        (self.tell)(GatewayEvent::Retried { attempt, feedback });
+        (self.report_event)(GatewayEvent::Retried { attempt, feedback });
     }
 
     /// Counts a repair.

@@ -9,7 +9,7 @@ use sabir_call::{
     Call, CallId, CallResult, DraftPart, Fault, FaultKind, Message, MessagePart, Request, Role,
     Severity, ToolResultStatus,
 };
-use sabir_check::{FeedbackContext, RepeatTracker, render_feedback};
+use sabir_check::{FeedbackContext, MistakeCounter, render_feedback};
 
 use super::attempt::{Attempt, CallProblem};
 
@@ -21,7 +21,7 @@ pub(crate) fn build_retry_request(
     request: &Request,
     attempt: &Attempt,
     problem: &CallProblem,
-    repetition: &RepeatTracker,
+    repetition: &MistakeCounter,
 ) -> (Request, String) {
     let words = build_feedback(request, attempt, problem, repetition);
     let mut said = Vec::new();
@@ -103,7 +103,7 @@ fn build_feedback(
     request: &Request,
     attempt: &Attempt,
     problem: &CallProblem,
-    repetition: &RepeatTracker,
+    repetition: &MistakeCounter,
 ) -> String {
     let audience = FeedbackContext {
         protocol: &request.protocol,
@@ -125,7 +125,9 @@ fn build_feedback(
 /// Returns the arguments as written, without the gates' typing: strings as strings, JSON as JSON.
 fn raw_arguments(call: &sabir_call::DraftCall) -> serde_json::Map<String, serde_json::Value> {
     let value = |text: &str, form| match form {
-        sabir_call::ArgForm::Json => serde_json::from_str(text).unwrap_or_else(|_| text.into()),
+        sabir_call::ArgumentEncoding::Json => {
+            serde_json::from_str(text).unwrap_or_else(|_| text.into())
+        }
         _ => text.into(),
     };
     call.arguments

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use sabir_call::dialect::DialectSet;
-use sabir_call::{ArgForm, Call, CallId, Usage};
+use sabir_call::{ArgumentEncoding, Call, CallId, Usage};
 use sabir_call::{
     DraftCall, DraftResponse, DraftState, Event, EventSink, Message, MessagePart, ModelError,
     ModelErrorKind, ParallelCalls, PromptedSink, Request, StopReason, ToolChoice, ToolProtocol,
@@ -53,9 +53,9 @@ impl Outcome {
         let value = |call: &DraftCall| {
             let row = call.arguments.iter().map(|argument| {
                 let value = match argument.form {
-                    ArgForm::Raw => panic!("a raw value went out"),
-                    ArgForm::String => Value::from(argument.text.as_str()),
-                    ArgForm::Json => serde_json::from_str(&argument.text).unwrap(),
+                    ArgumentEncoding::Raw => panic!("a raw value went out"),
+                    ArgumentEncoding::String => Value::from(argument.text.as_str()),
+                    ArgumentEncoding::Json => serde_json::from_str(&argument.text).unwrap(),
                 };
                 (argument.name.clone(), value)
             });
@@ -89,10 +89,16 @@ fn run_repair_as(
     repair_mode: RepairMode,
     answers: &[Answer<'_>],
 ) -> Outcome {
-    let tell = |_: GatewayEvent<'_>| {};
+    let report_event = |_: GatewayEvent<'_>| {};
     let mut outcome = Outcome::default();
     let out = |event: Event<'_>| outcome.draft.push_event(event);
-    let mut mender = CallRepairer::new(request, repair_mode, delivery, RepairLog::new(&tell), out);
+    let mut mender = CallRepairer::new(
+        request,
+        repair_mode,
+        delivery,
+        RepairLog::new(&report_event),
+        out,
+    );
     let (mut asked, mut requests, mut error) = (request.clone(), Vec::new(), None);
     for answer in answers {
         answer(&mut mender);
@@ -152,8 +158,8 @@ fn call(sink: &mut dyn EventSink, index: u32, id: &str, name: &str, arguments: &
     });
     for (name, value) in arguments.as_object().unwrap() {
         let (form, text) = match value {
-            Value::String(text) => (ArgForm::String, text.clone()),
-            other => (ArgForm::Json, other.to_string()),
+            Value::String(text) => (ArgumentEncoding::String, text.clone()),
+            other => (ArgumentEncoding::Json, other.to_string()),
         };
         sink.push_event(Event::ArgStart {
             index,

@@ -44,7 +44,7 @@ impl ValueStart {
     }
 
     /// Returns true if the open value of that call certainly begins without a line feed.
-    pub(crate) fn starts_plain(&self, index: u32) -> bool {
+    pub(crate) fn starts_without_line_feed(&self, index: u32) -> bool {
         let open = self.value.is_some_and(|(open, _)| open == index);
         open && self
             .first

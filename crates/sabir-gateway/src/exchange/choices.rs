@@ -29,7 +29,7 @@ use crate::route::ModelRoute;
 pub(super) const MAX_CHOICES: u32 = 128;
 
 /// A function that gets the events about repairs.
-type EventLog<'n> = &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync);
+type EventReporter<'n> = &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync);
 
 impl Exchange {
     /// Writes a streamed response with several choices to the buffer.
@@ -106,14 +106,14 @@ impl Exchange {
         new_sink: impl FnMut(u64) -> S + Send,
         rest: &mut S,
     ) -> FinishedChoices<S> {
-        let tell = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
+        let report_event = |note: GatewayEvent<'_>| self.ledger.emit_event(note);
         self.ledger.begin_request(&request.report);
         let mut splitter = ChoiceSplitter::new(
             request,
             route,
             delivery,
             &self.ledger,
-            &tell,
+            &report_event,
             new_sink,
             rest,
         );
@@ -191,7 +191,7 @@ struct ChoiceSplitter<'n, S: EventSink, F> {
     /// The log, which meters the answer.
     ledger: &'n ExchangeLog,
     /// Gets the events about repairs.
-    tell: EventLog<'n>,
+    report_event: EventReporter<'n>,
     /// The repairs of what belongs to all choices.
     log: RepairLog<'n>,
     /// The choices that have begun.
@@ -244,7 +244,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
         route: &'n Arc<ModelRoute>,
         delivery: CallDelivery,
         ledger: &'n ExchangeLog,
-        tell: EventLog<'n>,
+        report_event: EventReporter<'n>,
         new_sink: F,
         rest: &'n mut S,
     ) -> Self {
@@ -253,8 +253,8 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
             route,
             delivery,
             ledger,
-            tell,
-            log: RepairLog::new(tell),
+            report_event,
+            log: RepairLog::new(report_event),
             open_choices: Vec::new(),
             new_sink,
             rest,
@@ -284,7 +284,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
             RepairMode::Retry(_) => RepairMode::Heal,
             mode => mode,
         };
-        let log = RepairLog::new(self.tell);
+        let log = RepairLog::new(self.report_event);
         let sink = (self.new_sink)(first.index);
         let repairer = CallRepairer::new(request, mode, self.delivery, log, sink);
         let is_native = request.protocol == ToolProtocol::Native;
@@ -364,7 +364,7 @@ impl<S: EventSink, F: FnMut(u64) -> S> EventSink for ChoiceSplitter<'_, S, F> {
             }
             Event::Fault(fault) => {
                 self.log.log_fault(fault);
-                self.log.log_replacement(fault);
+                self.log.log_surrogate_replacement(fault);
             }
             // The answer itself has neither text nor calls.
             _ => {}

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::lanes::{AnswerEnd, AnswerPart, AnswerParts};
 use super::message_refusal::MessageRefusal;
-use super::server_event::{event_in_lane, refusal_event};
+use super::server_event::{event_with_stream_id, refusal_event};
 use crate::error::Refusal;
 use crate::request_body::BodyShare;
 use crate::request_handler::RequestHandler;
@@ -148,7 +148,7 @@ fn decode_events(decoder: &mut SseDecoder, bytes: &[u8], stream_id: Option<&str>
             return;
         }
         part.end = LAST_EVENTS.contains(&name).then_some(AnswerEnd::Ended);
-        part.messages.push(event_in_lane(data, stream_id));
+        part.messages.push(event_with_stream_id(data, stream_id));
     });
     part
 }

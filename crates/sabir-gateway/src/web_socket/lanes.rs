@@ -52,9 +52,9 @@ pub(crate) enum AnswerEnd {
 
 /// The lanes of a connection.
 #[derive(Default)]
-pub(crate) struct LaneSet {
+pub(crate) struct StreamQueues {
     /// The lanes that were used so far.
-    lanes: Vec<Lane>,
+    lanes: Vec<StreamQueue>,
     /// The requests and errors that wait for their turn, oldest first.
     waiting: VecDeque<WaitingItem>,
     /// The lane whose answer is polled first, so that none waits for another one that is always ready.
@@ -62,7 +62,7 @@ pub(crate) struct LaneSet {
 }
 
 /// A lane.
-struct Lane {
+struct StreamQueue {
     /// The name; `None` for the default lane.
     stream_id: Option<String>,
     /// The answer that is running.
@@ -93,7 +93,7 @@ enum WaitingContent {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooManyErrors;
 
-impl LaneSet {
+impl StreamQueues {
     /// Queues a request. With those that wait already it may have `max_bytes`.
     ///
     /// # Errors
@@ -110,14 +110,14 @@ impl LaneSet {
         if requests().count() >= MAX_WAITING || is_full {
             return Err(MessageRefusal::TooManyWaiting);
         }
-        let lane = match self.find_lane(message.stream_id.as_deref()) {
+        let lane = match self.find_stream_queue(message.stream_id.as_deref()) {
             Some(lane) => lane,
             None => {
                 let named = self.lanes.iter().filter(|lane| lane.stream_id.is_some());
                 if message.stream_id.is_some() && named.count() >= MAX_STREAMS {
                     return Err(MessageRefusal::TooManyStreams);
                 }
-                self.lanes.push(Lane {
+                self.lanes.push(StreamQueue {
                     stream_id: message.stream_id.clone(),
                     answer: None,
                     is_settling: false,
@@ -145,7 +145,7 @@ impl LaneSet {
                 .is_some_and(|lane| lane.answer.is_some() && !lane.is_settling)
                 || self.waiting.iter().any(|item| item.lane == *lane)
         };
-        let Some(lane) = self.find_lane(stream_id).filter(is_busy) else {
+        let Some(lane) = self.find_stream_queue(stream_id).filter(is_busy) else {
             return Ok(Some(event));
         };
         // Not those of requests that waited: the client cannot know yet that it must send no more.
@@ -162,7 +162,7 @@ impl LaneSet {
     }
 
     /// Returns the position of the lane with a name.
-    fn find_lane(&self, stream_id: Option<&str>) -> Option<usize> {
+    fn find_stream_queue(&self, stream_id: Option<&str>) -> Option<usize> {
         self.lanes
             .iter()
             .position(|lane| lane.stream_id.as_deref() == stream_id)
@@ -289,7 +289,11 @@ mod tests {
         }
     }
 
-    fn enqueue(lanes: &mut LaneSet, stream_id: &str, body: &str) -> Result<(), MessageRefusal> {
+    fn enqueue(
+        lanes: &mut StreamQueues,
+        stream_id: &str,
+        body: &str,
+    ) -> Result<(), MessageRefusal> {
         lanes.enqueue(message(stream_id, body), BodyShare::default(), 1 << 10)
     }
 
@@ -306,7 +310,7 @@ mod tests {
         }
     }
 
-    fn poll(lanes: &mut LaneSet) -> Option<Vec<String>> {
+    fn poll(lanes: &mut StreamQueues) -> Option<Vec<String>> {
         match lanes.poll_parts(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(part) => Some(part.messages),
             Poll::Pending => None,
@@ -314,13 +318,13 @@ mod tests {
     }
 
     /// Starts what can start, and returns the next messages.
-    fn step(lanes: &mut LaneSet) -> Option<Vec<String>> {
+    fn step(lanes: &mut StreamQueues) -> Option<Vec<String>> {
         lanes.start_answers(repeat);
         poll(lanes)
     }
 
     /// Runs all answers, and returns their messages.
-    fn run(lanes: &mut LaneSet) -> Vec<String> {
+    fn run(lanes: &mut StreamQueues) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(messages) = step(lanes) {
             all.extend(messages);
@@ -330,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_lane_answers_in_order_and_lanes_take_turns() {
-        let mut lanes = LaneSet::default();
+        let mut lanes = StreamQueues::default();
         for (stream_id, body) in [("", "d1"), ("a", "a1"), ("a", "a2"), ("", "d2")] {
             enqueue(&mut lanes, stream_id, body).unwrap();
         }
@@ -340,7 +344,7 @@ mod tests {
 
     #[test]
     fn errors_take_their_turn() {
-        let mut lanes = LaneSet::default();
+        let mut lanes = StreamQueues::default();
         let at_once = lanes.enqueue_error(None, "e0".to_owned());
         assert_eq!(at_once, Ok(Some("e0".to_owned())));
         enqueue(&mut lanes, "", "d1").unwrap();
@@ -366,7 +370,7 @@ mod tests {
 
     #[test]
     fn errors_do_not_overtake_requests_that_wait_for_other_lanes() {
-        let mut lanes = LaneSet::default();
+        let mut lanes = StreamQueues::default();
         for number in 0..MAX_ANSWERS {
             enqueue(&mut lanes, &format!("s{number}"), "x").unwrap();
         }
@@ -379,7 +383,7 @@ mod tests {
 
     #[test]
     fn nothing_starts_until_the_request_before_is_settled() {
-        let mut lanes = LaneSet::default();
+        let mut lanes = StreamQueues::default();
         for (stream_id, body) in [("", "d1"), ("", "d2")] {
             enqueue(&mut lanes, stream_id, body).unwrap();
         }
@@ -396,7 +400,7 @@ mod tests {
 
     #[test]
     fn requests_beyond_the_limits_wait_or_are_refused() {
-        let mut lanes = LaneSet::default();
+        let mut lanes = StreamQueues::default();
         for number in 0..MAX_STREAMS {
             enqueue(&mut lanes, &format!("s{number}"), "x").unwrap();
         }
@@ -419,7 +423,7 @@ mod tests {
 
     #[test]
     fn requests_that_wait_have_a_limit_of_bytes() {
-        let mut lanes = LaneSet::default();
+        let mut lanes = StreamQueues::default();
         enqueue(&mut lanes, "a", &"x".repeat(1000)).unwrap();
         let refused = enqueue(&mut lanes, "b", &"x".repeat(25));
         assert_eq!(refused, Err(MessageRefusal::TooManyWaiting));

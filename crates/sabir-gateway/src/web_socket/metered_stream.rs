@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::Refusal;
-use crate::request_body::{BodyBudget, BodyShare, upload_time};
+use crate::request_body::{BodyBudget, BodyShare, upload_time_limit};
 use crate::settings::GatewayLimits;
 use crate::web_socket::frame_tracker::FrameTracker;
 
@@ -76,7 +76,7 @@ impl<S> MeteredStream<S> {
     }
 
     /// Subtracts a control frame from the message that is arriving: one may come between the pieces of a message.
-    pub(crate) fn forget_control_frame(&mut self, payload: usize) {
+    pub(crate) fn subtract_control_frame(&mut self, payload: usize) {
         // Two bytes of head and four of a mask.
         self.received = self.received.saturating_sub(payload + 6);
         if self.received == 0 {
@@ -114,7 +114,7 @@ impl<S> MeteredStream<S> {
     fn count_bytes(&mut self, bytes: usize) -> Result<()> {
         self.last_received = Instant::now();
         self.received = self.received.saturating_add(bytes);
-        let deadline = |start| start + upload_time(&self.limits, self.received);
+        let deadline = |start| start + upload_time_limit(&self.limits, self.received);
         match &mut self.upload {
             Some(upload) => upload.timer.as_mut().reset(deadline(upload.start)),
             None => {
@@ -129,7 +129,7 @@ impl<S> MeteredStream<S> {
         } else if self.received > self.limits.body.saturating_add(MAX_OVERHEAD) {
             // Frames without content are not in the size of the message.
             Refusal::TooLarge(self.limits.body)
-        } else if self.budget.grow_share(&mut self.share, self.received) {
+        } else if self.budget.grow_share_to(&mut self.share, self.received) {
             return Ok(());
         } else {
             Refusal::BodiesFull
@@ -217,7 +217,7 @@ mod tests {
         let budget = BodyBudget::new();
         let mut others = BodyShare::default();
         // All but 32 KiB of 1 GiB.
-        assert!(budget.grow_share(&mut others, (1 << 30) - (32 << 10)));
+        assert!(budget.grow_share_to(&mut others, (1 << 30) - (32 << 10)));
         let (mut stream, mut client) = start_stream(&budget);
         let mut buffer = [0; 32 << 10];
         client.write_all(&buffer).await.unwrap();
@@ -244,9 +244,9 @@ mod tests {
         let mut buffer = [0; 100];
         client.write_all(&buffer).await.unwrap();
         stream.read_exact(&mut buffer).await.unwrap();
-        stream.forget_control_frame(4);
+        stream.subtract_control_frame(4);
         assert!(stream.is_receiving());
-        stream.forget_control_frame(84);
+        stream.subtract_control_frame(84);
         assert!(!stream.is_receiving());
     }
 

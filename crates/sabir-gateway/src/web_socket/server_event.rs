@@ -18,7 +18,7 @@ fn is_sent_in_event(name: &str) -> bool {
 /// Returns an event of an answer as a message: with the name of its lane, if it has one.
 ///
 /// `data` is a JSON object with members, and the name has no characters that JSON escapes.
-pub(crate) fn event_in_lane(data: &str, stream_id: Option<&str>) -> String {
+pub(crate) fn event_with_stream_id(data: &str, stream_id: Option<&str>) -> String {
     match (stream_id, data.strip_prefix('{')) {
         (Some(stream_id), Some(members)) => format!("{{\"stream_id\":\"{stream_id}\",{members}"),
         _ => data.to_owned(),
@@ -66,7 +66,7 @@ fn error_event(
     let event = json!({
         "type": "error", "status": status.as_u16(), "error": error, "headers": headers,
     });
-    event_in_lane(&event.to_string(), stream_id)
+    event_with_stream_id(&event.to_string(), stream_id)
 }
 
 /// The event that refuses to steer an answer (`ResponseSteerFailedEvent` of the npm package `openai`). The event returns the client's
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn events_get_the_name_of_their_lane() {
-        assert_eq!(event_in_lane(r#"{"a":1}"#, None), r#"{"a":1}"#);
+        assert_eq!(event_with_stream_id(r#"{"a":1}"#, None), r#"{"a":1}"#);
         assert_eq!(
-            event_in_lane(r#"{"a":1}"#, Some("x.y")),
+            event_with_stream_id(r#"{"a":1}"#, Some("x.y")),
             r#"{"stream_id":"x.y","a":1}"#
         );
     }

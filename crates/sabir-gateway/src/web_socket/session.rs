@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 
 use super::answer_events::answer_parts;
 use super::client_message::{AnswerOptions, ClientMessage, CreateMessage};
-use super::lanes::{AnswerEnd, AnswerPart, LaneSet, TooManyErrors};
+use super::lanes::{AnswerEnd, AnswerPart, StreamQueues, TooManyErrors};
 use super::message_refusal::MessageRefusal;
 use super::metered_stream::MeteredStream;
 use super::server_event::{refusal_event, steer_failed_event};
@@ -104,7 +104,7 @@ struct Session<S> {
     /// The answers that only this connection may continue.
     scope: ScopeGuard,
     /// The requests and the answers.
-    lanes: LaneSet,
+    lanes: StreamQueues,
     /// The limits when the connection was upgraded; a reload does not change them.
     limits: GatewayLimits,
     /// The times from which the limits run.
@@ -240,7 +240,7 @@ async fn run_session<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     // Cancels the requests to the models.
-    session.lanes = LaneSet::default();
+    session.lanes = StreamQueues::default();
     session.close(end).await;
 }
 
@@ -277,7 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             scope: ScopeGuard::new(&handler.gateway),
             handler,
             template,
-            lanes: LaneSet::default(),
+            lanes: StreamQueues::default(),
             limits,
             times: SessionTimes {
                 opened: now,
@@ -310,7 +310,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             if let Some(reason) = self.retirement
                 && self.lanes.is_idle()
             {
-                return SessionPause::End(self.retire(reason).await);
+                return SessionPause::End(self.notify_idle_client(reason).await);
             }
             self.start_answers();
             timer.as_mut().reset(self.next_deadline());
@@ -319,7 +319,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             })
             .await;
             let end = match event {
-                SessionEvent::Message(message) => self.take_message(message).await,
+                SessionEvent::Message(message) => self.handle_message(message).await,
                 SessionEvent::Broken(error) => Some(self.explain_error(error).await),
                 SessionEvent::LargeBuffers => return SessionPause::LargeBuffers,
                 SessionEvent::Answered(part) => {
@@ -348,7 +348,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Tells an idle client why no further requests are answered.
-    async fn retire(&mut self, reason: MessageRefusal) -> SessionEnd {
+    async fn notify_idle_client(&mut self, reason: MessageRefusal) -> SessionEnd {
         // Clients that wait for no answer read errors too.
         let is_known = reason == MessageRefusal::Draining || self.is_refused;
         if !is_known {
@@ -424,18 +424,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Handles a message.
-    async fn take_message(&mut self, message: Message) -> Option<SessionEnd> {
+    async fn handle_message(&mut self, message: Message) -> Option<SessionEnd> {
         match message {
             Message::Text(text) => {
                 let share = self.socket.get_mut().take_share();
                 self.largest = self.largest.max(text.len());
-                return self.take_text(text.as_str(), share).await;
+                return self.handle_text(text.as_str(), share).await;
             }
             Message::Binary(bytes) => {
                 drop(self.socket.get_mut().take_share());
                 self.largest = self.largest.max(bytes.len());
                 let refusal = Refusal::Message(MessageRefusal::NotText);
-                return self.refuse_in_turn(&refusal, None).await;
+                return self.queue_refusal(&refusal, None).await;
             }
             Message::Close(_) => return Some(SessionEnd::Left),
             // The reader has answered a ping already: a client that does not read the answers is
@@ -443,11 +443,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Message::Ping(payload) => {
                 self.replies = self.replies.saturating_add(payload.len() + 2);
                 let stream = self.socket.get_mut();
-                stream.forget_control_frame(payload.len());
+                stream.subtract_control_frame(payload.len());
             }
             Message::Pong(payload) => {
                 let stream = self.socket.get_mut();
-                stream.forget_control_frame(payload.len());
+                stream.subtract_control_frame(payload.len());
             }
             Message::Frame(_) => {}
         }
@@ -455,7 +455,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Handles a message with text.
-    async fn take_text(&mut self, text: &str, share: BodyShare) -> Option<SessionEnd> {
+    async fn handle_text(&mut self, text: &str, share: BodyShare) -> Option<SessionEnd> {
         let message = match ClientMessage::parse(text, &self.limits) {
             Ok(ClientMessage::Create(message)) => message,
             Ok(ClientMessage::Steer(message)) => {
@@ -467,7 +467,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Ok(ClientMessage::Processed) => return None,
             Err(invalid) => {
                 let stream_id = invalid.stream_id.as_deref();
-                return self.refuse_in_turn(&invalid.refusal, stream_id).await;
+                return self.queue_refusal(&invalid.refusal, stream_id).await;
             }
         };
         self.times.busy = Instant::now();
@@ -479,11 +479,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 .enqueue(message, share, self.limits.body.saturating_mul(2)),
         };
         let refusal = Refusal::Message(queued.err()?);
-        self.refuse_in_turn(&refusal, stream_id.as_deref()).await
+        self.queue_refusal(&refusal, stream_id.as_deref()).await
     }
 
     /// Answers a message with an error event, once everything before it in its lane is answered.
-    async fn refuse_in_turn(
+    async fn queue_refusal(
         &mut self,
         refusal: &Refusal,
         stream_id: Option<&str>,

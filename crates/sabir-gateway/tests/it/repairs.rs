@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_call::{ArgForm, DraftState, MessagePart, StopReason, ToolProtocol};
+use sabir_call::{ArgumentEncoding, DraftState, MessagePart, StopReason, ToolProtocol};
 use sabir_gateway::{ModelRoute, RepairMode, RouteTable};
 use sabir_model::{CallerScope, HttpModel, Provider, RetryPolicy, TextParsing};
 use sabir_testkit::{ChunkSplit, ProviderReply, ReplyScript, ScriptedFault};
@@ -42,7 +42,7 @@ const CUT: &str =
 /// Returns the calls that a client would run.
 pub(crate) fn runnable(draft: &sabir_call::DraftResponse) -> Vec<String> {
     let value = |argument: &sabir_call::DraftArgument| match argument.form {
-        ArgForm::Json => {
+        ArgumentEncoding::Json => {
             serde_json::from_str(&argument.text).unwrap_or_else(|_| panic!("{draft:?}"))
         }
         _ => Value::from(argument.text.as_str()),

@@ -9,7 +9,7 @@ pub fn write_gbnf(grammar: &Grammar) -> String {
     for rule in &grammar.rules {
         text.push_str(&rule.name);
         text.push_str(" ::= ");
-        write_expression(&grammar, &rule.expression, Level::Choice, &mut text);
+        write_expression(&grammar, &rule.expression, Precedence::Choice, &mut text);
         text.push('\n');
     }
     text
@@ -17,21 +17,26 @@ pub fn write_gbnf(grammar: &Grammar) -> String {
 
 /// The level of an expression, from the loosest binding to the tightest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum Precedence {
     Choice,
     Sequence,
     Item,
 }
 
-fn write_expression(grammar: &Grammar, expression: &Expression, level: Level, out: &mut String) {
+fn write_expression(
+    grammar: &Grammar,
+    expression: &Expression,
+    level: Precedence,
+    out: &mut String,
+) {
     let own = match expression {
-        Expression::Choice(_) => Level::Choice,
-        Expression::Sequence(_) => Level::Sequence,
-        _ => Level::Item,
+        Expression::Choice(_) => Precedence::Choice,
+        Expression::Sequence(_) => Precedence::Sequence,
+        _ => Precedence::Item,
     };
     if own < level {
         out.push('(');
-        write_expression(grammar, expression, Level::Choice, out);
+        write_expression(grammar, expression, Precedence::Choice, out);
         out.push(')');
         return;
     }
@@ -47,13 +52,13 @@ fn write_expression(grammar: &Grammar, expression: &Expression, level: Level, ou
         Expression::Sequence(items) => {
             for (at, item) in items.iter().enumerate() {
                 out.push_str(if at == 0 { "" } else { " " });
-                write_expression(grammar, item, Level::Item, out);
+                write_expression(grammar, item, Precedence::Item, out);
             }
         }
         Expression::Choice(items) => {
             for (at, item) in items.iter().enumerate() {
                 out.push_str(if at == 0 { "" } else { " | " });
-                write_expression(grammar, item, Level::Sequence, out);
+                write_expression(grammar, item, Precedence::Sequence, out);
             }
         }
         Expression::Repeat { item, min, max } => {
@@ -61,10 +66,10 @@ fn write_expression(grammar: &Grammar, expression: &Expression, level: Level, ou
             match **item {
                 Expression::Repeat { .. } => {
                     out.push('(');
-                    write_expression(grammar, item, Level::Choice, out);
+                    write_expression(grammar, item, Precedence::Choice, out);
                     out.push(')');
                 }
-                _ => write_expression(grammar, item, Level::Item, out),
+                _ => write_expression(grammar, item, Precedence::Item, out),
             }
             out.push_str(&repeat_suffix(*min, *max));
         }

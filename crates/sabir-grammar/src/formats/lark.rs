@@ -4,7 +4,7 @@
 //! terminal, in particular a value with the tag that ends it, and only constructs that nest without
 //! a limit become rules.
 
-use super::regex::FullRule;
+use super::regex::OversizedRule;
 use crate::expression::{Expression, Grammar};
 use crate::{GrammarError, GrammarFormat, MAX_TEXT_BYTES};
 
@@ -75,7 +75,7 @@ impl LarkWriter<'_> {
         expression: &Expression,
         is_item: bool,
         out: &mut String,
-    ) -> Result<(), FullRule> {
+    ) -> Result<(), OversizedRule> {
         if self.is_regular(expression) {
             let name = self.add_terminal(expression)?;
             out.push_str(&name);
@@ -116,7 +116,11 @@ impl LarkWriter<'_> {
     }
 
     /// Writes regular expressions that stand together as one terminal.
-    fn write_run(&mut self, run: &mut Vec<Expression>, out: &mut String) -> Result<(), FullRule> {
+    fn write_run(
+        &mut self,
+        run: &mut Vec<Expression>,
+        out: &mut String,
+    ) -> Result<(), OversizedRule> {
         if !run.is_empty() {
             let name = self.add_terminal(&Expression::sequence(run.drain(..)))?;
             out.push_str(&name);
@@ -126,7 +130,7 @@ impl LarkWriter<'_> {
     }
 
     /// Returns the name of the terminal for a regular expression. Its rules are written out, since nested terminals are limited.
-    fn add_terminal(&mut self, expression: &Expression) -> Result<String, FullRule> {
+    fn add_terminal(&mut self, expression: &Expression) -> Result<String, OversizedRule> {
         let mut text = String::from("/");
         super::regex::write_expression(self.grammar, expression, false, &mut text)?;
         text.push('/');

@@ -40,9 +40,9 @@ pub fn write_regex(built: &CallGrammar) -> Result<String, GrammarError> {
 
 /// The rule in which a text exceeded its limit. Rules are expanded wherever they are used, so each may double the text.
 #[derive(Debug)]
-pub(super) struct FullRule(usize);
+pub(super) struct OversizedRule(usize);
 
-impl FullRule {
+impl OversizedRule {
     pub(super) fn error_of(&self, grammar: &Grammar, format: GrammarFormat) -> GrammarError {
         let rule = grammar.rules.get(self.0);
         GrammarError::LongGrammar {
@@ -58,7 +58,7 @@ pub(super) fn write_expression(
     expression: &Expression,
     is_item: bool,
     out: &mut String,
-) -> Result<(), FullRule> {
+) -> Result<(), OversizedRule> {
     let is_group = match expression {
         Expression::Choice(_) => true,
         Expression::Sequence(_) | Expression::Repeat { .. } => is_item,
@@ -75,7 +75,7 @@ pub(super) fn write_expression(
         Expression::Class(class) => write_regex_class(class, out),
         Expression::Rule(index) => {
             if out.len() > MAX_TEXT_BYTES {
-                return Err(FullRule(*index));
+                return Err(OversizedRule(*index));
             }
             write_expression(grammar, grammar.expression(*index), is_item, out)?;
         }

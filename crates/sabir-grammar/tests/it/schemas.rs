@@ -188,7 +188,7 @@ fn schemas_without_a_finite_value_are_refused() {
         ] {
             let refused = build_parameters(dialect.name, parameters);
             assert!(
-                matches!(refused, Err(GrammarError::Endless { ref tool }) if tool == "f"),
+                matches!(refused, Err(GrammarError::NoFiniteValue { ref tool }) if tool == "f"),
                 "{} {parameters} {refused:?}",
                 dialect.name
             );

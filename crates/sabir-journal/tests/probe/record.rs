@@ -1,6 +1,6 @@
 //! Makes the records that the helper appends and its test expects.
 
-use sabir_agent::{Delivery, MessageAuthor, Record};
+use sabir_agent::{DeliveryTime, MessageAuthor, Record};
 
 /// Makes the n-th record, from a few bytes to half a megabyte, so that a kill can hit its write.
 pub(crate) fn record(number: usize) -> Record {
@@ -17,6 +17,6 @@ pub(crate) fn said(text: impl Into<String>) -> Record {
         by: MessageAuthor::User,
         text: text.into(),
         images: Vec::new(),
-        when: Delivery::Next,
+        when: DeliveryTime::Next,
     }
 }

@@ -36,10 +36,10 @@ pub enum LoginError {
     NotRemote,
     /// The configuration has a token.
     #[error("its configuration has an Authorization header; remove that to log in")]
-    OwnHeader,
+    TokenConfigured,
     /// The client's secret is enough.
     #[error("it has the grant client_credentials and needs no login; `sabir mcp test` tries it")]
-    NoUser,
+    NoUserNeeded,
     /// The server answers without a login.
     #[error("it answers without a login")]
     NotNeeded,
@@ -138,11 +138,11 @@ impl LoginAttempt {
             return Err(LoginError::NotRemote);
         };
         if spec.transport.has_own_token() {
-            return Err(LoginError::OwnHeader);
+            return Err(LoginError::TokenConfigured);
         }
         let oauth = oauth.clone().unwrap_or_default();
         if oauth.grant == OAuthGrant::ClientCredentials {
-            return Err(LoginError::NoUser);
+            return Err(LoginError::NoUserNeeded);
         }
         let server = crate::connection::parse_address(url)?;
         let key = LoginKey {
@@ -194,7 +194,7 @@ impl LoginAttempt {
         let url = manager
             .get_authorization_url(&scopes)
             .await
-            .map_err(|error| LoginError::AuthorizationServer(auth_reason(&error)))?;
+            .map_err(|error| LoginError::AuthorizationServer(describe_auth_error(&error)))?;
         let state = query_value(&url, "state").ok_or(LoginError::WrongState)?;
         Ok(Self {
             manager,
@@ -270,7 +270,7 @@ impl LoginAttempt {
             return Err(LoginError::Refused(text));
         }
         let callback = AuthorizationCallback::from_redirect_url(url)
-            .map_err(|error| LoginError::Refused(auth_reason(&error)))?;
+            .map_err(|error| LoginError::Refused(describe_auth_error(&error)))?;
         // Another process must not put its renewed tokens in place of the new ones.
         let store = Arc::clone(&self.kept.store);
         let locked = tokio::task::spawn_blocking(move || store.lock_logins()).await;
@@ -282,7 +282,7 @@ impl LoginAttempt {
                 callback.issuer.as_deref(),
             )
             .await
-            .map_err(|error| LoginError::Token(auth_reason(&error)))?;
+            .map_err(|error| LoginError::Token(describe_auth_error(&error)))?;
         let login = self.kept.store.load_login(&self.kept.key)?;
         let credentials = login.and_then(|login| login.credentials);
         Ok(LoginReport {
@@ -363,7 +363,7 @@ async fn discover(
 }
 
 fn discovery_error(error: AuthError) -> LoginError {
-    LoginError::Discovery(auth_reason(&error))
+    LoginError::Discovery(describe_auth_error(&error))
 }
 
 /// Chooses the scopes to ask for: those of the configuration, else those that the server names.
@@ -400,7 +400,7 @@ impl ClientChoice<'_> {
         scopes: &[&str],
     ) -> Result<(), LoginError> {
         let register_error = |error: AuthError| LoginError::Register {
-            reason: auth_reason(&error),
+            reason: describe_auth_error(&error),
             redirect: self.redirect.to_owned(),
         };
         let document = self.oauth.client_metadata_url.as_ref();
@@ -446,7 +446,7 @@ fn query_value(url: &str, name: &str) -> Option<String> {
 }
 
 /// Describes an error of rmcp with its causes, in one line.
-pub(super) fn auth_reason(error: &AuthError) -> String {
+pub(super) fn describe_auth_error(error: &AuthError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {

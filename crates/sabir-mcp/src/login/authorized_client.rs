@@ -124,7 +124,7 @@ impl StreamableHttpClient for AuthorizedClient {
                 limits,
             )
         });
-        Ok(self.sent_secrets.hide_in_answer(answer.await?))
+        Ok(self.sent_secrets.redact_answer(answer.await?))
     }
 
     async fn delete_session(
@@ -184,6 +184,6 @@ impl StreamableHttpClient for AuthorizedClient {
                 max_sse_event_size,
             )
         });
-        Ok(self.sent_secrets.hide_in_stream(stream.await?))
+        Ok(self.sent_secrets.redact_stream(stream.await?))
     }
 }

@@ -26,7 +26,7 @@ pub(crate) enum GuardError {
     #[error("{0} is not used: a login needs https, except on this machine")]
     Insecure(String),
     #[error("{host} is not contacted: its address is {kind}, and the server is elsewhere")]
-    Inside { host: String, kind: NetworkKind },
+    PrivateAddress { host: String, kind: NetworkKind },
     #[error("the metadata of {url} is not used: it describes the authorization server {issuer}")]
     ForeignIssuer { url: String, issuer: String },
     #[error("the answer of {0} is larger than {size} KiB", size = MAX_ANSWER_BYTES >> 10)]
@@ -250,7 +250,7 @@ impl GuardedResolver {
         let Some(kind) = non_public_kind(address) else {
             return Ok(());
         };
-        let refused = || GuardError::Inside {
+        let refused = || GuardError::PrivateAddress {
             host: host.to_owned(),
             kind,
         };

@@ -10,7 +10,7 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetada
 use serde_json::Value;
 use url::form_urlencoded;
 
-use super::attempt::auth_reason;
+use super::attempt::describe_auth_error;
 use super::guarded_http::GuardedHttp;
 use super::store::StoredLogin;
 use super::{LoginKey, OAuthSettings};
@@ -35,7 +35,7 @@ pub enum Revocation {
 /// A reason why tokens are not withdrawn.
 #[derive(Debug, thiserror::Error)]
 enum RevocationError {
-    #[error("{}", auth_reason(.0))]
+    #[error("{}", describe_auth_error(.0))]
     Discovery(#[from] AuthError),
     #[error("the server names another authorization server now, {0}")]
     OtherIssuer(String),

@@ -82,7 +82,7 @@ impl ServerLogin {
     }
 
     /// Notes the other secrets of a login, which an authorization server may repeat in its errors.
-    fn hide_later(&self, credentials: &StoredCredentials, client_secret: Option<&str>) {
+    fn register_secrets(&self, credentials: &StoredCredentials, client_secret: Option<&str>) {
         let kept = serde_json::to_value(credentials).unwrap_or_default();
         let refresh_token = kept
             .pointer("/token_response/refresh_token")
@@ -210,7 +210,7 @@ impl ServerLogin {
             kept.clone_from(&login.client_secret);
             drop(kept);
             let client = OAuthClientConfig::new(&credentials.client_id, self.url.as_str());
-            self.hide_later(credentials, secret.as_deref());
+            self.register_secrets(credentials, secret.as_deref());
             manager.configure_client(match secret {
                 Some(secret) => client.with_client_secret(secret),
                 None => client,

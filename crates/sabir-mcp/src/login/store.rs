@@ -120,9 +120,9 @@ pub trait LoginStore: Send + Sync {
 
 /// A store that keeps nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ForgetfulLoginStore;
+pub struct NullLoginStore;
 
-impl LoginStore for ForgetfulLoginStore {
+impl LoginStore for NullLoginStore {
     fn load_login(&self, _: &LoginKey) -> Result<Option<StoredLogin>, LoginStoreError> {
         Ok(None)
     }

@@ -11,7 +11,7 @@ use super::HttpModel;
 use crate::cassette::{Cassette, RecordedProvider};
 use crate::catalogue::ModelCatalogue;
 use crate::network::NetworkTransport;
-use crate::provider::{Provider, plain_address};
+use crate::provider::{Provider, strip_url_secrets};
 use crate::recording::{CassetteRecorder, RecordingTransport};
 use crate::redact::ProviderRedactor;
 use crate::replay::CassettePlayer;
@@ -61,7 +61,7 @@ impl HttpModel {
         let provider = RecordedProvider {
             name: self.provider.name.clone(),
             wire: self.provider.wire.name().to_owned(),
-            base_url: plain_address(&self.provider.base_url),
+            base_url: strip_url_secrets(&self.provider.base_url),
             form: self.provider.form.clone(),
             output: self.request_limits.output_limit(&self.provider.name, model),
             blind: self

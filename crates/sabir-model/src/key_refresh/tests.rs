@@ -54,7 +54,7 @@ fn model(
         talks_first,
     };
     let model =
-        KeyRefreshingModel::with_key(Some(Secret::new("k1")), make).with_renewal(move || {
+        KeyRefreshingModel::with_key(Some(Secret::new("k1")), make).with_refresh(move || {
             let number = count.fetch_add(1, Ordering::SeqCst) + 1;
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,6 +1,8 @@
 //! Working days: how often a user is asked who approves each kind of command when it is first proposed.
 
-use sabir_policy::{Access, Beyond, CommandFacts, PolicyRules, ShellKind, Verdict, decide_access};
+use sabir_policy::{
+    Access, CommandFacts, ExtraPermissions, PolicyRules, ShellKind, Verdict, decide_access,
+};
 
 use super::{decide_line, facts};
 
@@ -187,7 +189,7 @@ fn verdict(line: &str, facts: CommandFacts) -> Verdict {
     let access = Access::Command {
         command: line.to_owned(),
         facts,
-        beyond: Beyond::Nothing,
+        beyond: ExtraPermissions::Nothing,
     };
     decide_access(&PolicyRules::default(), &access).verdict
 }

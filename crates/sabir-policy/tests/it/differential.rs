@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sabir_policy::{
-    Access, Beyond, CommandFacts, PolicyRules, RepositoryState, ShellKind, SymlinkTraversal,
-    TrackedSecrets, Verdict, decide_access,
+    Access, CommandFacts, ExtraPermissions, PolicyRules, RepositoryState, ShellKind,
+    SymlinkTraversal, TrackedSecrets, Verdict, decide_access,
 };
 
 const PROGRAMS: &[&str] = &[
@@ -512,7 +512,7 @@ fn allowed(count: usize, shell: ShellKind, folder: &Path) -> Vec<String> {
         let access = Access::Command {
             command: line.clone(),
             facts: facts.clone(),
-            beyond: Beyond::Nothing,
+            beyond: ExtraPermissions::Nothing,
         };
         decide_access(&PolicyRules::default(), &access).verdict == Verdict::Allow
     };

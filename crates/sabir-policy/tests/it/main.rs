@@ -17,8 +17,8 @@ mod secrets;
 mod table;
 
 use sabir_policy::{
-    Access, Beyond, CommandFacts, FileNames, PolicyDecision, PolicyRules, RepositoryState,
-    SecretFiles, ShellKind, SymlinkTraversal, TrackedSecrets, decide_access,
+    Access, CommandFacts, ExtraPermissions, FileNames, PolicyDecision, PolicyRules,
+    RepositoryState, SecretFiles, ShellKind, SymlinkTraversal, TrackedSecrets, decide_access,
 };
 
 /// Returns the facts of a folder that the cases name.
@@ -84,7 +84,7 @@ pub(crate) fn decide_line(rules: &PolicyRules, line: &str) -> PolicyDecision {
         &Access::Command {
             command: line.to_owned(),
             facts,
-            beyond: Beyond::Nothing,
+            beyond: ExtraPermissions::Nothing,
         },
     )
 }

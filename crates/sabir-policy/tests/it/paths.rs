@@ -2,8 +2,8 @@
 
 use Verdict::{Allow, Ask, Deny};
 use sabir_policy::{
-    Access, Beyond, CommandFacts, Mode, PolicyRules, RuleKind, ShellKind, SymlinkTraversal,
-    Verdict, decide_access, required_facts,
+    Access, CommandFacts, ExtraPermissions, Mode, PolicyRules, RuleKind, ShellKind,
+    SymlinkTraversal, Verdict, decide_access, required_facts,
 };
 
 use super::facts;
@@ -23,13 +23,13 @@ fn rules(all: &[&str]) -> PolicyRules {
 }
 
 fn mode(name: &str) -> Mode {
-    Mode::builtin_modes()
+    Mode::built_in_modes()
         .into_iter()
         .find(|mode| mode.name == name)
         .unwrap()
 }
 
-fn command(line: &str, beyond: Beyond) -> Access {
+fn command(line: &str, beyond: ExtraPermissions) -> Access {
     Access::Command {
         command: line.to_owned(),
         facts: facts("plain", ShellKind::Bash),
@@ -39,7 +39,7 @@ fn command(line: &str, beyond: Beyond) -> Access {
 
 #[track_caller]
 fn check(all: &[&str], line: &str, expected: Verdict) {
-    let decision = decide_access(&rules(all), &command(line, Beyond::Nothing));
+    let decision = decide_access(&rules(all), &command(line, ExtraPermissions::Nothing));
     assert_eq!(
         decision.verdict, expected,
         "{all:?} {line}: {}",
@@ -202,7 +202,7 @@ fn links_that_lead_elsewhere_are_asked_about() {
             &Access::Command {
                 command: line.to_owned(),
                 facts,
-                beyond: Beyond::Nothing,
+                beyond: ExtraPermissions::Nothing,
             },
         )
         .verdict
@@ -252,7 +252,7 @@ fn links_on_the_way() {
             &Access::Command {
                 command: line.to_owned(),
                 facts,
-                beyond: Beyond::Nothing,
+                beyond: ExtraPermissions::Nothing,
             },
         )
         .verdict
@@ -318,7 +318,7 @@ fn a_plain_shell_parses_lines_differently() {
         let access = Access::Command {
             command: line.to_owned(),
             facts: facts("plain", ShellKind::Plain),
-            beyond: Beyond::Nothing,
+            beyond: ExtraPermissions::Nothing,
         };
         decide_access(&rules(&[]), &access).verdict
     };
@@ -388,21 +388,24 @@ fn leaving_the_sandbox_needs_its_own_approval() {
     let decide_line = |all: &[&str], line: &str, beyond| {
         decide_access(&rules(all), &command(line, beyond)).verdict
     };
-    assert_eq!(decide_line(&[], "ls", Beyond::Network), Ask);
+    assert_eq!(decide_line(&[], "ls", ExtraPermissions::Network), Ask);
     assert_eq!(
-        decide_line(&["approve network"], "ls", Beyond::Network),
+        decide_line(&["approve network"], "ls", ExtraPermissions::Network),
         Allow
     );
-    assert_eq!(decide_line(&["approve all"], "ls", Beyond::Network), Ask);
     assert_eq!(
-        decide_line(&["approve network"], "touch x", Beyond::Network),
+        decide_line(&["approve all"], "ls", ExtraPermissions::Network),
+        Ask
+    );
+    assert_eq!(
+        decide_line(&["approve network"], "touch x", ExtraPermissions::Network),
         Ask
     );
     assert_eq!(
         decide_line(
             &["approve network", "approve commands"],
             "touch x",
-            Beyond::Network
+            ExtraPermissions::Network
         ),
         Allow
     );
@@ -410,7 +413,7 @@ fn leaving_the_sandbox_needs_its_own_approval() {
         decide_line(
             &["approve network", "deny touch **"],
             "touch x",
-            Beyond::Network
+            ExtraPermissions::Network
         ),
         Deny
     );
@@ -424,13 +427,16 @@ fn leaving_the_sandbox_needs_its_own_approval() {
             decide_line(
                 &[rule, "approve network", "approve all"],
                 "ls",
-                Beyond::Unconfined
+                ExtraPermissions::Unconfined
             ),
             Ask,
             "{rule}"
         );
     }
-    assert_eq!(decide_line(&["deny ls **"], "ls", Beyond::Unconfined), Deny);
+    assert_eq!(
+        decide_line(&["deny ls **"], "ls", ExtraPermissions::Unconfined),
+        Deny
+    );
 }
 
 /// APR-011, and the same for every mode: nothing loosens it.
@@ -457,7 +463,7 @@ fn a_mode_only_takes_away() {
         ]);
         decide_access(&rules.with_mode(mode(name)), access)
     };
-    let run = |line: &str| command(line, Beyond::Nothing);
+    let run = |line: &str| command(line, ExtraPermissions::Nothing);
     for name in ["plan", "docs", "ask"] {
         let decision = decide_line(name, &run("touch x"));
         assert_eq!(decision.verdict, Deny, "{name}");
@@ -471,7 +477,7 @@ fn a_mode_only_takes_away() {
         assert_eq!(decide_line(name, &read).verdict, Allow, "{name}");
         assert_eq!(decide_line(name, &fetch).verdict, Allow, "{name}");
         assert_eq!(
-            decide_line(name, &command("ls", Beyond::Unconfined)).verdict,
+            decide_line(name, &command("ls", ExtraPermissions::Unconfined)).verdict,
             Deny,
             "{name}"
         );
@@ -560,7 +566,7 @@ fn protected_targets_ask_despite_approved_kinds() {
         let access = Access::Command {
             command: line.to_owned(),
             facts,
-            beyond: Beyond::Nothing,
+            beyond: ExtraPermissions::Nothing,
         };
         rules.decide(&access)
     };

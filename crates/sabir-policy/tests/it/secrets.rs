@@ -2,8 +2,8 @@
 
 use Verdict::{Allow, Ask};
 use sabir_policy::{
-    Access, Beyond, CommandFacts, FileNames, PolicyRules, RuleKind, SecretFile, SecretFiles,
-    ShellKind, TrackedSecrets, Verdict, decide_access, required_facts,
+    Access, CommandFacts, ExtraPermissions, FileNames, PolicyRules, RuleKind, SecretFile,
+    SecretFiles, ShellKind, TrackedSecrets, Verdict, decide_access, required_facts,
 };
 
 use super::facts;
@@ -25,7 +25,7 @@ fn check_with(rules: &PolicyRules, facts: &CommandFacts, line: &str, expected: V
     let access = Access::Command {
         command: line.to_owned(),
         facts: facts.clone(),
-        beyond: Beyond::Nothing,
+        beyond: ExtraPermissions::Nothing,
     };
     let decision = decide_access(rules, &access);
     assert_eq!(decision.verdict, expected, "{line}: {}", decision.reason);

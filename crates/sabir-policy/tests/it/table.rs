@@ -1,7 +1,7 @@
 //! Tables: attacks that must not run unasked, and harmless lines that must.
 
 use sabir_policy::{
-    Access, Beyond, CommandFacts, FileNames, PolicyRules, RuleKind, ShellKind, Verdict,
+    Access, CommandFacts, ExtraPermissions, FileNames, PolicyRules, RuleKind, ShellKind, Verdict,
     decide_access,
 };
 
@@ -38,7 +38,7 @@ fn no_attack_runs_unasked_and_harmless_lines_do() {
                 file_names,
                 ..known
             },
-            beyond: Beyond::Nothing,
+            beyond: ExtraPermissions::Nothing,
         };
         let decision = decide_access(&PolicyRules::default(), &access);
         let expected = fields[0] == "benign";
@@ -533,7 +533,7 @@ fn a_folder_above_a_denied_path_is_asked_about() {
                     confined,
                     ..facts("plain", ShellKind::Bash)
                 },
-                beyond: Beyond::Nothing,
+                beyond: ExtraPermissions::Nothing,
             };
             let decision = decide_access(&rules, &access);
             assert_eq!(

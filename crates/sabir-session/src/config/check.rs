@@ -151,13 +151,13 @@ fn find_all_problems(mut config: Config, environment: &Arc<Environment>) -> Vec<
     config.environment = Arc::clone(environment);
     problems.extend(config.own.providers.find_incomplete(environment));
     let mut note = |keys: &[&str], why: String| problems.push(ConfigProblem::new(keys, why));
-    if let Err(error) = config.answer_limit() {
+    if let Err(error) = config.approval_timeout() {
         note(&["ask_timeout"], error.to_string());
     }
-    if let Err(error) = checkpointer::store_caps(&config) {
+    if let Err(error) = checkpointer::store_limits(&config) {
         note(&["checkpoints_mib"], error.to_string());
     }
-    if let Err(error) = modes::bounds_of(&PolicyRules::default(), &config) {
+    if let Err(error) = modes::file_access_bounds(&PolicyRules::default(), &config) {
         note(&["ignore_files"], error.to_string());
     }
     if let Some(model) = &config.model

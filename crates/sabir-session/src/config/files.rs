@@ -16,7 +16,7 @@ use crate::trust::trust_path;
 
 /// A file that is read, whether it exists or not. Its JSON is an item of the output of `sabir config path --output json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ReadFile {
+pub struct InputFile {
     /// The purpose of the file.
     pub purpose: FilePurpose,
     /// The path.
@@ -62,12 +62,12 @@ impl FilePurpose {
 ///
 /// # Errors
 /// When the folder cannot be opened.
-pub fn list_read_files(
+pub fn list_input_files(
     environment: &Arc<Environment>,
     named: Option<&Path>,
     dialects: &[PathBuf],
     folder: &Path,
-) -> Result<Vec<ReadFile>, SessionError> {
+) -> Result<Vec<InputFile>, SessionError> {
     let workspace =
         Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
     let workspace = Arc::new(workspace);
@@ -78,7 +78,7 @@ pub fn list_read_files(
         });
     let mut files = Vec::new();
     let mut add = |purpose, path: PathBuf| {
-        files.push(ReadFile {
+        files.push(InputFile {
             purpose,
             found: path.exists(),
             path,

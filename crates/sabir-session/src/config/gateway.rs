@@ -13,7 +13,7 @@ use crate::providers::MAX_SECONDS;
 /// The table `[gateway]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct GatewayKeys {
+pub struct GatewayConfig {
     /// The address to listen on, as `HOST:PORT`.
     pub listen: Option<String>,
     /// The token that clients must send.
@@ -39,23 +39,23 @@ pub struct GatewayKeys {
     /// The environment variable that holds the address of the store.
     pub keys_env: Option<String>,
     /// The limits, which are read by [`gateway_limits`](Self::gateway_limits).
-    limits: GatewayLimitKeys,
+    limits: GatewayLimitConfig,
     /// The models, by the name that clients ask for.
-    pub models: BTreeMap<String, GatewayModelKeys>,
+    pub models: BTreeMap<String, GatewayModelConfig>,
 }
 
 /// The table `[gateway.models.NAME]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct GatewayModelKeys {
+pub struct GatewayModelConfig {
     /// The model that serves it: `PROVIDER/NAME`, or an address, followed by `#NAME` if the
     /// server's name of the model differs. `None` if there are `upstreams`.
     pub to: Option<String>,
     /// Several servers of the model, in place of `to`.
     #[serde(default)]
-    pub upstreams: Vec<GatewayUpstreamKeys>,
+    pub upstreams: Vec<GatewayUpstreamConfig>,
     /// The order in which the upstreams are chosen.
-    pub balance: Option<BalanceKey>,
+    pub balance: Option<UpstreamSelection>,
     /// The silence in milliseconds after which a second upstream is asked too.
     pub hedge_ms: Option<u64>,
     /// The path at which the health of the upstreams is checked.
@@ -74,7 +74,7 @@ pub struct GatewayModelKeys {
     pub protocol: Option<String>,
     /// The handling of wrong calls.
     #[serde(default)]
-    pub mend: MendKey,
+    pub mend: RepairSetting,
     /// The number of times that a request is sent again after it failed before its response began.
     pub retries: Option<u32>,
     /// A JSON object with members of the body for requests that do not have them, in the form of the
@@ -90,7 +90,7 @@ pub struct GatewayModelKeys {
 /// The table `[[gateway.models.NAME.upstreams]]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct GatewayUpstreamKeys {
+pub struct GatewayUpstreamConfig {
     /// The model: `PROVIDER/NAME`, or an address, as for a model with one server.
     pub to: String,
     /// The name in metrics and logs.
@@ -106,7 +106,7 @@ pub struct GatewayUpstreamKeys {
 /// The order in which upstreams are chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum BalanceKey {
+pub enum UpstreamSelection {
     /// Requests with the same beginning go to the same upstream.
     #[default]
     Prefix,
@@ -118,12 +118,12 @@ pub enum BalanceKey {
 
 /// The handling of wrong calls, written as `pass`, `heal` or `retry N`.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct MendKey(pub RepairMode);
+pub struct RepairSetting(pub RepairMode);
 
 /// The table `[gateway.limits]`. Sizes are in MiB, times in seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct GatewayLimitKeys {
+struct GatewayLimitConfig {
     /// The largest request body.
     body_mib: Option<u32>,
     /// The most open connections.
@@ -152,7 +152,7 @@ struct GatewayLimitKeys {
 /// Settings of the gateway that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum GatewayKeysError {
+pub enum GatewayConfigError {
     /// The token has two sources.
     #[error("[gateway]: give one of token and token_env")]
     TwoTokens,
@@ -211,7 +211,7 @@ pub enum GatewayKeysError {
     SameName(String),
 }
 
-impl GatewayKeysError {
+impl GatewayConfigError {
     /// Returns the path of keys that leads to the mistake. An item of a list is named by its index.
     pub(super) fn keys(&self) -> Vec<String> {
         let index: String;
@@ -252,9 +252,9 @@ fn check_positive(
     index: Option<usize>,
     key: &'static str,
     value: Option<impl Into<u64>>,
-) -> Result<(), GatewayKeysError> {
+) -> Result<(), GatewayConfigError> {
     match value.map(Into::into) {
-        Some(0) => Err(GatewayKeysError::Zero {
+        Some(0) => Err(GatewayConfigError::Zero {
             table: table.iter().map(|&key| key.to_owned()).collect(),
             index,
             key,
@@ -263,10 +263,10 @@ fn check_positive(
     }
 }
 
-impl GatewayModelKeys {
+impl GatewayModelConfig {
     /// Returns the servers of the model: its upstreams, or the only one.
-    pub fn servers(&self) -> Vec<GatewayUpstreamKeys> {
-        let only = self.to.iter().map(|to| GatewayUpstreamKeys {
+    pub fn servers(&self) -> Vec<GatewayUpstreamConfig> {
+        let only = self.to.iter().map(|to| GatewayUpstreamConfig {
             to: to.clone(),
             name: None,
             weight: None,
@@ -277,7 +277,7 @@ impl GatewayModelKeys {
     }
 
     /// Checks that the model has servers, that their names differ, and that no number is 0.
-    fn check_upstreams(&self, name: &str) -> Result<(), GatewayKeysError> {
+    fn check_upstreams(&self, name: &str) -> Result<(), GatewayConfigError> {
         let table = ["models", name];
         check_positive(&table, None, "hedge_ms", self.hedge_ms)?;
         check_positive(&table, None, "max_failures", self.max_failures)?;
@@ -286,13 +286,13 @@ impl GatewayModelKeys {
             check_positive(&table, Some(index), "weight", upstream.weight)?;
         }
         if self.to.is_some() != self.upstreams.is_empty() {
-            return Err(GatewayKeysError::NoServer(name.to_owned()));
+            return Err(GatewayConfigError::NoServer(name.to_owned()));
         }
         let mut labels = HashSet::new();
         for (index, upstream) in self.upstreams.iter().enumerate() {
             let label = upstream.label();
             if !labels.insert(label.clone()) {
-                return Err(GatewayKeysError::SameUpstream {
+                return Err(GatewayConfigError::SameUpstream {
                     model: name.to_owned(),
                     label,
                     index,
@@ -303,7 +303,7 @@ impl GatewayModelKeys {
     }
 }
 
-impl GatewayUpstreamKeys {
+impl GatewayUpstreamConfig {
     /// Returns the name in metrics and logs: the given one, or the host of an address without a
     /// password, or the name of a provider and its model.
     pub fn label(&self) -> String {
@@ -320,7 +320,7 @@ impl GatewayUpstreamKeys {
     }
 }
 
-impl<'de> Deserialize<'de> for MendKey {
+impl<'de> Deserialize<'de> for RepairSetting {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?
             .parse()
@@ -329,7 +329,7 @@ impl<'de> Deserialize<'de> for MendKey {
     }
 }
 
-impl GatewayKeys {
+impl GatewayConfig {
     /// Reports whether the file itself contains a token, or a password of the store of keys.
     pub fn has_token(&self) -> bool {
         let has_password = |address: &Secret| {
@@ -346,22 +346,22 @@ impl GatewayKeys {
     ///
     /// # Errors
     /// When the token has two sources or is empty, or two models have the same name.
-    pub fn check_keys(&self) -> Result<(), GatewayKeysError> {
+    pub fn check_settings(&self) -> Result<(), GatewayConfigError> {
         if self.token.is_some() && self.token_env.is_some() {
-            return Err(GatewayKeysError::TwoTokens);
+            return Err(GatewayConfigError::TwoTokens);
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             let given = match self.tls_cert {
                 Some(_) => "tls_cert",
                 None => "tls_key",
             };
-            return Err(GatewayKeysError::HalfTls { given });
+            return Err(GatewayConfigError::HalfTls { given });
         }
         if self.keys.is_some() && self.keys_env.is_some() {
-            return Err(GatewayKeysError::TwoStores);
+            return Err(GatewayConfigError::TwoStores);
         }
         if self.token.as_ref().is_some_and(Secret::is_empty) {
-            return Err(GatewayKeysError::EmptyToken);
+            return Err(GatewayConfigError::EmptyToken);
         }
         let limits = [
             ("body_mib", self.limits.body_mib),
@@ -372,7 +372,7 @@ impl GatewayKeys {
             check_positive(&["limits"], None, key, value)?;
         }
         if let Some(host) = self.hosts.iter().find(|host| host.contains('/')) {
-            return Err(GatewayKeysError::Host(host.clone()));
+            return Err(GatewayConfigError::Host(host.clone()));
         }
         let is_origin = |origin: &str| {
             origin
@@ -380,7 +380,7 @@ impl GatewayKeys {
                 .is_some_and(|(_, host)| !host.is_empty() && !host.contains('/'))
         };
         if let Some(origin) = self.origins.iter().find(|origin| !is_origin(origin)) {
-            return Err(GatewayKeysError::Origin(origin.clone()));
+            return Err(GatewayConfigError::Origin(origin.clone()));
         }
         // With two of them, the choice would depend on their order in the file.
         let others = self
@@ -390,7 +390,7 @@ impl GatewayKeys {
             .filter(|alias| *alias == "*")
             .count();
         if others > 1 {
-            return Err(GatewayKeysError::TwoCatchAlls);
+            return Err(GatewayConfigError::TwoCatchAlls);
         }
         for (name, model) in &self.models {
             model.check_upstreams(name)?;
@@ -403,7 +403,7 @@ impl GatewayKeys {
         names.sort_unstable();
         // The names are sorted, so equal ones are neighbours.
         match names.windows(2).find(|pair| pair.first() == pair.last()) {
-            Some([name, ..]) => Err(GatewayKeysError::SameName(String::clone(name))),
+            Some([name, ..]) => Err(GatewayConfigError::SameName(String::clone(name))),
             _ => Ok(()),
         }
     }
@@ -412,7 +412,7 @@ impl GatewayKeys {
     pub fn gateway_limits(&self) -> GatewayLimits {
         let keys = &self.limits;
         let usual = GatewayLimits::default();
-        // `check_keys` has refused a limit of 0, which would refuse every client.
+        // `check_settings` has refused a limit of 0, which would refuse every client.
         let count =
             |key: Option<u32>, usual: usize| key.map_or(usual, |count| count.max(1) as usize);
         let time = |key: Option<u64>, usual: Duration| {
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn web_sockets_are_off_until_their_limit_is_set() {
         let idle = |text: &str| {
-            let keys: GatewayKeys = toml::from_str(text).unwrap();
+            let keys: GatewayConfig = toml::from_str(text).unwrap();
             keys.gateway_limits().websocket_idle
         };
         assert_eq!(idle(""), Duration::ZERO);
@@ -464,8 +464,8 @@ mod tests {
     #[test]
     fn values_that_would_never_work_are_refused() {
         let check = |text: &str| {
-            let keys: GatewayKeys = toml::from_str(text).unwrap();
-            keys.check_keys().map_err(|error| error.to_string())
+            let keys: GatewayConfig = toml::from_str(text).unwrap();
+            keys.check_settings().map_err(|error| error.to_string())
         };
         let model = |rest: &str| format!("[models.m]\n{rest}");
         for (text, part) in [

@@ -8,7 +8,7 @@ use crate::spec::ResultForm;
 /// The keys at the top of the file that limit a task and its context.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct LimitKeys {
+pub(crate) struct LimitConfig {
     /// The most turns of a run; `None` for no limit.
     pub(crate) max_turns: Option<u32>,
     /// The most tokens of a run, read and written together.
@@ -26,15 +26,15 @@ pub(crate) struct LimitKeys {
     /// False: the model gets no facts about the date, the branch and the folder.
     pub(crate) place: Option<bool>,
     /// The table `[completion]`.
-    pub(crate) completion: CompletionKeys,
+    pub(crate) completion: CompletionConfig,
     /// The table `[subtasks]`.
-    pub(crate) subtasks: SubtaskKeys,
+    pub(crate) subtasks: SubtaskConfig,
 }
 
 /// The table `[subtasks]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct SubtaskKeys {
+pub(crate) struct SubtaskConfig {
     /// True: every task is offered the tool that starts subtasks.
     pub(crate) offered: Option<bool>,
     /// The most subtasks of one task that work at the same time.
@@ -50,7 +50,7 @@ pub(crate) struct SubtaskKeys {
 /// The table `[completion]`: conditions for the completion of a task.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct CompletionKeys {
+pub(crate) struct CompletionConfig {
     /// The shell command that must succeed; an empty one is none.
     pub(crate) check: Option<String>,
     /// True: a completion is refused while a todo is open.
@@ -84,7 +84,7 @@ impl LimitError {
     }
 }
 
-impl LimitKeys {
+impl LimitConfig {
     /// Finds values outside their range.
     pub(super) fn find_problems(&self) -> Vec<LimitError> {
         let mut problems = Vec::new();

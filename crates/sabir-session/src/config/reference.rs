@@ -15,7 +15,7 @@ use sabir_model::{Deadlines, RetryPolicy};
 use serde::Serialize;
 
 use super::shape::{ITEM, KeyShape, NAME, trace_shape};
-use super::{Config, LimitKeys, OwnKeys, RuleKeys};
+use super::{Config, ExtensionConfig, LimitConfig, RuleConfig};
 use crate::gateway_setup::{DEFAULT_HEALTH_SECONDS, DEFAULT_LISTEN, DEFAULT_RETRIES};
 use crate::modes::IGNORE_FILES;
 use crate::providers::DEFAULT_KEY_SECONDS;
@@ -88,9 +88,9 @@ pub fn config_shape() -> &'static KeyShape {
     static SHAPE: OnceLock<KeyShape> = OnceLock::new();
     SHAPE.get_or_init(|| {
         trace_shape::<Config>()
-            .merge(trace_shape::<LimitKeys>())
-            .merge(trace_shape::<RuleKeys>())
-            .merge(trace_shape::<OwnKeys>())
+            .merge(trace_shape::<LimitConfig>())
+            .merge(trace_shape::<RuleConfig>())
+            .merge(trace_shape::<ExtensionConfig>())
     })
 }
 
@@ -1423,7 +1423,7 @@ mod tests {
             .collect();
         let modes: Vec<_> = config.modes.iter().collect();
         let subtasks = &config.limits.subtasks;
-        let bounds = modes::bounds_of(&rules, config).unwrap();
+        let bounds = modes::file_access_bounds(&rules, config).unwrap();
         let parts = [
             format!(
                 "{:?}",
@@ -1439,11 +1439,11 @@ mod tests {
             format!(
                 "{:?} {:?}",
                 config.parallel_calls(&spec),
-                config.answer_limit()
+                config.approval_timeout()
             ),
             format!("{:?}", RecoveryChoice::new(&spec, config).resolve()),
             format!("{:?}", sandbox::configured_sandbox(None, config).unwrap()),
-            format!("{:?}", checkpointer::store_caps(config).unwrap()),
+            format!("{:?}", checkpointer::store_limits(config).unwrap()),
             format!("{rules:?} {bounds:?} {modes:?} {connections:?} {models:?}"),
             format!(
                 "{:?} {:?}",
@@ -1461,7 +1461,7 @@ mod tests {
             format!(
                 "{:?} {:?}",
                 config.takes_checkpoints(),
-                config.lets_trusted_builds_run()
+                config.allows_trusted_builds()
             ),
             format!(
                 "{:?} {:?}",
@@ -1495,13 +1495,13 @@ mod tests {
                 "{:?} {:?} {:?} {:?}",
                 own.tui.status_items(),
                 own.tui.editing_keys(),
-                own.tui.attention_call(),
+                own.tui.notification_kind(),
                 own.tui.theme_name()
             ),
             format!(
                 "{:?} {:?} {:?}",
-                own.tui.link_use(),
-                own.tui.clipboard_use(),
+                own.tui.hyperlink_mode(),
+                own.tui.clipboard_mode(),
                 own.tui.motion()
             ),
         ];

@@ -14,7 +14,7 @@ use crate::spec::RuleSpec;
 /// The keys of the file for rules, modes and ignore files.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct RuleKeys {
+pub struct RuleConfig {
     /// Calls that run without a question, by kind or by rule.
     approve: Vec<String>,
     /// Patterns of allowed accesses.
@@ -72,7 +72,7 @@ impl ConfigProblem {
     }
 }
 
-impl RuleKeys {
+impl RuleConfig {
     /// Reports whether the list of this name has a rule.
     pub(crate) fn has_rule(&self, list: &str, rule: &str) -> bool {
         let mut lists = self.rule_patterns().into_iter();

@@ -10,16 +10,16 @@ use super::themes::{BUILT_IN_THEMES, ThemeError, UserTheme};
 /// The settings of the full interface.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct TuiKeys {
+pub struct TuiConfig {
     status: Option<Vec<StatusItem>>,
     keys: EditingKeys,
     bindings: KeyBindings,
-    notify: AttentionCall,
+    notify: NotificationKind,
     theme: Option<String>,
     themes: BTreeMap<String, UserTheme>,
-    links: SequenceUse,
-    clipboard: SequenceUse,
-    motion: Motion,
+    links: EscapeSequenceMode,
+    clipboard: EscapeSequenceMode,
+    motion: AnimationLevel,
 }
 
 /// A part of the status line.
@@ -69,7 +69,7 @@ pub enum EditingKeys {
 /// The signal to a user who looks elsewhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum AttentionCall {
+pub enum NotificationKind {
     /// None.
     Off,
     /// The bell of the terminal.
@@ -82,7 +82,7 @@ pub enum AttentionCall {
 /// The use of a sequence that not every terminal understands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SequenceUse {
+pub enum EscapeSequenceMode {
     /// In terminals that are known to understand it.
     #[default]
     Auto,
@@ -95,7 +95,7 @@ pub enum SequenceUse {
 /// The changes of the screen that only show that time passes or that text arrives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Motion {
+pub enum AnimationLevel {
     /// Seconds are counted, and text appears as it arrives.
     #[default]
     Full,
@@ -103,7 +103,7 @@ pub enum Motion {
     Reduced,
 }
 
-impl TuiKeys {
+impl TuiConfig {
     /// Returns the parts of the status line, in their order.
     pub fn status_items(&self) -> &[StatusItem] {
         self.status.as_deref().unwrap_or(&StatusItem::ALL)
@@ -115,7 +115,7 @@ impl TuiKeys {
     }
 
     /// Returns the signal to a user who looks elsewhere.
-    pub fn attention_call(&self) -> AttentionCall {
+    pub fn notification_kind(&self) -> NotificationKind {
         self.notify
     }
 
@@ -135,17 +135,17 @@ impl TuiKeys {
     }
 
     /// Returns the use of links (OSC 8).
-    pub fn link_use(&self) -> SequenceUse {
+    pub fn hyperlink_mode(&self) -> EscapeSequenceMode {
         self.links
     }
 
     /// Returns the use of the terminal's clipboard (OSC 52).
-    pub fn clipboard_use(&self) -> SequenceUse {
+    pub fn clipboard_mode(&self) -> EscapeSequenceMode {
         self.clipboard
     }
 
     /// Returns the amount of motion on the screen.
-    pub fn motion(&self) -> Motion {
+    pub fn motion(&self) -> AnimationLevel {
         self.motion
     }
 

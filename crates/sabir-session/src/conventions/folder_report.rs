@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::custom_commands::{CustomCommand, CustomCommands};
 use crate::error::SessionError;
 use crate::hooks::{FoundHook, HookState, find_hooks};
-use crate::instructions::{RuleFile, find_rules};
+use crate::instructions::{FoundInstructions, find_instructions};
 use crate::mcp::{LaunchState, find_servers};
 use crate::modes;
 use crate::skills::{Skill, Skills};
@@ -41,7 +41,7 @@ pub struct FolderReport {
     /// The folder.
     pub folder: String,
     /// The rules, in the order of the prompt.
-    pub rules: Vec<RuleFile>,
+    pub rules: Vec<FoundInstructions>,
     /// The bytes of rules in a request.
     pub rule_bytes: usize,
     /// The most bytes of rules in a request.
@@ -82,10 +82,10 @@ pub fn inspect_folder(folder: &Path, config: &Config) -> Result<FolderReport, Se
         Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
     // With the bounds of a task: a hidden file is not read.
     let rules = sabir_policy::PolicyRules::default();
-    let bounds = modes::bounds_of(&rules, config)?;
+    let bounds = modes::file_access_bounds(&rules, config)?;
     let workspace = Arc::new(workspace.with_bounds(bounds));
     // Each part by the function that a task uses, so that the view cannot differ from what happens.
-    let rules = find_rules(&workspace, config);
+    let rules = find_instructions(&workspace, config);
     let skills = Skills::find(&workspace, config);
     let list = find_servers(&[], config, workspace.root());
     let (all_modes, faults) = modes::all_modes(config, &workspace);

@@ -24,7 +24,7 @@ const ID_PREFIX: &str = "key_";
 
 /// A command about keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyCommand {
+pub enum KeyStoreCommand {
     /// Adds a key.
     Add {
         /// The name.
@@ -50,7 +50,7 @@ pub enum KeyCommand {
 
 /// The result of a command about keys.
 #[derive(Debug, Clone)]
-pub enum KeyReport {
+pub enum KeyStoreReport {
     /// A key was added.
     Added {
         /// The key.
@@ -139,7 +139,7 @@ fn store_failure(error: StoreError) -> SessionError {
 /// # Errors
 /// The store cannot be opened, or its variable is not set.
 pub async fn open_key_store(config: &Config) -> Result<Option<Arc<dyn KeyStore>>, SessionError> {
-    let keys = config.gateway_keys();
+    let keys = config.gateway_config();
     let (key, address) = match (&keys.keys, &keys.keys_env) {
         (Some(address), _) => ("keys", address.expose().to_owned()),
         (None, Some(variable)) => {
@@ -180,10 +180,10 @@ fn create_private_file(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The configuration names no store, the store fails, or the key does not exist.
-pub async fn run_key_command(
+pub async fn run_key_store_command(
     config: &Config,
-    command: KeyCommand,
-) -> Result<KeyReport, SessionError> {
+    command: KeyStoreCommand,
+) -> Result<KeyStoreReport, SessionError> {
     let store = open_key_store(config).await?.ok_or_else(|| {
         SessionError::invalid(
             "there is no store of keys: write `keys = \"/path/of/keys.db\"` or `keys = \"postgres://…\"` or `keys = \"redis://…\"` under [gateway]",
@@ -192,10 +192,10 @@ pub async fn run_key_command(
     let since = (config.environment.clock)().duration_since(UNIX_EPOCH);
     let now_ms = since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0));
     match command {
-        KeyCommand::Add { name, limits } => {
+        KeyStoreCommand::Add { name, limits } => {
             check_name(&name)?;
             let limits = resolve_limit_models(config, limits)?;
-            let has_models = !config.gateway_keys().models.is_empty();
+            let has_models = !config.gateway_config().models.is_empty();
             let unchecked_models = match has_models {
                 true => Vec::new(),
                 false => limits
@@ -214,22 +214,22 @@ pub async fn run_key_command(
             };
             let hash = KeyHash::of_key(secret.expose());
             store.add_key(&key, &hash).await.map_err(store_failure)?;
-            Ok(KeyReport::Added {
+            Ok(KeyStoreReport::Added {
                 key,
                 secret,
                 unchecked_models,
             })
         }
-        KeyCommand::List => Ok(KeyReport::Listed(
+        KeyStoreCommand::List => Ok(KeyStoreReport::Listed(
             store.list_keys().await.map_err(store_failure)?,
         )),
-        KeyCommand::Revoke { key } => Ok(KeyReport::Revoked(
+        KeyStoreCommand::Revoke { key } => Ok(KeyStoreReport::Revoked(
             store
                 .revoke_key(&key, now_ms)
                 .await
                 .map_err(store_failure)?,
         )),
-        KeyCommand::Usage { key, days } => {
+        KeyStoreCommand::Usage { key, days } => {
             let all = store.list_keys().await.map_err(store_failure)?;
             let fits = |known: &&ClientKey| known.id == key || known.name == key;
             // A revoked key may have left its name to another one.
@@ -240,7 +240,7 @@ pub async fn run_key_command(
                 .daily_usage(&key.id, days)
                 .await
                 .map_err(store_failure)?;
-            Ok(KeyReport::Usage { key, days })
+            Ok(KeyStoreReport::Usage { key, days })
         }
     }
 }
@@ -253,7 +253,7 @@ fn resolve_limit_models(
     config: &Config,
     mut limits: Vec<ModelLimit>,
 ) -> Result<Vec<ModelLimit>, SessionError> {
-    let models = &config.gateway_keys().models;
+    let models = &config.gateway_config().models;
     // The models are given by flags of the gateway then.
     if models.is_empty() {
         return Ok(limits);

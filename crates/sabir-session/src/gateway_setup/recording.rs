@@ -41,7 +41,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Writes records into a folder.
 #[derive(Debug)]
-pub struct RecordFolder {
+pub struct RecordWriter {
     records: Mutex<Option<SyncSender<WaitingRecord>>>,
     /// The memory of the records that wait.
     waiting_bytes: Arc<AtomicUsize>,
@@ -63,7 +63,7 @@ struct RecordFile {
     length: u64,
 }
 
-impl RecordFolder {
+impl RecordWriter {
     /// Creates the folder if it is missing, and starts the thread that writes into it.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl RecordFolder {
     }
 }
 
-impl ExchangeRecorder for RecordFolder {
+impl ExchangeRecorder for RecordWriter {
     fn record_exchange(&self, record: ExchangeRecord) {
         let bytes = record.text.len()
             + estimate_memory(&record.request)
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn huge_records_do_not_wait_in_any_number() {
         let folder = tempfile::tempdir().unwrap();
-        let records = RecordFolder::open(folder.path()).unwrap();
+        let records = RecordWriter::open(folder.path()).unwrap();
         records.record_exchange(ExchangeRecord {
             request: Value::String("x".repeat(MAX_WAITING_BYTES)),
             ..ExchangeRecord::default()
@@ -376,7 +376,7 @@ mod tests {
             nano_usd: Some(3),
             ..ExchangeRecord::default()
         };
-        let records = RecordFolder::open(folder.path()).unwrap();
+        let records = RecordWriter::open(folder.path()).unwrap();
         records.record_exchange(record.clone());
         records.record_exchange(ExchangeRecord {
             mended: Vec::new(),

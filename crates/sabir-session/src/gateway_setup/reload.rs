@@ -101,9 +101,9 @@ impl ReloadableGateway {
         };
         Self {
             listen: spec.listen_address(config).to_owned(),
-            capacity: ListeningLimits::of_limits(&config.gateway_keys().gateway_limits()),
+            capacity: ListeningLimits::of_limits(&config.gateway_config().gateway_limits()),
             key_store: key_store_address(config),
-            socket: config.gateway_keys().socket.clone(),
+            socket: config.gateway_config().socket.clone(),
             spec,
             gateway: gateway.clone(),
             log_options: log_options.clone(),
@@ -156,7 +156,7 @@ impl ReloadableGateway {
         if key_store_address(config) != self.key_store {
             ignored.push(RestartNeeded::KeyStore);
         }
-        if config.gateway_keys().socket != self.socket {
+        if config.gateway_config().socket != self.socket {
             ignored.push(RestartNeeded::Socket);
         }
         let tls = load_tls(config)?;
@@ -175,7 +175,7 @@ impl ReloadableGateway {
 
 /// Returns the address of the store of keys, if the configuration names one that is set.
 fn key_store_address(config: &Config) -> Option<Secret> {
-    let keys = config.gateway_keys();
+    let keys = config.gateway_config();
     let from_variable = || {
         let variable = keys.keys_env.as_deref()?;
         config.environment.variable(variable).map(Secret::new)

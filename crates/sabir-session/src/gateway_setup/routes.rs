@@ -16,7 +16,9 @@ use sabir_wire::Wire;
 use serde_json::{Map, Value};
 
 use super::GatewaySpec;
-use crate::config::{BalanceKey, Config, GatewayModelKeys, GatewayUpstreamKeys, ResolvedModel};
+use crate::config::{
+    Config, GatewayModelConfig, GatewayUpstreamConfig, ResolvedModel, UpstreamSelection,
+};
 use crate::error::SessionError;
 use crate::{locked, providers};
 
@@ -57,7 +59,7 @@ struct ServerAddress<'a> {
 /// # Errors
 /// When there is no model, or one of them is unknown, has no key, or contradicts itself.
 pub fn build_routes(spec: &GatewaySpec, config: &Config) -> Result<RouteTable, SessionError> {
-    let kept = &config.gateway_keys().models;
+    let kept = &config.gateway_config().models;
     if spec.models.is_empty() && kept.is_empty() {
         return Err(SessionError::invalid(
             "there is no model to serve: use --to URL --model NAME, or --model PROVIDER/NAME, or write \
@@ -141,7 +143,7 @@ fn model_from_spec(
 
 /// Returns the name of a server in metrics and logs.
 fn upstream_label(to: &str) -> String {
-    GatewayUpstreamKeys {
+    GatewayUpstreamConfig {
         to: to.to_owned(),
         name: None,
         weight: None,
@@ -152,15 +154,15 @@ fn upstream_label(to: &str) -> String {
 }
 
 /// Returns the rules of a model's upstreams.
-pub(crate) fn group_rules(keys: &GatewayModelKeys) -> GroupRules {
+pub(crate) fn group_rules(keys: &GatewayModelConfig) -> GroupRules {
     let usual = CircuitRules::default();
     // At least a second, and at most an hour, so that no value stops everything.
     let seconds = |seconds: u64| Duration::from_secs(seconds.clamp(1, 3600));
     GroupRules {
         balance: match keys.balance.unwrap_or_default() {
-            BalanceKey::Prefix => BalancePolicy::Prefix,
-            BalanceKey::Least => BalancePolicy::Least,
-            BalanceKey::Order => BalancePolicy::Order,
+            UpstreamSelection::Prefix => BalancePolicy::Prefix,
+            UpstreamSelection::Least => BalancePolicy::Least,
+            UpstreamSelection::Order => BalancePolicy::Order,
         },
         hedge: keys
             .hedge_ms
@@ -177,12 +179,12 @@ pub(crate) fn group_rules(keys: &GatewayModelKeys) -> GroupRules {
 
 /// Returns the weights of a model's upstreams.
 #[cfg(test)]
-pub(crate) fn upstream_weights(keys: &GatewayModelKeys) -> Vec<u32> {
+pub(crate) fn upstream_weights(keys: &GatewayModelConfig) -> Vec<u32> {
     keys.servers().iter().map(weight_of).collect()
 }
 
 /// Returns the weight of an upstream, within a sane range.
-fn weight_of(keys: &GatewayUpstreamKeys) -> u32 {
+fn weight_of(keys: &GatewayUpstreamConfig) -> u32 {
     keys.weight.unwrap_or(1).clamp(1, 1000)
 }
 
@@ -190,7 +192,7 @@ fn weight_of(keys: &GatewayUpstreamKeys) -> u32 {
 fn build_group(
     config: &Config,
     name: &str,
-    keys: &GatewayModelKeys,
+    keys: &GatewayModelConfig,
     ways: &RouteOptions<'_>,
 ) -> Result<ModelRoute, SessionError> {
     let mut built = Vec::new();
@@ -227,7 +229,7 @@ fn model_error(config: &Config, name: &str, keys: &[&str], failure: &SessionErro
 }
 
 /// Returns the key of a server that cannot be connected: the first of its keys that is wrong.
-fn failing_key(config: &Config, server: &GatewayUpstreamKeys) -> &'static str {
+fn failing_key(config: &Config, server: &GatewayUpstreamConfig) -> &'static str {
     let is_address = server.to.contains("://");
     let is_wire = |wire: &String| Wire::from_name(wire).is_some();
     let has_key = |variable: &String| config.environment.variable(variable).is_some();
@@ -372,7 +374,7 @@ fn protocol_name(protocol: &ToolProtocol) -> &str {
 fn model_from_config(
     config: &Config,
     name: &str,
-    keys: &GatewayUpstreamKeys,
+    keys: &GatewayUpstreamConfig,
 ) -> Result<ResolvedModel, SessionError> {
     let wire = keys.wire.as_deref();
     let key_env = keys.key_env.as_deref();

@@ -15,7 +15,7 @@ use crate::error::SessionError;
 /// # Errors
 /// A file cannot be read, or they cannot be used.
 pub fn load_tls(config: &Config) -> Result<Option<TlsIdentity>, SessionError> {
-    let keys = config.gateway_keys();
+    let keys = config.gateway_config();
     let (Some(certificate), Some(key)) = (&keys.tls_cert, &keys.tls_key) else {
         return Ok(None);
     };
@@ -40,7 +40,7 @@ pub fn load_tls(config: &Config) -> Result<Option<TlsIdentity>, SessionError> {
 /// # Errors
 /// The socket cannot be opened, or another program listens on it.
 pub fn open_unix_socket(config: &Config) -> Result<Option<UnixListener>, SessionError> {
-    let Some(path) = &config.gateway_keys().socket else {
+    let Some(path) = &config.gateway_config().socket else {
         return Ok(None);
     };
     let open = || -> io::Result<UnixListener> {

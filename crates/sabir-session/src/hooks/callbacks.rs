@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use sabir_agent::ObserverWork;
+use sabir_agent::ObserverFuture;
 use serde_json::Value;
 
 use super::event::HookEvent;
@@ -26,7 +26,7 @@ pub trait HookCallbacks: Debug + Send + Sync {
         &self,
         callback: String,
         input: Value,
-    ) -> ObserverWork<'_, Result<Value, CallbackError>>;
+    ) -> ObserverFuture<'_, Result<Value, CallbackError>>;
 }
 
 /// The reasons why a callback gives no answer.
@@ -59,7 +59,7 @@ pub struct CallbackHook {
 impl CallbackHook {
     /// Compiles the patterns of the callback; `None` if its matcher is not a pattern.
     pub(super) fn load(self) -> Option<LoadedHook> {
-        let longest = self.event.longest_seconds();
+        let longest = self.event.max_timeout_seconds();
         let spec = HookSpec {
             event: self.event,
             matcher: self.matcher,
@@ -67,7 +67,7 @@ impl CallbackHook {
             command: self.callback.clone(),
             timeout_seconds: self
                 .timeout_seconds
-                .unwrap_or(self.event.default_seconds())
+                .unwrap_or(self.event.default_timeout_seconds())
                 .min(longest),
             blocks_on_failure: self.blocks_on_failure,
         };
@@ -101,7 +101,7 @@ pub(super) async fn run_callback(
                 output: answer.to_string(),
                 ..HookOutput::default()
             };
-            HookReply::of_output(spec.event, &output, spec.blocks_on_failure).redacted()
+            HookReply::from_output(spec.event, &output, spec.blocks_on_failure).redacted()
         }
         Ok(Err(error)) => fail_closed(spec, &error.to_string()),
         Err(_) => fail_closed(

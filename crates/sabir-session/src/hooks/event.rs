@@ -64,7 +64,7 @@ impl HookEvent {
 
     /// Returns the seconds that a hook gets if it names none: as in Claude Code, but more at the end of a session, where 1.5 s are too
     /// few for a busy machine.
-    pub(super) fn default_seconds(self) -> u64 {
+    pub(super) fn default_timeout_seconds(self) -> u64 {
         match self {
             // The user waits for these.
             Self::UserPromptSubmit | Self::SessionEnd => 30,
@@ -73,7 +73,7 @@ impl HookEvent {
     }
 
     /// Returns the most seconds that a hook may ask for.
-    pub(super) fn longest_seconds(self) -> u64 {
+    pub(super) fn max_timeout_seconds(self) -> u64 {
         match self {
             // The program cannot be left before.
             Self::SessionEnd => END_SECONDS,

@@ -164,7 +164,7 @@ mod tests {
                 facts: Default::default(),
                 beyond: Default::default(),
             };
-            let mut texts = super::super::payload::single_commands(line);
+            let mut texts = super::super::payload::split_commands(line);
             texts.push(line.to_owned());
             condition.fits(&["Bash"], &texts, &access)
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use sabir_agent::{
     CompactionObjection, CompactionReason, ContextChange, DriverObserver, ObservedCall,
-    ObserverWork, Record, StopObjection, ToolOutput, ToolRefusal, UserQuestion,
+    ObserverFuture, Record, StopObjection, ToolOutput, ToolRefusal, UserQuestion,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ impl HookRunner {
     /// Runs the hooks before a call.
     async fn check_call(&self, call: &ObservedCall) -> Result<(), ToolRefusal> {
         // A patch of several files is checked file by file; one refusal refuses all of it.
-        for described in HookCall::of_call(call, self.workspace().root()) {
+        for described in HookCall::from_call(call, self.workspace().root()) {
             let verdict = self
                 .run_call_event(HookEvent::PreToolUse, call, &described, Value::Null)
                 .await;
@@ -69,7 +69,7 @@ impl HookRunner {
         if output.failed {
             return;
         }
-        for described in HookCall::of_call(call, self.workspace().root()) {
+        for described in HookCall::from_call(call, self.workspace().root()) {
             let response = describe_result(&described, &output.content);
             let verdict = self
                 .run_call_event(HookEvent::PostToolUse, call, &described, response)
@@ -118,7 +118,7 @@ impl HookRunner {
 
     /// Runs the hooks of an end of the model's work.
     async fn object_to_stop(&self, message: &str) -> Result<(), StopObjection> {
-        let is_subtask = self.attachment().is_some_and(|place| place.is_subtask);
+        let is_subtask = self.attached_task().is_some_and(|place| place.is_subtask);
         // A subtask has an event of its own: most hooks about ends are meant for the whole work.
         let event = match is_subtask {
             true => HookEvent::SubagentStop,
@@ -153,7 +153,7 @@ impl DriverObserver for HookObserver {
     fn before_tool<'a>(
         &'a self,
         call: &'a ObservedCall,
-    ) -> ObserverWork<'a, Result<(), ToolRefusal>> {
+    ) -> ObserverFuture<'a, Result<(), ToolRefusal>> {
         if !self.0.has_event(HookEvent::PreToolUse) {
             return Box::pin(std::future::ready(Ok(())));
         }
@@ -164,14 +164,14 @@ impl DriverObserver for HookObserver {
         &'a self,
         call: &'a ObservedCall,
         output: &'a ToolOutput,
-    ) -> ObserverWork<'a, ()> {
+    ) -> ObserverFuture<'a, ()> {
         if !self.0.has_event(HookEvent::PostToolUse) {
             return Box::pin(std::future::ready(()));
         }
         Box::pin(self.0.inspect_result(call, output))
     }
 
-    fn take_note(&self, call: &ObservedCall) -> Option<String> {
+    fn take_result_note(&self, call: &ObservedCall) -> Option<String> {
         let mut notes = self.0.notes.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: Vec<String> = notes
             .extract_if(.., |(id, _)| *id == call.id)
@@ -183,7 +183,7 @@ impl DriverObserver for HookObserver {
     fn before_question<'a>(
         &'a self,
         question: &'a UserQuestion,
-    ) -> ObserverWork<'a, Result<(), StopObjection>> {
+    ) -> ObserverFuture<'a, Result<(), StopObjection>> {
         Box::pin(async move {
             // A reason means that the task stops because of a limit or a refusal: continuing would
             // not help.
@@ -209,11 +209,11 @@ impl DriverObserver for HookObserver {
     fn before_return<'a>(
         &'a self,
         message: &'a str,
-    ) -> ObserverWork<'a, Result<(), StopObjection>> {
+    ) -> ObserverFuture<'a, Result<(), StopObjection>> {
         Box::pin(self.0.object_to_stop(message))
     }
 
-    fn on_record_kept(&self, record: &Record) {
+    fn on_record_stored(&self, record: &Record) {
         if let Record::Context(ContextChange::Compacted(_)) = record {
             self.0.compacted.store(true, Ordering::Relaxed);
         }
@@ -222,14 +222,14 @@ impl DriverObserver for HookObserver {
     fn before_compaction(
         &self,
         reason: CompactionReason,
-    ) -> ObserverWork<'_, Result<(), CompactionObjection>> {
-        Box::pin(self.0.announce_compaction(reason))
+    ) -> ObserverFuture<'_, Result<(), CompactionObjection>> {
+        Box::pin(self.0.run_pre_compact_hooks(reason))
     }
 
-    fn before_request(&self) -> ObserverWork<'_, Option<String>> {
+    fn before_request(&self) -> ObserverFuture<'_, Option<String>> {
         if !self.0.compacted.swap(false, Ordering::Relaxed) {
             return Box::pin(std::future::ready(None));
         }
-        Box::pin(self.0.begin_after_compaction())
+        Box::pin(self.0.run_compact_start_hooks())
     }
 }

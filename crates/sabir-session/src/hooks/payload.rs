@@ -24,7 +24,7 @@ pub(super) struct HookCall {
 
 impl HookCall {
     /// Describes a call. A call that touches several files is described once for each, since hooks get one path.
-    pub(super) fn of_call(call: &ObservedCall, root: &Path) -> Vec<Self> {
+    pub(super) fn from_call(call: &ObservedCall, root: &Path) -> Vec<Self> {
         let accesses = match &call.access {
             Access::Several(all) if !all.is_empty() => all.as_slice(),
             access => std::slice::from_ref(access),
@@ -43,7 +43,7 @@ impl HookCall {
         let tool = match access {
             Access::Command { command, .. } => {
                 subjects.push(command.clone());
-                subjects.extend(single_commands(command));
+                subjects.extend(split_commands(command));
                 input.insert("command".to_owned(), Value::from(command.as_str()));
                 if let Some(seconds) = input.get("timeout").and_then(Value::as_u64) {
                     let milliseconds = seconds.saturating_mul(1000);
@@ -107,7 +107,7 @@ impl HookCall {
 }
 
 /// Returns the commands of a command line, roughly: a piece too many only runs a hook that has nothing to say.
-pub(super) fn single_commands(line: &str) -> Vec<String> {
+pub(super) fn split_commands(line: &str) -> Vec<String> {
     // Quotes too: in `sh -c 'git push'` the quoted part is a command.
     let pieces = line.split(|c: char| ";&|\n()`{}'\"".contains(c));
     let without_assignments = |piece: &str| {
@@ -171,7 +171,7 @@ mod tests {
             arguments: arguments.as_object().cloned().unwrap(),
             access,
         };
-        HookCall::of_call(&call, Path::new("/srv/app"))
+        HookCall::from_call(&call, Path::new("/srv/app"))
             .into_iter()
             .map(|call| (call.tool, Value::Object(call.input)))
             .collect()
@@ -186,12 +186,12 @@ mod tests {
 
     #[test]
     fn each_command_of_a_line_is_looked_at() {
-        assert_eq!(single_commands("git push"), [] as [&str; 0]);
+        assert_eq!(split_commands("git push"), [] as [&str; 0]);
         assert_eq!(
-            single_commands("cd a && X=1 git push|cat"),
+            split_commands("cd a && X=1 git push|cat"),
             ["cd a", "git push", "cat"]
         );
-        assert_eq!(single_commands("echo $(git push)"), ["echo $", "git push"]);
+        assert_eq!(split_commands("echo $(git push)"), ["echo $", "git push"]);
     }
 
     #[test]

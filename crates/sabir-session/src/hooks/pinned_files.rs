@@ -14,7 +14,7 @@ use regex::{Captures, Regex};
 use sabir_tools::{launch_files, named_launch_files};
 use sabir_workspace::Workspace;
 
-use super::run_words::{UnknownPart, expand_assignments, find_run_words, find_unknown_part};
+use super::run_words::{UnknownPart, expand_assignments, find_executed_words, find_unknown_part};
 use crate::environment::Environment;
 
 /// The most files that one hook may run: each is hashed before each run.
@@ -87,11 +87,11 @@ pub(super) struct HookVariables {
 }
 
 impl HookVariables {
-    pub(super) fn of_environment(environment: &Environment) -> Self {
-        Self::of_variables(&environment.command_variables())
+    pub(super) fn from_environment(environment: &Environment) -> Self {
+        Self::from_variables(&environment.command_variables())
     }
 
-    pub(super) fn of_variables(variables: &[(String, String)]) -> Self {
+    pub(super) fn from_variables(variables: &[(String, String)]) -> Self {
         let find = |wanted: &str| {
             let last = variables.iter().rfind(|(name, _)| name == wanted);
             last.map(|(_, value)| value.clone())
@@ -128,7 +128,7 @@ pub(super) fn find_pinned_files(
 ) -> Result<PinnedFiles, UnpinnableCommand> {
     let root = workspace.root();
     let mut named = named_words(root, command, variables)?;
-    let run = find_run_words(&named.text);
+    let run = find_executed_words(&named.text);
     for word in &run {
         match find_unknown_part(word, &named.text) {
             None => {}
@@ -185,7 +185,7 @@ pub(crate) fn find_launch_files(
     let mut files = launch_files(workspace, words, own_values);
     // As one line, so that both ways of reading quotes apply to each word.
     let quoted: Vec<String> = words.iter().map(|word| quote_word(word)).collect();
-    let variables = HookVariables::of_variables(environment);
+    let variables = HookVariables::from_variables(environment);
     let named = named_words(workspace.root(), &quoted.join(" "), &variables)?;
     for (name, state) in launch_files(workspace, &named.all, &[]) {
         // Found in another spelling already.
@@ -515,7 +515,7 @@ mod tests {
             std::fs::write(path, "1").unwrap();
         }
         let workspace = Workspace::open(&root).unwrap();
-        let variables = HookVariables::of_variables(&[
+        let variables = HookVariables::from_variables(&[
             ("HOME".to_owned(), root.display().to_string()),
             ("PATH".to_owned(), format!("/bin:{}/bin:", root.display())),
         ]);

@@ -17,7 +17,7 @@ pub(crate) struct PromptRefused(String);
 
 impl HookRunner {
     /// Runs the hooks of a beginning. What they print is added to the next message. `source` is `startup`, `resume` or `compact`.
-    pub(crate) async fn begin_session(&self, source: &str) {
+    pub(crate) async fn run_session_start_hooks(&self, source: &str) {
         if let Some(text) = self.run_beginning(source).await {
             self.waiting_context
                 .lock()
@@ -28,7 +28,7 @@ impl HookRunner {
 
     /// Runs the `SessionStart` hooks after a compaction in the middle of a run, and returns their
     /// output for the model.
-    pub(super) async fn begin_after_compaction(&self) -> Option<String> {
+    pub(super) async fn run_compact_start_hooks(&self) -> Option<String> {
         self.run_beginning("compact").await
     }
 
@@ -82,7 +82,7 @@ impl HookRunner {
     }
 
     /// Runs the hooks of an end. `reason` is `prompt_input_exit` if the user left, else `other`.
-    pub(crate) async fn end_session(&self, reason: &str) {
+    pub(crate) async fn run_session_end_hooks(&self, reason: &str) {
         let subject = EventSubject {
             names: &[reason],
             ..EventSubject::default()
@@ -102,7 +102,7 @@ impl HookRunner {
     ///
     /// # Errors
     /// When a hook refuses it, unless the last request was too long.
-    pub(crate) async fn announce_compaction(
+    pub(crate) async fn run_pre_compact_hooks(
         &self,
         reason: CompactionReason,
     ) -> Result<(), CompactionObjection> {

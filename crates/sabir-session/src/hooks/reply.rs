@@ -45,7 +45,7 @@ pub(super) struct HookReply {
 
 impl HookReply {
     /// Reads the answer of a hook. `blocks_on_failure`: any failure blocks.
-    pub(super) fn of_output(
+    pub(super) fn from_output(
         event: HookEvent,
         output: &HookOutput,
         blocks_on_failure: bool,
@@ -228,7 +228,7 @@ mod tests {
             errors: errors.to_owned(),
             is_cut: false,
         };
-        HookReply::of_output(event, &output, false)
+        HookReply::from_output(event, &output, false)
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
                 exit_code,
                 ..HookOutput::default()
             };
-            let reply = HookReply::of_output(HookEvent::PreToolUse, &output, true);
+            let reply = HookReply::from_output(HookEvent::PreToolUse, &output, true);
             assert!(reply.block.is_some(), "{exit_code:?}");
         }
     }

@@ -68,7 +68,7 @@ pub(super) fn expand_assignments(text: &str) -> String {
 }
 
 /// Returns the words that are run. In them, what quotes keep from the shell is left out.
-pub(super) fn find_run_words(text: &str) -> Vec<String> {
+pub(super) fn find_executed_words(text: &str) -> Vec<String> {
     let mut scanner = Scanner {
         letters: text.chars().collect(),
         at: 0,
@@ -174,7 +174,7 @@ impl Scanner {
                     let is_shell = name.ends_with("sh");
                     if is_shell && raw.contains('c') && depth < MAX_DEPTH {
                         let line = words.get(at + 1).map_or("", |line| line.raw.as_str());
-                        self.found.extend(find_run_words(line));
+                        self.found.extend(find_executed_words(line));
                         return;
                     }
                     // A program or the name of a module follows.
@@ -189,7 +189,7 @@ impl Scanner {
                         .skip(at + 1)
                         .map(|word| word.raw.as_str())
                         .collect();
-                    self.found.extend(find_run_words(&rest.join(" ")));
+                    self.found.extend(find_executed_words(&rest.join(" ")));
                     return;
                 }
                 _ => {
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn programs_and_scripts_are_found() {
         let check = |line: &str, expected: &[&str]| {
-            assert_eq!(find_run_words(line), expected, "{line}");
+            assert_eq!(find_executed_words(line), expected, "{line}");
         };
         check(
             "cat | ./a.sh --x y; X=1 env -i python3 -u b.py c",

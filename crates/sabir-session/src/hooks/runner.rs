@@ -41,7 +41,7 @@ pub(crate) struct HookRunner {
     environment: Arc<Environment>,
     sandbox: Sandbox,
     notices: NoticeSink,
-    attachment: OnceLock<HookAttachment>,
+    attached_task: OnceLock<HookTask>,
     /// The number of times in a row that hooks have let the model continue.
     pub(super) objections: AtomicUsize,
     /// True from a compaction until the hooks of the beginning that it is have run.
@@ -57,7 +57,7 @@ pub(crate) struct HookRunner {
 }
 
 /// The task that hooks run for, which is known only after its tools are set up.
-pub(crate) struct HookAttachment {
+pub(crate) struct HookTask {
     /// The task.
     pub(crate) task: TaskId,
     /// Its journal.
@@ -139,13 +139,13 @@ impl HookRunner {
             callbacks,
             workspace: Arc::clone(workspace),
             open_workspace: workspace.without_bounds(),
-            variables: HookVariables::of_environment(&config.environment),
+            variables: HookVariables::from_environment(&config.environment),
             environment: Arc::clone(&config.environment),
             // A temporary folder that the model's commands cannot write to, so they cannot
             // influence a hook.
             sandbox: sandbox.clone().share_temp_dir(),
             notices: config.notices.clone(),
-            attachment: OnceLock::new(),
+            attached_task: OnceLock::new(),
             objections: AtomicUsize::new(0),
             compacted: AtomicBool::new(false),
             waiting_context: Mutex::default(),
@@ -156,13 +156,13 @@ impl HookRunner {
     }
 
     /// Sets the task. A runner is for one task.
-    pub(crate) fn attach(&self, attachment: HookAttachment) {
-        _ = self.attachment.set(attachment);
+    pub(crate) fn attach(&self, attached_task: HookTask) {
+        _ = self.attached_task.set(attached_task);
     }
 
     /// Returns the task, once it is known.
-    pub(super) fn attachment(&self) -> Option<&HookAttachment> {
-        self.attachment.get()
+    pub(super) fn attached_task(&self) -> Option<&HookTask> {
+        self.attached_task.get()
     }
 
     /// Returns the folder of the task.
@@ -176,7 +176,7 @@ impl HookRunner {
     }
 
     /// Returns true if messages of the user must pass the hooks: there are some for them, or one at the beginning has left a text.
-    pub(crate) fn takes_prompts(&self) -> bool {
+    pub(crate) fn checks_prompts(&self) -> bool {
         self.has_event(HookEvent::UserPromptSubmit) || self.has_event(HookEvent::SessionStart)
     }
 
@@ -185,7 +185,7 @@ impl HookRunner {
         // A hook may print secrets that it has read, and notices are kept in logs. Line breaks are
         // removed so that it cannot forge another notice.
         let text = redact::redact_text(&text).replace(|c: char| c.is_control(), " ");
-        match self.attachment() {
+        match self.attached_task() {
             Some(place) if place.is_subtask => {
                 self.notices
                     .send_about(&place.task, NoticeTopic::Hooks, text);
@@ -287,7 +287,7 @@ impl HookRunner {
 
     /// Asks the user for a yes; without anybody to ask the answer is no.
     pub(super) async fn ask_user(&self, question: String) -> bool {
-        let Some(place) = self.attachment() else {
+        let Some(place) = self.attached_task() else {
             return false;
         };
         let asked = |call: String| UserQuestion::Followup {
@@ -327,7 +327,7 @@ impl HookRunner {
     /// Returns the JSON that the hooks of an event get.
     fn event_input(&self, event: HookEvent, fields: Value) -> Vec<u8> {
         let mut input = Map::new();
-        if let Some(place) = self.attachment() {
+        if let Some(place) = self.attached_task() {
             input.insert("session_id".to_owned(), json!(place.task));
             let journal = place.journal.display().to_string();
             input.insert("transcript_path".to_owned(), Value::from(journal));
@@ -383,7 +383,7 @@ impl HookRunner {
                     exit_code: Some(code),
                     ..output
                 };
-                HookReply::of_output(spec.event, &output, spec.blocks_on_failure).redacted()
+                HookReply::from_output(spec.event, &output, spec.blocks_on_failure).redacted()
             }
             Ok((end, _)) => fail_closed(spec, &format!("it was {end}")),
             Err(error) => fail_closed(spec, &error.to_string()),

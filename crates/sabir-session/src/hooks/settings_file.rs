@@ -131,7 +131,7 @@ fn parse_hook(event: HookEvent, matcher: &str, entry: &Value) -> Result<HookSpec
     }
     // Written as a whole number or with a part of a second.
     let seconds = entry.get("timeout").and_then(Value::as_f64);
-    let longest = Duration::from_secs(event.longest_seconds());
+    let longest = Duration::from_secs(event.max_timeout_seconds());
     let time = seconds
         .filter(|seconds| *seconds > 0.0)
         .map(|seconds| Duration::from_secs_f64(seconds.min(longest.as_secs_f64())));
@@ -142,7 +142,7 @@ fn parse_hook(event: HookEvent, matcher: &str, entry: &Value) -> Result<HookSpec
         matcher: matcher.trim().to_owned(),
         condition: text("if").map(str::to_owned),
         command: command_line(command, entry.get("args"))?,
-        timeout_seconds: whole.unwrap_or(event.default_seconds()),
+        timeout_seconds: whole.unwrap_or(event.default_timeout_seconds()),
         blocks_on_failure: text("onFailure") == Some("block"),
     })
 }

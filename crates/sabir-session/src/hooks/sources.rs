@@ -266,7 +266,7 @@ fn list_hooks(workspace: &Workspace, config: &Config, reviews: bool) -> HookList
     if let Some(file) = environment.config_file(None) {
         list.add_user_file(&file.with_file_name(OWN_FILE), false);
     }
-    let keys = config.hook_keys();
+    let keys = config.hook_config();
     for file in &keys.import {
         let home = environment.home_folder.as_deref();
         let path = match (file.strip_prefix("~/"), home) {
@@ -325,7 +325,7 @@ impl HookList {
             .and_then(|mut file| file.hooks.remove(workspace.root()))
             .unwrap_or_default();
         let mut problems = Vec::new();
-        let variables = HookVariables::of_environment(environment);
+        let variables = HookVariables::from_environment(environment);
         for (key, hook) in self.keyed_hooks() {
             problems.extend(hook.compare_trust(
                 trusted.remove(&key),

@@ -8,10 +8,10 @@ use sabir_agent::{ContextFragment, InstructionFile};
 use sabir_workspace::{EntryKind, ListOptions, StopFlag, WorkPath, Workspace, WorkspaceError};
 
 use super::imports::find_imports;
-use super::rule_file::{RuleFile, RuleOrigin, RuleState};
+use super::rule_file::{FoundInstructions, InstructionOrigin, InstructionState};
 use super::sources::{
-    FOLDER_SOURCES, FOREIGN_FOLDERS, HOME_SOURCES, OVERRIDE, RULE_EXTENSIONS, RuleSource,
-    RuleStyle, WORKSPACE_SOURCES, mode_sources,
+    FOLDER_SOURCES, FOREIGN_FOLDERS, HOME_SOURCES, InstructionHeader, InstructionSource, OVERRIDE,
+    RULE_EXTENSIONS, WORKSPACE_SOURCES, mode_sources,
 };
 use super::touched_paths::TouchedPaths;
 use super::watched_path::WatchedPath;
@@ -37,7 +37,7 @@ const MAX_OFFER_BYTES: usize = 4096;
 const OFFER_NAME: &str = "the rules of this folder";
 
 /// Collects files of rules until the total size is reached.
-pub(super) struct RuleCollector<'a> {
+pub(super) struct InstructionCollector<'a> {
     fragments: Vec<ContextFragment>,
     remaining_bytes: usize,
     /// Receives a notice about each file that is cut or unreadable; `None` for a repeated read.
@@ -51,14 +51,14 @@ pub(super) struct RuleCollector<'a> {
     /// All paths that were looked for, also those that do not exist.
     pub(super) watched: Vec<WatchedPath>,
     /// All files that were found.
-    pub(super) rules: Vec<RuleFile>,
+    pub(super) rules: Vec<FoundInstructions>,
 }
 
 /// A folder with rules, and how its files are named in the prompt.
 #[derive(Clone, Copy)]
 struct RuleFolder<'a> {
     workspace: &'a Workspace,
-    origin: RuleOrigin,
+    origin: InstructionOrigin,
     naming: FileNaming<'a>,
 }
 
@@ -76,9 +76,9 @@ enum FileNaming<'a> {
 /// A file whose text is about to be added.
 struct FoundRule<'a> {
     name: String,
-    origin: RuleOrigin,
+    origin: InstructionOrigin,
     imported_by: Option<&'a str>,
-    style: RuleStyle,
+    style: InstructionHeader,
 }
 
 impl RuleFolder<'_> {
@@ -96,7 +96,7 @@ impl RuleFolder<'_> {
     }
 }
 
-impl<'a> RuleCollector<'a> {
+impl<'a> InstructionCollector<'a> {
     pub(super) fn new(touched: TouchedPaths, notices: Option<&'a NoticeSink>) -> Self {
         Self {
             fragments: Vec::new(),
@@ -137,7 +137,7 @@ impl<'a> RuleCollector<'a> {
         if let Some(path) = own {
             // The user's own file is usually missing, which is not a problem.
             if self.watch_path(path.clone()) && path.is_file() {
-                self.add_user_file(&path, RuleStyle::Importing);
+                self.add_user_file(&path, InstructionHeader::Importing);
                 return;
             }
         }
@@ -158,12 +158,12 @@ impl<'a> RuleCollector<'a> {
     }
 
     /// Adds a file of the user. It may be a link, since many keep such files elsewhere; what it imports stays in its folder.
-    fn add_user_file(&mut self, path: &Path, style: RuleStyle) {
+    fn add_user_file(&mut self, path: &Path, style: InstructionHeader) {
         let name = path.display().to_string();
         let folder = path.parent().unwrap_or(Path::new("/"));
         let found = FoundRule {
             name: name.clone(),
-            origin: RuleOrigin::User,
+            origin: InstructionOrigin::User,
             imported_by: None,
             style,
         };
@@ -179,10 +179,10 @@ impl<'a> RuleCollector<'a> {
         };
         let rule_folder = RuleFolder {
             workspace: &workspace,
-            origin: RuleOrigin::User,
+            origin: InstructionOrigin::User,
             naming: FileNaming::Absolute,
         };
-        if style == RuleStyle::Importing {
+        if style == InstructionHeader::Importing {
             let own_path = path
                 .file_name()
                 .map(Path::new)
@@ -192,13 +192,13 @@ impl<'a> RuleCollector<'a> {
         }
     }
 
-    fn add_user_folder(&mut self, path: &Path, style: RuleStyle) {
+    fn add_user_folder(&mut self, path: &Path, style: InstructionHeader) {
         let Ok(workspace) = Workspace::open(path) else {
             return;
         };
         let rule_folder = RuleFolder {
             workspace: &workspace,
-            origin: RuleOrigin::User,
+            origin: InstructionOrigin::User,
             naming: FileNaming::Absolute,
         };
         self.add_folder(rule_folder, &WorkPath::root(), style);
@@ -227,7 +227,7 @@ impl<'a> RuleCollector<'a> {
         };
         let rule_folder = RuleFolder {
             workspace: &repository,
-            origin: RuleOrigin::Above,
+            origin: InstructionOrigin::Above,
             naming: FileNaming::RelativeTo(below),
         };
         let mut folder = PathBuf::new();
@@ -239,7 +239,7 @@ impl<'a> RuleCollector<'a> {
 
     /// Adds the rules of the workspace, and those for the mode.
     pub(super) fn add_workspace_files(&mut self, workspace: &Workspace, mode: Option<&str>) {
-        let rule_folder = workspace_rules(workspace, RuleOrigin::Workspace);
+        let rule_folder = workspace_rules(workspace, InstructionOrigin::Workspace);
         for source in WORKSPACE_SOURCES {
             self.add_source(rule_folder, source);
         }
@@ -254,13 +254,13 @@ impl<'a> RuleCollector<'a> {
             .into_iter()
             .flatten()
         {
-            self.add_entry(rule_folder, &path, RuleStyle::Plain);
+            self.add_entry(rule_folder, &path, InstructionHeader::Plain);
         }
     }
 
     /// Adds the rules of the folders below the workspace that were touched.
     pub(super) fn add_touched_folders(&mut self, workspace: &Workspace) {
-        let rule_folder = workspace_rules(workspace, RuleOrigin::Nested);
+        let rule_folder = workspace_rules(workspace, InstructionOrigin::Nested);
         let folders: Vec<PathBuf> = self.touched.folders().map(PathBuf::from).collect();
         for folder in folders {
             self.add_folder_sources(rule_folder, &folder);
@@ -292,15 +292,15 @@ impl<'a> RuleCollector<'a> {
             let bytes = workspace
                 .metadata(&entry.path)
                 .map_or(0, |found| found.size_bytes);
-            self.rules.push(RuleFile {
+            self.rules.push(FoundInstructions {
                 path: entry.path.to_string(),
-                origin: RuleOrigin::Nested,
+                origin: InstructionOrigin::Nested,
                 imported_by: None,
                 paths: Vec::new(),
                 description: None,
                 bytes,
                 sent_bytes: 0,
-                state: RuleState::Waiting,
+                state: InstructionState::Waiting,
             });
         }
     }
@@ -315,7 +315,11 @@ impl<'a> RuleCollector<'a> {
                 name
             };
             let path = folder.join(name);
-            self.add_entry(rule_folder, &path.to_string_lossy(), RuleStyle::Importing);
+            self.add_entry(
+                rule_folder,
+                &path.to_string_lossy(),
+                InstructionHeader::Importing,
+            );
         }
     }
 
@@ -341,7 +345,7 @@ impl<'a> RuleCollector<'a> {
         exists
     }
 
-    fn add_source(&mut self, rule_folder: RuleFolder<'_>, source: RuleSource) {
+    fn add_source(&mut self, rule_folder: RuleFolder<'_>, source: InstructionSource) {
         let mut path = source.path;
         if path == "AGENTS.md" && self.has_override(rule_folder, Path::new("")) {
             path = OVERRIDE;
@@ -350,7 +354,7 @@ impl<'a> RuleCollector<'a> {
     }
 
     /// Adds a file, or the files of a folder.
-    fn add_entry(&mut self, rule_folder: RuleFolder<'_>, name: &str, style: RuleStyle) {
+    fn add_entry(&mut self, rule_folder: RuleFolder<'_>, name: &str, style: InstructionHeader) {
         // Watched also if it is missing, so that the file is read when it appears.
         if !self.watch_path(rule_folder.workspace.root().join(name)) {
             return;
@@ -380,7 +384,12 @@ impl<'a> RuleCollector<'a> {
         }
     }
 
-    fn add_folder(&mut self, rule_folder: RuleFolder<'_>, folder: &WorkPath, style: RuleStyle) {
+    fn add_folder(
+        &mut self,
+        rule_folder: RuleFolder<'_>,
+        folder: &WorkPath,
+        style: InstructionHeader,
+    ) {
         let files = list_text_files(
             rule_folder.workspace,
             folder,
@@ -400,7 +409,7 @@ impl<'a> RuleCollector<'a> {
         }
     }
 
-    fn add_file(&mut self, rule_folder: RuleFolder<'_>, path: &WorkPath, style: RuleStyle) {
+    fn add_file(&mut self, rule_folder: RuleFolder<'_>, path: &WorkPath, style: InstructionHeader) {
         let found = FoundRule {
             name: rule_folder.display_name(path),
             origin: rule_folder.origin,
@@ -412,7 +421,7 @@ impl<'a> RuleCollector<'a> {
                 self.seen
                     .insert(rule_folder.workspace.root().join(path.as_path()));
                 let is_sent = self.add_text(&found, &read);
-                if is_sent && style == RuleStyle::Importing {
+                if is_sent && style == InstructionHeader::Importing {
                     self.add_imports(rule_folder, path, &found.name, &read.text, 1);
                 }
             }
@@ -435,7 +444,7 @@ impl<'a> RuleCollector<'a> {
                 name: mention.path.clone(),
                 origin: rule_folder.origin,
                 imported_by: Some(importer),
-                style: RuleStyle::Importing,
+                style: InstructionHeader::Importing,
             };
             let is_absolute = mention.path.starts_with(['/', '~']);
             let target = if is_absolute {
@@ -501,12 +510,14 @@ impl<'a> RuleCollector<'a> {
     /// such as a link to it, is skipped.
     fn add_text(&mut self, found: &FoundRule<'_>, read: &TextStart) -> bool {
         let header = match found.style {
-            RuleStyle::Plain | RuleStyle::Importing => FrontMatter::without_header(&read.text),
-            RuleStyle::Paths | RuleStyle::Cursor | RuleStyle::Copilot => {
+            InstructionHeader::Plain | InstructionHeader::Importing => {
+                FrontMatter::without_header(&read.text)
+            }
+            InstructionHeader::Paths | InstructionHeader::Cursor | InstructionHeader::Copilot => {
                 FrontMatter::parse(&read.text)
             }
         };
-        let mut rule = RuleFile {
+        let mut rule = FoundInstructions {
             path: found.name.clone(),
             origin: found.origin,
             imported_by: found.imported_by.map(str::to_owned),
@@ -514,19 +525,19 @@ impl<'a> RuleCollector<'a> {
             description: None,
             bytes: read.size,
             sent_bytes: 0,
-            state: RuleState::Sent,
+            state: InstructionState::Sent,
         };
         rule.state = self.check_header(found, &header, &mut rule);
-        if rule.state == RuleState::OnRequest {
+        if rule.state == InstructionState::OnRequest {
             self.offer(&rule);
         }
-        if rule.state == RuleState::Sent {
+        if rule.state == InstructionState::Sent {
             // The size without the header, of which the text may be only the beginning.
             let taken = read.text.len() - header.body.len();
             let size = read.size.saturating_sub(taken as u64);
             rule.state = self.push_fragment(found, header.body, size, &mut rule.sent_bytes);
         }
-        let is_sent = rule.state == RuleState::Sent;
+        let is_sent = rule.state == InstructionState::Sent;
         self.rules.push(rule);
         is_sent
     }
@@ -537,14 +548,14 @@ impl<'a> RuleCollector<'a> {
         text: &str,
         size: u64,
         sent_bytes: &mut usize,
-    ) -> RuleState {
+    ) -> InstructionState {
         let file = InstructionFile {
             path: &found.name,
             text,
             size,
         };
         let Some(fragment) = file.to_fragment(self.remaining_bytes) else {
-            return RuleState::Blank;
+            return InstructionState::Blank;
         };
         // Links such as CLAUDE.md to AGENTS.md are common, and would double the prompt.
         let is_repeated = self
@@ -552,7 +563,7 @@ impl<'a> RuleCollector<'a> {
             .iter()
             .any(|known| known.text == fragment.text);
         if is_repeated && !fragment.text.is_empty() {
-            return RuleState::Repeated;
+            return InstructionState::Repeated;
         }
         if fragment.left_out > 0 {
             self.report_problem(
@@ -565,12 +576,12 @@ impl<'a> RuleCollector<'a> {
         }
         // Cut to nothing, and so not worth its heading.
         if fragment.text.is_empty() {
-            return RuleState::NoRoom;
+            return InstructionState::NoRoom;
         }
         *sent_bytes = fragment.text.len();
         self.remaining_bytes = self.remaining_bytes.saturating_sub(fragment.text.len());
         self.fragments.push(fragment);
-        RuleState::Sent
+        InstructionState::Sent
     }
 
     /// Decides by the header of a file whether it applies.
@@ -578,20 +589,20 @@ impl<'a> RuleCollector<'a> {
         &self,
         found: &FoundRule<'_>,
         header: &FrontMatter<'_>,
-        rule: &mut RuleFile,
-    ) -> RuleState {
+        rule: &mut FoundInstructions,
+    ) -> InstructionState {
         rule.description = header.text("description").map(|text| {
             let cut = text.floor_char_boundary(MAX_DESCRIPTION_BYTES);
             text.get(..cut).unwrap_or_default().to_owned()
         });
         let globs = match found.style {
-            RuleStyle::Plain | RuleStyle::Importing => None,
-            RuleStyle::Paths => header.list("paths"),
-            RuleStyle::Cursor => header.list("globs").filter(|globs| !globs.is_empty()),
-            RuleStyle::Copilot => header.list("applyTo"),
+            InstructionHeader::Plain | InstructionHeader::Importing => None,
+            InstructionHeader::Paths => header.list("paths"),
+            InstructionHeader::Cursor => header.list("globs").filter(|globs| !globs.is_empty()),
+            InstructionHeader::Copilot => header.list("applyTo"),
         };
-        if found.style == RuleStyle::Cursor && header.flag("alwaysApply") == Some(true) {
-            return RuleState::Sent;
+        if found.style == InstructionHeader::Cursor && header.flag("alwaysApply") == Some(true) {
+            return InstructionState::Sent;
         }
         match (globs, found.style) {
             (Some(globs), _) => {
@@ -603,23 +614,23 @@ impl<'a> RuleCollector<'a> {
                     || self.touched.paths().any(|path| condition.matches(path));
                 rule.paths = condition.globs().to_vec();
                 match (applies, rule.paths.is_empty()) {
-                    (true, _) => RuleState::Sent,
-                    (false, true) => RuleState::Manual,
-                    (false, false) => RuleState::Waiting,
+                    (true, _) => InstructionState::Sent,
+                    (false, true) => InstructionState::Manual,
+                    (false, false) => InstructionState::Waiting,
                 }
             }
             // A file without any header was written for every request.
-            (None, RuleStyle::Cursor) if header.has_fields() => match rule.description {
-                Some(_) => RuleState::OnRequest,
-                None => RuleState::Manual,
+            (None, InstructionHeader::Cursor) if header.has_fields() => match rule.description {
+                Some(_) => InstructionState::OnRequest,
+                None => InstructionState::Manual,
             },
-            (None, RuleStyle::Copilot) => RuleState::Manual,
-            (None, _) => RuleState::Sent,
+            (None, InstructionHeader::Copilot) => InstructionState::Manual,
+            (None, _) => InstructionState::Sent,
         }
     }
 
     /// Adds a line about a rule that the model reads when it applies.
-    fn offer(&mut self, rule: &RuleFile) {
+    fn offer(&mut self, rule: &FoundInstructions) {
         let description = rule.description.as_deref().unwrap_or_default();
         let line = format!("- {}: {}\n", rule.path, description.replace('\n', " "));
         // The list is not counted with the rules: a long rule must not hide which others there are.
@@ -634,7 +645,7 @@ impl<'a> RuleCollector<'a> {
             None => found.name.clone(),
         };
         self.report_problem(&name, why);
-        self.rules.push(RuleFile {
+        self.rules.push(FoundInstructions {
             path: found.name.clone(),
             origin: found.origin,
             imported_by: found.imported_by.map(str::to_owned),
@@ -642,7 +653,7 @@ impl<'a> RuleCollector<'a> {
             description: None,
             bytes,
             sent_bytes: 0,
-            state: RuleState::Refused {
+            state: InstructionState::Refused {
                 reason: why.to_owned(),
             },
         });
@@ -658,7 +669,7 @@ impl<'a> RuleCollector<'a> {
     }
 }
 
-fn workspace_rules(workspace: &Workspace, origin: RuleOrigin) -> RuleFolder<'_> {
+fn workspace_rules(workspace: &Workspace, origin: InstructionOrigin) -> RuleFolder<'_> {
     RuleFolder {
         workspace,
         origin,

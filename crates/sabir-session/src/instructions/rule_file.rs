@@ -4,11 +4,11 @@ use serde::Serialize;
 
 /// A file of rules, or a part of one that another file imports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RuleFile {
+pub struct FoundInstructions {
     /// Its path, as a user would name it.
     pub path: String,
     /// The place that it belongs to.
-    pub origin: RuleOrigin,
+    pub origin: InstructionOrigin,
     /// The file that imports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imported_by: Option<String>,
@@ -24,13 +24,13 @@ pub struct RuleFile {
     pub sent_bytes: usize,
     /// Its use.
     #[serde(flatten)]
-    pub state: RuleState,
+    pub state: InstructionState,
 }
 
 /// The place that rules belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RuleOrigin {
+pub enum InstructionOrigin {
     /// The user's own folders.
     User,
     /// A folder of the repository above the workspace.
@@ -44,7 +44,7 @@ pub enum RuleOrigin {
 /// The use of a file of rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum RuleState {
+pub enum InstructionState {
     /// It is in the requests.
     Sent,
     /// It joins the requests when a path that it applies to is read or written.

@@ -2,16 +2,16 @@
 
 /// A place where rules are looked for: a file, or a folder of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RuleSource {
+pub(super) struct InstructionSource {
     /// The path, relative to the folder.
     pub(super) path: &'static str,
     /// The way in which its files are limited to paths.
-    pub(super) style: RuleStyle,
+    pub(super) style: InstructionHeader,
 }
 
 /// The meaning of the header of a file of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RuleStyle {
+pub(super) enum InstructionHeader {
     /// It has no header.
     Plain,
     /// It has no header, and lines in it may import other files.
@@ -24,27 +24,27 @@ pub(super) enum RuleStyle {
     Copilot,
 }
 
-const fn source(path: &'static str, style: RuleStyle) -> RuleSource {
-    RuleSource { path, style }
+const fn source(path: &'static str, style: InstructionHeader) -> InstructionSource {
+    InstructionSource { path, style }
 }
 
 /// The rules of a workspace, in the order of the prompt.
-pub(super) const WORKSPACE_SOURCES: [RuleSource; 15] = [
-    source("AGENTS.md", RuleStyle::Importing),
-    source("AGENTS.local.md", RuleStyle::Importing),
-    source("CLAUDE.md", RuleStyle::Importing),
-    source(".claude/CLAUDE.md", RuleStyle::Importing),
-    source("CLAUDE.local.md", RuleStyle::Importing),
-    source("GEMINI.md", RuleStyle::Importing),
-    source(".clinerules", RuleStyle::Paths),
-    source(".roo/rules", RuleStyle::Plain),
-    source(".roorules", RuleStyle::Plain),
-    source(".cursorrules", RuleStyle::Plain),
-    source(".claude/rules", RuleStyle::Paths),
-    source(".cursor/rules", RuleStyle::Cursor),
-    source(".github/copilot-instructions.md", RuleStyle::Plain),
-    source(".github/instructions", RuleStyle::Copilot),
-    source(".sabir/rules", RuleStyle::Paths),
+pub(super) const WORKSPACE_SOURCES: [InstructionSource; 15] = [
+    source("AGENTS.md", InstructionHeader::Importing),
+    source("AGENTS.local.md", InstructionHeader::Importing),
+    source("CLAUDE.md", InstructionHeader::Importing),
+    source(".claude/CLAUDE.md", InstructionHeader::Importing),
+    source("CLAUDE.local.md", InstructionHeader::Importing),
+    source("GEMINI.md", InstructionHeader::Importing),
+    source(".clinerules", InstructionHeader::Paths),
+    source(".roo/rules", InstructionHeader::Plain),
+    source(".roorules", InstructionHeader::Plain),
+    source(".cursorrules", InstructionHeader::Plain),
+    source(".claude/rules", InstructionHeader::Paths),
+    source(".cursor/rules", InstructionHeader::Cursor),
+    source(".github/copilot-instructions.md", InstructionHeader::Plain),
+    source(".github/instructions", InstructionHeader::Copilot),
+    source(".sabir/rules", InstructionHeader::Paths),
 ];
 
 /// The files that count in every folder: above the workspace, up to the top of its repository, and below it.
@@ -60,13 +60,13 @@ pub(super) const FOLDER_SOURCES: [&str; 5] = [
 pub(super) const OVERRIDE: &str = "AGENTS.override.md";
 
 /// The rules of other programs in the user's home. They are read if the user has no `AGENTS.md` beside the configuration.
-pub(super) const HOME_SOURCES: [RuleSource; 6] = [
-    source(".claude/CLAUDE.md", RuleStyle::Importing),
-    source(".codex/AGENTS.md", RuleStyle::Importing),
-    source(".gemini/GEMINI.md", RuleStyle::Importing),
-    source(".config/opencode/AGENTS.md", RuleStyle::Importing),
-    source(".roo/rules", RuleStyle::Plain),
-    source("Documents/Cline/Rules", RuleStyle::Paths),
+pub(super) const HOME_SOURCES: [InstructionSource; 6] = [
+    source(".claude/CLAUDE.md", InstructionHeader::Importing),
+    source(".codex/AGENTS.md", InstructionHeader::Importing),
+    source(".gemini/GEMINI.md", InstructionHeader::Importing),
+    source(".config/opencode/AGENTS.md", InstructionHeader::Importing),
+    source(".roo/rules", InstructionHeader::Plain),
+    source("Documents/Cline/Rules", InstructionHeader::Paths),
 ];
 
 /// The endings of files of rules in a folder.

@@ -44,7 +44,7 @@ impl NewPaths {
 
 impl TouchedPaths {
     /// Creates the paths of a task whose model has received these rules.
-    pub(super) fn of_sent_rules(sent: &[String]) -> Self {
+    pub(super) fn from_sent_instructions(sent: &[String]) -> Self {
         let mut touched = Self {
             sent: sent.iter().cloned().collect(),
             ..Self::default()
@@ -164,7 +164,8 @@ mod tests {
         assert_eq!(read("../x", false), old);
         let folders: Vec<_> = touched.folders().collect();
         assert_eq!(folders, ["a", "a/b", "d"]);
-        let sent = TouchedPaths::of_sent_rules(&["a/AGENTS.md".to_owned(), "/x/y.md".to_owned()]);
+        let sent =
+            TouchedPaths::from_sent_instructions(&["a/AGENTS.md".to_owned(), "/x/y.md".to_owned()]);
         assert_eq!(sent.folders().collect::<Vec<_>>(), ["a"]);
     }
 }

@@ -19,7 +19,7 @@ const MAX_FIELDS: usize = 20;
 const DECLINE: &str = "decline";
 
 /// A front end that can show a whole form.
-pub trait FormAsker: Send + Sync + std::fmt::Debug {
+pub trait FormElicitor: Send + Sync + std::fmt::Debug {
     /// Asks a server's question as a form. Returns `None` if this is not possible; the session then asks one question per value. Dropping
     /// the future withdraws the form.
     fn ask_form<'a>(
@@ -32,7 +32,7 @@ pub trait FormAsker: Send + Sync + std::fmt::Debug {
 pub(super) struct HubElicitor {
     hub: EventHub,
     /// Asks whole forms, if the front end can.
-    forms: Option<Arc<dyn FormAsker>>,
+    forms: Option<Arc<dyn FormElicitor>>,
 }
 
 /// The result of one question.
@@ -44,7 +44,7 @@ enum FieldAnswer {
 }
 
 impl HubElicitor {
-    pub(super) fn new(hub: &EventHub, forms: Option<Arc<dyn FormAsker>>) -> Self {
+    pub(super) fn new(hub: &EventHub, forms: Option<Arc<dyn FormElicitor>>) -> Self {
         Self {
             hub: hub.clone(),
             forms,

@@ -9,9 +9,9 @@ use serde::Deserialize;
 /// The table `[mcp]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct McpKeys {
+pub(crate) struct McpConfig {
     /// The servers, by name.
-    servers: BTreeMap<String, McpServerKeys>,
+    servers: BTreeMap<String, McpServerConfig>,
     /// Files of other programs whose servers are used too.
     pub(crate) import: Vec<String>,
     /// False: the files of repositories are ignored.
@@ -22,7 +22,7 @@ pub(crate) struct McpKeys {
 
 /// A mistake in the table of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum McpKeysError {
+pub(crate) enum McpConfigError {
     #[error("a server needs a name without `/`")]
     Name,
     #[error("mcp.servers.{0} has both `command` and `url`")]
@@ -42,7 +42,7 @@ pub(crate) enum McpKeysError {
 /// One server.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct McpServerKeys {
+struct McpServerConfig {
     command: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
@@ -57,20 +57,20 @@ struct McpServerKeys {
     except_tools: Vec<String>,
 }
 
-impl std::fmt::Debug for McpServerKeys {
+impl std::fmt::Debug for McpServerConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Values of variables and headers are often secrets.
-        f.debug_struct("McpServerKeys")
+        f.debug_struct("McpServerConfig")
             .field("command", &self.command)
             .field("url", &self.url)
             .finish_non_exhaustive()
     }
 }
 
-impl McpServerKeys {
-    fn to_spec(&self, name: &str) -> Result<McpServerSpec, McpKeysError> {
+impl McpServerConfig {
+    fn to_spec(&self, name: &str) -> Result<McpServerSpec, McpConfigError> {
         if name.trim().is_empty() || name.contains('/') {
-            return Err(McpKeysError::Name);
+            return Err(McpConfigError::Name);
         }
         let transport = match (&self.command, &self.url) {
             (Some(command), None) if !command.trim().is_empty() => McpTransport::Stdio {
@@ -84,22 +84,22 @@ impl McpServerKeys {
                 oauth: self.oauth.clone(),
             },
             (Some(_), Some(_)) => {
-                return Err(McpKeysError::CommandAndAddress(name.to_owned()));
+                return Err(McpConfigError::CommandAndAddress(name.to_owned()));
             }
-            _ => return Err(McpKeysError::NoTransport(name.to_owned())),
+            _ => return Err(McpConfigError::NoTransport(name.to_owned())),
         };
         let is_mixed = match transport {
             McpTransport::Stdio { .. } => !self.headers.is_empty() || self.oauth.is_some(),
             McpTransport::Http { .. } => !self.args.is_empty() || !self.env.is_empty(),
         };
         if is_mixed {
-            return Err(McpKeysError::MixedKeys(name.to_owned()));
+            return Err(McpConfigError::MixedKeys(name.to_owned()));
         }
         if let Some(oauth) = &self.oauth
             && oauth.grant == OAuthGrant::ClientCredentials
             && (oauth.client_id.is_none() || oauth.client_secret.is_none())
         {
-            return Err(McpKeysError::NoClient(name.to_owned()));
+            return Err(McpConfigError::NoClient(name.to_owned()));
         }
         Ok(McpServerSpec {
             start_seconds: self.start_seconds,
@@ -115,7 +115,7 @@ impl McpServerKeys {
     }
 }
 
-impl McpKeys {
+impl McpConfig {
     /// Returns the servers, in the order of their names.
     pub(crate) fn specs(&self) -> Vec<McpServerSpec> {
         // Mistakes are reported when the configuration is loaded.
@@ -126,7 +126,7 @@ impl McpKeys {
     }
 
     /// Finds servers that cannot be used, each with its name.
-    pub(crate) fn find_problems(&self) -> Vec<(String, McpKeysError)> {
+    pub(crate) fn find_problems(&self) -> Vec<(String, McpConfigError)> {
         let servers = self.servers.iter();
         servers
             .filter_map(|(name, keys)| Some((name.clone(), keys.to_spec(name).err()?)))

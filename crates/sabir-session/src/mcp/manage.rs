@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sabir_agent::{ProgressSink, ToolOutput};
 use sabir_call::ToolSpec;
 use sabir_mcp::{
-    ForgetfulDefinitionStore, McpServerSpec, McpSettings, McpTransport, OAuthGrant, OAuthSettings,
+    McpServerSpec, McpSettings, McpTransport, NullDefinitionStore, OAuthGrant, OAuthSettings,
     ServerStatus, call_server_tool, list_server_tools,
 };
 use sabir_workspace::Workspace;
@@ -42,12 +42,12 @@ pub fn server_settings(config: &Config, workspace: Arc<Workspace>) -> McpSetting
         environment: config.environment.command_variables(),
         http_client: Arc::new(begin_client),
         logins: Arc::new(FileLoginStore::new(Arc::clone(&config.environment))),
-        definitions: Arc::new(ForgetfulDefinitionStore),
+        definitions: Arc::new(NullDefinitionStore),
         notify: Arc::new(drop),
         refuse_start: Arc::new(|_| None),
         open_page: page_opener(config),
         elicitor: None,
-        definition_tokens: config.mcp_keys().definition_budget(),
+        definition_tokens: config.mcp_config().definition_budget(),
     }
 }
 
@@ -214,7 +214,7 @@ pub fn trust_servers(
     change_store(&config.environment, |store| {
         let trusted = store.trusted.entry(root.to_owned()).or_default();
         for found in &chosen {
-            trusted.insert(found.spec.name.clone(), TrustedServer::of_server(found));
+            trusted.insert(found.spec.name.clone(), TrustedServer::from_server(found));
         }
     })?;
     Ok(chosen.iter().map(|found| found.spec.name.clone()).collect())

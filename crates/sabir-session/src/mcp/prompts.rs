@@ -174,7 +174,7 @@ fn assign_words(arguments: &[PromptArgument], given: &str) -> Map<String, Value>
 }
 
 fn describe_prompt(prompt: &ServerPrompt) -> CustomCommand {
-    CustomCommand::of_server(
+    CustomCommand::from_mcp_prompt(
         command_name(prompt),
         &prompt.description,
         &argument_hint(&prompt.arguments),

@@ -1,6 +1,6 @@
 //! Tells the model which resources of servers have changed since it read them.
 
-use sabir_agent::{DriverObserver, ObserverWork};
+use sabir_agent::{DriverObserver, ObserverFuture};
 
 use crate::hub::EventHub;
 
@@ -8,7 +8,7 @@ use crate::hub::EventHub;
 pub(crate) struct ResourceChangeNotifier(pub(crate) EventHub);
 
 impl DriverObserver for ResourceChangeNotifier {
-    fn before_request(&self) -> ObserverWork<'_, Option<String>> {
+    fn before_request(&self) -> ObserverFuture<'_, Option<String>> {
         let servers = self.0.servers();
         let changed = servers.map(|servers| servers.take_changed_resources());
         let lines: Vec<String> = changed

@@ -49,7 +49,7 @@ pub fn served_tools(
         sandbox: Sandbox::new(SandboxLevel::Off),
         subtask_spawner: None,
         seen_files: Vec::new(),
-        sent_rules: Vec::new(),
+        sent_instructions: Vec::new(),
         skill_tool: None,
         editor: None,
     };

@@ -108,7 +108,7 @@ fn session_settings(
 ) -> McpSettings {
     let notices = config.notices.clone();
     let elicitor = (spec.interactivity != Interactivity::Headless).then(|| {
-        Arc::new(HubElicitor::new(hub, config.form_asker.clone())) as Arc<dyn UserElicitor>
+        Arc::new(HubElicitor::new(hub, config.form_elicitor.clone())) as Arc<dyn UserElicitor>
     });
     McpSettings {
         definitions: Arc::new(definitions),

@@ -184,7 +184,7 @@ pub fn find_servers(session: &[McpServerSpec], config: &Config, root: &Path) -> 
     for spec in session {
         list.push(spec.clone(), ServerSource::Session, LaunchState::Allowed);
     }
-    let keys = config.mcp_keys();
+    let keys = config.mcp_config();
     for spec in keys.specs() {
         list.push(spec, ServerSource::Configuration, LaunchState::Allowed);
     }
@@ -259,7 +259,7 @@ fn push_project_files(
 fn project_launch(store: &McpStore, root: &Path, server: &FoundServer) -> LaunchState {
     let name = &server.spec.name;
     let trusted = store.trusted.get(root).and_then(|all| all.get(name));
-    let now = TrustedServer::of_server(server);
+    let now = TrustedServer::from_server(server);
     match trusted {
         None => LaunchState::Untrusted,
         Some(trusted) if *trusted == now => LaunchState::Allowed,

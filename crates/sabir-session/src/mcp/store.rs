@@ -37,7 +37,7 @@ pub(super) struct TrustedServer {
 }
 
 impl TrustedServer {
-    pub(super) fn of_server(found: &FoundServer) -> Self {
+    pub(super) fn from_server(found: &FoundServer) -> Self {
         Self {
             sha256: found.spec.launch_digest(),
             launch: found.spec.launch_line(),

@@ -40,14 +40,14 @@ const USUAL_GROUPS: [ToolGroup; 5] = [
 
 /// The user's own agents.
 #[derive(Debug, Default)]
-pub(crate) struct UserAgents {
+pub(crate) struct PersonalAgents {
     /// The modes that they define.
     pub(super) modes: Vec<Mode>,
     /// The files that define none.
     faults: Vec<ModeFault>,
 }
 
-impl UserAgents {
+impl PersonalAgents {
     /// Returns the files that define no mode, with the reasons.
     pub(super) fn faults(&self) -> impl Iterator<Item = ModeFault> {
         self.faults.iter().map(|fault| ModeFault {

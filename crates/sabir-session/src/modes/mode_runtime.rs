@@ -20,7 +20,7 @@ use crate::locked;
 use crate::pictures::ImageSupport;
 use crate::setup::TaskSetup;
 use crate::spec::SessionSpec;
-use crate::telemetry::AskedModel;
+use crate::telemetry::TargetModel;
 
 /// The mode, model and protocol that a task began with. The models of its other modes depend on them.
 #[derive(Debug, Clone, Copy)]
@@ -163,9 +163,9 @@ impl SessionModes {
     }
 
     /// Returns the model of each mode, by the mode's name.
-    pub(crate) fn asked_models(&self) -> BTreeMap<String, AskedModel> {
+    pub(crate) fn target_models(&self) -> BTreeMap<String, TargetModel> {
         let asked = self.runtimes.iter().map(|runtime| {
-            let asked = AskedModel {
+            let asked = TargetModel {
                 provider: runtime.provider.clone(),
                 model: runtime.config.model.clone(),
             };

@@ -56,7 +56,7 @@ impl ModeSwitcher {
 }
 
 impl DriverObserver for ModeSwitcher {
-    fn on_record_kept(&self, record: &Record) {
+    fn on_record_stored(&self, record: &Record) {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         if history.apply_record(record) {
             let mode = history.current_mode();

@@ -125,7 +125,7 @@ impl ImportPlan {
 
     /// Leaves out settings that the configuration already has.
     fn drop_present(&mut self, config: &Config) {
-        let servers = config.mcp_keys().specs();
+        let servers = config.mcp_config().specs();
         for item in std::mem::take(&mut self.items) {
             // What the user has written here is newer than what another program has.
             let present = match &item.setting {

@@ -13,8 +13,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use sabir_agent::{
-    ContextChange, Delivery, ModeHistory, Record, SummaryAuthor, TaskId, TaskOutcome, TaskUsage,
-    ToolUsage, control,
+    ContextChange, DeliveryTime, ModeHistory, Record, SummaryAuthor, TaskId, TaskOutcome,
+    TaskUsage, ToolUsage, control,
 };
 use sabir_call::{Call, CallId, MessagePart, ToolResultStatus, Usage};
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub(crate) struct TraceIds {
 
 /// The model that requests go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AskedModel {
+pub(crate) struct TargetModel {
     /// The provider's name in Sabir.
     pub(crate) provider: String,
     /// The model's name at the provider.
@@ -39,7 +39,7 @@ pub(crate) struct AskedModel {
 }
 
 /// The task's model, and those of its modes.
-type AskedModels = (AskedModel, BTreeMap<String, AskedModel>);
+type TargetModels = (TargetModel, BTreeMap<String, TargetModel>);
 
 /// One span of a trace.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +68,7 @@ pub(crate) struct RunTracer {
     last_record_at: u64,
     task: String,
     mode_history: ModeHistory,
-    asked: AskedModels,
+    asked: TargetModels,
     content: bool,
     prompt: Option<String>,
     /// The calls of the last answer, with the times at which they began to run.
@@ -81,7 +81,7 @@ impl RunTracer {
     pub(crate) fn new(
         ids: TraceIds,
         task: &TaskId,
-        asked: (AskedModel, BTreeMap<String, AskedModel>),
+        asked: (TargetModel, BTreeMap<String, TargetModel>),
         content: bool,
         now: u64,
     ) -> Self {
@@ -163,7 +163,7 @@ impl RunTracer {
         // A message that waits for its turn does not start a request.
         let waits = match record {
             Record::Said { when, .. } | Record::Context(ContextChange::Moded { when, .. }) => {
-                *when == Delivery::Later
+                *when == DeliveryTime::Later
             }
             _ => false,
         };
@@ -290,7 +290,7 @@ impl RunTracer {
     }
 
     fn base_attributes(&self, operation: &str) -> Vec<(&'static str, Value)> {
-        let AskedModel { provider, model } = self.current_model();
+        let TargetModel { provider, model } = self.current_model();
         vec![
             ("gen_ai.operation.name", json!(operation)),
             ("gen_ai.provider.name", json!(provider_name(provider))),
@@ -299,7 +299,7 @@ impl RunTracer {
     }
 
     /// Returns the model of the current mode. Until the first switch it is the task's model.
-    fn current_model(&self) -> &AskedModel {
+    fn current_model(&self) -> &TargetModel {
         let (usual, others) = &self.asked;
         others
             .get(self.mode_history.current_mode())
@@ -428,7 +428,7 @@ mod tests {
     }
 
     fn spans(content: bool) -> Vec<TraceSpan> {
-        let asked = |provider: &str, model: &str| AskedModel {
+        let asked = |provider: &str, model: &str| TargetModel {
             provider: provider.to_owned(),
             model: model.to_owned(),
         };

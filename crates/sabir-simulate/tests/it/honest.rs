@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sabir_simulate::{EventCounters, LAWS, SABOTAGES, SimulationReport, simulate};
+use sabir_simulate::{EventCounters, INVARIANTS, SABOTAGES, SimulationReport, simulate};
 
 /// Few enough for a debug build; the program simulates more.
 const SEEDS: u64 = 300;
@@ -78,7 +78,7 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn every_law_has_a_sabotage() {
     let broken: BTreeSet<_> = SABOTAGES.iter().flat_map(|(_, laws)| *laws).collect();
-    for (law, ..) in &LAWS {
+    for (law, ..) in &INVARIANTS {
         assert!(broken.contains(law), "no sabotage breaks {law:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Tests that every sabotage is detected within a thousand seeds.
 
-use sabir_simulate::{Law, SABOTAGES, Sabotage, simulate};
+use sabir_simulate::{Invariant, SABOTAGES, Sabotage, simulate};
 
 /// Returns the first seed, counted from 1, at which the sabotage is detected.
 fn caught(sabotage: Sabotage) -> Option<(u64, sabir_simulate::Violation)> {
@@ -9,7 +9,7 @@ fn caught(sabotage: Sabotage) -> Option<(u64, sabir_simulate::Violation)> {
 
 #[test]
 fn every_sabotage_is_detected() {
-    let look = |(sabotage, laws): &(Sabotage, &[Law])| {
+    let look = |(sabotage, laws): &(Sabotage, &[Invariant])| {
         let (seeds, violation) =
             caught(*sabotage).unwrap_or_else(|| panic!("{sabotage:?} was not noticed"));
         assert!(

@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use sabir_tidy::{CrateFigures, SourceTree, TreeFigures, measure_crates, measure_tree, read_tree};
+use sabir_tidy::{CrateMetrics, SourceTree, TreeMetrics, measure_crates, measure_tree, read_tree};
 
 /// Reads the trees and prints their figures. Exits with 2 for a wrong option, and with 1 for a tree
 /// that cannot be read.
@@ -55,7 +55,7 @@ fn print_figures(folders: &[String], trees: &[SourceTree]) {
     let columns: Vec<_> = trees
         .iter()
         .map(measure_tree)
-        .map(|figures: TreeFigures| figures.table_rows())
+        .map(|figures: TreeMetrics| figures.table_rows())
         .collect();
     let Some(first) = columns.first() else { return };
     let headings: String = folders
@@ -71,7 +71,7 @@ fn print_figures(folders: &[String], trees: &[SourceTree]) {
 }
 
 /// Prints one row for each crate of a tree.
-fn print_crates(folder: &str, crates: &[CrateFigures], shows_cycles: bool) {
+fn print_crates(folder: &str, crates: &[CrateMetrics], shows_cycles: bool) {
     println!("\n{folder}");
     println!(
         "{:<20} {:>7} {:>7} {:>7}",

@@ -1,6 +1,6 @@
 //! Renders a task as one static HTML file: no scripts, no external resources, and all text escaped.
 
-use crate::text::is_unseen;
+use crate::text::is_invisible_char;
 
 use super::{DocumentSection, ExportDocument, SectionPiece};
 
@@ -90,7 +90,7 @@ fn escape_html(text: &str) -> String {
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
             '\n' | '\t' => escaped.push(c),
-            c if c.is_control() || is_unseen(c) => {
+            c if c.is_control() || is_invisible_char(c) => {
                 escaped.push_str(&format!("&lt;U+{:04X}&gt;", u32::from(c)))
             }
             c => escaped.push(c),

@@ -21,7 +21,7 @@ use crate::timestamps;
 
 use super::blocks::{ContentBlock, parse_blocks};
 use super::record_builder::{ImportNotes, RecordBuilder, short_name};
-use super::source_files::{read_text_lossy, written_at};
+use super::source_files::{modified_at, read_text_lossy};
 use super::{ImportError, ImportedHistory, string_field};
 
 /// The state of reading a file line by line.
@@ -62,7 +62,7 @@ pub(super) fn read_transcript(
     };
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         match serde_json::from_str::<Value>(line) {
-            Ok(line) => reading.take_line(&line),
+            Ok(line) => reading.add_line(&line),
             Err(_) => reading
                 .builder
                 .notes
@@ -79,7 +79,7 @@ pub(super) fn read_transcript(
         at,
         ..
     } = reading;
-    let at = at.unwrap_or_else(|| written_at(path, &mut scribe.notes));
+    let at = at.unwrap_or_else(|| modified_at(path, &mut scribe.notes));
     let prompt = prompt.ok_or_else(|| ImportError::NoPrompt {
         path: path.to_owned(),
         advice: ": it is not a history of Claude Code",
@@ -100,7 +100,7 @@ pub(super) fn read_transcript(
 
 impl TranscriptReader<'_> {
     /// Takes one line of the file, or counts it in a note.
-    fn take_line(&mut self, line: &Value) {
+    fn add_line(&mut self, line: &Value) {
         let kind = string_field(line, "type").unwrap_or("none");
         let Some(message) = line
             .get("message")
@@ -137,18 +137,18 @@ impl TranscriptReader<'_> {
             &mut self.builder.notes,
         );
         if kind == "assistant" {
-            self.take_assistant(message, content);
+            self.add_assistant_line(message, content);
             self.builder.set_time(at);
         } else {
             // The pending answer keeps the time of its own lines.
             self.flush_answer();
             self.builder.set_time(at);
-            self.take_user(line, content);
+            self.add_user_line(line, content);
         }
     }
 
     /// Adds the blocks of a line to the pending answer, or begins a new answer.
-    fn take_assistant(&mut self, message: &Value, content: Vec<ContentBlock>) {
+    fn add_assistant_line(&mut self, message: &Value, content: Vec<ContentBlock>) {
         let id = string_field(message, "id").unwrap_or_default();
         let usage = message.get("usage").map(parse_usage).unwrap_or_default();
         // The program's own messages have this model.
@@ -178,7 +178,7 @@ impl TranscriptReader<'_> {
     }
 
     /// Takes a message of the user, or one that the program added in their name.
-    fn take_user(&mut self, line: &Value, mut content: Vec<ContentBlock>) {
+    fn add_user_line(&mut self, line: &Value, mut content: Vec<ContentBlock>) {
         let by_program = is_true(line, "isMeta") || is_true(line, "isCompactSummary");
         // The first words of the user begin the task; what the program said for them does not.
         if self.prompt.is_none() && !by_program {

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::blocks::{ContentBlock, parse_blocks};
 use super::record_builder::{ImportNotes, RecordBuilder};
-use super::source_files::{read_json, written_at};
+use super::source_files::{modified_at, read_json};
 use super::{ImportError, ImportedHistory, string_field};
 
 /// The file with the conversation.
@@ -66,7 +66,7 @@ pub(super) fn read_task_folder(
     let at = beside
         .at
         .or(first)
-        .unwrap_or_else(|| written_at(&folder.join(MESSAGES_FILE), &mut notes));
+        .unwrap_or_else(|| modified_at(&folder.join(MESSAGES_FILE), &mut notes));
     let mut scribe = RecordBuilder::new(dialects, !native, at, notes);
     let answers = messages
         .iter()

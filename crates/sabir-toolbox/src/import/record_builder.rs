@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use sabir_agent::{AssistantTurn, CallCheck, Delivery, MessageAuthor, Record, TaskOutcome};
+use sabir_agent::{AssistantTurn, CallCheck, DeliveryTime, MessageAuthor, Record, TaskOutcome};
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
     Call, CallId, CallReader, CallResult, Cost, DraftPart, DraftResponse, Event, EventSink, Fault,
@@ -228,7 +228,7 @@ impl<'d> RecordBuilder<'d> {
                 by,
                 text,
                 images: Vec::new(),
-                when: Delivery::Next,
+                when: DeliveryTime::Next,
             });
         }
     }
@@ -480,9 +480,9 @@ mod tests {
     use super::*;
 
     /// Numbers that look like chance, the same each time.
-    struct Chance(u64);
+    struct PseudoRandom(u64);
 
-    impl Chance {
+    impl PseudoRandom {
         fn below(&mut self, limit: usize) -> usize {
             self.0 = self
                 .0
@@ -549,7 +549,7 @@ mod tests {
 
     #[test]
     fn any_imported_history_can_be_replayed() {
-        let mut chance = Chance(1);
+        let mut chance = PseudoRandom(1);
         for round in 0..1000 {
             let mut scribe = RecordBuilder::new(
                 DialectSet::built_in(),

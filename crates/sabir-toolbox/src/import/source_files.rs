@@ -36,7 +36,7 @@ pub(super) fn read_json(path: &Path, notes: &mut ImportNotes) -> Result<Value, I
 }
 
 /// Returns the modification time of a file in milliseconds since 1970, for a history without times; 0 if it is not known.
-pub(super) fn written_at(path: &Path, notes: &mut ImportNotes) -> u64 {
+pub(super) fn modified_at(path: &Path, notes: &mut ImportNotes) -> u64 {
     notes.add_count(
         "histories without times, which begin when the file was written",
         1,

@@ -5,7 +5,7 @@ use sabir_edit::TextEncoding;
 use sabir_workspace::WorkPath;
 
 use super::read_error::ReadError;
-use crate::picture::LoadedPicture;
+use crate::picture::LoadedImage;
 use crate::text::{MAX_FILE_BYTES, count_bytes};
 
 /// The files of a call, in its order.
@@ -29,13 +29,13 @@ pub(crate) enum FileView {
         path: WorkPath,
     },
     /// A picture.
-    Picture {
+    Image {
         /// The file.
         path: WorkPath,
         /// The size of the file.
         size_bytes: u64,
         /// The picture.
-        picture: LoadedPicture,
+        picture: LoadedImage,
     },
 }
 
@@ -81,7 +81,7 @@ impl From<FileViews> for ToolOutput {
             let content = match outcome {
                 Ok(FileView::Lines(lines)) => lines.render_lines(),
                 Ok(FileView::Empty { path }) => format!("`{path}` is empty."),
-                Ok(FileView::Picture {
+                Ok(FileView::Image {
                     path,
                     size_bytes,
                     picture,

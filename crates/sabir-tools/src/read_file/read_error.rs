@@ -4,7 +4,7 @@ use sabir_workspace::WorkPath;
 
 use crate::blocking::WorkerError;
 use crate::file_error::FileError;
-use crate::picture::PictureError;
+use crate::picture::ImageLoadError;
 use crate::text::{count_bytes, count_noun};
 
 /// A failure to read one file, or all files of a call.
@@ -40,7 +40,7 @@ pub(crate) enum ReadError {
          another one of it.",
         count_bytes(*size_bytes)
     )]
-    UnusablePicture {
+    UnusableImage {
         /// The file.
         path: WorkPath,
         /// The name of its format.
@@ -48,7 +48,7 @@ pub(crate) enum ReadError {
         /// Its size.
         size_bytes: u64,
         /// The problem.
-        reason: PictureError,
+        reason: ImageLoadError,
     },
     /// Other pictures of the call took the room.
     #[error(

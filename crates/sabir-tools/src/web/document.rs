@@ -63,7 +63,7 @@ pub(crate) enum DocumentError {
     #[error(
         "`{url}` is a picture ({media_type}) of more than {MAX_PICTURE_BYTES} bytes, which is too large to be shown."
     )]
-    PictureTooLarge {
+    ImageTooLarge {
         /// The URL of the document.
         url: String,
         /// The media type, by the bytes.
@@ -111,7 +111,7 @@ pub(crate) fn decode_document(response: &WebResponse) -> Result<WebDocument, Doc
         BodyKind::Picture(media_type)
             if response.is_truncated || response.body.len() > MAX_PICTURE_BYTES =>
         {
-            Err(DocumentError::PictureTooLarge {
+            Err(DocumentError::ImageTooLarge {
                 url: response.url.to_string(),
                 media_type,
             })
@@ -379,7 +379,7 @@ mod tests {
         })
         .unwrap_err();
         assert!(
-            matches!(error, DocumentError::PictureTooLarge { .. }),
+            matches!(error, DocumentError::ImageTooLarge { .. }),
             "{error}"
         );
         assert!(matches!(

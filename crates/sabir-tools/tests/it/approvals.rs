@@ -42,8 +42,8 @@ impl Model for Once {
         });
         for (name, value) in object(arguments.clone()) {
             let (text, form) = match &value {
-                Value::String(text) => (text.clone(), sabir_call::ArgForm::String),
-                other => (other.to_string(), sabir_call::ArgForm::Json),
+                Value::String(text) => (text.clone(), sabir_call::ArgumentEncoding::String),
+                other => (other.to_string(), sabir_call::ArgumentEncoding::Json),
             };
             sink.push_event(Event::ArgStart {
                 index: 0,
@@ -105,12 +105,12 @@ fn asked(
         system: String::new(),
         model: "m".to_owned(),
         tools: place.registry.tool_set().clone(),
-        read_only_tools: place.registry.read_only_names(),
+        read_only_tools: place.registry.read_only_tool_names(),
         rules: PolicyRules::default(),
         interactivity: Interactivity::Interactive,
         limits: TaskLimits::default(),
         completion: sabir_agent::CompletionConditions::default(),
-        polling_tools: place.registry.polling_names(),
+        polling_tools: place.registry.polling_tool_names(),
         dialects: sabir_call::dialect::DialectSet::default(),
         repairs: sabir_check::RepairSet::all(),
         recovery: sabir_call::TextRecovery::Ask,

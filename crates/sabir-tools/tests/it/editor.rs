@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sabir_tools::{
-    EditTool, Editor, EditorAnswer, EditorFailure, NetworkScope, TerminalCommand, TerminalEnd,
+    EditTool, Editor, EditorFailure, EditorFuture, NetworkScope, TerminalCommand, TerminalEnd,
     TerminalOutcome,
 };
 use sabir_workspace::{Bounds, Sandbox, SandboxLevel};
@@ -41,9 +41,9 @@ impl Editor for FakeEditor {
         !self.takes_no_text
     }
 
-    fn read_text(&self, path: &Path) -> EditorAnswer<String> {
+    fn read_text(&self, path: &Path) -> EditorFuture<String> {
         if self.is_silent.load(Ordering::Relaxed) {
-            return Box::pin(std::future::ready(Err(EditorFailure::Silent)));
+            return Box::pin(std::future::ready(Err(EditorFailure::NoResponse)));
         }
         let mut open = self.open.lock().unwrap();
         let known = open.get(&name_of(path)).cloned();
@@ -54,7 +54,7 @@ impl Editor for FakeEditor {
         Box::pin(std::future::ready(answer))
     }
 
-    fn write_text(&self, path: &Path, text: &str) -> EditorAnswer<()> {
+    fn write_text(&self, path: &Path, text: &str) -> EditorFuture<()> {
         if self.refuses_text {
             let error = EditorFailure::Refused("read only".to_owned());
             return Box::pin(std::future::ready(Err(error)));
@@ -72,7 +72,7 @@ impl Editor for FakeEditor {
         self.prints.is_some()
     }
 
-    fn run_command(&self, command: TerminalCommand) -> EditorAnswer<TerminalOutcome> {
+    fn run_command(&self, command: TerminalCommand) -> EditorFuture<TerminalOutcome> {
         assert_eq!(command.arguments, ["-c", command.text.as_str()]);
         let outcome = TerminalOutcome {
             end: TerminalEnd::Signaled("SIGTERM".to_owned()),

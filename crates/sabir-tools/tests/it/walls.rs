@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sabir_agent::CallPermit;
 use sabir_call::CallId;
-use sabir_policy::{Access, Beyond};
+use sabir_policy::{Access, ExtraPermissions};
 use sabir_workspace::{NetworkAccess, Sandbox, SandboxLevel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -72,22 +72,34 @@ fn arguments_request_exceptions_from_the_sandbox() {
     );
     let online = on.clone().with_network(NetworkAccess::Allowed);
     for (more, [without, within, with_network]) in [
-        (json!({}), [Beyond::Nothing; 3]),
+        (json!({}), [ExtraPermissions::Nothing; 3]),
         (
             json!({"network": false, "unconfined": false}),
-            [Beyond::Nothing; 3],
+            [ExtraPermissions::Nothing; 3],
         ),
         (
             json!({"network": true}),
-            [Beyond::Nothing, Beyond::Network, Beyond::Nothing],
+            [
+                ExtraPermissions::Nothing,
+                ExtraPermissions::Network,
+                ExtraPermissions::Nothing,
+            ],
         ),
         (
             json!({"unconfined": true}),
-            [Beyond::Nothing, Beyond::Unconfined, Beyond::Unconfined],
+            [
+                ExtraPermissions::Nothing,
+                ExtraPermissions::Unconfined,
+                ExtraPermissions::Unconfined,
+            ],
         ),
         (
             json!({"network": true, "unconfined": true}),
-            [Beyond::Nothing, Beyond::Unconfined, Beyond::Unconfined],
+            [
+                ExtraPermissions::Nothing,
+                ExtraPermissions::Unconfined,
+                ExtraPermissions::Unconfined,
+            ],
         ),
     ] {
         assert_eq!(beyond(&off, more.clone()), without, "{more}");

@@ -171,7 +171,7 @@ impl App {
             false => preview,
         };
         if let Some(picker) = &mut self.picker {
-            picker.keep_preview(&PickedItem::Checkpoint(call.clone()), preview);
+            picker.set_preview(&PickedItem::Checkpoint(call.clone()), preview);
         }
     }
 }

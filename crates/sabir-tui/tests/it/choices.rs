@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sabir_session::agent::{Record, TaskId, TaskOutcome};
 use sabir_session::call::ToolResultStatus;
 use sabir_session::config::key_bindings::KeyBindings;
-use sabir_session::config::tui::Motion;
+use sabir_session::config::tui::AnimationLevel;
 use sabir_session::symbol_names::SymbolName;
 use sabir_session::{Command, SessionEventKind};
 use sabir_tui::app::{AppSettings, Effect};
@@ -91,7 +91,7 @@ fn themes_are_previewed_kept_and_left() {
     bench.event(result("1", "read_file", ToolResultStatus::Done, ""));
     assert_eq!(color_of(&bench, "✓ read_file"), usual);
     bench.keys("/theme\rdark");
-    assert_eq!(bench.keys("\r"), [Effect::KeepTheme("dark".to_owned())]);
+    assert_eq!(bench.keys("\r"), [Effect::SaveTheme("dark".to_owned())]);
     bench.event(result("2", "list_files", ToolResultStatus::Done, ""));
     let dark = vt100::Color::Rgb(163, 211, 156);
     assert_eq!(color_of(&bench, "✓ list_files"), dark);
@@ -106,9 +106,11 @@ fn themes_are_previewed_kept_and_left() {
 #[test]
 fn a_light_background_changes_the_usual_theme() {
     let mut bench = Bench::working(80, 24);
-    bench.app.note_printed("x");
+    bench.app.show_notice("x");
     let warn = |bench: &mut Bench, line: &str| {
-        bench.app.note_user_command(line, Err("not run".to_owned()));
+        bench
+            .app
+            .handle_user_command_result(line, Err("not run".to_owned()));
         bench.draw();
         color_of(bench, &format!("! {line}"))
     };
@@ -352,7 +354,7 @@ fn a_symbol_with_many_places_leaves_room_for_others() {
 #[test]
 fn with_reduced_motion_nothing_moves() {
     let settings = AppSettings {
-        motion: Motion::Reduced,
+        motion: AnimationLevel::Reduced,
         ..Bench::settings()
     };
     let mut bench = Bench::with_settings(60, 16, settings);

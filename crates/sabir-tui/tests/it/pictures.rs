@@ -5,7 +5,7 @@
 use sabir_session::SessionEventKind;
 use sabir_session::StreamEvent;
 use sabir_session::agent::UserQuestion;
-use sabir_session::call::{ArgForm, CallId, ToolResultStatus};
+use sabir_session::call::{ArgumentEncoding, CallId, ToolResultStatus};
 use sabir_tui::app::ChangedFile;
 use sabir_tui::keys::TerminalInput;
 use sabir_tui::picker::{CheckpointedCall, PickedItem, PickerItem};
@@ -49,7 +49,7 @@ fn stream_call(bench: &mut Bench, name: &str, arguments: &[(&str, &str)]) {
         push(StreamEvent::ArgStart {
             index: 0,
             name: (*name).to_owned(),
-            form: ArgForm::String,
+            form: ArgumentEncoding::String,
             at: 0,
         });
         push(StreamEvent::ArgDelta {

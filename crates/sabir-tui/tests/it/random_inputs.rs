@@ -236,7 +236,7 @@ fn tell_random_fact(bench: &mut Bench, random: &mut Random) {
             let files = (0..random.below(30)).map(|_| random.pick(&TEXTS).to_owned());
             bench.app.set_files(files.collect());
         }
-        _ => bench.app.note_printed(random.pick(&TEXTS)),
+        _ => bench.app.show_notice(random.pick(&TEXTS)),
     }
     bench.draw();
 }
@@ -260,7 +260,7 @@ fn kept_texts(effects: &[Effect]) -> Vec<&str> {
     effects
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Remember(text) | Effect::EditDraft(text) => Some(text.as_str()),
+            Effect::AddToHistory(text) | Effect::EditDraft(text) => Some(text.as_str()),
             Effect::Begin(message) => Some(message.text.as_str()),
             Effect::Submit(Command::Send { message, .. }) => Some(message.text.as_str()),
             Effect::Submit(Command::Answer {

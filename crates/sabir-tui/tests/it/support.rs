@@ -11,7 +11,7 @@ use sabir_session::agent::{
 };
 use sabir_session::call::{Call, CallId, CallResult, Cost, MessagePart, ToolResultStatus, Usage};
 use sabir_session::config::key_bindings::KeyBindings;
-use sabir_session::config::tui::{EditingKeys, Motion, StatusItem};
+use sabir_session::config::tui::{AnimationLevel, EditingKeys, StatusItem};
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::{
     RequestId, RunSummary, SessionEvent, SessionEventKind, SessionState, StreamEvent, SubtaskLabel,
@@ -60,7 +60,7 @@ impl Bench {
         AppSettings {
             themes: ThemeSet::new(BTreeMap::new(), ColorDepth::Palette, None),
             theme_name: "auto".to_owned(),
-            motion: Motion::Full,
+            motion: AnimationLevel::Full,
             history: vec!["an earlier message".to_owned(), "two\nlines".to_owned()],
             draft: String::new(),
             modes: vec!["code".to_owned(), "plan".to_owned()],
@@ -100,7 +100,7 @@ impl Bench {
     }
 
     pub(crate) fn draw(&mut self) {
-        let history = self.app.take_decided();
+        let history = self.app.take_final_lines();
         self.view = self.app.draw(self.now);
         let bytes = self.screen.draw(history, self.view.clone());
         self.written += bytes.len();

@@ -117,7 +117,7 @@ fn keys_from_before_a_question_do_not_answer_it() {
     bench.wait(1000);
     // The draft has the focus, until Tab gives it to the question.
     let effects = bench.keys("y\r");
-    assert_eq!(effects, [Effect::Remember("yy".to_owned())]);
+    assert_eq!(effects, [Effect::AddToHistory("yy".to_owned())]);
     assert!(bench.shows("Tab answers"), "{:?}", bench.rows());
     assert!(bench.shows("queued: yy"), "{:?}", bench.rows());
 }
@@ -252,7 +252,7 @@ fn a_file_is_shown_while_it_is_written() {
         bench.event(delta(StreamEvent::ArgStart {
             index: 0,
             name: name.to_owned(),
-            form: sabir_session::call::ArgForm::String,
+            form: sabir_session::call::ArgumentEncoding::String,
             at: 0,
         }));
         bench.event(delta(StreamEvent::ArgDelta {
@@ -291,7 +291,7 @@ fn hostile_text_of_every_sink_reaches_the_screen_clean() {
         bench.event(event);
         check_frame(&bench.frame);
     }
-    bench.app.note_printed(hostile);
+    bench.app.show_notice(hostile);
     bench.input(sabir_tui::keys::TerminalInput::Paste(hostile.to_owned()));
     check_frame(&bench.frame);
     let rows = bench.rows().join("\n");

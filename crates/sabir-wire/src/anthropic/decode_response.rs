@@ -384,7 +384,10 @@ impl AnthropicDecoder {
                 let more = delta.partial_json.as_str();
                 let words = delta.content.as_str();
                 // A kept block that lacks a piece is worthless, so it is dropped completely.
-                if self.opaque_budget.has_room(more.len() + words.len(), out) {
+                if self
+                    .opaque_budget
+                    .try_reserve(more.len() + words.len(), out)
+                {
                     input.push_str(more);
                     content.push_str(words);
                     known |= delta.partial_json.0.is_some() || delta.content.0.is_some();
@@ -510,7 +513,7 @@ impl AnthropicDecoder {
     /// Counts text toward the limit of opaque state and returns it, or an empty text above the
     /// limit.
     fn limit_opaque_text<'t>(&mut self, text: &'t str, out: &mut dyn EventSink) -> &'t str {
-        if self.opaque_budget.has_room(text.len(), out) {
+        if self.opaque_budget.try_reserve(text.len(), out) {
             text
         } else {
             ""

@@ -4,7 +4,7 @@ use sabir_call::{DraftPart, DraftResponse, DraftState, Event, StopReason, Usage}
 use serde_json::{Map, Value, json};
 
 use super::answer_details::AnswerDetail;
-use super::{NAME, stop_word};
+use super::{NAME, stop_reason_name};
 use crate::arguments::{ArgumentWriter, arguments_object};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -21,7 +21,7 @@ pub(crate) struct AnthropicEncoder {
     /// True once `message_start` was written.
     begun: bool,
     /// The index and kind of the open text or thinking block.
-    open_block: Option<(u64, ProseKind)>,
+    open_block: Option<(u64, TextBlockKind)>,
     /// The index of the next block. Anthropic's clients use it as a position in the content.
     next_index: u64,
     /// The calls whose blocks are open, in the order of their starts.
@@ -80,7 +80,7 @@ fn extend_object(object: &mut Value, members: &Map<String, Value>) {
 
 /// The kind of a block of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProseKind {
+enum TextBlockKind {
     /// A `text` block.
     Text,
     /// A `thinking` block; its signature is empty until the provider sends one.
@@ -150,7 +150,7 @@ impl AnthropicEncoder {
     }
 
     /// Returns the index of an open block of this kind, starting one if needed.
-    fn ensure_prose_block(&mut self, kind: ProseKind, out: &mut Vec<u8>) -> u64 {
+    fn ensure_text_block(&mut self, kind: TextBlockKind, out: &mut Vec<u8>) -> u64 {
         if let Some((index, known)) = self.open_block
             && known == kind
         {
@@ -159,8 +159,8 @@ impl AnthropicEncoder {
         // Clients join the deltas of one block, so a thought between two texts must become a block
         // of its own.
         let block = match kind {
-            ProseKind::Text => json!({"type": "text", "text": ""}),
-            ProseKind::Thinking => json!({"type": "thinking", "thinking": "", "signature": ""}),
+            TextBlockKind::Text => json!({"type": "text", "text": ""}),
+            TextBlockKind::Thinking => json!({"type": "thinking", "thinking": "", "signature": ""}),
         };
         let index = self.start_block(block, out);
         self.open_block = Some((index, kind));
@@ -172,12 +172,12 @@ impl AnthropicEncoder {
         match detail {
             // Each text block has citations of its own.
             AnswerDetail::TextStart => {
-                if matches!(self.open_block, Some((_, ProseKind::Text))) {
+                if matches!(self.open_block, Some((_, TextBlockKind::Text))) {
                     self.close_open_block(out);
                 }
             }
             AnswerDetail::TextDelta(delta) => {
-                let index = self.ensure_prose_block(ProseKind::Text, out);
+                let index = self.ensure_text_block(TextBlockKind::Text, out);
                 write_block_delta(index, delta, out);
             }
             detail => self.details.add(detail),
@@ -191,7 +191,7 @@ impl AnthropicEncoder {
             .get("signature")
             .filter(|_| data.get("type").is_some_and(|kind| kind == "thinking"));
         if let Some(signature) = signature {
-            let index = self.ensure_prose_block(ProseKind::Thinking, out);
+            let index = self.ensure_text_block(TextBlockKind::Thinking, out);
             write_block_delta(
                 index,
                 json!({"type": "signature_delta", "signature": signature}),
@@ -235,7 +235,7 @@ impl WireEncoder for AnthropicEncoder {
     fn encode_event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         match event {
             Event::Text { text } => {
-                let index = self.ensure_prose_block(ProseKind::Text, out);
+                let index = self.ensure_text_block(TextBlockKind::Text, out);
                 let [template, ..] = &mut self.templates;
                 write_delta(
                     template,
@@ -249,7 +249,7 @@ impl WireEncoder for AnthropicEncoder {
                 );
             }
             Event::Thought { text } => {
-                let index = self.ensure_prose_block(ProseKind::Thinking, out);
+                let index = self.ensure_text_block(TextBlockKind::Thinking, out);
                 let [_, template, _] = &mut self.templates;
                 write_delta(
                     template,
@@ -323,7 +323,7 @@ impl WireEncoder for AnthropicEncoder {
             write_event("content_block_stop", json!({"index": call.block}), out);
         }
         let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
-        let mut delta = json!({"stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(&self.metadata, reason)});
+        let mut delta = json!({"stop_reason": stop_reason_name(reason, raw), "stop_sequence": matched_stop_sequence(&self.metadata, reason)});
         extend_object(&mut delta, &self.details.message);
         let output = self.usage.output.unwrap_or_default();
         let usage = self.details.encode_usage(self.usage, output);
@@ -388,7 +388,7 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
     let output = draft.usage.output.unwrap_or_default();
     let mut message = json!({
         "id": metadata.id, "type": "message", "role": "assistant", "model": metadata.model, "content": content,
-        "stop_reason": stop_word(reason, raw), "stop_sequence": matched_stop_sequence(metadata, reason),
+        "stop_reason": stop_reason_name(reason, raw), "stop_sequence": matched_stop_sequence(metadata, reason),
         "usage": details.encode_usage(draft.usage, output),
     });
     extend_object(&mut message, &details.message);

@@ -47,7 +47,7 @@ pub(crate) struct ThinkingPlan {
 #[derive(Debug, PartialEq, Eq)]
 enum ThinkingMode {
     /// No option is written.
-    Silent,
+    Omitted,
     /// `{"type": "disabled"}`.
     Off,
     /// `{"type": "enabled", "budget_tokens": …}`, for models up to Claude 4.5. The budget is in tokens, and less than the limit.
@@ -75,7 +75,7 @@ pub(crate) fn plan_thinking(
             // Nothing was asked for: the model's own default applies, which differs between models.
             return ThinkingPlan {
                 limit: limit.unwrap_or(usual),
-                mode: ThinkingMode::Silent,
+                mode: ThinkingMode::Omitted,
             };
         }
         ReasoningConfig::Off => {
@@ -119,7 +119,7 @@ pub(crate) fn plan_thinking(
         mode: if possible {
             ThinkingMode::Budget(most)
         } else {
-            ThinkingMode::Silent
+            ThinkingMode::Omitted
         },
     }
 }
@@ -146,7 +146,7 @@ impl ThinkingPlan {
     pub(crate) fn body_members(&self) -> Vec<(String, Value)> {
         let mut members = Vec::new();
         match self.mode {
-            ThinkingMode::Silent => {}
+            ThinkingMode::Omitted => {}
             ThinkingMode::Off => members.push(("thinking", json!({"type": "disabled"}))),
             ThinkingMode::Budget(tokens) => members.push((
                 "thinking",

@@ -354,7 +354,7 @@ impl BedrockDecoder {
             } => {
                 let input = input.unwrap_or_default();
                 let size = input.len() + delta.tool_result.map_or(0, |raw| raw.get().len());
-                if !self.opaque_budget.has_room(size, out) {
+                if !self.opaque_budget.try_reserve(size, out) {
                     *block = BlockKind::Dropped;
                     return;
                 }
@@ -490,7 +490,7 @@ impl BedrockDecoder {
     /// Counts text toward the limit of opaque state and returns it, or an empty text above the
     /// limit.
     fn limit_opaque_text<'t>(&mut self, text: &'t str, out: &mut dyn EventSink) -> &'t str {
-        if self.opaque_budget.has_room(text.len(), out) {
+        if self.opaque_budget.try_reserve(text.len(), out) {
             text
         } else {
             ""

@@ -26,7 +26,7 @@ use crate::wire::WireOptions;
 
 /// The maker of a model, as far as its name tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ModelMaker {
+enum ModelVendor {
     /// Claude models, which take Anthropic's own members.
     Anthropic,
     /// Amazon's Nova models.
@@ -37,7 +37,7 @@ enum ModelMaker {
     Other,
 }
 
-impl ModelMaker {
+impl ModelVendor {
     /// Finds the maker by substrings of the model's name.
     fn from_model(model: &str) -> Self {
         let model = model.to_ascii_lowercase();
@@ -70,9 +70,9 @@ const UNCACHED_MODELS: [&str; 6] = [
 
 /// Encodes the body of a request.
 pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
-    let maker = ModelMaker::from_model(&request.model);
+    let maker = ModelVendor::from_model(&request.model);
     // Other models refuse cache points, and unknown ones may.
-    let known = matches!(maker, ModelMaker::Anthropic | ModelMaker::Nova)
+    let known = matches!(maker, ModelVendor::Anthropic | ModelVendor::Nova)
         && !is_model_named(&request.model, &UNCACHED_MODELS);
     let cached = (options.cached || request.options.cache == CacheControl::Marked) && known;
     let mut body = Map::new();
@@ -116,18 +116,18 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
 pub(crate) fn is_param_refused(request: &Request, wish: RequestParam) -> bool {
     let steers = matches!(wish, RequestParam::Temperature | RequestParam::TopP);
     steers
-        && encode_thinking(request, ModelMaker::from_model(&request.model)).1
+        && encode_thinking(request, ModelVendor::from_model(&request.model)).1
             != ThinkingConflict::Nothing
 }
 
 /// Returns true if the request asks for thoughts, and the model would refuse them.
 pub(crate) fn is_thinking_refused(request: &Request) -> bool {
-    match ModelMaker::from_model(&request.model) {
-        ModelMaker::Anthropic | ModelMaker::Other => {
+    match ModelVendor::from_model(&request.model) {
+        ModelVendor::Anthropic | ModelVendor::Other => {
             let plan = thinking::plan_thinking(request, USUAL_LIMIT, is_thought_state);
             plan.is_impossible(request)
         }
-        ModelMaker::Nova | ModelMaker::OpenAi => false,
+        ModelVendor::Nova | ModelVendor::OpenAi => false,
     }
 }
 
@@ -237,7 +237,7 @@ fn encode_result(result: &CallResult) -> Value {
 /// choice in Anthropic's form, because the two forms must not contradict each other.
 fn encode_tools(
     request: &Request,
-    maker: ModelMaker,
+    maker: ModelVendor,
     more: &mut Map<String, Value>,
 ) -> Option<Value> {
     let calls = request.messages.iter().flat_map(Message::calls);
@@ -268,7 +268,7 @@ fn encode_tools(
         _ => ("auto", None),
     };
     // Converse has neither `none` nor a limit of one call.
-    if maker == ModelMaker::Anthropic && (none || one) {
+    if maker == ModelVendor::Anthropic && (none || one) {
         let mut native = json!({"type": choice.0});
         if let Some(native) = native.as_object_mut() {
             native.extend(choice.1.map(|name| ("name".to_owned(), json!(name))));
@@ -309,15 +309,18 @@ enum ThinkingConflict {
 
 /// Encodes the reasoning setting in the form of the model's maker. For an unknown maker, Anthropic's form is used: if the model cannot
 /// think, the user gets an error.
-fn encode_thinking(request: &Request, maker: ModelMaker) -> (Map<String, Value>, ThinkingConflict) {
+fn encode_thinking(
+    request: &Request,
+    maker: ModelVendor,
+) -> (Map<String, Value>, ThinkingConflict) {
     let wish = request.reasoning;
     let (value, conflict) = match (maker, wish) {
         (_, ReasoningConfig::Default) => (json!({}), ThinkingConflict::Nothing),
-        (ModelMaker::Nova, ReasoningConfig::Off) => (
+        (ModelVendor::Nova, ReasoningConfig::Off) => (
             json!({"reasoningConfig": {"type": "disabled"}}),
             ThinkingConflict::Nothing,
         ),
-        (ModelMaker::Nova, wish) => {
+        (ModelVendor::Nova, wish) => {
             // Nova's members differ from those of other makers.
             let word = effort_level(wish);
             let conflict = if word == "high" {
@@ -330,11 +333,11 @@ fn encode_thinking(request: &Request, maker: ModelMaker) -> (Map<String, Value>,
                 conflict,
             )
         }
-        (ModelMaker::OpenAi, wish) => (
+        (ModelVendor::OpenAi, wish) => (
             json!({"reasoning_effort": effort_level(wish)}),
             ThinkingConflict::Nothing,
         ),
-        (ModelMaker::Anthropic | ModelMaker::Other, _) => {
+        (ModelVendor::Anthropic | ModelVendor::Other, _) => {
             let plan = thinking::plan_thinking(request, USUAL_LIMIT, is_thought_state);
             let conflict = if plan.is_thinking() {
                 ThinkingConflict::Temperature

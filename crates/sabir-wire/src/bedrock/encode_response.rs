@@ -3,7 +3,7 @@
 use sabir_call::{DraftPart, DraftResponse, DraftState, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
-use super::{NAME, stop_word};
+use super::{NAME, stop_reason_name};
 use crate::arguments::{ArgumentWriter, arguments_object};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -25,7 +25,7 @@ pub(crate) struct BedrockEncoder {
     /// True once `messageStart` was written.
     begun: bool,
     /// The index and kind of the open text or reasoning block.
-    open_block: Option<(u64, ProseKind)>,
+    open_block: Option<(u64, TextBlockKind)>,
     /// The next `contentBlockIndex`.
     next_index: u64,
     /// The calls whose blocks are open, in the order of their starts.
@@ -85,7 +85,7 @@ impl DeltaFrames {
 
 /// The kind of a block of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProseKind {
+enum TextBlockKind {
     /// A block of `text` deltas.
     Text,
     /// A block of `reasoningContent` deltas.
@@ -150,7 +150,7 @@ impl BedrockEncoder {
     }
 
     /// Returns the index of an open block of this kind, opening one if needed.
-    fn ensure_prose_block(&mut self, kind: ProseKind, out: &mut Vec<u8>) -> u64 {
+    fn ensure_text_block(&mut self, kind: TextBlockKind, out: &mut Vec<u8>) -> u64 {
         match self.open_block {
             Some((index, known)) if known == kind => index,
             _ => {
@@ -164,7 +164,7 @@ impl BedrockEncoder {
     /// Writes state of this wire: a signature into its reasoning block, anything else as a block.
     fn encode_opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
         if let Some(signature) = data.pointer(SIGNATURE) {
-            let index = self.ensure_prose_block(ProseKind::Reasoning, out);
+            let index = self.ensure_text_block(TextBlockKind::Reasoning, out);
             write_block_delta(
                 index,
                 &json!({"reasoningContent": {"signature": signature}}),
@@ -240,7 +240,7 @@ impl WireEncoder for BedrockEncoder {
     fn encode_event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         match event {
             Event::Text { text } => {
-                let index = self.ensure_prose_block(ProseKind::Text, out);
+                let index = self.ensure_text_block(TextBlockKind::Text, out);
                 self.deltas.write_text_delta(
                     0,
                     TextDelta {
@@ -253,7 +253,7 @@ impl WireEncoder for BedrockEncoder {
                 );
             }
             Event::Thought { text } => {
-                let index = self.ensure_prose_block(ProseKind::Reasoning, out);
+                let index = self.ensure_text_block(TextBlockKind::Reasoning, out);
                 self.deltas.write_text_delta(
                     1,
                     TextDelta {
@@ -327,7 +327,7 @@ impl WireEncoder for BedrockEncoder {
         let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
         write_event(
             "messageStop",
-            &json!({"stopReason": stop_word(reason, raw)}),
+            &json!({"stopReason": stop_reason_name(reason, raw)}),
             out,
         );
         write_event(
@@ -369,7 +369,7 @@ pub(crate) fn encode_response(_: &ResponseMetadata, draft: &DraftResponse) -> Va
     let (reason, raw) = stop_or_default(draft.stop.as_ref(), called);
     json!({
         "output": {"message": {"role": "assistant", "content": content}},
-        "stopReason": stop_word(reason, raw), "usage": encode_usage(draft.usage), "metrics": empty_metrics(),
+        "stopReason": stop_reason_name(reason, raw), "usage": encode_usage(draft.usage), "metrics": empty_metrics(),
     })
 }
 

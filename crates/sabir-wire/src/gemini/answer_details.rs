@@ -107,7 +107,7 @@ impl AnswerDetails {
 
     /// Removes the details that have the same value as in an earlier chunk from those of a later one,
     /// and remembers the others.
-    pub(super) fn take_news(&mut self, later: &mut Self) {
+    pub(super) fn retain_changes(&mut self, later: &mut Self) {
         let groups = [
             (&mut self.chunk, &mut later.chunk),
             (&mut self.candidate, &mut later.candidate),

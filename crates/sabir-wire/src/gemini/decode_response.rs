@@ -33,7 +33,7 @@ use crate::provider_error::ProviderError;
 use crate::response_decoder::{
     OpaqueBudget, ResponseState, WireDecoder, emit_text, is_detail_data, note_unreadable,
 };
-use crate::unknown_members::is_among;
+use crate::unknown_members::is_known_spelling;
 use crate::wire::Wire;
 
 /// The default of the finish reason, which means the same as a missing one.
@@ -240,7 +240,7 @@ impl GeminiDecoder {
     fn emit_details(&mut self, chunk: &Value, out: &mut dyn EventSink) {
         let mut details = AnswerDetails::from_chunk(chunk, self.candidate);
         // Most chunks repeat the counts and the ratings.
-        self.details.take_news(&mut details);
+        self.details.retain_changes(&mut details);
         if details != AnswerDetails::default() {
             let state = details.to_state();
             let length = state.to_string().len();
@@ -361,7 +361,7 @@ impl GeminiDecoder {
             return;
         };
         // Clients would read it as a call that nobody has checked.
-        part.retain(|key, _| !is_among(key, &["functionCall"]));
+        part.retain(|key, _| !is_known_spelling(key, &["functionCall"]));
         if let Some(part) = parts::opaque_part(part).filter(|part| !is_detail_data(part)) {
             self.emit_opaque(part, raw.len(), out);
         }
@@ -369,7 +369,7 @@ impl GeminiDecoder {
 
     /// Emits opaque state of this wire.
     fn emit_opaque(&mut self, data: Value, length: usize, out: &mut dyn EventSink) {
-        if self.opaque_budget.has_room(length, out) {
+        if self.opaque_budget.try_reserve(length, out) {
             out.push_event(Event::Opaque(&OpaqueState {
                 wire: NAME.to_owned(),
                 origin: None,

@@ -21,7 +21,7 @@ use super::parts::{self, SIGNATURE};
 use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, encode_effort_level};
 use crate::anthropic::encode_request::closed_object_schema;
 use crate::documents::encode_user_state;
-use crate::identifier::short_id;
+use crate::identifier::visible_ascii_id;
 use crate::native_tools;
 use crate::params;
 use crate::role_turns::{image_caption, unfetchable_image_text};
@@ -152,7 +152,7 @@ fn encode_user_parts(messages: &[&Message], nested: bool) -> Vec<Value> {
                 results.push(encode_result(known, nested));
                 if !nested && !known.images.is_empty() {
                     images.push(parts::text_part(
-                        &image_caption(known, &short_id(known.id.as_str())),
+                        &image_caption(known, &visible_ascii_id(known.id.as_str())),
                         false,
                     ));
                     images.extend(known.images.iter().map(encode_image));
@@ -190,15 +190,15 @@ fn encode_model_parts(messages: &[&Message], signed: bool) -> Vec<Value> {
                 if !text.is_empty() {
                     found.push(parts::text_part(text, true));
                 }
-                parts::place_opaque(&opaque.data, &mut found);
+                parts::insert_opaque(&opaque.data, &mut found);
             }
             MessagePart::Call(call) => found.push(parts::call_part(
-                &short_id(call.id.as_str()),
+                &visible_ascii_id(call.id.as_str()),
                 &call.name,
                 call.arguments.clone(),
             )),
             MessagePart::Opaque(opaque) if opaque.wire == NAME => {
-                parts::place_opaque(&opaque.data, &mut found)
+                parts::insert_opaque(&opaque.data, &mut found)
             }
             _ => {}
         }
@@ -231,7 +231,7 @@ fn encode_result(result: &CallResult, nested: bool) -> Value {
     } else {
         "output"
     };
-    let id: Cow<'_, str> = short_id(result.id.as_str());
+    let id: Cow<'_, str> = visible_ascii_id(result.id.as_str());
     let mut inside = json!({"id": id, "name": result.name, "response": {key: result.content}});
     if let Some(inside) = inside
         .as_object_mut()

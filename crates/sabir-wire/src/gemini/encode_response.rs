@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer_details::AnswerDetails;
 use super::parts::{self, SIGNATURE};
-use super::{MALFORMED, NAME, stop_word};
+use super::{MALFORMED, NAME, stop_reason_name};
 use crate::arguments::{ArgumentWriter, arguments_object, parse_arguments};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -207,7 +207,7 @@ impl GeminiEncoder {
             return;
         }
         let mut placed = Vec::new();
-        parts::place_opaque(data, &mut placed);
+        parts::insert_opaque(data, &mut placed);
         for part in placed {
             self.encode_part(part, out);
         }
@@ -289,7 +289,7 @@ impl ResponseOutcome {
         if self.cut && !self.has_calls && finished {
             MALFORMED
         } else {
-            stop_word(reason, raw)
+            stop_reason_name(reason, raw)
         }
     }
 }
@@ -326,7 +326,7 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
                 if left_out && parts::call_signature(&opaque.data).is_some() => {}
             DraftPart::Opaque(opaque) => match AnswerDetails::from_state(&opaque.data) {
                 Some(later) => details.add(later),
-                None => parts::place_opaque(&opaque.data, &mut found),
+                None => parts::insert_opaque(&opaque.data, &mut found),
             },
         }
     }

@@ -66,7 +66,7 @@ pub(super) fn opaque_part(mut part: Map<String, Value>) -> Option<Value> {
 }
 
 /// Places state after, or into, the parts before it.
-pub(super) fn place_opaque(data: &Value, parts: &mut Vec<Value>) {
+pub(super) fn insert_opaque(data: &Value, parts: &mut Vec<Value>) {
     let Some(signs) = data.get("signs").and_then(Value::as_str) else {
         return parts.push(data.clone());
     };

@@ -10,14 +10,14 @@
 use std::borrow::Cow;
 
 use sabir_call::{
-    Image, Message, MessagePart, PlacedInstruction, ReasoningConfig, ReasoningEffort, Request,
+    Image, InlineInstruction, Message, MessagePart, ReasoningConfig, ReasoningEffort, Request,
     ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
 use super::CAPABILITIES;
 use crate::field::instructions_before;
-use crate::identifier::short_id;
+use crate::identifier::visible_ascii_id;
 use crate::openai_chat::encode_request::encode_tool;
 use crate::params;
 use crate::role_turns::{image_caption, unfetchable_image_text};
@@ -33,7 +33,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
         messages.push(json!({"role": "system", "content": request.system}));
     }
     let instruction =
-        |instruction: &PlacedInstruction| json!({"role": "system", "content": instruction.text});
+        |instruction: &InlineInstruction| json!({"role": "system", "content": instruction.text});
     for (index, message) in request.messages.iter().enumerate() {
         messages.extend(instructions_before(request, index).map(instruction));
         match message.role {
@@ -106,7 +106,7 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
     for part in &message.parts {
         match part {
             MessagePart::Result(result) => {
-                let id = short_id(result.id.as_str());
+                let id = visible_ascii_id(result.id.as_str());
                 messages.push(json!({
                     "role": "tool", "content": result.content, "tool_name": result.name, "tool_call_id": id,
                 }));
@@ -152,7 +152,7 @@ fn encode_assistant_message(message: &Message) -> Option<Value> {
             MessagePart::Call(call) => {
                 let function =
                     json!({"index": calls.len(), "name": call.name, "arguments": call.arguments});
-                calls.push(json!({"id": short_id(call.id.as_str()), "function": function}));
+                calls.push(json!({"id": visible_ascii_id(call.id.as_str()), "function": function}));
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sabir_call::{DraftPart, DraftResponse, DraftState, Event, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
-use super::stop_word;
+use super::stop_reason_name;
 use crate::arguments::{ArgumentWriter, arguments_object, parse_arguments};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
@@ -254,7 +254,10 @@ fn final_line(
     let mut body = line_head(metadata);
     body.insert("message".to_owned(), message);
     body.insert("done".to_owned(), json!(true));
-    body.insert("done_reason".to_owned(), json!(stop_word(reason, raw)));
+    body.insert(
+        "done_reason".to_owned(),
+        json!(stop_reason_name(reason, raw)),
+    );
     // Unknown values are left out, as Ollama leaves out zeros. Only the provider knows how long
     // loading and prompt evaluation took.
     let time = |name: &str, time: Duration| {

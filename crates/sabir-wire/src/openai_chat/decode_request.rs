@@ -106,12 +106,12 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
 /// The first member that is refused, that has the wrong type, or that a request cannot hold, with
 /// its path in the body.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
-    if !old_functions::has_old_functions(body) {
+    if !old_functions::has_legacy_functions(body) {
         return decode_current_form(body);
     }
     let mut translated = body.clone();
     let mut spelling = ResponsePreferences::default();
-    old_functions::translate_old_functions(&mut translated, &mut spelling)?;
+    old_functions::translate_legacy_functions(&mut translated, &mut spelling)?;
     let mut decoded = decode_current_form(&translated)?;
     if spelling.old_functions {
         old_functions::expect_one_call(&mut decoded, body);
@@ -187,10 +187,10 @@ fn decode_current_form(body: &Value) -> Result<DecodedRequest, RequestError> {
     params::decode_params(&body, CAPABILITIES.param_paths, &mut request)?;
     // Decoded separately, because the wire never writes these.
     params::decode_params(&body, EXTRA_PARAM_PATHS, &mut request)?;
-    let freeform = native_tools::freeform_tool_names(&request, openai_responses::NAME);
+    let freeform = native_tools::names_of_custom_tools(&request, openai_responses::NAME);
     let preferences = ResponsePreferences {
         usage_reporting: decode_usage_reporting(&body),
-        freeform_tools: freeform,
+        custom_tool_names: freeform,
         ..ResponsePreferences::default()
     };
     notes.extend(tracker.unread_members(body.value));
@@ -392,7 +392,7 @@ fn decode_custom_tool(
     if let Some(data) = data.as_object_mut().filter(|_| !format.is_empty()) {
         data.insert("format".to_owned(), Value::Object(format));
     }
-    let spec = openai_responses::decode_freeform_tool(&JsonField::root(&data))?;
+    let spec = openai_responses::decode_custom_tool_spec(&JsonField::root(&data))?;
     options.native.push(OpaqueState {
         wire: openai_responses::NAME.to_owned(),
         origin: None,

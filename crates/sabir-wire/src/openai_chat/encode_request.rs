@@ -6,17 +6,17 @@
 //! provider has a field for them.
 
 use sabir_call::{
-    Image, Message, MessagePart, OpaqueState, ParallelCalls, PlacedInstruction, Request,
+    Image, InlineInstruction, Message, MessagePart, OpaqueState, ParallelCalls, Request,
     ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
-use super::text_tools::{encode_text_call, encode_text_tool, has_text_tools, text_tools};
+use super::text_tools::{encode_custom_call, encode_custom_tool, has_custom_tools, text_tools};
 use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
 use crate::documents::encode_user_state;
 use crate::field::instructions_before;
-use crate::identifier::short_id;
+use crate::identifier::visible_ascii_id;
 use crate::native_tools;
 use crate::params;
 use crate::role_turns::image_caption;
@@ -35,7 +35,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     let custom: Vec<&str> = text_tools(request)
-        .filter(|_| has_text_tools(options))
+        .filter(|_| has_custom_tools(options))
         .filter_map(native_tools::tool_name)
         .collect();
     let mut messages = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
         messages.push(json!({"role": "system", "content": request.system}));
     }
     let instruction =
-        |instruction: &PlacedInstruction| json!({"role": "system", "content": instruction.text});
+        |instruction: &InlineInstruction| json!({"role": "system", "content": instruction.text});
     for (index, message) in request.messages.iter().enumerate() {
         messages.extend(instructions_before(request, index).map(instruction));
         match message.role {
@@ -62,7 +62,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
                 .map(|spec| {
                     Some(spec.name.as_str())
                         .filter(|name| custom.contains(name))
-                        .and_then(|name| encode_text_tool(request, name))
+                        .and_then(|name| encode_custom_tool(request, name))
                         .unwrap_or_else(|| encode_tool(spec, is_strict(request, spec)))
                 })
                 .collect(),
@@ -105,7 +105,7 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
     for part in &message.parts {
         match part {
             MessagePart::Result(result) => {
-                let id = short_id(result.id.as_str());
+                let id = visible_ascii_id(result.id.as_str());
                 messages
                     .push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
                 if !result.images.is_empty() {
@@ -162,13 +162,13 @@ fn encode_assistant_message(
             MessagePart::Opaque(opaque) => details.extend(encode_reasoning_detail(opaque, "")),
             MessagePart::Call(call) => {
                 let is_custom = custom.contains(&call.name.as_str());
-                if let Some(call) = encode_text_call(call).filter(|_| is_custom) {
+                if let Some(call) = encode_custom_call(call).filter(|_| is_custom) {
                     calls.push(call);
                     continue;
                 }
                 let arguments = Value::Object(call.arguments.clone()).to_string();
                 let function = json!({"name": call.name, "arguments": arguments});
-                calls.push(json!({"id": short_id(call.id.as_str()), "type": "function", "function": function}));
+                calls.push(json!({"id": visible_ascii_id(call.id.as_str()), "type": "function", "function": function}));
             }
             _ => {}
         }

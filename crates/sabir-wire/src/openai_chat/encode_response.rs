@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer_details::{AnswerDetails, CALLS, REFUSAL, merge_members};
 use super::old_functions::FUNCTION_CALL;
-use super::{NAME, stop_word};
+use super::{NAME, stop_reason_name};
 use crate::client_request::{ResponseMetadata, UsageReporting};
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::openai_responses::CallArgumentWriter;
@@ -38,7 +38,7 @@ pub(crate) struct OpenAiChatEncoder {
     /// True once a call has started; it decides the finish reason where the provider sent none.
     has_calls: bool,
     /// True if a call with a text input was truncated.
-    freeform_truncated: bool,
+    custom_call_truncated: bool,
     /// The merged counts, written in a separate chunk if the client wants them.
     usage: Option<Usage>,
     /// The stop reason with the provider's word, written after all deltas.
@@ -63,7 +63,7 @@ impl OpenAiChatEncoder {
             begun: false,
             calls: Vec::new(),
             has_calls: false,
-            freeform_truncated: false,
+            custom_call_truncated: false,
             usage: None,
             stop: None,
             templates: Default::default(),
@@ -209,7 +209,7 @@ impl WireEncoder for OpenAiChatEncoder {
                     return;
                 }
                 self.has_calls = true;
-                let freeform = is_freeform(&self.metadata, name);
+                let freeform = is_custom_tool(&self.metadata, name);
                 self.calls.push((index, CallArgumentWriter::new(freeform)));
                 // Further members of the call have no place in the older form.
                 if is_old {
@@ -245,7 +245,7 @@ impl WireEncoder for OpenAiChatEncoder {
                 self.calls.retain(|(known, _)| *known != index);
             }
             Event::CallCut { index, .. } => {
-                self.freeform_truncated |= self
+                self.custom_call_truncated |= self
                     .calls
                     .iter()
                     .any(|(known, call)| *known == index && call.is_text());
@@ -278,10 +278,10 @@ impl WireEncoder for OpenAiChatEncoder {
             self.encode_delta(json!({"content": ""}), out);
         }
         let (reason, raw) = stop_or_default(self.stop.as_ref(), self.has_calls);
-        let word = if self.freeform_truncated {
-            stop_word(StopReason::Length, "")
+        let word = if self.custom_call_truncated {
+            stop_reason_name(StopReason::Length, "")
         } else {
-            finish_word(&self.metadata, reason, raw)
+            finish_reason_name(&self.metadata, reason, raw)
         }
         .to_owned();
         let choice = self.choice_with_details(json!({}), Some(&word));
@@ -407,7 +407,7 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
     choice.insert("index".to_owned(), json!(metadata.choice));
     choice.insert("message".to_owned(), Value::Object(message));
     choice.insert("logprobs".to_owned(), Value::Null);
-    let word = finish_word(metadata, reason, raw);
+    let word = finish_reason_name(metadata, reason, raw);
     choice.insert("finish_reason".to_owned(), json!(word));
     merge_members(&mut choice, answer.choice.clone());
     let mut body = json!({
@@ -421,19 +421,23 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
 }
 
 /// Returns the finish reason in the client's form of functions.
-fn finish_word<'a>(metadata: &ResponseMetadata, reason: StopReason, raw: &'a str) -> &'a str {
+fn finish_reason_name<'a>(
+    metadata: &ResponseMetadata,
+    reason: StopReason,
+    raw: &'a str,
+) -> &'a str {
     if metadata.preferences.old_functions && reason == StopReason::Calls {
         FUNCTION_CALL
     } else {
-        stop_word(reason, raw)
+        stop_reason_name(reason, raw)
     }
 }
 
 /// Returns true if the input of the tool is text.
-fn is_freeform(metadata: &ResponseMetadata, name: &str) -> bool {
+fn is_custom_tool(metadata: &ResponseMetadata, name: &str) -> bool {
     metadata
         .preferences
-        .freeform_tools
+        .custom_tool_names
         .iter()
         .any(|known| known == name)
 }
@@ -441,7 +445,7 @@ fn is_freeform(metadata: &ResponseMetadata, name: &str) -> bool {
 /// Encodes a call. A truncated call lacks its closing bracket; one with a text input cannot show it
 /// and is left out.
 fn encode_call(metadata: &ResponseMetadata, call: &DraftCall) -> Option<Value> {
-    let mut writer = CallArgumentWriter::new(is_freeform(metadata, &call.name));
+    let mut writer = CallArgumentWriter::new(is_custom_tool(metadata, &call.name));
     if writer.is_text() && matches!(call.state, DraftState::Cut(_)) {
         return None;
     }

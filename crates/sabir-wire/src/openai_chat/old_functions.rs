@@ -33,7 +33,7 @@ const MESSAGES: &str = "messages";
 const NO_RESULT: &str = "(The call has no result.)";
 
 /// Returns true if a body uses the older form.
-pub(crate) fn has_old_functions(body: &Value) -> bool {
+pub(crate) fn has_legacy_functions(body: &Value) -> bool {
     let is_given = |value: &Value, key: &str| value.get(key).is_some_and(|value| !value.is_null());
     let messages = body.get(MESSAGES).and_then(Value::as_array);
     is_given(body, FUNCTIONS)
@@ -50,18 +50,18 @@ pub(crate) fn has_old_functions(body: &Value) -> bool {
 ///
 /// # Errors
 /// A member of the older form with a wrong type, or a choice in both forms.
-pub(crate) fn translate_old_functions(
+pub(crate) fn translate_legacy_functions(
     body: &mut Value,
     preferences: &mut ResponsePreferences,
 ) -> Result<(), RequestError> {
-    if !has_old_functions(body) {
+    if !has_legacy_functions(body) {
         return Ok(());
     }
     let Some(members) = body.as_object_mut() else {
         return Ok(());
     };
-    let functions = take_given(members, FUNCTIONS);
-    let choice = take_given(members, FUNCTION_CALL);
+    let functions = take_non_null(members, FUNCTIONS);
+    let choice = take_non_null(members, FUNCTION_CALL);
     if let Some(functions) = functions {
         let functions = to_tools(functions)?;
         match members.get_mut("tools") {
@@ -114,7 +114,7 @@ pub(crate) fn ask_for_one_call(
 }
 
 /// Removes a member and returns it; `None` for one that is missing or null.
-fn take_given(members: &mut Map<String, Value>, key: &str) -> Option<Value> {
+fn take_non_null(members: &mut Map<String, Value>, key: &str) -> Option<Value> {
     members.shift_remove(key).filter(|value| !value.is_null())
 }
 
@@ -201,7 +201,7 @@ fn translate_messages(messages: &mut Vec<Value>) -> Result<(), RequestError> {
         let Some(members) = message.as_object_mut() else {
             continue;
         };
-        let Some(call) = take_given(members, FUNCTION_CALL) else {
+        let Some(call) = take_non_null(members, FUNCTION_CALL) else {
             continue;
         };
         let Some(name) = call.get("name").and_then(Value::as_str).map(str::to_owned) else {
@@ -292,7 +292,7 @@ mod tests {
 
     fn translated(mut body: Value) -> Value {
         let mut preferences = ResponsePreferences::default();
-        translate_old_functions(&mut body, &mut preferences).unwrap();
+        translate_legacy_functions(&mut body, &mut preferences).unwrap();
         body
     }
 
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(body["tool_choice"]["function"]["name"], "a");
         assert_eq!(body["tools"][0]["function"]["name"], "a");
         assert_eq!(body.get("parallel_tool_calls"), None);
-        assert!(!has_old_functions(&body));
+        assert!(!has_legacy_functions(&body));
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
     fn functions_beside_tools_are_added_to_them() {
         let mut body = json!({"functions": [{"name": "a"}], "tools": [{"type": "function", "function": {"name": "b"}}]});
         let mut preferences = ResponsePreferences::default();
-        translate_old_functions(&mut body, &mut preferences).unwrap();
+        translate_legacy_functions(&mut body, &mut preferences).unwrap();
         let names = body["tools"].as_array().unwrap().iter();
         let names: Vec<_> = names.map(|tool| &tool["function"]["name"]).collect();
         assert_eq!(names, ["b", "a"]);
@@ -450,7 +450,7 @@ mod tests {
         ] {
             let mut changed = body.clone();
             let mut preferences = ResponsePreferences::default();
-            let error = translate_old_functions(&mut changed, &mut preferences).unwrap_err();
+            let error = translate_legacy_functions(&mut changed, &mut preferences).unwrap_err();
             assert_eq!(error.path, path, "{body}");
         }
     }

@@ -7,7 +7,7 @@ use sabir_call::{Call, OpaqueState, Request, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::encode_request::encode_tool;
-use crate::identifier::short_id;
+use crate::identifier::visible_ascii_id;
 use crate::native_tools::{self, INPUT};
 use crate::openai_responses;
 use crate::wire::WireOptions;
@@ -16,18 +16,18 @@ use crate::wire::WireOptions;
 const CUSTOM: &str = "custom";
 
 /// Returns true if the server has custom tools.
-pub(crate) fn has_text_tools(options: &WireOptions) -> bool {
+pub(crate) fn has_custom_tools(options: &WireOptions) -> bool {
     options.custom_tools
 }
 
 /// Returns the custom tools of a request, of which it keeps the form of the Responses wire.
 pub(crate) fn text_tools(request: &Request) -> impl Iterator<Item = &OpaqueState> {
     native_tools::tools_of_wire(request, openai_responses::NAME)
-        .filter(|tool| native_tools::tool_kind(tool) == native_tools::NativeToolKind::Freeform)
+        .filter(|tool| native_tools::tool_kind(tool) == native_tools::NativeToolKind::Custom)
 }
 
 /// Encodes a custom tool, if the tool of this name is one.
-pub(crate) fn encode_text_tool(request: &Request, name: &str) -> Option<Value> {
+pub(crate) fn encode_custom_tool(request: &Request, name: &str) -> Option<Value> {
     let tool = text_tools(request).find(|tool| native_tools::tool_name(tool) == Some(name))?;
     let mut custom = tool.data.as_object()?.clone();
     custom.shift_remove("type");
@@ -45,20 +45,20 @@ pub(crate) fn encode_text_tool(request: &Request, name: &str) -> Option<Value> {
 }
 
 /// Encodes a call of a custom tool; `None` if its arguments are not those of one.
-pub(crate) fn encode_text_call(call: &Call) -> Option<Value> {
+pub(crate) fn encode_custom_call(call: &Call) -> Option<Value> {
     let input = call.arguments.get(INPUT)?.as_str()?;
     let custom = json!({"name": call.name, "input": input});
-    Some(json!({"id": short_id(call.id.as_str()), "type": CUSTOM, CUSTOM: custom}))
+    Some(json!({"id": visible_ascii_id(call.id.as_str()), "type": CUSTOM, CUSTOM: custom}))
 }
 
 /// Replaces the custom tools of a client's body by functions, with the calls of them and the choice
 /// among them, if the server has no custom tools.
-pub(crate) fn replace_text_tools(
+pub(crate) fn replace_custom_tools(
     body: &mut Map<String, Value>,
     request: &Request,
     options: &WireOptions,
 ) {
-    if has_text_tools(options) {
+    if has_custom_tools(options) {
         return;
     }
     let tools = body.get_mut("tools").and_then(Value::as_array_mut);

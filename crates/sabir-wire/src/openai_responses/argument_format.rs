@@ -1,6 +1,6 @@
 //! Writes the arguments of a call in the form that its client expects: JSON, or one text.
 
-use sabir_call::{ArgForm, Event};
+use sabir_call::{ArgumentEncoding, Event};
 
 use crate::arguments::ArgumentWriter;
 use crate::native_tools::INPUT;
@@ -12,7 +12,7 @@ pub(crate) enum CallArgumentWriter {
     Json(ArgumentWriter),
     /// As the text of one argument: the form of the open argument if it is that one, and the held
     /// part of a raw value.
-    Text(Option<ArgForm>, String),
+    Text(Option<ArgumentEncoding>, String),
 }
 
 impl CallArgumentWriter {
@@ -41,7 +41,7 @@ impl CallArgumentWriter {
     }
 
     /// Opens an argument.
-    pub(crate) fn start_argument(&mut self, name: &str, form: ArgForm, out: &mut String) {
+    pub(crate) fn start_argument(&mut self, name: &str, form: ArgumentEncoding, out: &mut String) {
         match self {
             Self::Json(writer) => writer.start_argument(name, form, out),
             // An argument without a name is text that the model wrote in place of an object.
@@ -53,7 +53,9 @@ impl CallArgumentWriter {
     pub(crate) fn push_delta(&mut self, text: &str, out: &mut String) {
         match self {
             Self::Json(writer) => writer.push_delta(text, out),
-            Self::Text(Some(ArgForm::String | ArgForm::Json), _) => out.push_str(text),
+            Self::Text(Some(ArgumentEncoding::String | ArgumentEncoding::Json), _) => {
+                out.push_str(text)
+            }
             Self::Text(Some(_), held) => held.push_str(text),
             Self::Text(None, _) => {}
         }
@@ -64,10 +66,9 @@ impl CallArgumentWriter {
         match self {
             Self::Json(writer) => writer.end_argument(lead, out),
             Self::Text(open, held) => {
-                if open
-                    .take()
-                    .is_some_and(|form| !matches!(form, ArgForm::String | ArgForm::Json))
-                {
+                if open.take().is_some_and(|form| {
+                    !matches!(form, ArgumentEncoding::String | ArgumentEncoding::Json)
+                }) {
                     out.push_str(lead);
                     out.push_str(&std::mem::take(held));
                 }

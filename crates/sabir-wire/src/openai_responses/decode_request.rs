@@ -173,10 +173,10 @@ pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestErro
         .iter()
         .map(|key| ((*key).to_owned(), body.get(key).value.clone()));
     let echo = echo.filter(|(_, value)| !value.is_null()).collect();
-    note_unmet_wishes(&body, &mut notes)?;
+    note_unsupported_preferences(&body, &mut notes)?;
     notes.extend(tracker.unread_members(body.value));
     let preferences = ResponsePreferences {
-        freeform_tools: native_tools::freeform_tool_names(&request, NAME),
+        custom_tool_names: native_tools::names_of_custom_tools(&request, NAME),
         namespaced_tools: native_tools::namespaced_tools(&request, NAME),
         echoed_members: echo,
         ..ResponsePreferences::default()
@@ -211,7 +211,10 @@ fn reject_unsupported_values(body: &JsonField<'_>) -> Result<(), RequestError> {
 }
 
 /// Notes wishes about the answer that no other provider can meet.
-fn note_unmet_wishes(body: &JsonField<'_>, notes: &mut Vec<LossNote>) -> Result<(), RequestError> {
+fn note_unsupported_preferences(
+    body: &JsonField<'_>,
+    notes: &mut Vec<LossNote>,
+) -> Result<(), RequestError> {
     for wish in body.get("include").list_items()? {
         let name = wish.required_text()?;
         let what = format!("left out: only the provider can add `{name}` to its answer");
@@ -398,7 +401,7 @@ fn decode_tool(
         .native
         .push(opaque_state(tool.whole_value().clone()));
     match kind {
-        "custom" => Ok(vec![decode_freeform_tool(tool)?]),
+        "custom" => Ok(vec![decode_custom_tool_spec(tool)?]),
         "namespace" => {
             let space = tool.get("name").required_text()?;
             let inside = tool.get("tools").list_items()?;
@@ -419,7 +422,7 @@ fn decode_tool(
 }
 
 /// Decodes a custom tool to a tool with one text argument. Its grammar is added to the description.
-pub(crate) fn decode_freeform_tool(tool: &JsonField<'_>) -> Result<ToolSpec, RequestError> {
+pub(crate) fn decode_custom_tool_spec(tool: &JsonField<'_>) -> Result<ToolSpec, RequestError> {
     let mut description = tool.get("description").text_or_empty()?.to_owned();
     let format = tool.get("format");
     if format.get("type").value == "grammar" {

@@ -724,7 +724,7 @@ impl OpenAiResponsesDecoder {
 
     /// Emits opaque state of this wire.
     fn emit_opaque(&mut self, data: Value, size: usize, out: &mut dyn EventSink) {
-        if self.opaque_budget.has_room(size, out) {
+        if self.opaque_budget.try_reserve(size, out) {
             out.push_event(Event::Opaque(&OpaqueState {
                 wire: NAME.to_owned(),
                 origin: None,

@@ -7,7 +7,7 @@
 //! sequences.
 
 use sabir_call::{
-    Call, CallResult, Image, Message, MessagePart, ParallelCalls, PlacedInstruction,
+    Call, CallResult, Image, InlineInstruction, Message, MessagePart, ParallelCalls,
     ReasoningConfig, Request, ResponseFormat, Role, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
 use crate::documents::encode_user_state;
 use crate::field::instructions_before;
-use crate::identifier::short_id;
+use crate::identifier::visible_ascii_id;
 use crate::native_tools::{self, NamespacedTool};
 use crate::openai_chat::encode_request::DEFAULT_SCHEMA_NAME;
 use crate::params;
@@ -37,7 +37,7 @@ pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value 
     if !request.system.trim().is_empty() {
         body.insert("instructions".to_owned(), json!(request.system));
     }
-    let freeform = native_tools::freeform_tool_names(request, NAME);
+    let freeform = native_tools::names_of_custom_tools(request, NAME);
     let mut items = encode_input(request, &freeform);
     // The history has joined names; the API expects the namespace in a member of its own.
     split_namespaces(&mut items, &native_tools::namespaced_tools(request, NAME));
@@ -126,7 +126,7 @@ fn encode_tools(request: &Request) -> Vec<Value> {
 /// Encodes the history. `freeform` names the tools whose input is text.
 fn encode_input(request: &Request, freeform: &[String]) -> Vec<Value> {
     let mut items = Vec::new();
-    let instruction = |instruction: &PlacedInstruction| {
+    let instruction = |instruction: &InlineInstruction| {
         let content = json!([{"type": "input_text", "text": instruction.text}]);
         json!({"type": "message", "role": "developer", "content": content})
     };
@@ -164,7 +164,7 @@ fn encode_user_message(message: &Message, freeform: &[String], items: &mut Vec<V
     for part in &message.parts {
         match part {
             MessagePart::Result(result) => {
-                let id = short_id(result.id.as_str());
+                let id = visible_ascii_id(result.id.as_str());
                 let kind = if freeform.contains(&result.name) {
                     "custom_tool_call_output"
                 } else {
@@ -251,7 +251,7 @@ fn encode_assistant_message(message: &Message, freeform: &[String], items: &mut 
 
 /// Encodes a call.
 fn encode_call(call: &Call, freeform: &[String]) -> Value {
-    let id = short_id(call.id.as_str());
+    let id = visible_ascii_id(call.id.as_str());
     let input = call
         .arguments
         .get(native_tools::INPUT)

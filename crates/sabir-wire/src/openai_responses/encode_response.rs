@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::argument_format::CallArgumentWriter;
 use super::event_types::{ITEM_START, TEXT_DETAILS, must_be_resent};
-use super::{NAME, stop_word};
+use super::{NAME, stop_reason_name};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::openai_chat::encode_response::encode_error;
@@ -449,7 +449,7 @@ impl OpenAiResponsesEncoder {
         let freeform = self
             .metadata
             .preferences
-            .freeform_tools
+            .custom_tool_names
             .iter()
             .any(|known| known == name);
         let position = self.reserve_item_position(if freeform { "ctc" } else { "fc" }, out);
@@ -547,7 +547,7 @@ impl OpenAiResponsesEncoder {
             self.write_item_done(call.position.index, call.encode_item("incomplete"), out);
         }
         let (reason, raw) = self.stop.take().unwrap_or((StopReason::End, String::new()));
-        match stop_word(reason, &raw) {
+        match stop_reason_name(reason, &raw) {
             Some(word) => (
                 "response.incomplete",
                 self.response_body("incomplete", json!({"reason": word})),

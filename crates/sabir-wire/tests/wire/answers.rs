@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    ArgForm, DraftPart, DraftResponse, DraftState, Event, EventSink, ModelErrorKind, OpaqueState,
-    StopReason, Truncation, Usage,
+    ArgumentEncoding, DraftPart, DraftResponse, DraftState, Event, EventSink, ModelErrorKind,
+    OpaqueState, StopReason, Truncation, Usage,
 };
 use sabir_wire::{BodyEnd, ProviderError, ResponseEncoder, ResponseMetadata, Wire};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ enum Piece {
     Kept(Value),
     Call(
         String,
-        Vec<(String, ArgForm, Vec<String>)>,
+        Vec<(String, ArgumentEncoding, Vec<String>)>,
         Option<Truncation>,
     ),
 }
@@ -27,18 +27,18 @@ fn words() -> impl Strategy<Value = String> {
     "[a-zü😀\n\"\\\\<]{1,6}"
 }
 
-fn argument() -> impl Strategy<Value = (String, ArgForm, Vec<String>)> {
+fn argument() -> impl Strategy<Value = (String, ArgumentEncoding, Vec<String>)> {
     prop_oneof![
         ("[a-z]{1,4}", proptest::collection::vec(words(), 0..3)).prop_map(|(name, text)| (
             name,
-            ArgForm::String,
+            ArgumentEncoding::String,
             text
         )),
         (
             "[a-z]{1,4}",
             prop_oneof![Just("12"), Just("[1,{\"a\":\"}\"}]"), Just("null")]
         )
-            .prop_map(|(name, text)| (name, ArgForm::Json, vec![text.to_owned()])),
+            .prop_map(|(name, text)| (name, ArgumentEncoding::Json, vec![text.to_owned()])),
     ]
 }
 
@@ -94,8 +94,8 @@ fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn EventSink) {
                     name_at: 0,
                 });
                 for (name, form, deltas) in arguments {
-                    let form = if raw && *form == ArgForm::String {
-                        ArgForm::Raw
+                    let form = if raw && *form == ArgumentEncoding::String {
+                        ArgumentEncoding::Raw
                     } else {
                         *form
                     };
@@ -107,7 +107,7 @@ fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn EventSink) {
                     });
                     let mut lead = "";
                     for (number, mut text) in deltas.iter().map(String::as_str).enumerate() {
-                        if form == ArgForm::Raw && number == 0 && text.starts_with('\n') {
+                        if form == ArgumentEncoding::Raw && number == 0 && text.starts_with('\n') {
                             lead = "\n";
                             text = &text[1..];
                         }
@@ -186,7 +186,7 @@ fn essence(wire: Wire, draft: &DraftResponse) -> String {
                 );
                 for argument in &call.arguments {
                     let text = match argument.form {
-                        ArgForm::Json => serde_json::from_str::<Value>(&argument.text)
+                        ArgumentEncoding::Json => serde_json::from_str::<Value>(&argument.text)
                             .unwrap()
                             .to_string(),
                         _ => json!(argument.text).to_string(),
@@ -290,7 +290,11 @@ proptest! {
 fn truncated_calls_are_left_out_where_they_would_look_complete() {
     for wire in Wire::ALL.into_iter().filter(|wire| !shows_cuts(*wire)) {
         for why in [Truncation::Limit, Truncation::Ended] {
-            let arguments = vec![("a".to_owned(), ArgForm::String, vec!["b".to_owned()])];
+            let arguments = vec![(
+                "a".to_owned(),
+                ArgumentEncoding::String,
+                vec!["b".to_owned()],
+            )];
             let sound = Piece::Call("f".into(), arguments.clone(), None);
             let pieces = [
                 Piece::Text("a".into()),

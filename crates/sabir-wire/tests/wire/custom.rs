@@ -1,7 +1,8 @@
 //! Custom tools of OpenAI Chat, whose input is text.
 
 use sabir_call::{
-    ArgForm, DraftResponse, Event, EventSink, Message, MessagePart, Role, ToolChoice, Truncation,
+    ArgumentEncoding, DraftResponse, Event, EventSink, Message, MessagePart, Role, ToolChoice,
+    Truncation,
 };
 use sabir_wire::{BodyEnd, DecodedRequest, ResponseDecoder, ResponseMetadata, Wire, WireOptions};
 use serde_json::{Value, json};
@@ -36,7 +37,10 @@ fn read(choice: Value) -> DecodedRequest {
 fn a_custom_tool_is_a_function_with_one_text() {
     let incoming = read(json!("auto"));
     let request = &incoming.request;
-    assert_eq!(incoming.preferences.freeform_tools, ["apply_patch", "note"]);
+    assert_eq!(
+        incoming.preferences.custom_tool_names,
+        ["apply_patch", "note"]
+    );
     let tool = request.tools.get("apply_patch").unwrap();
     assert!(
         tool.description.contains("start: begin_patch")
@@ -125,10 +129,13 @@ fn a_provider_of_the_same_wire_gets_the_clients_body() {
     let body = same_wire_body();
     let decoded = read_same_wire(&body);
     assert_eq!(decoded.notes, []);
-    assert_eq!(decoded.preferences.freeform_tools, ["apply_patch", "note"]);
+    assert_eq!(
+        decoded.preferences.custom_tool_names,
+        ["apply_patch", "note"]
+    );
     let sent = Wire::OpenAiChat.encode_request(&decoded.request, &openai());
     assert_eq!(sent, body);
-    let notes = Wire::OpenAiChat.check_passed_body(&decoded.request, &openai());
+    let notes = Wire::OpenAiChat.check_passthrough_body(&decoded.request, &openai());
     assert_eq!(notes, []);
 }
 
@@ -138,7 +145,7 @@ fn a_server_without_custom_tools_gets_functions_in_the_clients_body() {
     let decoded = read_same_wire(&body);
     let options = WireOptions::default();
     let sent = Wire::OpenAiChat.encode_request(&decoded.request, &options);
-    let notes = Wire::OpenAiChat.check_passed_body(&decoded.request, &options);
+    let notes = Wire::OpenAiChat.check_passthrough_body(&decoded.request, &options);
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].message.contains("grammar of `apply_patch`"));
     let function = &sent["tools"][0]["function"];
@@ -335,7 +342,7 @@ fn a_custom_tool_can_be_chosen() {
 fn custom_tool_calls_round_trip() {
     let head = || read(json!("auto")).response_metadata("r", 0);
     let play = |cut: bool| {
-        move |sink: &mut dyn EventSink| called("apply_patch", ArgForm::String, cut, sink)
+        move |sink: &mut dyn EventSink| called("apply_patch", ArgumentEncoding::String, cut, sink)
     };
     let calls = |found: &[Value]| {
         let deltas = found.iter().filter_map(|chunk| {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use sabir_call::{
-    ArgForm, CacheControl, DraftResponse, DraftState, Event, EventSink, MessagePart, ModelError,
-    ModelErrorKind, ParallelCalls, ReasoningConfig, ReasoningEffort, Request, ResponseFormat,
-    StopReason, ToolChoice, Truncation, Usage,
+    ArgumentEncoding, CacheControl, DraftResponse, DraftState, Event, EventSink, MessagePart,
+    ModelError, ModelErrorKind, ParallelCalls, ReasoningConfig, ReasoningEffort, Request,
+    ResponseFormat, StopReason, ToolChoice, Truncation, Usage,
 };
 use sabir_wire::{
     BodyEnd, DecodedRequest, ProviderError, RequestError, ResponseDecoder, ResponseEncoder,
@@ -178,7 +178,7 @@ fn codex_requests_decode() {
     assert_eq!(request.system, "You are Codex.\n\nBe careful.");
     assert_eq!(
         (
-            incoming.preferences.freeform_tools.as_slice(),
+            incoming.preferences.custom_tool_names.as_slice(),
             request.parallel_calls
         ),
         (&["apply_patch".to_owned()][..], ParallelCalls::Many)
@@ -248,7 +248,7 @@ fn codex_requests_decode() {
         Wire::OpenAiResponses,
         incoming.response_metadata("r", 0),
         |sink| {
-            called("mcp__docs__find", ArgForm::String, false, sink);
+            called("mcp__docs__find", ArgumentEncoding::String, false, sink);
         },
     );
     let item = &found.last().unwrap()["response"]["output"][0];
@@ -549,7 +549,7 @@ fn members_that_change_the_response_are_refused() {
 }
 
 /// A step of a scripted response: a call of a tool with an argument in pieces, closed or truncated.
-pub(crate) fn called(name: &str, form: ArgForm, cut: bool, sink: &mut dyn EventSink) {
+pub(crate) fn called(name: &str, form: ArgumentEncoding, cut: bool, sink: &mut dyn EventSink) {
     sink.push_event(Event::CallStart {
         index: 0,
         id: Some("c1"),
@@ -576,7 +576,11 @@ pub(crate) fn called(name: &str, form: ArgForm, cut: bool, sink: &mut dyn EventS
     } else {
         sink.push_event(Event::ArgEnd {
             index: 0,
-            lead: if form == ArgForm::Raw { "\n" } else { "" },
+            lead: if form == ArgumentEncoding::Raw {
+                "\n"
+            } else {
+                ""
+            },
             at: 0,
         });
         sink.push_event(Event::CallEnd { index: 0, at: 0 });
@@ -623,7 +627,7 @@ pub(crate) fn streamed(
 #[test]
 fn custom_tool_calls_are_encoded_as_custom_tool_items() {
     let wants = ResponsePreferences {
-        freeform_tools: vec!["apply_patch".to_owned()],
+        custom_tool_names: vec!["apply_patch".to_owned()],
         ..ResponsePreferences::default()
     };
     let head = || ResponseMetadata {
@@ -631,7 +635,10 @@ fn custom_tool_calls_are_encoded_as_custom_tool_items() {
         preferences: wants.clone(),
         ..ResponseMetadata::default()
     };
-    for (form, lead) in [(ArgForm::String, ""), (ArgForm::Raw, "\n")] {
+    for (form, lead) in [
+        (ArgumentEncoding::String, ""),
+        (ArgumentEncoding::Raw, "\n"),
+    ] {
         let found = streamed(Wire::OpenAiResponses, head(), |sink| {
             called("apply_patch", form, false, sink)
         });
@@ -668,7 +675,7 @@ fn custom_tool_calls_are_encoded_as_custom_tool_items() {
     }
     // A truncated text looks complete, so the item is never marked done.
     let found = streamed(Wire::OpenAiResponses, head(), |sink| {
-        called("apply_patch", ArgForm::String, true, sink)
+        called("apply_patch", ArgumentEncoding::String, true, sink)
     });
     assert!(
         found
@@ -693,7 +700,7 @@ fn custom_tool_calls_are_encoded_as_custom_tool_items() {
 
 #[test]
 fn responses_follow_the_clients_preferences() {
-    let play = |sink: &mut dyn EventSink| called("f", ArgForm::String, false, sink);
+    let play = |sink: &mut dyn EventSink| called("f", ArgumentEncoding::String, false, sink);
     for counts in [UsageReporting::Reported, UsageReporting::Hidden] {
         let head = ResponseMetadata {
             preferences: ResponsePreferences {

@@ -5,9 +5,9 @@ pub(crate) mod requests;
 
 use proptest::prelude::*;
 use sabir_call::{
-    ArgForm, Call, CallId, DraftCall, DraftPart, DraftResponse, DraftState, Event, FaultKind,
-    Message, MessagePart, ModelErrorKind, OpaqueState, Request, Role, StopReason, Truncation,
-    Usage,
+    ArgumentEncoding, Call, CallId, DraftCall, DraftPart, DraftResponse, DraftState, Event,
+    FaultKind, Message, MessagePart, ModelErrorKind, OpaqueState, Request, Role, StopReason,
+    Truncation, Usage,
 };
 use sabir_wire::{
     BodyEnd, BodyForm, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire, WireOptions,
@@ -324,7 +324,7 @@ fn arguments_may_come_in_pieces() {
         .collect();
     assert_eq!(
         (forms, report.skipped),
-        (vec![ArgForm::String, ArgForm::Json], 0)
+        (vec![ArgumentEncoding::String, ArgumentEncoding::Json], 0)
     );
     let position = merged
         .draft

@@ -62,7 +62,7 @@ pub(crate) fn runnable(draft: &DraftResponse) -> Vec<(String, Value)> {
     sound
         .map(|call| {
             let value = |argument: &sabir_call::DraftArgument| match argument.form {
-                sabir_call::ArgForm::Json => serde_json::from_str(&argument.text).unwrap(),
+                sabir_call::ArgumentEncoding::Json => serde_json::from_str(&argument.text).unwrap(),
                 _ => Value::from(argument.text.as_str()),
             };
             let arguments = call

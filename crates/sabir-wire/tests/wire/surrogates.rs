@@ -1,6 +1,6 @@
 //! Tests that answers with halves of characters are read, on every wire.
 
-use sabir_call::{ArgForm, DraftResponse, Event, EventSink, FaultKind, StopReason};
+use sabir_call::{ArgumentEncoding, DraftResponse, Event, EventSink, FaultKind, StopReason};
 use sabir_wire::frames::{FrameDecoder, FrameEvent, HeaderValue, encode_frame};
 use sabir_wire::{
     BodyEnd, ResponseDecoder, ResponseEncoder, ResponseMetadata, Wire, parse_request_body,
@@ -56,7 +56,7 @@ fn stream(wire: Wire, texts: &[&str]) -> Vec<u8> {
         at: 0,
         name_at: 0,
     };
-    let form = ArgForm::String;
+    let form = ArgumentEncoding::String;
     let argument = Event::ArgStart {
         index: 0,
         name: "text",

@@ -168,8 +168,8 @@ impl ServerProcess {
                 None => self.streams.reports = None,
             }
         }
-        if self.report.survivors.is_none() {
-            process_tree::kill_marked(MARK_ENV, &self.mark);
+        if self.report.unkillable_processes.is_none() {
+            process_tree::kill_by_environment_entry(MARK_ENV, &self.mark);
         }
         if let Some(supervisor) = self.supervisor.take() {
             supervisor.reap().await;
@@ -179,7 +179,7 @@ impl ServerProcess {
     fn keep_report(&mut self, line: &str) {
         match self.report.parse_report(line) {
             Ok(SupervisorReport::AllGone(left)) => {
-                self.report.survivors = Some(left.unsigned_abs());
+                self.report.unkillable_processes = Some(left.unsigned_abs());
             }
             Ok(SupervisorReport::LeftRunning(_) | SupervisorReport::Confined(_)) | Err(()) => {}
             Ok(report) => self.report.main = self.report.main.or(Some(report)),

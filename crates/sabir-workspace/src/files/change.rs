@@ -101,7 +101,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Those of [`write_file`](Self::write_file), for the first change that fails;
-    /// [`WorkspaceError::Clash`] for two changes of one path, or of a path and something below it;
+    /// [`WorkspaceError::ConflictingChanges`] for two changes of one path, or of a path and something below it;
     /// [`NotRestored`](WorkspaceError::NotRestored) if restoring failed as well.
     pub fn apply_changes(
         &self,
@@ -154,7 +154,7 @@ impl Workspace {
         // written.
         let real = self.resolve_links(path)?;
         if real != *path {
-            return Err(WorkspaceError::LinkPassed {
+            return Err(WorkspaceError::LinkInPath {
                 path: path.to_string(),
                 real: real.to_string(),
             });
@@ -351,7 +351,7 @@ fn check_distinct(wanted: &[ChangeRequest<'_>]) -> Result<(), WorkspaceError> {
         if let [first, second] = pair
             && second.as_path().starts_with(first.as_path())
         {
-            return Err(WorkspaceError::Clash {
+            return Err(WorkspaceError::ConflictingChanges {
                 path: first.to_string(),
                 other: second.to_string(),
             });

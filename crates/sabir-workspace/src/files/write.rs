@@ -39,8 +39,8 @@ impl Workspace {
     /// # Errors
     /// [`WorkspaceError::Exists`], [`Stale`](WorkspaceError::Stale) and
     /// [`Missing`](WorkspaceError::Missing) if the precondition fails;
-    /// [`Hidden`](WorkspaceError::Hidden) and [`Limited`](WorkspaceError::Limited) by the
-    /// workspace's [bounds](crate::Bounds); [`LinkPassed`](WorkspaceError::LinkPassed) if the path
+    /// [`Hidden`](WorkspaceError::Hidden) and [`WriteForbidden`](WorkspaceError::WriteForbidden) by the
+    /// workspace's [bounds](crate::Bounds); [`LinkInPath`](WorkspaceError::LinkInPath) if the path
     /// is not the [resolved](Self::resolve_links) one; [`ReadOnly`](WorkspaceError::ReadOnly) for a
     /// file that nobody may write, even if the folder would let it be replaced, and even for root;
     /// [`LinkLeaves`](WorkspaceError::LinkLeaves), [`NotAFile`](WorkspaceError::NotAFile) and

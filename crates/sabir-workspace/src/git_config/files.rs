@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Unreadable;
+use super::GitConfigError;
 use super::plain_file::read_plain_file;
 use super::syntax::{Variable, read_variables};
 
@@ -51,7 +51,7 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Reads a file with everything that it includes; a missing file is empty.
-    pub(super) fn read_file(&mut self, file: &Path) -> Result<Vec<Entry>, Unreadable> {
+    pub(super) fn read_file(&mut self, file: &Path) -> Result<Vec<Entry>, GitConfigError> {
         let mut entries = Vec::new();
         self.read_included(file, 0, &mut entries)?;
         Ok(entries)
@@ -62,18 +62,19 @@ impl<'a> ConfigReader<'a> {
         file: &Path,
         depth: usize,
         entries: &mut Vec<Entry>,
-    ) -> Result<(), Unreadable> {
+    ) -> Result<(), GitConfigError> {
         self.files = self
             .files
             .checked_sub(1)
             .filter(|_| depth <= MAX_DEPTH)
-            .ok_or(Unreadable::TooMuch)?;
+            .ok_or(GitConfigError::TooMuch)?;
         let Some(text) = read_plain_file(file, self.bytes)? else {
             return Ok(());
         };
         // One budget for all files, so that includes cannot multiply the work.
         self.bytes = self.bytes.saturating_sub(text.len() as u64);
-        let variables = read_variables(&text).ok_or_else(|| Unreadable::Syntax(file.to_owned()))?;
+        let variables =
+            read_variables(&text).ok_or_else(|| GitConfigError::Syntax(file.to_owned()))?;
         for variable in variables {
             let included = is_include(&variable.key)
                 .then(|| self.included_path(file, &variable))
@@ -91,8 +92,8 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// Returns the file that an entry includes, resolved as git does.
-    fn included_path(&self, file: &Path, variable: &Variable) -> Result<PathBuf, Unreadable> {
-        let unclear = || Unreadable::Include(file.to_owned());
+    fn included_path(&self, file: &Path, variable: &Variable) -> Result<PathBuf, GitConfigError> {
+        let unclear = || GitConfigError::Include(file.to_owned());
         let value = variable
             .value
             .as_deref()

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::Unreadable;
+use super::GitConfigError;
 use super::plain_file::{is_absent, read_plain_file};
 
 /// The maximum size of the small files that point to others.
@@ -20,7 +20,7 @@ const MAX_POINTER_BYTES: u64 = 64 << 10;
 
 /// The places of a repository's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Folders {
+pub(super) struct RepositoryFolders {
     /// The folder that contains `.git`.
     pub(super) holder: PathBuf,
     /// The git folder of this work tree.
@@ -30,19 +30,19 @@ pub(super) struct Folders {
 }
 
 /// Finds the repository that git would find in a folder.
-pub(super) fn find_repository(folder: &Path) -> Result<Option<Folders>, Unreadable> {
+pub(super) fn find_repository(folder: &Path) -> Result<Option<RepositoryFolders>, GitConfigError> {
     let folder = folder
         .canonicalize()
-        .map_err(|_| Unreadable::File(folder.to_owned()))?;
+        .map_err(|_| GitConfigError::File(folder.to_owned()))?;
     for holder in folder.ancestors() {
         match open_repository(holder)? {
             GitEntry::Repository(folders) => return Ok(Some(folders)),
             // Git stops at a pointer to a missing place.
-            GitEntry::BrokenPointer => return Err(Unreadable::File(holder.join(".git"))),
+            GitEntry::BrokenPointer => return Err(GitConfigError::File(holder.join(".git"))),
             GitEntry::Nothing => {}
         }
         if read_git_folder(holder)?.is_some() {
-            return Err(Unreadable::Embedded(holder.to_owned()));
+            return Err(GitConfigError::Embedded(holder.to_owned()));
         }
     }
     Ok(None)
@@ -56,15 +56,15 @@ pub(super) enum GitEntry {
     /// A file that names a folder that is not a repository.
     BrokenPointer,
     /// A repository.
-    Repository(Folders),
+    Repository(RepositoryFolders),
 }
 
 /// Examines the `.git` of a folder: a git folder, or a file that points to one.
-pub(super) fn open_repository(holder: &Path) -> Result<GitEntry, Unreadable> {
+pub(super) fn open_repository(holder: &Path) -> Result<GitEntry, GitConfigError> {
     let path = holder.join(".git");
     let found = |folder: Option<CommonFolder>, own: PathBuf| {
         folder.map(|CommonFolder(common)| {
-            GitEntry::Repository(Folders {
+            GitEntry::Repository(RepositoryFolders {
                 holder: holder.to_owned(),
                 own,
                 common,
@@ -79,7 +79,7 @@ pub(super) fn open_repository(holder: &Path) -> Result<GitEntry, Unreadable> {
         Ok(_) => Ok(found(read_git_folder(&path)?, path).unwrap_or(GitEntry::Nothing)),
         // Git, which runs as the same user, could not enter it either.
         Err(error) if is_out_of_reach(&error) => Ok(GitEntry::Nothing),
-        Err(_) => Err(Unreadable::File(path)),
+        Err(_) => Err(GitConfigError::File(path)),
     }
 }
 
@@ -88,9 +88,9 @@ struct CommonFolder(PathBuf);
 
 /// Returns the common folder if git takes a folder for a git folder. A folder that looks like one
 /// but is broken is an error, because another version of git may accept it.
-fn read_git_folder(folder: &Path) -> Result<Option<CommonFolder>, Unreadable> {
+fn read_git_folder(folder: &Path) -> Result<Option<CommonFolder>, GitConfigError> {
     let head = folder.join("HEAD");
-    let unclear = || Unreadable::Embedded(folder.to_owned());
+    let unclear = || GitConfigError::Embedded(folder.to_owned());
     let is_link = match fs::symlink_metadata(&head) {
         Ok(data) => data.is_symlink(),
         Err(error) if is_out_of_reach(&error) => return Ok(None),
@@ -146,13 +146,13 @@ fn is_head(text: &[u8]) -> bool {
 }
 
 /// Reads the path from a `.git` that is a file.
-fn read_git_file(path: &Path) -> Result<PathBuf, Unreadable> {
+fn read_git_file(path: &Path) -> Result<PathBuf, GitConfigError> {
     let text = read_plain_file(path, MAX_POINTER_BYTES)?;
     let named = text
         .as_deref()
         .and_then(|text| text.strip_prefix(b"gitdir: "))
         .and_then(path_of);
-    named.ok_or_else(|| Unreadable::File(path.to_owned()))
+    named.ok_or_else(|| GitConfigError::File(path.to_owned()))
 }
 
 /// Returns the path that a small file consists of, without the line ending.

@@ -11,7 +11,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::Unreadable;
+use super::GitConfigError;
 use super::objects::{ObjectId, ObjectStore};
 
 /// The deepest folder that is followed; git itself stops at 2,048.
@@ -59,7 +59,7 @@ type PathsOfTree = HashMap<u32, Rc<BTreeSet<String>>>;
 pub(super) fn find_paths(
     store: &ObjectStore,
     filter: &PathFilter,
-) -> Result<Vec<String>, Unreadable> {
+) -> Result<Vec<String>, GitConfigError> {
     // Most repositories hold no such name at all, and then their shape does not matter.
     if !holds_name(store, filter)? {
         return Ok(Vec::new());
@@ -76,7 +76,7 @@ pub(super) fn find_paths(
                 found.insert(path);
             }
             if found.len() > MAX_PATHS {
-                return Err(Unreadable::TooMuch);
+                return Err(GitConfigError::TooMuch);
             }
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn find_paths(
 }
 
 /// Reports whether any tree holds a name with which a wanted path may end.
-fn holds_name(store: &ObjectStore, filter: &PathFilter) -> Result<bool, Unreadable> {
+fn holds_name(store: &ObjectStore, filter: &PathFilter) -> Result<bool, GitConfigError> {
     let mut seen: HashMap<Vec<u8>, ()> = HashMap::new();
     let mut is_found = false;
     store.visit_trees(&mut |id, tree| {
@@ -102,9 +102,9 @@ fn holds_name(store: &ObjectStore, filter: &PathFilter) -> Result<bool, Unreadab
     Ok(is_found)
 }
 
-fn broken_tree(id: &ObjectId) -> Unreadable {
+fn broken_tree(id: &ObjectId) -> GitConfigError {
     let spelled: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    Unreadable::File(format!("the tree {spelled}").into())
+    GitConfigError::File(format!("the tree {spelled}").into())
 }
 
 fn join_path(folder: &str, name: &str) -> String {
@@ -122,7 +122,7 @@ impl TreeMap {
         tree: &[u8],
         hash_bytes: usize,
         filter: &PathFilter,
-    ) -> Result<(), Unreadable> {
+    ) -> Result<(), GitConfigError> {
         let parent = self.number(id);
         for entry in TreeEntries::new(tree, hash_bytes) {
             let entry = entry.ok_or_else(|| broken_tree(id))?;
@@ -142,7 +142,7 @@ impl TreeMap {
                 self.count += 1;
             }
             if self.count > MAX_LOCATIONS {
-                return Err(Unreadable::TooMuch);
+                return Err(GitConfigError::TooMuch);
             }
         }
         Ok(())
@@ -180,12 +180,12 @@ impl TreeMap {
         tree: u32,
         known: &mut PathsOfTree,
         depth: usize,
-    ) -> Result<Rc<BTreeSet<String>>, Unreadable> {
+    ) -> Result<Rc<BTreeSet<String>>, GitConfigError> {
         if let Some(paths) = known.get(&tree) {
             return Ok(Rc::clone(paths));
         }
         if depth > MAX_DEPTH {
-            return Err(Unreadable::TooMuch);
+            return Err(GitConfigError::TooMuch);
         }
         let mut paths = BTreeSet::from([String::new()]);
         for location in self.locations.get(tree as usize).into_iter().flatten() {
@@ -193,7 +193,7 @@ impl TreeMap {
             let above = self.paths_of(location.parent, known, depth + 1)?;
             paths.extend(above.iter().map(|folder| join_path(folder, name)));
             if paths.len() > MAX_PATHS {
-                return Err(Unreadable::TooMuch);
+                return Err(GitConfigError::TooMuch);
             }
         }
         let paths = Rc::new(paths);

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::Unreadable;
+use super::GitConfigError;
 use super::plain_file::read_plain_file;
 
 /// The maximum size of an index: that of half a million files.
@@ -28,7 +28,10 @@ const FOLDER: u32 = 0o040_000;
 
 /// Reads the paths of the repositories that an index links to, in the order of the index. A missing index links
 /// to none.
-pub(super) fn read_links(file: &Path, hash_bytes: usize) -> Result<Vec<PathBuf>, Unreadable> {
+pub(super) fn read_gitlinks(
+    file: &Path,
+    hash_bytes: usize,
+) -> Result<Vec<PathBuf>, GitConfigError> {
     let Some(bytes) = read_plain_file(file, MAX_BYTES)? else {
         return Ok(Vec::new());
     };
@@ -44,13 +47,13 @@ pub(super) fn find_name(
     file: &Path,
     hash_bytes: usize,
     is_plain: &dyn Fn(&str) -> bool,
-) -> Result<Option<String>, Unreadable> {
+) -> Result<Option<String>, GitConfigError> {
     let Some(bytes) = read_plain_file(file, MAX_BYTES)? else {
         return Ok(None);
     };
     // Refuses what leaves out entries.
     links_of(&bytes, hash_bytes)?;
-    let broken = Unreadable::BrokenIndex;
+    let broken = GitConfigError::BrokenIndex;
     let count = read_u32(&bytes, 8).ok_or(broken.clone())?;
     let mut entries = Entries {
         body: &bytes,
@@ -71,8 +74,8 @@ pub(super) fn find_name(
     Ok(None)
 }
 
-fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, Unreadable> {
-    let broken = Unreadable::BrokenIndex;
+fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, GitConfigError> {
+    let broken = GitConfigError::BrokenIndex;
     let end = bytes.len().checked_sub(hash_bytes).ok_or(broken.clone())?;
     let body = bytes.get(..end).ok_or(broken.clone())?;
     let (version, count) = match (body.get(..4), read_u32(body, 4), read_u32(body, 8)) {
@@ -91,7 +94,7 @@ fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, Unreadable>
     for _ in 0..count {
         match entries.read_next().ok_or(broken.clone())? & KIND {
             LINK if links.last() != Some(&entries.path) => links.push(entries.path.clone()),
-            FOLDER => return Err(Unreadable::SparseIndex),
+            FOLDER => return Err(GitConfigError::SparseIndex),
             _ => {}
         }
     }
@@ -185,25 +188,25 @@ struct Extensions<'a> {
 
 impl Extensions<'_> {
     /// Refuses extensions that leave out entries, or that make git read others.
-    fn check(&self) -> Result<(), Unreadable> {
-        self.check_end().ok_or(Unreadable::BrokenIndex)?;
+    fn check(&self) -> Result<(), GitConfigError> {
+        self.check_end().ok_or(GitConfigError::BrokenIndex)?;
         let mut at = self.entries_end;
         while at < self.body.len() {
             let (Some(name), Some(size)) = (self.body.get(at..at + 4), read_u32(self.body, at + 4))
             else {
-                return Err(Unreadable::BrokenIndex);
+                return Err(GitConfigError::BrokenIndex);
             };
             let data = usize::try_from(size)
                 .ok()
                 .and_then(|size| self.body.get(at + 8..at.checked_add(8 + size)?));
-            let data = data.ok_or(Unreadable::BrokenIndex)?;
+            let data = data.ok_or(GitConfigError::BrokenIndex)?;
             match name {
-                b"sdir" => return Err(Unreadable::SparseIndex),
-                b"link" => return Err(Unreadable::SplitIndex),
-                b"IEOT" => self.check_blocks(data).ok_or(Unreadable::BrokenIndex)?,
+                b"sdir" => return Err(GitConfigError::SparseIndex),
+                b"link" => return Err(GitConfigError::SplitIndex),
+                b"IEOT" => self.check_blocks(data).ok_or(GitConfigError::BrokenIndex)?,
                 [b'A'..=b'Z', ..] => {}
                 // Git itself refuses an index with an unknown required extension (lower case).
-                _ => return Err(Unreadable::BrokenIndex),
+                _ => return Err(GitConfigError::BrokenIndex),
             }
             at += 8 + data.len();
         }
@@ -253,7 +256,7 @@ fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Unreadable, links_of};
+    use super::{GitConfigError, links_of};
 
     fn entry(mode: u32, path: &str) -> Vec<u8> {
         let mut bytes = vec![0; 62];
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(bytes: &[u8], expected: Result<&[&str], Unreadable>) {
+    fn check(bytes: &[u8], expected: Result<&[&str], GitConfigError>) {
         let expected = expected.map(|links| {
             links
                 .iter()
@@ -311,8 +314,8 @@ mod tests {
         check(&index(&[], b""), Ok(&[]));
     }
 
-    fn broken_links() -> Result<Vec<Vec<u8>>, Unreadable> {
-        Err(Unreadable::BrokenIndex)
+    fn broken_links() -> Result<Vec<Vec<u8>>, GitConfigError> {
+        Err(GitConfigError::BrokenIndex)
     }
 
     #[test]
@@ -320,17 +323,17 @@ mod tests {
         let plain = [entry(0o100_644, "a")];
         check(
             &index(&plain, &extension("sdir", b"")),
-            Err(Unreadable::SparseIndex),
+            Err(GitConfigError::SparseIndex),
         );
         check(
             &index(&[entry(0o040_000, "b/")], b""),
-            Err(Unreadable::SparseIndex),
+            Err(GitConfigError::SparseIndex),
         );
         check(
             &index(&plain, &extension("link", &[0; 20])),
-            Err(Unreadable::SplitIndex),
+            Err(GitConfigError::SplitIndex),
         );
-        let broken = Err(Unreadable::BrokenIndex);
+        let broken = Err(GitConfigError::BrokenIndex);
         check(&index(&plain, &extension("else", b"")), broken.clone());
         check(&index(&plain, b"TREE"), broken.clone());
         check(b"DIRC", broken.clone());

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use sha2::{Digest, Sha256};
 
-use super::Unreadable;
+use super::GitConfigError;
 use super::plain_file::{is_absent, read_plain_file};
 
 /// The greatest size of an index of a pack: that of some five million objects.
@@ -40,7 +40,7 @@ const HEADER_BYTES: usize = 48;
 pub(super) type ObjectId = [u8; 32];
 
 /// A function that gets the id and the content of a tree.
-pub(super) type TreeVisitor<'a> = dyn FnMut(&ObjectId, &[u8]) -> Result<(), Unreadable> + 'a;
+pub(super) type TreeVisitor<'a> = dyn FnMut(&ObjectId, &[u8]) -> Result<(), GitConfigError> + 'a;
 
 /// The object store of a repository, with those that it borrows from.
 #[derive(Debug)]
@@ -91,18 +91,18 @@ struct Pack {
 struct WorkBudget(u64);
 
 impl WorkBudget {
-    fn take(&mut self, bytes: usize) -> Result<(), Unreadable> {
+    fn take(&mut self, bytes: usize) -> Result<(), GitConfigError> {
         self.0 = self
             .0
             .checked_sub(bytes as u64)
-            .ok_or(Unreadable::TooMuch)?;
+            .ok_or(GitConfigError::TooMuch)?;
         Ok(())
     }
 }
 
 impl ObjectStore {
     /// Opens the object store of a git folder.
-    pub(super) fn open(common: &Path, hash_bytes: usize) -> Result<Self, Unreadable> {
+    pub(super) fn open(common: &Path, hash_bytes: usize) -> Result<Self, GitConfigError> {
         let mut folders = vec![common.join("objects")];
         let mut at = 0;
         while let Some(folder) = folders.get(at).cloned() {
@@ -111,14 +111,14 @@ impl ObjectStore {
             let Some(text) = read_plain_file(&list, 64 << 10)? else {
                 continue;
             };
-            let text = String::from_utf8(text).map_err(|_| Unreadable::File(list.clone()))?;
+            let text = String::from_utf8(text).map_err(|_| GitConfigError::File(list.clone()))?;
             for line in text
                 .lines()
                 .filter(|line| !line.is_empty() && !line.starts_with('#'))
             {
                 // Git reads quoted paths, too.
                 if line.starts_with('"') || folders.len() >= MAX_STORES {
-                    return Err(Unreadable::File(list));
+                    return Err(GitConfigError::File(list));
                 }
                 let more = folder.join(line);
                 if !folders.contains(&more) {
@@ -134,7 +134,7 @@ impl ObjectStore {
 
     /// Returns a digest of the names, sizes and times of all files of the store. Git never changes a file of it, so the same
     /// digest means the same objects.
-    pub(super) fn digest(&self) -> Result<[u8; 32], Unreadable> {
+    pub(super) fn digest(&self) -> Result<[u8; 32], GitConfigError> {
         let mut digest = Sha256::new();
         for folder in &self.folders {
             digest.update(folder.as_os_str().as_encoded_bytes());
@@ -144,7 +144,7 @@ impl ObjectStore {
                 digest.update(file.id);
             }
             for path in pack_files(folder)? {
-                let data = fs::metadata(&path).map_err(|_| Unreadable::File(path.clone()))?;
+                let data = fs::metadata(&path).map_err(|_| GitConfigError::File(path.clone()))?;
                 digest.update(path.as_os_str().as_encoded_bytes());
                 digest.update(data.len().to_be_bytes());
                 digest.update(data.mtime_nsec().to_be_bytes());
@@ -156,7 +156,7 @@ impl ObjectStore {
     }
 
     /// Calls `visit` with the id and the content of every tree of the store.
-    pub(super) fn visit_trees(&self, visit: &mut TreeVisitor<'_>) -> Result<(), Unreadable> {
+    pub(super) fn visit_trees(&self, visit: &mut TreeVisitor<'_>) -> Result<(), GitConfigError> {
         let mut budget = WorkBudget(MAX_TOTAL_BYTES);
         for folder in &self.folders {
             for object in self.loose_objects(folder)? {
@@ -172,7 +172,7 @@ impl ObjectStore {
     }
 
     /// Reports whether an id, or the beginning of one, is that of a blob, the content of a file, which git would show without its path.
-    pub(super) fn has_blob(&self, prefix: &str) -> Result<bool, Unreadable> {
+    pub(super) fn has_blob(&self, prefix: &str) -> Result<bool, GitConfigError> {
         for folder in &self.folders {
             for object in self.loose_objects(folder)? {
                 if is_prefix(prefix, &object.id) && read_loose_kind(&object.path)? == b"blob" {
@@ -192,17 +192,17 @@ impl ObjectStore {
     }
 
     /// Lists the loose objects of a folder. Other names are files that git has not finished.
-    fn loose_objects(&self, folder: &Path) -> Result<Vec<LooseObject>, Unreadable> {
+    fn loose_objects(&self, folder: &Path) -> Result<Vec<LooseObject>, GitConfigError> {
         let mut objects = Vec::new();
         for first in 0..=u8::MAX {
             let place = folder.join(format!("{first:02x}"));
             let entries = match fs::read_dir(&place) {
                 Ok(entries) => entries,
                 Err(error) if is_absent(&error) => continue,
-                Err(_) => return Err(Unreadable::File(place)),
+                Err(_) => return Err(GitConfigError::File(place)),
             };
             for entry in entries {
-                let entry = entry.map_err(|_| Unreadable::File(place.clone()))?;
+                let entry = entry.map_err(|_| GitConfigError::File(place.clone()))?;
                 let name = entry.file_name();
                 let rest = name.to_str().and_then(decode_hex);
                 let Some(rest) = rest.filter(|rest| rest.len() + 1 == self.hash_bytes) else {
@@ -213,7 +213,7 @@ impl ObjectStore {
                     *to = *from;
                 }
                 if objects.len() == MAX_LOOSE {
-                    return Err(Unreadable::TooMuch);
+                    return Err(GitConfigError::TooMuch);
                 }
                 let path = entry.path();
                 objects.push(LooseObject { id, path });
@@ -231,16 +231,18 @@ struct LooseObject {
 }
 
 /// Lists the indexes of the packs of a folder, in a fixed order.
-fn pack_files(folder: &Path) -> Result<Vec<PathBuf>, Unreadable> {
+fn pack_files(folder: &Path) -> Result<Vec<PathBuf>, GitConfigError> {
     let place = folder.join("pack");
     let entries = match fs::read_dir(&place) {
         Ok(entries) => entries,
         Err(error) if is_absent(&error) => return Ok(Vec::new()),
-        Err(_) => return Err(Unreadable::File(place)),
+        Err(_) => return Err(GitConfigError::File(place)),
     };
     let mut indexes = Vec::new();
     for entry in entries {
-        let path = entry.map_err(|_| Unreadable::File(place.clone()))?.path();
+        let path = entry
+            .map_err(|_| GitConfigError::File(place.clone()))?
+            .path();
         // Without an index of its own, a pack may still be read through that of several packs.
         if path.extension().is_some_and(|end| end == "pack") {
             indexes.push(path.with_extension("idx"));
@@ -251,8 +253,8 @@ fn pack_files(folder: &Path) -> Result<Vec<PathBuf>, Unreadable> {
 }
 
 /// Reads the kind in the head of a loose object.
-fn read_loose_kind(path: &Path) -> Result<Vec<u8>, Unreadable> {
-    let broken = || Unreadable::File(path.to_owned());
+fn read_loose_kind(path: &Path) -> Result<Vec<u8>, GitConfigError> {
+    let broken = || GitConfigError::File(path.to_owned());
     let file = open_plain(path)?;
     let mut start = [0; 512];
     let length = file.read_at(&mut start, 0).map_err(|_| broken())?;
@@ -270,11 +272,14 @@ fn read_loose_kind(path: &Path) -> Result<Vec<u8>, Unreadable> {
 }
 
 /// Reads a loose object if it is a tree.
-fn read_loose_tree(path: &Path, budget: &mut WorkBudget) -> Result<Option<Vec<u8>>, Unreadable> {
+fn read_loose_tree(
+    path: &Path,
+    budget: &mut WorkBudget,
+) -> Result<Option<Vec<u8>>, GitConfigError> {
     if read_loose_kind(path)? != b"tree" {
         return Ok(None);
     }
-    let broken = || Unreadable::File(path.to_owned());
+    let broken = || GitConfigError::File(path.to_owned());
     let bytes = read_plain_file(path, MAX_TREE_BYTES as u64)?.ok_or_else(broken)?;
     let whole = decompress_to_vec_zlib_with_limit(&bytes, MAX_TREE_BYTES).map_err(|_| broken())?;
     budget.take(whole.len())?;
@@ -286,7 +291,7 @@ fn read_loose_tree(path: &Path, budget: &mut WorkBudget) -> Result<Option<Vec<u8
 }
 
 /// Opens a regular file.
-fn open_plain(path: &Path) -> Result<File, Unreadable> {
+fn open_plain(path: &Path) -> Result<File, GitConfigError> {
     let file = OpenOptions::new()
         .read(true)
         // Does not wait for the other end of a pipe.
@@ -294,18 +299,18 @@ fn open_plain(path: &Path) -> Result<File, Unreadable> {
         .open(path);
     file.ok()
         .filter(|file| file.metadata().is_ok_and(|data| data.is_file()))
-        .ok_or_else(|| Unreadable::File(path.to_owned()))
+        .ok_or_else(|| GitConfigError::File(path.to_owned()))
 }
 
 impl Pack {
     /// Opens a pack by the path of its index.
-    fn open(index: &Path, hash_bytes: usize) -> Result<Self, Unreadable> {
-        let broken = || Unreadable::File(index.to_owned());
+    fn open(index: &Path, hash_bytes: usize) -> Result<Self, GitConfigError> {
+        let broken = || GitConfigError::File(index.to_owned());
         let bytes = read_plain_file(index, MAX_INDEX_BYTES)?.ok_or_else(broken)?;
         let entries = read_index(&bytes, hash_bytes).ok_or_else(broken)?;
         let path = index.with_extension("pack");
         let file = open_plain(&path)?;
-        let broken = || Unreadable::File(path.clone());
+        let broken = || GitConfigError::File(path.clone());
         let length = file.metadata().map_err(|_| broken())?.len();
         let end = length.checked_sub(hash_bytes as u64).ok_or_else(broken)?;
         let mut head = [0; 12];
@@ -324,12 +329,12 @@ impl Pack {
         })
     }
 
-    fn broken(&self) -> Unreadable {
-        Unreadable::File(self.path.clone())
+    fn broken(&self) -> GitConfigError {
+        GitConfigError::File(self.path.clone())
     }
 
     /// Reads the head of an object.
-    fn read_object(&self, at: usize) -> Result<PackedObject, Unreadable> {
+    fn read_object(&self, at: usize) -> Result<PackedObject, GitConfigError> {
         let broken = || self.broken();
         let entry = self.entries.get(at).ok_or_else(broken)?;
         let end = self
@@ -382,7 +387,7 @@ impl Pack {
     }
 
     /// Returns the kind of the object at the end of a chain of deltas, which all objects of the chain have.
-    fn base_kind(&self, at: usize) -> Result<PackedKind, Unreadable> {
+    fn base_kind(&self, at: usize) -> Result<PackedKind, GitConfigError> {
         let mut at = at;
         for _ in 0..MAX_CHAIN {
             match self.read_object(at)?.kind {
@@ -398,7 +403,7 @@ impl Pack {
         &self,
         budget: &mut WorkBudget,
         visit: &mut TreeVisitor<'_>,
-    ) -> Result<(), Unreadable> {
+    ) -> Result<(), GitConfigError> {
         let mut objects = Vec::with_capacity(self.entries.len());
         let mut deltas: Vec<Vec<usize>> = vec![Vec::new(); self.entries.len()];
         for at in 0..self.entries.len() {
@@ -440,12 +445,12 @@ impl Pack {
         &self,
         object: &PackedObject,
         budget: &mut WorkBudget,
-    ) -> Result<Vec<u8>, Unreadable> {
+    ) -> Result<Vec<u8>, GitConfigError> {
         let broken = || self.broken();
         let length = object.end.checked_sub(object.data_at).ok_or_else(broken)?;
-        let length = usize::try_from(length).map_err(|_| Unreadable::TooMuch)?;
+        let length = usize::try_from(length).map_err(|_| GitConfigError::TooMuch)?;
         if object.size > MAX_TREE_BYTES || length > MAX_TREE_BYTES {
-            return Err(Unreadable::TooMuch);
+            return Err(GitConfigError::TooMuch);
         }
         budget.take(object.size)?;
         let mut bytes = vec![0; length];

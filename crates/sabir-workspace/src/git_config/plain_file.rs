@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::Unreadable;
+use super::GitConfigError;
 
 /// Reads a file of at most `most` bytes; `None` if it does not exist. Does not block on special
 /// files such as pipes.
-pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Unreadable> {
-    let unreadable = |_| Unreadable::File(path.to_owned());
+pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>, GitConfigError> {
+    let unreadable = |_| GitConfigError::File(path.to_owned());
     let file = match OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
@@ -22,14 +22,14 @@ pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>,
     };
     // Checked on the handle, so the path cannot be swapped in between.
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(Unreadable::File(path.to_owned()));
+        return Err(GitConfigError::File(path.to_owned()));
     }
     let mut bytes = Vec::new();
     file.take(most + 1)
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
     if bytes.len() as u64 > most {
-        Err(Unreadable::TooMuch)
+        Err(GitConfigError::TooMuch)
     } else {
         Ok(Some(bytes))
     }

@@ -62,17 +62,17 @@ pub(crate) fn open_process_handle(pid: Pid) -> Option<OwnedFd> {
 }
 
 /// Makes sure that only the three standard descriptors pass to programs started later.
-pub(crate) fn close_others_on_exec() -> io::Result<()> {
+pub(crate) fn close_other_descriptors_on_exec() -> io::Result<()> {
     change_others(libc::CLOSE_RANGE_CLOEXEC)
 }
 
 /// Closes every descriptor but the three standard ones. Nothing in this process may own one of them.
-pub(crate) fn close_others() -> io::Result<()> {
+pub(crate) fn close_other_descriptors() -> io::Result<()> {
     change_others(0)
 }
 
 /// Closes every descriptor but the three standard ones and this one. What owns another one in this process must never be dropped.
-pub(crate) fn close_others_but(kept: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn close_other_descriptors_except(kept: BorrowedFd<'_>) -> io::Result<()> {
     let kept = kept.as_raw_fd().unsigned_abs();
     if kept > 3 {
         change_range(3, kept - 1, 0)?;

@@ -80,7 +80,7 @@ pub(crate) fn open_process_handle(pid: Pid) -> Option<OwnedFd> {
 }
 
 /// Makes sure that only the three standard descriptors pass to programs started later.
-pub(crate) fn close_others_on_exec() -> io::Result<()> {
+pub(crate) fn close_other_descriptors_on_exec() -> io::Result<()> {
     // Collected first, since the list itself is read through a descriptor.
     let open: Vec<i32> = std::fs::read_dir("/dev/fd")?
         .flatten()
@@ -165,7 +165,7 @@ impl RawDir {
     }
 }
 
-/// No flag: [`close_others_on_exec`] marks received descriptors.
+/// No flag: [`close_other_descriptors_on_exec`] marks received descriptors.
 pub(crate) const RECEIVE_CLOSED_ON_EXEC: RecvFlags = RecvFlags::empty();
 
 /// No flag: programs in Rust ignore the signal.

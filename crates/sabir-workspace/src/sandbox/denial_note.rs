@@ -36,7 +36,7 @@ pub enum DenialKind {
 impl DenialKind {
     /// Returns a sentence with the options of `sabir sandbox` that allow what was denied.
     #[must_use]
-    pub fn switch(self) -> &'static str {
+    pub fn option_hint(self) -> &'static str {
         match self {
             Self::Files => {
                 "`--write FOLDER` allows a folder; `--level off` runs it without a sandbox."

@@ -18,13 +18,13 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{Pid, WaitOptions, getpid, getuid, waitpid};
 use rustix::stdio::{dup2_stdin, stdout};
 
-use super::aftermath::{ProtectedState, WithheldPath};
 #[cfg(target_os = "linux")]
 use super::launch::run_launcher;
 use super::masks::WorkspaceMasks;
 use super::plan::TempDirLifetime;
-use super::prepared_launcher::OrderedLauncher;
+use super::prepared_launcher::AssignedLauncher;
 use super::process_cgroup::ProcessCgroup;
+use super::protected_restore::{ProtectedState, WithheldPath};
 use super::removed_folders::RemovedFolders;
 #[cfg(target_os = "macos")]
 use super::seatbelt_launch::run_launcher;
@@ -88,13 +88,13 @@ pub(crate) struct SandboxEnvironment {
         not(target_os = "linux"),
         expect(dead_code, reason = "only Linux starts launchers ahead")
     )]
-    prepared: Option<OrderedLauncher>,
+    prepared: Option<AssignedLauncher>,
 }
 
 impl SandboxEnvironment {
     /// Prepares the environment for a plan given as arguments; without arguments there is no
     /// sandbox.
-    pub(crate) fn open(words: &[OsString], prepared: Option<OrderedLauncher>) -> io::Result<Self> {
+    pub(crate) fn open(words: &[OsString], prepared: Option<AssignedLauncher>) -> io::Result<Self> {
         if words.is_empty() {
             return Ok(Self {
                 plan: None,
@@ -315,7 +315,7 @@ enum LauncherSource {
     Fork,
     /// Forked before the program was known.
     #[cfg(target_os = "linux")]
-    Prepared(OrderedLauncher),
+    Prepared(AssignedLauncher),
 }
 
 /// The supervisor's ends of its connections to the launcher.

@@ -24,7 +24,7 @@ use rustix::thread::{
 
 use super::environment::{LaunchProgram, LauncherLinks, prepare_process, write_status};
 use super::landlock_rules::{LandlockRights, restrict_process};
-use super::loopback::LoopbackDoors;
+use super::loopback::LoopbackPortOpener;
 use super::namespaces::{NamespaceRole, enter_namespaces, send_descriptor};
 use super::resource_limits::lower_limits;
 use super::{
@@ -84,7 +84,7 @@ fn launch_program(
         let doors = plan
             .loopback
             .as_ref()
-            .and_then(|loopback| LoopbackDoors::connect(&loopback.socket, &loopback.ports));
+            .and_then(|loopback| LoopbackPortOpener::connect(&loopback.socket, &loopback.ports));
         let sockets = sockets.as_deref().unwrap_or_default();
         let [_, text] = program.arguments;
         match enter_namespaces(plan, sockets, text, doors, links)? {

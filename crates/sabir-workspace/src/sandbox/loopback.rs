@@ -46,7 +46,7 @@ pub(crate) struct LoopbackBridge {
 }
 
 impl LoopbackBridge {
-    /// Starts to wait for the listening sockets of a command, at a path that [`LoopbackDoors`] connects
+    /// Starts to wait for the listening sockets of a command, at a path that [`LoopbackPortOpener`] connects
     /// to. Needs a runtime.
     pub(crate) fn start(path: &Path) -> io::Result<Self> {
         let folder = path.parent().unwrap_or(path).to_path_buf();
@@ -136,13 +136,13 @@ async fn forward_port(door: TcpListener) {
 
 /// The launcher's side: the connection to the agent, made while its socket can still be seen.
 #[cfg_attr(target_os = "macos", allow(dead_code, reason = "level 2 needs Linux"))]
-pub(super) struct LoopbackDoors<'a> {
+pub(super) struct LoopbackPortOpener<'a> {
     stream: BlockingStream,
     ports: &'a [u16],
 }
 
 #[cfg_attr(target_os = "macos", allow(dead_code, reason = "level 2 needs Linux"))]
-impl<'a> LoopbackDoors<'a> {
+impl<'a> LoopbackPortOpener<'a> {
     /// Connects to the agent; `None` if the agent is gone, and then nothing is reachable.
     pub(super) fn connect(path: &Path, ports: &'a [u16]) -> Option<Self> {
         let stream = BlockingStream::connect(path).ok()?;

@@ -9,7 +9,7 @@
 //! Not every protected name has a mask: they would be more than a hundred in each workspace, and a
 //! name with a pattern cannot have one. Masks are for the names that a program outside may read at
 //! any moment, such as git from a shell's prompt, an editor, a language server or another agent.
-//! The others are moved aside after the command (`aftermath.rs`).
+//! The others are moved aside after the command (`protected_restore.rs`).
 //!
 //! Commands that run at the same time share the masks. Each holds a shared lock on the workspace
 //! folder; a command that ends tries to get the exclusive lock, which succeeds only if no other
@@ -29,7 +29,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, flock, fstat, mkdir, statat};
 use rustix::process::umask;
 
-use super::git_guard::{GUARDED, GuardKind, GuardedPath, find_git_guards};
+use super::git_protection::{GUARDED, GitMaskKind, ProtectedGitPath, find_git_protection};
 use super::mask_pool::MaskPool;
 use super::protected_entries::{EntryShape, list_protected_entries};
 use super::removed_folders::RemovedFolders;
@@ -128,7 +128,7 @@ impl WorkspaceMasks {
             // start anyway.
             sleep(PAUSE);
         }
-        let mut guard = PathGuard {
+        let mut guard = ProtectedPathCollector {
             top,
             protected: ProtectedPaths::default(),
             pool: open_pool(plan.mask_pool.as_deref(), &plan.write, &lock),
@@ -146,7 +146,7 @@ impl WorkspaceMasks {
         let usual = umask(Mode::empty());
         let put = guard.guard_all(plan.home.as_deref());
         umask(usual);
-        let PathGuard {
+        let ProtectedPathCollector {
             mut protected,
             mut passed,
             ..
@@ -198,7 +198,7 @@ impl Drop for WorkspaceMasks {
 }
 
 /// Collects the protected paths of a workspace.
-struct PathGuard<'a> {
+struct ProtectedPathCollector<'a> {
     top: &'a Path,
     protected: ProtectedPaths,
     pool: Option<MaskPool>,
@@ -212,9 +212,9 @@ fn open_pool(pool: Option<&Path>, writable: &[PathBuf], top: &File) -> Option<Ma
     MaskPool::open_for(pool?, writable, top)
 }
 
-impl PathGuard<'_> {
+impl ProtectedPathCollector<'_> {
     fn guard_all(&mut self, home: Option<&Path>) -> io::Result<()> {
-        let git = find_git_guards(self.top, home);
+        let git = find_git_protection(self.top, home);
         for folder in git.folders {
             if folder.is_module {
                 self.protected.reopened.push(folder.path.clone());
@@ -223,9 +223,9 @@ impl PathGuard<'_> {
             }
             for (name, kind) in GUARDED {
                 let kind = match kind {
-                    GuardKind::Folder => MaskKind::Folder,
-                    GuardKind::File => MaskKind::File,
-                    GuardKind::Pointer => MaskKind::Pointer,
+                    GitMaskKind::Folder => MaskKind::Folder,
+                    GitMaskKind::File => MaskKind::File,
+                    GitMaskKind::Pointer => MaskKind::Pointer,
                 };
                 self.guard_name(&folder.path, name, kind)?;
             }
@@ -238,8 +238,8 @@ impl PathGuard<'_> {
         }
         for path in git.named {
             match path {
-                GuardedPath::Existing(path) => self.protect_existing(&path),
-                GuardedPath::Missing { path, is_file } => {
+                ProtectedGitPath::Existing(path) => self.protect_existing(&path),
+                ProtectedGitPath::Missing { path, is_file } => {
                     self.pin_parents(&path);
                     let kind = if is_file {
                         MaskKind::File

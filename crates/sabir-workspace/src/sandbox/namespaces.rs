@@ -26,8 +26,8 @@ use rustix::process::{
 use rustix::thread::UnshareFlags;
 
 use super::environment::LauncherLinks;
-use super::loopback::LoopbackDoors;
-use super::syscalls::{ForkRelation, fork_process, raise_interface, unshare_namespaces};
+use super::loopback::LoopbackPortOpener;
+use super::syscalls::{ForkRelation, bring_up_interface, fork_process, unshare_namespaces};
 use super::{NetworkAccess, SandboxPlan, SetupStage, mounts};
 use crate::kernel;
 use crate::platform::ForkSide;
@@ -57,7 +57,7 @@ pub(super) fn enter_namespaces(
     plan: &SandboxPlan,
     sockets: &[PathBuf],
     text: &OsStr,
-    doors: Option<LoopbackDoors<'_>>,
+    doors: Option<LoopbackPortOpener<'_>>,
     links: &mut LauncherLinks,
 ) -> io::Result<NamespaceRole> {
     let folder = rustix::process::getcwd(Vec::new())
@@ -71,7 +71,7 @@ pub(super) fn enter_namespaces(
         }
         NamespaceSide::First(end) => end,
     };
-    if links.status.as_ref().is_none_or(is_deserted) {
+    if links.status.as_ref().is_none_or(is_supervisor_gone) {
         return Ok(NamespaceRole::Done(1));
     }
     // In this process, since the supervisor places the masks meanwhile: the mounts wait for the
@@ -79,9 +79,9 @@ pub(super) fn enter_namespaces(
     mounts::arrange_mounts(plan, sockets, text, links.protected.take())
         .map_err(|error| SetupStage::Mounts.to_error(&error))?;
     if plan.network != NetworkAccess::Allowed {
-        raise_loopback().map_err(|error| SetupStage::Loopback.to_error(&error))?;
+        bring_up_loopback().map_err(|error| SetupStage::Loopback.to_error(&error))?;
         // Without them the command runs, and its connections are refused.
-        _ = doors.map(LoopbackDoors::open);
+        _ = doors.map(LoopbackPortOpener::open);
     }
     let port = match links.proxy.take() {
         Some(sender) => {
@@ -177,13 +177,13 @@ fn create_user_namespace(others: UnshareFlags) -> io::Result<()> {
 }
 
 /// Switches on the loopback interface of this network namespace.
-pub(super) fn raise_loopback() -> io::Result<()> {
+pub(super) fn bring_up_loopback() -> io::Result<()> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
-    raise_interface(socket.as_fd(), c"lo")
+    bring_up_interface(socket.as_fd(), c"lo")
 }
 
 /// Returns true if the supervisor died before the parent death signal was set. `link` is a pipe or a socket that leads to it alone.
-pub(super) fn is_deserted(link: &OwnedFd) -> bool {
+pub(super) fn is_supervisor_gone(link: &OwnedFd) -> bool {
     let mut waited = [PollFd::new(link, PollFlags::empty())];
     !matches!(
         poll(

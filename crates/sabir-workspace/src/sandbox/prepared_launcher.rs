@@ -12,10 +12,10 @@
 
 #[cfg(not(target_os = "linux"))]
 /// A launcher that was started ahead, which only Linux has.
-pub(crate) enum OrderedLauncher {}
+pub(crate) enum AssignedLauncher {}
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{OrderedLauncher, PreparedLauncher};
+pub(crate) use linux::{AssignedLauncher, PreparedLauncher};
 #[cfg(target_os = "linux")]
 mod linux {
     use std::ffi::{OsStr, OsString};
@@ -73,7 +73,7 @@ mod linux {
     }
 
     /// A prepared launcher with the order of its supervisor.
-    pub(crate) struct OrderedLauncher {
+    pub(crate) struct AssignedLauncher {
         launcher: PreparedLauncher,
         /// The file with the order.
         order: File,
@@ -107,8 +107,8 @@ mod linux {
             }
         }
 
-        pub(crate) fn with_order(self, order: File) -> OrderedLauncher {
-            OrderedLauncher {
+        pub(crate) fn with_order(self, order: File) -> AssignedLauncher {
+            AssignedLauncher {
                 launcher: self,
                 order,
             }
@@ -139,7 +139,7 @@ mod linux {
         }
     }
 
-    impl OrderedLauncher {
+    impl AssignedLauncher {
         /// Returns true if the launcher can start the command of this plan.
         pub(in crate::sandbox) fn can_launch(
             &self,
@@ -201,7 +201,7 @@ mod linux {
     fn run_ahead(supervisor: Pid, socket: OwnedFd) -> io::Result<i32> {
         // The copies of the connections to agent, reaper and server would keep those open.
         close_streams()?;
-        platform::close_others_but(socket.as_fd())?;
+        platform::close_other_descriptors_except(socket.as_fd())?;
         prepare_process(supervisor, OutputDevice::Pipe, None)?;
         // The shell is allowed unix sockets, so those of the machine must be known.
         let lists = HostSocketLists::open()?;
@@ -213,11 +213,11 @@ mod linux {
             }
             NamespaceSide::First(end) => end,
         };
-        if namespaces::is_deserted(&socket) {
+        if namespaces::is_supervisor_gone(&socket) {
             return Ok(1);
         }
         mounts::mount_system()?;
-        namespaces::raise_loopback()?;
+        namespaces::bring_up_loopback()?;
         let (to_shell, from_first) = open_connection()?;
         match platform::fork_process()? {
             ForkSide::Child => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::masks::has_mask_mode;
 use crate::protected_paths::{find_protection_reason, holds_protected_names};
 
-/// Git's folder, of which only parts are protected (`git_guard.rs`).
+/// Git's folder, of which only parts are protected (`git_protection.rs`).
 pub(super) const GIT: &str = ".git";
 
 /// A protected entry of a workspace.

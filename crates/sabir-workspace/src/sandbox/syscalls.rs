@@ -167,7 +167,7 @@ fn set_filter(program: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result
 
 /// Lets the kernel switch directly between a process that notifies and the one that listens, which
 /// costs a fraction of waking it on another processor. Fails before Linux 6.6.
-pub(crate) fn wake_in_turn(listener: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn enable_sync_wake_up(listener: BorrowedFd<'_>) -> io::Result<()> {
     const SYNC_WAKE_UP: u64 = 1;
     // SAFETY: the operation takes a number, and no memory.
     let done = unsafe {
@@ -216,7 +216,7 @@ pub(crate) fn continue_call(listener: BorrowedFd<'_>, id: u64) -> io::Result<()>
 }
 
 /// Switches a network interface on.
-pub(super) fn raise_interface(socket: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+pub(super) fn bring_up_interface(socket: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     // SAFETY: an interface request is plain data, for which all zeros are valid.
     let mut request: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
     for (place, &byte) in request.ifr_name.iter_mut().zip(name.to_bytes()) {

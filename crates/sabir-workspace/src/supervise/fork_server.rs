@@ -33,7 +33,7 @@ use super::reaper::{self, ReaperLink};
 use crate::kernel;
 use crate::platform::{self, ForkSide};
 use crate::sandbox::SandboxPlan;
-use crate::sandbox::prepared_launcher::{OrderedLauncher, PreparedLauncher};
+use crate::sandbox::prepared_launcher::{AssignedLauncher, PreparedLauncher};
 use crate::sandbox::syscalls::{self, ForkRelation};
 
 /// The argument of a fork server, behind that of a supervisor.
@@ -106,23 +106,23 @@ impl SupervisorOrder {
 }
 
 /// A standby that has received its order.
-pub(super) struct OrderedStandby {
+pub(super) struct AssignedStandby {
     pub(super) order: SupervisorOrder,
     pub(super) reaper: ReaperLink,
     /// A launcher for the command, if it can use it.
-    pub(super) launcher: Option<OrderedLauncher>,
+    pub(super) launcher: Option<AssignedLauncher>,
 }
 
 /// Keeps a standby until the agent closes its end. Returns in each standby that has received its order; `None` in the server itself, in
 /// reapers, and in a standby without an order.
-pub(super) fn serve_requests() -> io::Result<Option<OrderedStandby>> {
+pub(super) fn serve_requests() -> io::Result<Option<AssignedStandby>> {
     // Ctrl-C is for the agent, whose terminal this process would otherwise share.
     kernel::block_signals()?;
     let _ = setsid();
     let _ = rustix::process::chdir("/");
     platform::forbid_inspection()?;
     // What the agent's parent forgot to close would stay open. A kernel before 5.9 cannot do it.
-    let _ = platform::close_others();
+    let _ = platform::close_other_descriptors();
     let mut need = LauncherNeed::None;
     let mut has_died = false;
     loop {
@@ -243,14 +243,14 @@ fn wait_for_request(limit: Option<Duration>) -> bool {
 }
 
 /// Becomes a reaper and its supervisor, and waits for the order of the latter.
-fn stand_by(announce_taken: PipeWriter, need: LauncherNeed) -> io::Result<Option<OrderedStandby>> {
+fn stand_by(announce_taken: PipeWriter, need: LauncherNeed) -> io::Result<Option<AssignedStandby>> {
     // As after a start: the reaper can only rename itself while it may be inspected.
     platform::allow_inspection()?;
     // Before there is a supervisor that could answer. If the agent is gone, nobody has to reap.
     let id = getpid().as_raw_nonzero().get().to_ne_bytes();
     let _ = rustix::io::write(stdout(), &id);
     let mut announce_taken = Some(announce_taken);
-    let reaper = match reaper::split_process(&mut announce_taken)? {
+    let reaper = match reaper::fork_supervisor(&mut announce_taken)? {
         reaper::SupervisorRole::Done => return Ok(None),
         reaper::SupervisorRole::Supervisor(reaper) => reaper,
     };
@@ -280,7 +280,7 @@ fn stand_by(announce_taken: PipeWriter, need: LauncherNeed) -> io::Result<Option
         // If the server was killed, no further standby is needed.
         let _ = announce_taken.write_all(&[u8::from(need == LauncherNeed::OwnNetwork)]);
     }
-    Ok(Some(OrderedStandby {
+    Ok(Some(AssignedStandby {
         order,
         reaper,
         launcher: launcher.map(|launcher| launcher.with_order(file)),

@@ -155,7 +155,7 @@ pub(crate) fn kill_children_of(parent: u32) {
 
 /// Kills every process whose environment contains this entry, anywhere in the process tree. Used if
 /// the supervisor itself was killed. Bounded by the number of processes on the machine.
-pub(crate) fn kill_marked(name: &str, value: &str) {
+pub(crate) fn kill_by_environment_entry(name: &str, value: &str) {
     let entry = format!("{name}={value}").into_bytes();
     // Repeated, because a process may fork between listing and killing.
     for _ in 0..MAX_FREEZE_ROUNDS {

@@ -35,7 +35,7 @@ const LOOK_AT_STANDBY_EVERY: Duration = Duration::from_secs(60);
 /// period of the command. A supervisor that a command has stopped never ends.
 const CLEANUP_TIME: Duration = Duration::from_secs(10);
 
-/// The role of the process that returns from [`split_process`].
+/// The role of the process that returns from [`fork_supervisor`].
 pub(super) enum SupervisorRole {
     /// The supervisor.
     Supervisor(ReaperLink),
@@ -67,7 +67,7 @@ impl ReaperLink {
 ///
 /// # Errors
 /// If the process cannot be prepared or forked, or the reaper has ended before it was ready; then nothing may be started.
-pub(super) fn split_process(kept: &mut Option<PipeWriter>) -> io::Result<SupervisorRole> {
+pub(super) fn fork_supervisor(kept: &mut Option<PipeWriter>) -> io::Result<SupervisorRole> {
     kernel::block_signals()?;
     // Fails only for a group leader, which has no terminal to lose.
     let _ = setsid();

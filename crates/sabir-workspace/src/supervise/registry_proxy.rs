@@ -179,7 +179,7 @@ fn open_target(
             if listed.is_private() {
                 rest
             } else {
-                read_hello(client, rest, &target.name)
+                read_client_hello(client, rest, &target.name)
                     .ok_or_else(|| refuse(ConnectionOutcome::OtherName))?
             }
         }
@@ -279,12 +279,14 @@ fn look_up(name: &str, port: u16, is_private: bool) -> Vec<SocketAddr> {
 }
 
 /// Reads the first message of a TLS connection, and returns all that was read if it is meant for this host.
-fn read_hello(client: &mut TcpStream, mut bytes: Vec<u8>, host: &str) -> Option<Vec<u8>> {
+fn read_client_hello(client: &mut TcpStream, mut bytes: Vec<u8>, host: &str) -> Option<Vec<u8>> {
     let mut piece = [0; 4096];
     loop {
-        match hello_name(&bytes) {
-            HelloName::Incomplete if bytes.len() <= MAX_HELLO => {}
-            HelloName::Found(name) if name.eq_ignore_ascii_case(host.trim_end_matches('.')) => {
+        match find_server_name(&bytes) {
+            ClientHelloName::Incomplete if bytes.len() <= MAX_HELLO => {}
+            ClientHelloName::Found(name)
+                if name.eq_ignore_ascii_case(host.trim_end_matches('.')) =>
+            {
                 return Some(bytes);
             }
             _ => return None,
@@ -296,7 +298,7 @@ fn read_hello(client: &mut TcpStream, mut bytes: Vec<u8>, host: &str) -> Option<
 
 /// The name of the host in the first message of a TLS connection.
 #[derive(Debug, PartialEq, Eq)]
-enum HelloName {
+enum ClientHelloName {
     /// More bytes are needed.
     Incomplete,
     Found(String),
@@ -305,7 +307,7 @@ enum HelloName {
 }
 
 /// Finds the host that a TLS client asks for (RFC 8446, section 4.1.2, and RFC 6066, section 3).
-fn hello_name(bytes: &[u8]) -> HelloName {
+fn find_server_name(bytes: &[u8]) -> ClientHelloName {
     const HANDSHAKE: u8 = 22;
     const CLIENT_HELLO: u8 = 1;
     // The message may be split over several records.
@@ -317,7 +319,7 @@ fn hello_name(bytes: &[u8]) -> HelloName {
                 Some(usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c))
             }
             [CLIENT_HELLO, ..] | [] => None,
-            _ => return HelloName::None,
+            _ => return ClientHelloName::None,
         };
         if length.is_some_and(|length| message.len() >= length.saturating_add(4)) {
             break;
@@ -326,21 +328,22 @@ fn hello_name(bytes: &[u8]) -> HelloName {
             [HANDSHAKE, 3, _, high, low, body @ ..] => {
                 let length = usize::from(*high) << 8 | usize::from(*low);
                 let Some(record) = body.get(..length) else {
-                    return HelloName::Incomplete;
+                    return ClientHelloName::Incomplete;
                 };
                 if record.is_empty() {
-                    return HelloName::None;
+                    return ClientHelloName::None;
                 }
                 message.extend_from_slice(record);
                 rest = body.get(length..).unwrap_or_default();
             }
             [] | [HANDSHAKE] | [HANDSHAKE, 3] | [HANDSHAKE, 3, _] | [HANDSHAKE, 3, _, _] => {
-                return HelloName::Incomplete;
+                return ClientHelloName::Incomplete;
             }
-            _ => return HelloName::None,
+            _ => return ClientHelloName::None,
         }
     }
-    server_name(message.get(4..).unwrap_or_default()).map_or(HelloName::None, HelloName::Found)
+    server_name(message.get(4..).unwrap_or_default())
+        .map_or(ClientHelloName::None, ClientHelloName::Found)
 }
 
 /// Returns the server name in the body of a client's first message.
@@ -519,12 +522,16 @@ mod tests {
         for size in [1, 7, 4096] {
             let bytes = records(&message, size);
             assert_eq!(
-                hello_name(&bytes),
-                HelloName::Found("pypi.org".to_owned()),
+                find_server_name(&bytes),
+                ClientHelloName::Found("pypi.org".to_owned()),
                 "{size}"
             );
             for end in 0..bytes.len() {
-                assert_eq!(hello_name(&bytes[..end]), HelloName::Incomplete, "{end}");
+                assert_eq!(
+                    find_server_name(&bytes[..end]),
+                    ClientHelloName::Incomplete,
+                    "{end}"
+                );
             }
         }
         for none in [
@@ -535,7 +542,7 @@ mod tests {
             vec![22, 3, 1, 0, 0],
             vec![22, 3, 1, 0, 1, 2],
         ] {
-            assert_eq!(hello_name(&none), HelloName::None);
+            assert_eq!(find_server_name(&none), ClientHelloName::None);
         }
     }
 
@@ -546,7 +553,7 @@ mod tests {
             let kept = bytes[at];
             for value in [0, 1, 127, 255] {
                 bytes[at] = value;
-                let _ = hello_name(&bytes);
+                let _ = find_server_name(&bytes);
                 let _ = parse_request(&bytes);
             }
             bytes[at] = kept;

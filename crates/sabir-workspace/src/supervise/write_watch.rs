@@ -26,7 +26,7 @@ use crate::command_writes::{WriteReport, WrittenPath};
 use crate::sandbox::syscall_filter::written_paths::{
     PathArguments, WRITE_FLAGS, is_new_entry, open_flags, path_arguments,
 };
-use crate::sandbox::syscalls::{continue_call, receive_notification, wake_in_turn};
+use crate::sandbox::syscalls::{continue_call, enable_sync_wake_up, receive_notification};
 
 /// The longest path of the kernel, with its end.
 const MAX_PATH_BYTES: usize = 4096;
@@ -62,7 +62,7 @@ struct PathCollector {
 pub(super) fn start_write_watch(listener: OwnedFd, root: PathBuf) -> WriteWatch {
     send_write_report(&WriteReport::Watched);
     // Without it the command is only slower.
-    let _ = wake_in_turn(listener.as_fd());
+    let _ = enable_sync_wake_up(listener.as_fd());
     let collector = PathCollector {
         others: OtherWriters::start(&root),
         root,

@@ -3,7 +3,7 @@
 use super::*;
 
 fn plain(pieces: &[&[u8]]) -> String {
-    let mut plain = TerminalText::new();
+    let mut plain = TerminalTextConverter::new();
     let mut text = Vec::new();
     let mut out = |bytes: &[u8]| text.extend_from_slice(bytes);
     pieces.iter().for_each(|piece| plain.push(piece, &mut out));

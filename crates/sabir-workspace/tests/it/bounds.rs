@@ -350,9 +350,9 @@ fn regular_expressions_limit_writes() {
                 .collect::<Vec<_>>()
         };
         Bounds::new()
-            .write_only(strings(globs))
+            .limit_writes_to_globs(strings(globs))
             .unwrap()
-            .or_write_matching(strings(expressions))
+            .allow_writes_matching(strings(expressions))
     };
     let place = bounded(
         ignoring(&[]),
@@ -389,7 +389,7 @@ fn regular_expressions_limit_writes() {
         ignoring(&[]),
         Bounds::new()
             .read_only()
-            .or_write_matching([".".to_owned()])
+            .allow_writes_matching([".".to_owned()])
             .unwrap(),
     );
     place
@@ -401,7 +401,7 @@ fn regular_expressions_limit_writes() {
 #[test]
 fn a_mode_limits_writes() {
     let only = Bounds::new()
-        .write_only(["**/*.md".to_owned(), "docs".to_owned()])
+        .limit_writes_to_globs(["**/*.md".to_owned(), "docs".to_owned()])
         .unwrap();
     let place = bounded(
         ignoring(&[]),
@@ -419,7 +419,10 @@ fn a_mode_limits_writes() {
         .unwrap();
     let refused = |changes: &[FileChange]| {
         let error = place.workspace.apply_changes(changes).unwrap_err();
-        assert!(matches!(error, WorkspaceError::Limited { .. }), "{error:?}");
+        assert!(
+            matches!(error, WorkspaceError::WriteForbidden { .. }),
+            "{error:?}"
+        );
         error.to_string()
     };
     assert_eq!(
@@ -472,7 +475,10 @@ fn refused_by_limit(place: &Place, path: &str) {
         .workspace
         .check_writable(&place.path(path))
         .unwrap_err();
-    assert!(matches!(error, WorkspaceError::Limited { .. }), "{error:?}");
+    assert!(
+        matches!(error, WorkspaceError::WriteForbidden { .. }),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -525,8 +531,8 @@ fn hidden_paths_are_listed_for_a_sandbox() {
 
 #[test]
 fn the_root_folder_is_recognized() {
-    assert!(Workspace::open("/".as_ref()).unwrap().is_whole_machine());
-    assert!(!Place::new().workspace.is_whole_machine());
+    assert!(Workspace::open("/".as_ref()).unwrap().is_filesystem_root());
+    assert!(!Place::new().workspace.is_filesystem_root());
 }
 
 fn names() -> impl Strategy<Value = String> {

@@ -165,15 +165,23 @@ fn a_failed_change_changes_nothing() {
     );
     check_refused(
         &["a=x", "link/c=x"],
-        "LinkPassed",
+        "LinkInPath",
         "its real path is `deep/c`",
     );
     check_refused(&["a=x", "locked=x"], "ReadOnly", "`locked` is read-only");
     check_refused(&["a=x", "-locked"], "ReadOnly", "`locked` is read-only");
-    check_refused(&["a=x", "a=y"], "Clash", "`a` and `a`");
-    check_refused(&["-a", "a/b=y", "b=x"], "Clash", "`a/b` and `a`");
-    check_refused(&["new=x", "new/y=x"], "Clash", "`new/y` and `new`");
-    check_refused(&["a=x", ".=x"], "Clash", "`a` and `.`");
+    check_refused(&["a=x", "a=y"], "ConflictingChanges", "`a` and `a`");
+    check_refused(
+        &["-a", "a/b=y", "b=x"],
+        "ConflictingChanges",
+        "`a/b` and `a`",
+    );
+    check_refused(
+        &["new=x", "new/y=x"],
+        "ConflictingChanges",
+        "`new/y` and `new`",
+    );
+    check_refused(&["a=x", ".=x"], "ConflictingChanges", "`a` and `.`");
     check_refused(&[".=x"], "NotAFile", "`.` is a folder");
     check_refused(&["script>b"], "Exists", "`b` exists already");
 }
@@ -255,7 +263,7 @@ fn files_are_deleted() {
                 .workspace
                 .delete_file(&place.path("link"), WritePrecondition::Any)
         ),
-        "LinkPassed"
+        "LinkInPath"
     );
 }
 

@@ -33,7 +33,7 @@ fn check(text: &str, end: CommandExit, output: &str) {
         (
             outcome.end,
             outcome.output.text().as_str(),
-            outcome.survivors
+            outcome.unkillable_processes
         ),
         (end, output, 0),
         "{text}"
@@ -313,7 +313,7 @@ fn check_terminal(text: &str, end: CommandExit, output: &str) {
         (
             outcome.end,
             outcome.output.text().as_str(),
-            outcome.survivors
+            outcome.unkillable_processes
         ),
         (end, output, 0),
         "{text}"
@@ -386,7 +386,7 @@ fn processes_left_running_are_counted() {
         ("sleep 0.01 &", 0),
     ] {
         assert_eq!(
-            run(&Place::new(), command(text)).left_running,
+            run(&Place::new(), command(text)).leftover_processes,
             left,
             "{text}"
         );
@@ -396,7 +396,7 @@ fn processes_left_running_are_counted() {
         command("sleep 1000 & sleep 1000").timeout(Duration::from_millis(200)),
     );
     assert_eq!(
-        (outcome.end, outcome.left_running),
+        (outcome.end, outcome.leftover_processes),
         (CommandExit::TimedOut, 0)
     );
 }

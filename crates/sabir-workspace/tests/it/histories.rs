@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use sabir_workspace::{HistorySearch, PathFilter, Unreadable};
+use sabir_workspace::{GitConfigError, HistorySearch, PathFilter};
 
 use crate::Place;
 
@@ -38,7 +38,7 @@ fn run(folder: &Path, script: &str) -> String {
     String::from_utf8_lossy(&done.stdout).trim().to_owned()
 }
 
-fn search(place: &Place, ids: &[String]) -> Result<HistorySearch, Unreadable> {
+fn search(place: &Place, ids: &[String]) -> Result<HistorySearch, GitConfigError> {
     let root = place.workspace.root();
     place
         .workspace

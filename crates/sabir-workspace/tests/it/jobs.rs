@@ -143,7 +143,7 @@ fn only_output_that_does_not_fit_is_stored() {
         (
             "seq 30000",
             30_000,
-            JobState::Past("exit code 0".to_owned())
+            JobState::EndedBeforeResume("exit code 0".to_owned())
         )
     );
     assert_eq!(
@@ -380,7 +380,10 @@ fn outputs_of_a_killed_task_are_read() {
     let info = task.jobs.job_info(2).unwrap();
     assert_eq!(
         (info.lines, info.state),
-        (3, JobState::Past("ended with Sabir".to_owned()))
+        (
+            3,
+            JobState::EndedBeforeResume("ended with Sabir".to_owned())
+        )
     );
     assert_eq!(task.texts(2, 1, 9), ["1 a", "2 b", "3 c"]);
     assert!(!folder.join("part-3.head").exists());

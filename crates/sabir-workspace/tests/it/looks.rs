@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use sabir_workspace::{GitConfig, Unreadable};
+use sabir_workspace::{GitConfig, GitConfigError};
 
 use crate::{Place, skipped};
 
@@ -210,7 +210,7 @@ fn embedded_bare_repositories_are_found() {
     for folder in ["docs", "docs/deep", "docs/refs"] {
         assert_eq!(
             found(folder),
-            GitConfig::Unknown(Unreadable::Embedded(docs.clone())),
+            GitConfig::Unknown(GitConfigError::Embedded(docs.clone())),
             "{folder}"
         );
     }
@@ -228,7 +228,7 @@ fn embedded_bare_repositories_are_found() {
     let found = GitConfig::of(place.workspace.root(), &led);
     assert_eq!(
         found,
-        GitConfig::Unknown(Unreadable::Environment("GIT_DIR".to_owned()))
+        GitConfig::Unknown(GitConfigError::Environment("GIT_DIR".to_owned()))
     );
 }
 

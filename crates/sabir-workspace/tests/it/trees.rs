@@ -56,7 +56,7 @@ fn check(command: ShellCommand, end: CommandExit) {
     let start = Instant::now();
     let outcome = run(&place, command.grace_period(Duration::from_millis(300)));
     assert_eq!(
-        (outcome.end, outcome.survivors),
+        (outcome.end, outcome.unkillable_processes),
         (end, 0),
         "{}",
         outcome.output.text()

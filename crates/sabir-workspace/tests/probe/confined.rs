@@ -95,7 +95,7 @@ pub(crate) fn confined(args: &[OsString]) -> Option<ExitCode> {
             println!(
                 "{:?} {}\n{level}\n{note}\n{}",
                 outcome.end,
-                outcome.survivors,
+                outcome.unkillable_processes,
                 outcome.output.text()
             );
         }

@@ -9,7 +9,7 @@ use crate::exit::CommandError;
 /// The limits of a task and the conditions for its completion.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Limits and completion")]
-pub(crate) struct EndFlags {
+pub(crate) struct CompletionFlags {
     /// End the task after this many turns, counted since it was started or resumed.
     #[arg(long)]
     pub(crate) max_turns: Option<u32>,
@@ -47,7 +47,7 @@ pub(crate) struct EndFlags {
     pub(crate) completion: Option<ResultForm>,
 }
 
-impl EndFlags {
+impl CompletionFlags {
     /// Returns the conditions of a completion with these flags.
     pub(crate) fn completion_spec(&self) -> CompletionSpec {
         CompletionSpec {

@@ -1,7 +1,7 @@
 //! Implements `check`, on standard input or on the calls of a past task.
 
 use sabir_agent::TaskId;
-use sabir_toolbox::task_check::{TaskFamily, TaskJournal};
+use sabir_toolbox::task_check::{TaskJournal, TaskWithSubtasks};
 
 use crate::cli::CheckTaskArguments;
 use crate::commands::{journal, parse};
@@ -13,7 +13,8 @@ pub(crate) fn run_check(arguments: &CheckTaskArguments) -> Result<ExitStatus, Co
     let Some(name) = &arguments.task else {
         return parse::check_input(&arguments.check);
     };
-    let family = TaskFamily::collect(read_task(name)?, |id: &TaskId| read_task(id.as_str()).ok());
+    let family =
+        TaskWithSubtasks::collect(read_task(name)?, |id: &TaskId| read_task(id.as_str()).ok());
     let report = family.check_report();
     print_report(&report, arguments.check.output)?;
     Ok(if report.has_errors() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sabir_session::config::change::{set_value, unset_value};
 use sabir_session::config::check::check_config;
-use sabir_session::config::files::list_read_files;
+use sabir_session::config::files::list_input_files;
 use sabir_session::config::values::ConfigValues;
 use sabir_terminal::config_text;
 
@@ -34,7 +34,7 @@ pub(crate) fn run_config(
             });
         }
         ConfigCommand::Path => {
-            let files = list_read_files(environment, named, dialects, Path::new("."))?;
+            let files = list_input_files(environment, named, dialects, Path::new("."))?;
             print_report(format, || &files, || config_text::files_text(&files));
             return Ok(ExitStatus::Completed);
         }

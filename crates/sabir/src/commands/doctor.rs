@@ -18,7 +18,7 @@ use crate::process_environment::{self, host, runtime};
 /// Runs `sabir doctor`.
 pub(crate) fn run_doctor(arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
     match &arguments.model {
-        Some(model) => examine_model(model, arguments),
+        Some(model) => probe_model(model, arguments),
         None => report_environment(arguments),
     }
 }
@@ -46,7 +46,7 @@ fn report_environment(arguments: &DoctorArguments) -> Result<ExitStatus, Command
 }
 
 /// Tests the abilities of a model (`sabir doctor MODEL`).
-fn examine_model(model: &str, arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
+fn probe_model(model: &str, arguments: &DoctorArguments) -> Result<ExitStatus, CommandError> {
     let file = process_environment::named_config();
     let runtime = runtime()?;
     let examiner = runtime.block_on(ModelExaminer::prepare(host(), file, model))?;

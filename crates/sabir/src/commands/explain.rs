@@ -9,7 +9,7 @@ use crate::report_output::print_report;
 
 /// Runs `sabir explain`.
 pub(crate) fn run_explain(arguments: &CheckArguments) -> Result<ExitStatus, CommandError> {
-    let options = parse::parse_options(&arguments.listening)?;
+    let options = parse::parse_options(&arguments.recognition)?;
     let explained = explain_text(&parse::read_stdin()?, &options);
     print_report(&explained.report(), arguments.output)?;
     Ok(parse::exit_status(&explained.parsed))

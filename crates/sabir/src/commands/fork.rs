@@ -11,9 +11,7 @@ use sabir_session::checkpoint_history::CheckpointFolder;
 
 use sabir_session::policy_review::entries_start;
 
-use crate::cli::{
-    ControlOptions, ForkArguments, PictureOptions, RecordingOptions, ResumeArguments,
-};
+use crate::cli::{ControlOptions, ForkArguments, ImageOptions, RecordingOptions, ResumeArguments};
 use crate::commands::{journal, run};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
@@ -64,7 +62,7 @@ pub(crate) fn run_fork(arguments: &ForkArguments) -> Result<ExitStatus, CommandE
         output: arguments.output,
         tape: RecordingOptions::default(),
         control: ControlOptions::default(),
-        pictures: PictureOptions::default(),
+        pictures: ImageOptions::default(),
         id: Some(id.to_string()),
         words: arguments.words.clone(),
     })

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use sabir_session::tool_help;
-use sabir_terminal::command_words::command_help;
+use sabir_terminal::command_names::command_help;
 use sabir_terminal::config_text;
 use sabir_terminal::shell_setup::{main_page, write_pages};
 use sabir_toolbox::documents::{describe_lints, document_names, find_document};

@@ -18,7 +18,7 @@ pub(crate) fn run_import(arguments: &ImportArguments) -> Result<ExitStatus, Comm
         let named = process_environment::named_config();
         let as_json = arguments.output == ReportFormat::Json;
         let done = import_settings(&arguments.programs, arguments.yes, as_json, &config, named);
-        return Ok(ExitStatus::of_consent(done?));
+        return Ok(ExitStatus::from_confirmation(done?));
     }
     let history = read_history(&arguments.path, process_environment::dialects())?;
     let task = history.into_task(process_environment::host().new_task_id());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sabir_session::first_screen::{self, FirstScreen};
+use sabir_session::first_screen::{self, FirstRunReport};
 use sabir_terminal::welcome::{self, WelcomeChoice};
 
 use crate::exit::{CommandError, ExitStatus};
@@ -12,7 +12,7 @@ use crate::process_environment::{EXIT, environment, host, named_config, runtime}
 /// Runs `sabir init`.
 pub(crate) fn run_init() -> Result<ExitStatus, CommandError> {
     first_screen::check_no_config(host(), named_config())?;
-    let screen = FirstScreen::gather(host(), named_config(), Path::new("."));
+    let screen = FirstRunReport::gather(host(), named_config(), Path::new("."));
     let path = first_screen::write_config(&runtime()?.block_on(screen)?)?;
     print::write_stdout(&print::sanitize_text(&format!("{}\n", path.display())));
     Ok(ExitStatus::Completed)
@@ -22,7 +22,7 @@ pub(crate) fn run_init() -> Result<ExitStatus, CommandError> {
 pub(crate) fn welcome(folder: Option<&Path>) -> Result<WelcomeChoice, CommandError> {
     let runtime = runtime()?;
     let folder = folder.unwrap_or(Path::new("."));
-    let screen = runtime.block_on(FirstScreen::gather(host(), named_config(), folder))?;
+    let screen = runtime.block_on(FirstRunReport::gather(host(), named_config(), folder))?;
     let models_at = |url: &str| runtime.block_on(first_screen::models_at(url));
     welcome::choose_model(&screen, environment(), named_config(), EXIT, models_at)
         .map_err(output::input_error)

@@ -13,5 +13,5 @@ pub(crate) fn run_mcp(arguments: &McpArguments) -> Result<ExitStatus, CommandErr
     let done = runtime.block_on(run_mcp_command(arguments, &config, named, EXIT))?;
     // The thread that reads standard input cannot be stopped, and must not delay the end.
     runtime.shutdown_background();
-    Ok(ExitStatus::of_consent(done))
+    Ok(ExitStatus::from_confirmation(done))
 }

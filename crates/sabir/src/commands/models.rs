@@ -38,6 +38,8 @@ pub(crate) fn run_models(arguments: &ModelsArguments) -> Result<ExitStatus, Comm
 
 /// Returns the servers on this machine that answer.
 pub(crate) fn probe_local_servers(config: &Config) -> Result<Vec<LocalServer>, CommandError> {
-    Ok(process_environment::runtime()?
-        .block_on(probe_servers(&config.local_places(), PROBE_TIMEOUT)))
+    Ok(process_environment::runtime()?.block_on(probe_servers(
+        &config.local_server_addresses(),
+        PROBE_TIMEOUT,
+    )))
 }

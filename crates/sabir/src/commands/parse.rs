@@ -10,7 +10,7 @@ use sabir_toolbox::parse::{
 };
 use sabir_toolbox::wire::detect_response_wire;
 
-use crate::cli::{CheckArguments, ListeningOptions, OutputFormat, ParseArguments};
+use crate::cli::{CheckArguments, OutputFormat, ParseArguments, RecognitionOptions};
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::{input_error, print};
 use crate::process_environment;
@@ -18,7 +18,7 @@ use crate::report_output::{ReportOutput, print_report};
 
 /// Runs `sabir parse`.
 pub(crate) fn run_parse(arguments: &ParseArguments) -> Result<ExitStatus, CommandError> {
-    let options = parse_options(&arguments.listening)?;
+    let options = parse_options(&arguments.recognition)?;
     let input = read_text(&options)?;
     if arguments.output == OutputFormat::Events {
         let mut out = ReportOutput::json();
@@ -34,7 +34,7 @@ pub(crate) fn run_parse(arguments: &ParseArguments) -> Result<ExitStatus, Comman
 
 /// Runs `sabir check` on standard input.
 pub(crate) fn check_input(arguments: &CheckArguments) -> Result<ExitStatus, CommandError> {
-    let options = parse_options(&arguments.listening)?;
+    let options = parse_options(&arguments.recognition)?;
     let parsed = parse_text(&read_text(&options)?, &options, &mut |_: Event<'_>| {});
     print_report(&parsed.check_report(), arguments.output)?;
     Ok(exit_status(&parsed))
@@ -51,7 +51,7 @@ pub(crate) fn exit_status(parsed: &ParsedText) -> ExitStatus {
 
 /// Returns the options for the toolbox, which the flags and the configuration determine.
 pub(crate) fn parse_options(
-    flags: &ListeningOptions,
+    flags: &RecognitionOptions,
 ) -> Result<ParseOptions<'static>, CommandError> {
     let dialects = process_environment::dialects();
     let dialect = select_dialect(dialects, &flags.dialect)?;

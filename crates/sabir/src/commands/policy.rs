@@ -26,13 +26,13 @@ pub(crate) fn run_policy_explain(
     let command = command_line(&arguments.command);
     let sandbox = sabir_session::sandbox::configured_sandbox(None, &config)?;
     let variables = process_environment::environment().command_variables();
-    let surroundings = sabir_tools::CommandSurroundings {
+    let context = sabir_tools::CommandContext {
         workspace: &workspace,
         environment: &variables,
         sandbox: &sandbox,
         helper: &process_environment::environment().helper_program,
     };
-    let gathered = sabir_tools::gather_facts(&surroundings, &command);
+    let gathered = sabir_tools::gather_facts(&context, &command);
     let facts = CommandFacts {
         shell: named_shell(arguments.shell.as_deref())?.unwrap_or(gathered.shell),
         ..gathered

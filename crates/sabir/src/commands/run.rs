@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sabir_agent::TaskOutcome;
 use sabir_session::call::Image;
-use sabir_session::first_screen::FirstScreen;
+use sabir_session::first_screen::FirstRunReport;
 use sabir_session::pictures::ImageSupport;
 use sabir_session::{
     Interactivity, RecordMode, Session, SessionError, SessionOutcome, SessionSpec, TaskLookup,
@@ -31,7 +31,7 @@ use crate::process_environment::{EXIT, host, runtime};
 pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, CommandError> {
     let output = Some(arguments.output);
     let pictures = arguments.pictures.image.as_slice();
-    arguments.tape.mode().check_pictures(pictures)?;
+    arguments.tape.mode().check_images(pictures)?;
     let continued = ContinuedTask {
         id: None,
         unfinished_only: false,
@@ -56,8 +56,10 @@ pub(crate) fn run_headless(arguments: &RunArguments) -> Result<ExitStatus, Comma
         let mut read = control_lines(output)?;
         if message.text.trim().is_empty() {
             // As in the interactive mode, a missing model is reported before any input is read.
-            message =
-                control_input::first_message(&mut read, &sight_of_new_task(&arguments.task)?)?;
+            message = control_input::first_message(
+                &mut read,
+                &image_support_of_new_task(&arguments.task)?,
+            )?;
         }
         lines = Some(read);
     }
@@ -88,7 +90,7 @@ pub(crate) fn run_interactive(cli: &Cli) -> Result<ExitStatus, CommandError> {
     if !prompt.trim().is_empty() {
         return begin_task(spec, UserMessage::from_text(prompt), pictures, None, None);
     }
-    if FirstScreen::is_needed(host(), &spec)? {
+    if FirstRunReport::is_needed(host(), &spec)? {
         match init::welcome(cli.task.folder.as_deref())? {
             WelcomeChoice::Model(model) => spec.model = Some(model),
             WelcomeChoice::Tour => return tour::run_tour(None),
@@ -99,7 +101,7 @@ pub(crate) fn run_interactive(cli: &Cli) -> Result<ExitStatus, CommandError> {
     }
     // A missing model, or one without support for pictures, is reported before the user has typed
     // anything.
-    let images = host().model_sight(&spec, None)?.load_images(pictures)?;
+    let images = host().image_support(&spec, None)?.load_images(pictures)?;
     begin_chosen_session(spec, images)
 }
 
@@ -114,9 +116,9 @@ fn begin_chosen_session(spec: SessionSpec, images: Vec<Image>) -> Result<ExitSta
 }
 
 /// Returns whether the model of a new task accepts pictures.
-fn sight_of_new_task(options: &TaskOptions) -> Result<ImageSupport, CommandError> {
+fn image_support_of_new_task(options: &TaskOptions) -> Result<ImageSupport, CommandError> {
     let spec = options.session_spec(&RecordingOptions::default(), Interactivity::Headless)?;
-    Ok(host().model_sight(&spec, None)?)
+    Ok(host().image_support(&spec, None)?)
 }
 
 /// Returns a reader of control lines. They need `--output events`, because questions are printed only there.
@@ -152,13 +154,13 @@ fn begin_task(
     let sight = if is_replay {
         ImageSupport::Supported
     } else {
-        host().model_sight(&spec, None)?
+        host().image_support(&spec, None)?
     };
     message.images.extend(sight.load_images(pictures)?);
     let runtime = runtime()?;
     let session = runtime.block_on(host().start(spec.clone(), message));
     let session_output = SessionOutput { output, lines };
-    attend(runtime, session, session_output, spec)
+    show_until_end(runtime, session, session_output, spec)
 }
 
 /// Runs `sabir resume`.
@@ -196,7 +198,7 @@ impl ContinuedTask<'_> {
                 "only unattended tasks are recorded and replayed: give --output",
             ));
         }
-        self.tape.mode().check_pictures(self.pictures)?;
+        self.tape.mode().check_images(self.pictures)?;
         let lines = self
             .is_controlled
             .then(|| control_lines(output))
@@ -211,7 +213,7 @@ impl ContinuedTask<'_> {
             let session =
                 runtime.block_on(host().replay_resumed(&file, self.id, spec.clone(), words));
             let session_output = SessionOutput { output, lines };
-            return attend(runtime, session, session_output, spec);
+            return show_until_end(runtime, session, session_output, spec);
         }
         let lookup = TaskLookup::open(host().environment(), self.task.folder.as_deref())?;
         let id = match self.id {
@@ -222,7 +224,7 @@ impl ContinuedTask<'_> {
         let images = match self.pictures.is_empty() {
             true => Vec::new(),
             false => {
-                let sight = host().model_sight(&spec, Some(&id))?;
+                let sight = host().image_support(&spec, Some(&id))?;
                 sight.load_images(self.pictures)?
             }
         };
@@ -243,10 +245,10 @@ impl ContinuedTask<'_> {
         let draft = message.text.clone();
         let session = runtime.block_on(host().load(&id, spec.clone(), Some(message)));
         if session.is_err() && output.is_none() {
-            sabir_tui::keep_draft(host(), &draft);
+            sabir_tui::save_draft(host(), &draft);
         }
         let session_output = SessionOutput { output, lines };
-        attend(runtime, session, session_output, spec)
+        show_until_end(runtime, session, session_output, spec)
     }
 }
 
@@ -266,11 +268,11 @@ fn switch_session(spec: SessionSpec, next: NextSession) -> Result<ExitStatus, Co
         output: None,
         lines: None,
     };
-    attend(runtime, session, session_output, spec)
+    show_until_end(runtime, session, session_output, spec)
 }
 
 /// Shows a session until it ends, and reports its end, unless the user left it for another.
-fn attend(
+fn show_until_end(
     runtime: Runtime,
     session: Result<Session, SessionError>,
     session_output: SessionOutput,

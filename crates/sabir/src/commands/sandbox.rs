@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::path::Path;
 
 use sabir_session::RuleSpec;
-use sabir_session::sandbox::{exec_line, listed_registries, with_secrets};
+use sabir_session::sandbox::{exec_line, extra_registries, with_hidden_secrets};
 use sabir_workspace::{CommandExit, OutputStream, Sandbox, ShellCommand, StopFlag, Workspace};
 
 use crate::cli::SandboxArguments;
@@ -22,13 +22,13 @@ pub(crate) fn run_sandbox(arguments: &SandboxArguments) -> Result<ExitStatus, Co
         Workspace::open(folder).map_err(|error| CommandError::usage(error.to_string()))?;
     let config = process_environment::load_config()?;
     let rules = config.policy_rules(&RuleSpec::default(), workspace.root())?;
-    let workspace = workspace.with_bounds(modes::bounds_of(&rules, &config)?);
+    let workspace = workspace.with_bounds(modes::file_access_bounds(&rules, &config)?);
     let hidden = workspace
         .list_hidden_paths(&StopFlag::default())
         .map_err(|error| CommandError::usage(error.to_string()))?;
-    let sandbox = with_secrets(Sandbox::new(level), process_environment::environment())
+    let sandbox = with_hidden_secrets(Sandbox::new(level), process_environment::environment())
         .with_network(arguments.network.unwrap_or_default().into())
-        .with_registries(listed_registries(&config)?)
+        .with_registries(extra_registries(&config)?)
         .allow_write(arguments.write.iter().cloned())
         .hide_paths(hidden);
     if arguments.profile.is_some() {

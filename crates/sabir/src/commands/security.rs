@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use sabir_session::sandbox::{configured_sandbox, security_json};
-use sabir_workspace::check_walls;
+use sabir_session::sandbox::{configured_sandbox, sandbox_report_json};
+use sabir_workspace::check_security;
 
 use crate::cli::{ReportFormat, SecurityArguments};
 use crate::exit::{CommandError, ExitStatus};
@@ -18,13 +18,13 @@ pub(crate) fn run_security(arguments: &SecurityArguments) -> Result<ExitStatus, 
     let variables = environment.command_variables();
     let helper = &environment.helper_program;
     let report = process_environment::runtime()?
-        .block_on(check_walls(helper, level, &variables, Path::new("/tmp")))
+        .block_on(check_security(helper, level, &variables, Path::new("/tmp")))
         .map_err(|error| CommandError::usage(error.to_string()))?;
     print::write_stdout(&match arguments.output {
         ReportFormat::Text => report.to_string(),
-        ReportFormat::Json => format!("{}\n", security_json(&report)),
+        ReportFormat::Json => format!("{}\n", sandbox_report_json(&report)),
     });
-    Ok(match report.has_open_wall() {
+    Ok(match report.has_unenforced_restriction() {
         true => ExitStatus::Passed(1),
         false => ExitStatus::Completed,
     })

@@ -6,8 +6,8 @@ use std::path::Path;
 use sabir_agent::TaskOutcome;
 use sabir_session::tour::{SCRIPT_NAME, Tour};
 use sabir_session::{Host, SessionOutcome};
-use sabir_terminal::front_end::PersonFrontEnd;
-use sabir_terminal::tour_pace::TourFrontEnd;
+use sabir_terminal::front_end::SessionPresenter;
+use sabir_terminal::tour_front_end::TourFrontEnd;
 
 use crate::exit::{CommandError, ExitStatus};
 use crate::output::print;
@@ -28,10 +28,10 @@ pub(crate) fn run_tour(folder: Option<&Path>) -> Result<ExitStatus, CommandError
     let runtime = runtime()?;
     let session = runtime.block_on(tour.play(host, CASSETTE))?;
     let events = session.subscribe();
-    let front_end =
-        PersonFrontEnd::new(Box::new(TourFrontEnd::default()), session.handle()).without_notices();
+    let front_end = SessionPresenter::new(Box::new(TourFrontEnd::default()), session.handle())
+        .without_notices();
     let SessionOutcome { end, .. } = runtime.block_on(async {
-        front_end.attend(events).await;
+        front_end.show_until_end(events).await;
         session.wait().await
     })?;
 

@@ -23,7 +23,7 @@ pub(crate) fn run_trust(arguments: &TrustArguments) -> Result<ExitStatus, Comman
             true => trust_review::revoke_hook_trust(folder, &config)?,
             false => trust_review::review_hooks(folder, &config, yes, as_json)?,
         };
-        return Ok(ExitStatus::of_consent(done));
+        return Ok(ExitStatus::from_confirmation(done));
     }
     if arguments.list {
         let file = read_trust_file(environment)?;
@@ -39,7 +39,7 @@ pub(crate) fn run_trust(arguments: &TrustArguments) -> Result<ExitStatus, Comman
     } else {
         let notices = process_environment::notice_sink();
         let done = trust_review::review_repository(folder, environment, &notices, yes, as_json)?;
-        return Ok(ExitStatus::of_consent(done));
+        return Ok(ExitStatus::from_confirmation(done));
     }
     Ok(ExitStatus::Completed)
 }

@@ -7,15 +7,15 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use sabir_agent::{
     AddedTool, AssistantTurn, CallCheck, CallDigest, CompactionReason, CompactionRecord,
-    ContextChange, ContextFragment, DecisionMaker, Delivery, EchoSource, FailedTurn, FragmentKind,
-    MessageAuthor, Preconditions, Record, RuleProposal, SubtaskEnd, SummaryAuthor, TaskEvent,
-    TaskId, TaskOutcome, TaskStart, TaskUsage, ToolUsage, ToolsChange, TransientEvent,
+    ContextChange, ContextFragment, DecisionMaker, DeliveryTime, EchoSource, FailedTurn,
+    FragmentKind, MessageAuthor, Preconditions, Record, RuleProposal, SubtaskEnd, SummaryAuthor,
+    TaskEvent, TaskId, TaskOutcome, TaskStart, TaskUsage, ToolUsage, ToolsChange, TransientEvent,
     UserQuestion,
 };
 use sabir_call::{
-    ArgForm, Call, CallId, CallResult, Certainty, Cost, Dollars, Event, Fault, FaultKind, Image,
-    MarkupRole, MarkupSpan, MessagePart, ModelErrorKind, OpaqueState, Severity, Span, SpanOrigin,
-    StopReason, ToolProtocol, ToolResultStatus, Truncation, Usage,
+    ArgumentEncoding, Call, CallId, CallResult, Certainty, Cost, Dollars, Event, Fault, FaultKind,
+    Image, MarkupRole, MarkupSpan, MessagePart, ModelErrorKind, OpaqueState, Severity, Span,
+    SpanOrigin, StopReason, ToolProtocol, ToolResultStatus, Truncation, Usage,
 };
 use sabir_check::Repair;
 use sabir_policy::Verdict;
@@ -176,8 +176,8 @@ fn records() -> Vec<Record> {
         })
     });
     let said = [
-        (MessageAuthor::User, Delivery::Later),
-        (MessageAuthor::Sabir, Delivery::Next),
+        (MessageAuthor::User, DeliveryTime::Later),
+        (MessageAuthor::Sabir, DeliveryTime::Next),
     ];
     let said = said.map(|(by, when)| Record::Said {
         by,
@@ -380,12 +380,12 @@ fn shifts() -> Vec<Record> {
         Record::Context(ContextChange::Moded {
             mode: text(),
             told: text(),
-            when: Delivery::Next,
+            when: DeliveryTime::Next,
         }),
         Record::Context(ContextChange::Moded {
             mode: text(),
             told: text(),
-            when: Delivery::Later,
+            when: DeliveryTime::Later,
         }),
         Record::Context(ContextChange::Tools(ToolsChange {
             added: sabir_policy::ToolGroup::ALL
@@ -469,7 +469,11 @@ fn deltas(show: &mut dyn FnMut(Event<'_>)) {
         at,
         name_at: 0,
     });
-    for form in [ArgForm::Raw, ArgForm::String, ArgForm::Json] {
+    for form in [
+        ArgumentEncoding::Raw,
+        ArgumentEncoding::String,
+        ArgumentEncoding::Json,
+    ] {
         show(Event::ArgStart {
             index,
             name: "n",
@@ -539,7 +543,7 @@ fn lines() -> Vec<String> {
         .map(|record| serde_json::to_string(&TaskEvent::Record(record)).unwrap())
         .collect();
     let mut moment = |moment: TransientEvent<'_>| {
-        lines.push(serde_json::to_string(&TaskEvent::Moment(moment)).unwrap())
+        lines.push(serde_json::to_string(&TaskEvent::Transient(moment)).unwrap())
     };
     deltas(&mut |event| moment(TransientEvent::Delta(event)));
     questions()

@@ -10,8 +10,8 @@ use sabir_agent::{
     CallArguments, CallPermit, CancelToken, CommandQueue, CompletedSubtask, FrontEnd,
     Interactivity, NewTaskTool, PreparedCall, ProgressSink, Record, RecordStore, StoreError,
     SubtaskHandle, SubtaskRun, SubtaskSpawnError, SubtaskSpawner, Task, TaskDriver, TaskEvent,
-    TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolOutput,
-    ToolRegistry, ToolWork, UserQuestion, UserReply,
+    TaskId, TaskLimits, TaskOrigin, TaskOutcome, TaskSettings, TaskStart, Tool, ToolFuture,
+    ToolOutput, ToolRegistry, UserQuestion, UserReply,
 };
 use sabir_call::dialect::DialectSet;
 use sabir_call::{
@@ -384,7 +384,7 @@ impl PreparedCall for TouchCall {
         }
     }
 
-    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolWork<'a> {
+    fn run<'a>(self: Box<Self>, _: &'a CallPermit, _: ProgressSink<'a>) -> ToolFuture<'a> {
         Box::pin(async move {
             self.family
                 .entries

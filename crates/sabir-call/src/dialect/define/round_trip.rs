@@ -59,13 +59,13 @@ pub(in crate::dialect) fn check_round_trip(
         });
     }
     if !works(after.all()) {
-        return Err(DefineError::Unheard(made.name.to_owned()));
+        return Err(DefineError::Shadowed(made.name.to_owned()));
     }
     match read_all_dialects(before)
         .zip(read_all_dialects(after))
         .find(|(before, after)| before != after)
     {
-        Some(((other, _), _)) => Err(DefineError::Clash {
+        Some(((other, _), _)) => Err(DefineError::MarkerConflict {
             dialect: made.name.to_owned(),
             other: other.to_owned(),
         }),

@@ -10,7 +10,7 @@ use crate::dialect::grammar::{TagScheme, TaggedCalls};
 /// The maximum length of a marker, in bytes: a reader may have to hold back that much.
 const MARKER_CAP: usize = 64;
 /// The minimum length of a marker, in bytes; shorter ones occur in prose by chance.
-const MARKER_LEAST: usize = 3;
+const MIN_MARKER_BYTES: usize = 3;
 /// Tags that the reader takes for thoughts in every dialect.
 const THOUGHTS: [&str; 2] = ["thinking", "think"];
 
@@ -316,7 +316,7 @@ fn is_close_marker(text: &str) -> bool {
 /// Returns true for a text of a marker's length that can be found in prose: no white space at its
 /// ends, no control characters, and something more than punctuation.
 fn is_standalone(text: &str) -> bool {
-    (MARKER_LEAST..=MARKER_CAP).contains(&text.len())
+    (MIN_MARKER_BYTES..=MARKER_CAP).contains(&text.len())
         && text.trim() == text
         && !text.contains(|c: char| c.is_control() || c == '`')
         && text.chars().any(char::is_alphanumeric)

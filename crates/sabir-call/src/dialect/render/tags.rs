@@ -7,7 +7,7 @@ use super::NamedCall;
 use crate::dialect::grammar::{NamePosition, TagNotation, TagScheme, TaggedCalls, is_unclosed_key};
 use crate::dialect::{Dialect, DialectSelection};
 use crate::draft::{DraftCall, DraftResponse, DraftState};
-use crate::event::{ArgForm, Truncation};
+use crate::event::{ArgumentEncoding, Truncation};
 use crate::reader::CallReader;
 use crate::tool::{ToolSet, json_type_name};
 
@@ -315,7 +315,9 @@ fn same_arguments(call: &DraftCall, arguments: &Map<String, Value>) -> bool {
         .zip(arguments)
         .all(|(read, (name, value))| {
             let same_value = match (value, read.form) {
-                (Value::String(text), ArgForm::Raw | ArgForm::String) => read.text == *text,
+                (Value::String(text), ArgumentEncoding::Raw | ArgumentEncoding::String) => {
+                    read.text == *text
+                }
                 _ => serde_json::from_str::<Value>(&read.text).is_ok_and(|read| read == *value),
             };
             read.name == *name && same_value

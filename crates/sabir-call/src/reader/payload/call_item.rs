@@ -32,7 +32,7 @@ pub(super) enum KeyMeaning {
     /// An array of calls.
     Calls,
     /// Known to be irrelevant to the call.
-    Idle,
+    Ignored,
     Unknown,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn key_meaning(key: &str) -> KeyMeaning {
         }
         "id" | "tool_call_id" | "call_id" => KeyMeaning::Id,
         "tool_calls" | "calls" | "tool_uses" => KeyMeaning::Calls,
-        "type" | "thought" | "thoughts" | "reasoning" | "index" => KeyMeaning::Idle,
+        "type" | "thought" | "thoughts" | "reasoning" | "index" => KeyMeaning::Ignored,
         _ => KeyMeaning::Unknown,
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::draft::{DraftPart, DraftResponse, DraftState};
-use crate::event::{ArgForm, Event, EventSink, MarkupRole, Truncation};
+use crate::event::{ArgumentEncoding, Event, EventSink, MarkupRole, Truncation};
 use crate::fault::Severity;
 use crate::reader::region::{RegionParser, RegionProgress, TextView};
 
@@ -103,7 +103,7 @@ impl ParsedRegion {
             let arguments = call.arguments.iter().map(|argument| {
                 assert!(!argument.partial);
                 let value = match argument.form {
-                    ArgForm::Json => serde_json::from_str(&argument.text).unwrap(),
+                    ArgumentEncoding::Json => serde_json::from_str(&argument.text).unwrap(),
                     _ => Value::from(argument.text.clone()),
                 };
                 (argument.name.clone(), value)

@@ -28,7 +28,7 @@
 mod string;
 
 use crate::dialect::grammar::GemmaCalls;
-use crate::event::{ArgForm, Event, EventSink};
+use crate::event::{ArgumentEncoding, Event, EventSink};
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::super::region::TextView;
@@ -362,7 +362,7 @@ impl LiteralReader {
             return LiteralStep::Wrong(at);
         }
         if role == StringRole::Argument {
-            out.push_event(scope.argument_start(ArgForm::Json, at));
+            out.push_event(scope.argument_start(ArgumentEncoding::Json, at));
         }
         self.text.push(if bracket == BracketKind::Map {
             '{'
@@ -389,7 +389,7 @@ impl LiteralReader {
             .unwrap_or_default();
         if NumberState::can_start(byte) {
             if role == StringRole::Argument {
-                out.push_event(scope.argument_start(ArgForm::Json, at));
+                out.push_event(scope.argument_start(ArgumentEncoding::Json, at));
             }
             // JSON keys must be strings, so a number as a key is quoted.
             if role == StringRole::Key {
@@ -580,7 +580,7 @@ impl LiteralReader {
             out.push_event(Event::ArgStart {
                 index,
                 name,
-                form: ArgForm::Json,
+                form: ArgumentEncoding::Json,
                 at,
             });
         }
@@ -690,7 +690,7 @@ impl LiteralReader {
 
 impl<'w> ValueScope<'w> {
     /// Creates the event for the start of the argument at that position of the view.
-    fn argument_start(self, form: ArgForm, at: usize) -> Event<'w> {
+    fn argument_start(self, form: ArgumentEncoding, at: usize) -> Event<'w> {
         Event::ArgStart {
             index: self.index,
             name: self.name,

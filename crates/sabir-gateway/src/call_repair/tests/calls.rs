@@ -195,7 +195,7 @@ fn parallel_calls_are_dropped_if_one_is_requested() {
         sink.push_event(Event::ArgStart {
             index: 0,
             name: "path",
-            form: ArgForm::String,
+            form: ArgumentEncoding::String,
             at: 0,
         });
         sink.push_event(start(1, "b"));

@@ -82,7 +82,7 @@ fn long_values_are_sent_before_their_end() {
         let half = text.len() / 2;
         let seen = Mutex::new((0_usize, 0_usize));
         let mut given = 0;
-        let tell = |_: GatewayEvent<'_>| {};
+        let report_event = |_: GatewayEvent<'_>| {};
         let out = |event: Event<'_>| {
             if let Event::ArgDelta { text, .. } = event {
                 seen.lock().unwrap().0 += text.len();
@@ -93,7 +93,7 @@ fn long_values_are_sent_before_their_end() {
             &request,
             RepairMode::Heal,
             CallDelivery::InPieces,
-            RepairLog::new(&tell),
+            RepairLog::new(&report_event),
             out,
         );
         let mut reader = PromptedSink::new(
@@ -159,7 +159,7 @@ fn a_first_line_feed_is_kept_if_the_value_is_held_back() {
 #[test]
 fn a_value_without_a_first_line_feed_is_sent_at_once() {
     let check = |pieces: &[&str], expected: &[&str]| {
-        let (tell, deltas) = (|_: GatewayEvent<'_>| {}, Mutex::new(Vec::new()));
+        let (report_event, deltas) = (|_: GatewayEvent<'_>| {}, Mutex::new(Vec::new()));
         let out = |event: Event<'_>| {
             if let Event::ArgDelta { text, .. } = event {
                 deltas.lock().unwrap().push(text.to_owned());
@@ -170,7 +170,7 @@ fn a_value_without_a_first_line_feed_is_sent_at_once() {
             &request,
             RepairMode::Heal,
             CallDelivery::InPieces,
-            RepairLog::new(&tell),
+            RepairLog::new(&report_event),
             out,
         );
         let mut reader = PromptedSink::new(
@@ -316,7 +316,7 @@ fn a_long_list_is_sent_early_while_it_is_strict_json() {
             sink.push_event(Event::ArgStart {
                 index: 0,
                 name: "list",
-                form: ArgForm::Json,
+                form: ArgumentEncoding::Json,
                 at: 0,
             });
             for text in sabir_wire::split_text(&text, 100) {

@@ -253,7 +253,7 @@ fn secrets_look_empty_to_readers() {
         let secrets = place
             .workspace
             .list_files_named(&|path| path.ends_with(".env"));
-        let sandbox = Sandbox::new(level).read_only().show_empty(secrets);
+        let sandbox = Sandbox::new(level).read_only().show_as_empty(secrets);
         let text = "grep -rh KEY . 2>/dev/null; cat .e* 2>/dev/null; test -f .env && echo there";
         let outcome = crate::commands::block_on(
             crate::commands::command(text)
@@ -276,7 +276,7 @@ fn secrets_look_empty_to_readers() {
             let quiet = crate::commands::command("cat .env && grep -r KEY .");
             let sandbox = Sandbox::new(level)
                 .read_only()
-                .show_empty([place.inner(".env")]);
+                .show_as_empty([place.inner(".env")]);
             let outcome =
                 crate::commands::block_on(quiet.sandbox(sandbox).run(&place.workspace, |_, _| {}))
                     .unwrap();

@@ -38,7 +38,7 @@ fn check(
         let start = std::time::Instant::now();
         let outcome = block_on(command.run(&place.workspace, |_, _| {})).unwrap();
         assert_eq!(
-            (outcome.end, outcome.survivors),
+            (outcome.end, outcome.unkillable_processes),
             (end, 0),
             "level {level}: {}",
             outcome.output.text()
@@ -122,7 +122,7 @@ fn nothing_is_left_after_too_much_memory() {
         )
         .unwrap();
         assert_eq!(
-            (outcome.end, outcome.survivors),
+            (outcome.end, outcome.unkillable_processes),
             (CommandExit::OutOfMemory(100), 0),
             "level {level}"
         );

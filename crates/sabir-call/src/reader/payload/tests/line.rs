@@ -1,7 +1,7 @@
 //! Renders events as a line of text for comparison.
 
 use super::OFFSET;
-use crate::event::{ArgForm, Event, EventSink};
+use crate::event::{ArgumentEncoding, Event, EventSink};
 use crate::fault::Severity;
 
 /// An event sink that renders events in one line with merged deltas, and reports violations of the
@@ -13,7 +13,7 @@ pub(super) struct Line {
     pub(super) open: Vec<bool>,
     /// The last position in the last call.
     place: usize,
-    value: Option<(ArgForm, String)>,
+    value: Option<(ArgumentEncoding, String)>,
 }
 
 impl EventSink for Line {
@@ -117,7 +117,7 @@ impl Line {
     /// Returns the value so far.
     fn value(&mut self) -> String {
         match &mut self.value {
-            Some((ArgForm::Json, value)) => std::mem::take(value),
+            Some((ArgumentEncoding::Json, value)) => std::mem::take(value),
             Some((_, value)) if !value.is_empty() => format!("{:?}", std::mem::take(value)),
             _ => String::new(),
         }

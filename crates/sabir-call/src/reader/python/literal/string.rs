@@ -1,6 +1,6 @@
 //! Reads the strings of a value, and quoted argument names.
 
-use crate::event::{ArgForm, Event, EventSink};
+use crate::event::{ArgumentEncoding, Event, EventSink};
 use crate::fault::{Fault, FaultKind};
 use crate::json::SURROGATE_HINT;
 
@@ -60,7 +60,7 @@ impl LiteralReader {
     ) -> LiteralStep {
         let StringStart { role, quote, len } = start;
         if role == StringRole::Argument {
-            out.push_event(scope.argument_start(ArgForm::String, at + len));
+            out.push_event(scope.argument_start(ArgumentEncoding::String, at + len));
         }
         if matches!(role, StringRole::Key | StringRole::Element) {
             self.text.push('"');

@@ -3,7 +3,7 @@
 
 /// Returns the length of a place such as `docs/a.md:12:` or `a.md-12-` at the beginning of a line, as
 /// `grep -n` prints it; 0 if there is none.
-pub fn search_place_length(line: &str) -> usize {
+pub fn location_prefix_length(line: &str) -> usize {
     let bytes = line.as_bytes();
     // Markup does not begin with a path, and a path that holds blanks is not worth the search.
     let end = bytes

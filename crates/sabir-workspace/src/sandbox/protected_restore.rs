@@ -19,11 +19,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::EffectiveLevel;
-use super::git_guard::{GUARDED, GuardedPath, find_git_guards};
+use super::git_protection::{GUARDED, ProtectedGitPath, find_git_protection};
 use super::masks::has_mask_mode;
 use super::protected_entries::{EntryShape, GIT, list_protected_entries};
 use crate::git_config::{
-    GitConfig, LinkedRepository, Unreadable, list_linked_repositories, prepares_programs,
+    GitConfig, GitConfigError, LinkedRepository, list_linked_repositories, would_run_programs,
 };
 
 /// The prefix of the names that withheld files get.
@@ -103,7 +103,7 @@ pub(super) struct ProtectedState {
     had_git: bool,
     had_bare_layout: bool,
     /// The repositories that the index links to; `None` if it cannot be read.
-    linked: Option<BTreeMap<PathBuf, LinkState>>,
+    linked: Option<BTreeMap<PathBuf, GitlinkState>>,
     /// The commands of a rebase that the user has begun.
     rebase: Option<Vec<u8>>,
     withheld: Vec<WithheldPath>,
@@ -111,7 +111,7 @@ pub(super) struct ProtectedState {
 
 /// A repository that the index links to, before a command.
 #[derive(Debug)]
-struct LinkState {
+struct GitlinkState {
     programs: LinkedRepository,
     /// The content of its `.git`, if that is a file.
     pointer: Option<Vec<u8>>,
@@ -159,10 +159,10 @@ impl ProtectedState {
             rebase: read_small(&top.join(REBASE)),
             withheld: Vec::new(),
         };
-        state.linked = state.list_links().ok().map(|links| {
+        state.linked = state.list_gitlinks().ok().map(|links| {
             let links = links.into_iter().map(|(folder, programs)| {
                 let pointer = read_small(&folder.join(GIT));
-                (folder, LinkState { programs, pointer })
+                (folder, GitlinkState { programs, pointer })
             });
             links.collect()
         });
@@ -185,7 +185,7 @@ impl ProtectedState {
     }
 
     fn capture_git(&mut self, budget: &mut SaveBudget) {
-        let guards = find_git_guards(&self.top, self.home.as_deref());
+        let guards = find_git_protection(&self.top, self.home.as_deref());
         let mut paths = Vec::new();
         for folder in &guards.folders {
             // The folders of submodules hold objects, so only their protected parts are remembered.
@@ -194,7 +194,9 @@ impl ProtectedState {
         }
         for named in guards.named {
             match named {
-                GuardedPath::Existing(path) | GuardedPath::Missing { path, .. } => paths.push(path),
+                ProtectedGitPath::Existing(path) | ProtectedGitPath::Missing { path, .. } => {
+                    paths.push(path)
+                }
             }
         }
         paths.sort();
@@ -246,7 +248,7 @@ impl ProtectedState {
         if !self.had_git && !self.is_harmless_repository() {
             self.withhold(&self.top.join(GIT));
         }
-        self.check_links();
+        self.check_gitlinks();
         self.check_rebase();
         // Git would take the workspace itself for a repository, with the configuration in it.
         if !self.had_bare_layout && has_bare_layout(&self.top) {
@@ -262,17 +264,17 @@ impl ProtectedState {
             .collect()
     }
 
-    fn list_links(&self) -> Result<BTreeMap<PathBuf, LinkedRepository>, Unreadable> {
+    fn list_gitlinks(&self) -> Result<BTreeMap<PathBuf, LinkedRepository>, GitConfigError> {
         list_linked_repositories(&self.top, &self.environment())
     }
 
     /// Puts aside repositories that the command made the index link to, or changed, and that make `git status` run programs.
-    fn check_links(&mut self) {
+    fn check_gitlinks(&mut self) {
         // An index that could not be read before is the user's.
         let Some(before) = self.linked.take() else {
             return;
         };
-        let Ok(now) = self.list_links() else {
+        let Ok(now) = self.list_gitlinks() else {
             // What it links to now cannot be found out.
             let index = self.top.join(GIT).join("index");
             if exists(&index) {
@@ -326,7 +328,7 @@ impl ProtectedState {
         match GitConfig::of(&self.top, &environment) {
             GitConfig::Repository(programs) => programs.is_empty(),
             // The next command, or another program, may complete it.
-            GitConfig::NoRepository => !prepares_programs(&git, &environment),
+            GitConfig::NoRepository => !would_run_programs(&git, &environment),
             GitConfig::Unknown(_) => false,
         }
     }

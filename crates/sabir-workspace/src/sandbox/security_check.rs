@@ -24,7 +24,7 @@ const SECRET: &str = "sabir-wall-check-secret";
 
 /// A wall of the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wall {
+pub enum SandboxRestriction {
     /// Files outside of the folder cannot be changed.
     FilesOutside,
     /// Secrets of the home folder cannot be read.
@@ -47,7 +47,7 @@ pub enum Wall {
 
 /// The state of a wall on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WallState {
+pub enum RestrictionState {
     /// The attempt failed inside, and succeeded without a sandbox.
     Holds,
     /// The attempt succeeded inside, but its effect was undone when the command ended.
@@ -60,11 +60,11 @@ pub enum WallState {
 
 /// A wall with its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WallReport {
+pub struct RestrictionReport {
     /// The wall that was tried.
-    pub wall: Wall,
+    pub wall: SandboxRestriction,
     /// The result.
-    pub state: WallState,
+    pub state: RestrictionState,
 }
 
 /// The results of the checks of all walls of the sandbox.
@@ -73,13 +73,13 @@ pub struct SecurityReport {
     /// The level in force.
     pub sandbox: SandboxReport,
     /// One report for each wall, most important first.
-    pub walls: Vec<WallReport>,
+    pub walls: Vec<RestrictionReport>,
 }
 
 /// The error of a check of the walls.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WallCheckError {
+pub enum SecurityCheckError {
     /// The sandbox is not available as requested, or an attempt could not be started.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
@@ -91,19 +91,19 @@ pub enum WallCheckError {
     Off,
 }
 
-const WALLS: [Wall; 9] = [
-    Wall::FilesOutside,
-    Wall::Secrets,
-    Wall::ProtectedFiles,
-    Wall::GitFolder,
-    Wall::Network,
-    Wall::UnixSockets,
-    Wall::Processes,
-    Wall::Privileges,
-    Wall::ProcessLimit,
+const WALLS: [SandboxRestriction; 9] = [
+    SandboxRestriction::FilesOutside,
+    SandboxRestriction::Secrets,
+    SandboxRestriction::ProtectedFiles,
+    SandboxRestriction::GitFolder,
+    SandboxRestriction::Network,
+    SandboxRestriction::UnixSockets,
+    SandboxRestriction::Processes,
+    SandboxRestriction::Privileges,
+    SandboxRestriction::ProcessLimit,
 ];
 
-impl Wall {
+impl SandboxRestriction {
     /// Describes the wall in a few words by the actions that it prevents.
     #[must_use]
     pub fn description(self) -> &'static str {
@@ -121,7 +121,7 @@ impl Wall {
     }
 }
 
-impl fmt::Display for WallState {
+impl fmt::Display for RestrictionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Holds => "holds",
@@ -135,8 +135,10 @@ impl fmt::Display for WallState {
 impl SecurityReport {
     /// Returns true if an attempt on some wall succeeded.
     #[must_use]
-    pub fn has_open_wall(&self) -> bool {
-        self.walls.iter().any(|wall| wall.state == WallState::Open)
+    pub fn has_unenforced_restriction(&self) -> bool {
+        self.walls
+            .iter()
+            .any(|wall| wall.state == RestrictionState::Open)
     }
 }
 
@@ -144,7 +146,7 @@ impl SecurityReport {
 impl fmt::Display for SecurityReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.sandbox)?;
-        for WallReport { wall, state } in &self.walls {
+        for RestrictionReport { wall, state } in &self.walls {
             writeln!(f, "{:<9} {}", state.to_string(), wall.description())?;
         }
         Ok(())
@@ -155,27 +157,27 @@ impl fmt::Display for SecurityReport {
 /// as for [`ShellCommand::new`]; `environment` is that of commands. Needs a tokio runtime.
 ///
 /// # Errors
-/// [`WallCheckError`], if no sandbox is available at all.
-pub async fn check_walls(
+/// [`SecurityCheckError`], if no sandbox is available at all.
+pub async fn check_security(
     helper: &Path,
     level: SandboxLevel,
     environment: &[(String, String)],
     temporary: &Path,
-) -> Result<SecurityReport, WallCheckError> {
+) -> Result<SecurityReport, SecurityCheckError> {
     let workspace = AttemptWorkspace::create(helper, environment, temporary)?;
     let outcome = workspace.run(level, "true").await?;
-    let sandbox = outcome.sandbox.ok_or(WallCheckError::Off)?;
+    let sandbox = outcome.sandbox.ok_or(SecurityCheckError::Off)?;
     let mut walls = Vec::new();
     for wall in WALLS {
         let works = workspace.attempt(wall, SandboxLevel::Off).await?;
         let inside = workspace.attempt(wall, level).await?;
         let state = match (works, inside) {
-            (AttemptEffect::None, _) => WallState::Untested,
-            (_, AttemptEffect::None) => WallState::Holds,
-            (_, AttemptEffect::Undone) => WallState::PutBack,
-            (_, AttemptEffect::Lasting) => WallState::Open,
+            (AttemptEffect::None, _) => RestrictionState::Untested,
+            (_, AttemptEffect::None) => RestrictionState::Holds,
+            (_, AttemptEffect::Undone) => RestrictionState::PutBack,
+            (_, AttemptEffect::Lasting) => RestrictionState::Open,
         };
-        walls.push(WallReport { wall, state });
+        walls.push(RestrictionReport { wall, state });
     }
     Ok(SecurityReport { sandbox, walls })
 }
@@ -246,7 +248,11 @@ impl<'a> AttemptWorkspace<'a> {
         self.base.join(name).display().to_string()
     }
 
-    async fn run(&self, level: SandboxLevel, text: &str) -> Result<CommandOutcome, WallCheckError> {
+    async fn run(
+        &self,
+        level: SandboxLevel,
+        text: &str,
+    ) -> Result<CommandOutcome, SecurityCheckError> {
         let workspace = Workspace::open(&self.base.join("ws"))?;
         let sandbox = Sandbox::new(level)
             .allow_read([
@@ -266,52 +272,58 @@ impl<'a> AttemptWorkspace<'a> {
     /// Makes the attempt on a wall, and cleans up after it.
     async fn attempt(
         &self,
-        wall: Wall,
+        wall: SandboxRestriction,
         level: SandboxLevel,
-    ) -> Result<AttemptEffect, WallCheckError> {
+    ) -> Result<AttemptEffect, SecurityCheckError> {
         let helper = self.helper.display();
         let probe = format!("exec '{helper}' {} {PROBE}", crate::supervise::ARGUMENT);
         let file = self.shown("out/file");
         let text = match wall {
-            Wall::FilesOutside => format!("echo x > '{file}'"),
-            Wall::Secrets => format!("cat '{}'", self.shown("home/.ssh/id")),
-            Wall::ProtectedFiles => {
+            SandboxRestriction::FilesOutside => format!("echo x > '{file}'"),
+            SandboxRestriction::Secrets => format!("cat '{}'", self.shown("home/.ssh/id")),
+            SandboxRestriction::ProtectedFiles => {
                 "mkdir -p .vscode; echo x > .vscode/tasks.json; echo x > .git/hooks/pre-commit; \
                  cat .git/hooks/pre-commit .vscode/tasks.json"
                     .to_owned()
             }
-            Wall::GitFolder => {
+            SandboxRestriction::GitFolder => {
                 "rm -f .git/commondir; echo ../x > .git/commondir; cat .git/commondir".to_owned()
             }
-            Wall::Network => {
+            SandboxRestriction::Network => {
                 let address = self.tcp.local_addr()?;
                 format!("{probe} tcp {address}")
             }
-            Wall::UnixSockets => format!("{probe} unix '{}'", self.shown("out/door")),
-            Wall::Processes => format!("kill -0 {} && echo x", std::process::id()),
-            Wall::Privileges => format!("{probe} privileges"),
-            Wall::ProcessLimit => format!("{probe} processes"),
+            SandboxRestriction::UnixSockets => format!("{probe} unix '{}'", self.shown("out/door")),
+            SandboxRestriction::Processes => format!("kill -0 {} && echo x", std::process::id()),
+            SandboxRestriction::Privileges => format!("{probe} privileges"),
+            SandboxRestriction::ProcessLimit => format!("{probe} processes"),
         };
         let outcome = self.run(level, &text).await?;
         let output = outcome.output.text();
         let during = output.lines().any(|line| line == "x" || line == "../x");
         let lasting = match wall {
-            Wall::FilesOutside => Path::new(&file).exists(),
-            Wall::Secrets => output.contains(SECRET),
-            Wall::ProtectedFiles => {
+            SandboxRestriction::FilesOutside => Path::new(&file).exists(),
+            SandboxRestriction::Secrets => output.contains(SECRET),
+            SandboxRestriction::ProtectedFiles => {
                 self.base.join("ws/.git/hooks/pre-commit").exists()
                     || self.base.join("ws/.vscode/tasks.json").exists()
             }
-            Wall::GitFolder => self.base.join("ws/.git/commondir").exists(),
-            Wall::Network => self.tcp.accept().is_ok(),
-            Wall::UnixSockets => self.door.accept().is_ok(),
-            Wall::Processes | Wall::Privileges | Wall::ProcessLimit => during,
+            SandboxRestriction::GitFolder => self.base.join("ws/.git/commondir").exists(),
+            SandboxRestriction::Network => self.tcp.accept().is_ok(),
+            SandboxRestriction::UnixSockets => self.door.accept().is_ok(),
+            SandboxRestriction::Processes
+            | SandboxRestriction::Privileges
+            | SandboxRestriction::ProcessLimit => during,
         };
         for left in ["out/file", "ws/.git/commondir", "ws/.git/hooks/pre-commit"] {
             let _ = fs::remove_file(self.base.join(left));
         }
         let _ = fs::remove_dir_all(self.base.join("ws/.vscode"));
-        let undone = during && matches!(wall, Wall::ProtectedFiles | Wall::GitFolder);
+        let undone = during
+            && matches!(
+                wall,
+                SandboxRestriction::ProtectedFiles | SandboxRestriction::GitFolder
+            );
         Ok(match (lasting, undone) {
             (true, _) => AttemptEffect::Lasting,
             (false, true) => AttemptEffect::Undone,

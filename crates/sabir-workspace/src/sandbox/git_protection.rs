@@ -21,7 +21,7 @@
 //! a link among the names leads to.
 //!
 //! Not protected: git folders below the top of the workspace that are not submodules (`sub/.git`). Those that the index links
-//! to are compared when the command has ended (`aftermath.rs`), since `git status` looks into them.
+//! to are compared when the command has ended (`protected_restore.rs`), since `git status` looks into them.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -30,16 +30,16 @@ use super::protected_entries::GIT;
 use crate::git_config::{NamedPath, named_paths};
 
 /// The names in a git folder that are protected, and the kind of mask for a missing one.
-pub(super) const GUARDED: [(&str, GuardKind); 9] = [
-    ("hooks", GuardKind::Folder),
-    ("config", GuardKind::File),
-    ("config.worktree", GuardKind::File),
-    ("commondir", GuardKind::Pointer),
-    ("info/attributes", GuardKind::File),
-    ("modules", GuardKind::Folder),
-    ("worktrees", GuardKind::Folder),
-    ("branches", GuardKind::Folder),
-    ("remotes", GuardKind::Folder),
+pub(super) const GUARDED: [(&str, GitMaskKind); 9] = [
+    ("hooks", GitMaskKind::Folder),
+    ("config", GitMaskKind::File),
+    ("config.worktree", GitMaskKind::File),
+    ("commondir", GitMaskKind::Pointer),
+    ("info/attributes", GitMaskKind::File),
+    ("modules", GitMaskKind::Folder),
+    ("worktrees", GitMaskKind::Folder),
+    ("branches", GitMaskKind::Folder),
+    ("remotes", GitMaskKind::Folder),
 ];
 
 /// The maximum number of submodules whose git folders are examined; the others are read-only.
@@ -47,7 +47,7 @@ const MAX_MODULES: usize = 64;
 
 /// The mask that a missing protected name of git can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GuardKind {
+pub(super) enum GitMaskKind {
     Folder,
     File,
     /// A file that git must be able to read.
@@ -64,7 +64,7 @@ pub(super) struct GitFolder {
 
 /// A path in the workspace that git's configuration names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum GuardedPath {
+pub(super) enum ProtectedGitPath {
     /// It exists.
     Existing(PathBuf),
     /// The first part of it that does not exist.
@@ -73,15 +73,15 @@ pub(super) enum GuardedPath {
 
 /// The protected parts of git in a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct GitGuards {
+pub(super) struct GitProtection {
     /// The git folders, in each of which the [`GUARDED`] names are protected.
     pub(super) folders: Vec<GitFolder>,
-    pub(super) named: Vec<GuardedPath>,
+    pub(super) named: Vec<ProtectedGitPath>,
 }
 
 /// Finds the protected parts of git in a workspace. `home` is the user's home folder.
-pub(super) fn find_git_guards(top: &Path, home: Option<&Path>) -> GitGuards {
-    let mut guards = GitGuards::default();
+pub(super) fn find_git_protection(top: &Path, home: Option<&Path>) -> GitProtection {
+    let mut guards = GitProtection::default();
     let git = top.join(GIT);
     // The target of a link or of a `.git` file is protected only if it is in the workspace.
     let Ok(git) = git.canonicalize() else {
@@ -106,7 +106,7 @@ pub(super) fn find_git_guards(top: &Path, home: Option<&Path>) -> GitGuards {
             let path = folder.path.join(name);
             if let Ok(target) = path.read_link() {
                 let path = path.parent().unwrap_or(top).join(target);
-                let is_file = kind != GuardKind::Folder;
+                let is_file = kind != GitMaskKind::Folder;
                 guards
                     .named
                     .extend(locate_inside(top, &NamedPath { path, is_file }));
@@ -146,7 +146,7 @@ fn find_modules(modules: &Path, room: usize) -> Vec<GitFolder> {
 }
 
 /// Returns the part of a named path that has to be protected, if the path leads into the workspace.
-fn locate_inside(top: &Path, named: &NamedPath) -> Option<GuardedPath> {
+fn locate_inside(top: &Path, named: &NamedPath) -> Option<ProtectedGitPath> {
     let path = resolve_dots(&named.path)?;
     let existing = path
         .ancestors()
@@ -159,8 +159,8 @@ fn locate_inside(top: &Path, named: &NamedPath) -> Option<GuardedPath> {
     let missing = path.strip_prefix(existing).ok()?;
     match missing.components().next() {
         None if real == top => None,
-        None => Some(GuardedPath::Existing(real)),
-        Some(first) => Some(GuardedPath::Missing {
+        None => Some(ProtectedGitPath::Existing(real)),
+        Some(first) => Some(ProtectedGitPath::Missing {
             path: real.join(first),
             is_file: named.is_file && missing.components().count() == 1,
         }),
@@ -204,7 +204,7 @@ mod tests {
         write(&top.join(".git/modules/a/b/modules/c/HEAD"), "");
         write(&top.join("tools/x"), "");
         write(&home.join(".gitconfig"), "[core]\nhooksPath = .githooks\n");
-        let found = find_git_guards(&top, Some(&home));
+        let found = find_git_protection(&top, Some(&home));
         let folders: Vec<_> = found
             .folders
             .iter()
@@ -212,7 +212,7 @@ mod tests {
             .collect();
         let expected = [".git", ".git/modules/a/b", ".git/modules/a/b/modules/c"];
         assert_eq!(folders, expected.map(PathBuf::from));
-        let missing = |path: &str, is_file| GuardedPath::Missing {
+        let missing = |path: &str, is_file| ProtectedGitPath::Missing {
             path: top.join(path),
             is_file,
         };
@@ -224,11 +224,11 @@ mod tests {
             assert!(found.named.contains(&expected), "{expected:?}: {found:?}");
         }
         write(&top.join("tools/hooks/pre-commit"), "");
-        let found = find_git_guards(&top, None);
+        let found = find_git_protection(&top, None);
         assert!(
             found
                 .named
-                .contains(&GuardedPath::Existing(top.join("tools/hooks")))
+                .contains(&ProtectedGitPath::Existing(top.join("tools/hooks")))
         );
         assert_eq!(found.named.len(), 2, "{found:?}");
     }

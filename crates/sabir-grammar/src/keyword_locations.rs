@@ -9,7 +9,7 @@ use crate::value::{is_type_name, type_names};
 
 /// A keyword at its place in a tool's parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SchemaNote {
+pub(crate) struct KeywordLocation {
     pub(crate) place: String,
     pub(crate) keyword: &'static str,
 }
@@ -21,7 +21,7 @@ struct PlacedSchema<'s> {
 }
 
 /// Returns the places with these keywords, with a `type` that is none, and with a `$ref` that leads nowhere.
-pub(crate) fn survey_schema(root: &Value, keywords: &[&'static str]) -> Vec<SchemaNote> {
+pub(crate) fn find_keywords(root: &Value, keywords: &[&'static str]) -> Vec<KeywordLocation> {
     let mut notes = Vec::new();
     let mut followed = BTreeSet::new();
     // No recursion: a chain of references may be longer than the stack.
@@ -31,7 +31,7 @@ pub(crate) fn survey_schema(root: &Value, keywords: &[&'static str]) -> Vec<Sche
     }]);
     while let Some(PlacedSchema { place, schema }) = open.pop_front() {
         let mut note = |keyword| {
-            notes.push(SchemaNote {
+            notes.push(KeywordLocation {
                 place: place.clone(),
                 keyword,
             });

@@ -10,7 +10,7 @@ use sabir_session::call::nearest_candidate;
 
 /// The names of a command line's subcommands and options.
 #[derive(Debug, Clone, Default)]
-pub struct CommandWords {
+pub struct CommandNames {
     /// The subcommands.
     pub commands: Vec<String>,
     /// The subcommands that have subcommands themselves.
@@ -49,7 +49,7 @@ const HINTS: [(&str, &str); 14] = [
     ("rules", "did you mean `sabir policy explain`?"),
 ];
 
-impl CommandWords {
+impl CommandNames {
     /// Collects the names that these arguments need. The options of subcommands, which may still be undefined, are only
     /// needed if options come first.
     pub fn for_arguments(root: &Command, arguments: &[OsString]) -> Self {
@@ -356,9 +356,9 @@ const GROUPS: &[(&str, &[&str])] = &[
 mod tests {
     use super::*;
 
-    fn words() -> CommandWords {
+    fn words() -> CommandNames {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        CommandWords {
+        CommandNames {
             commands: names(&["run", "log", "policy", "tasks"]),
             nested: names(&["policy"]),
             value_options: names(&["--model", "-m"]),

@@ -8,7 +8,7 @@ use rustix::termios::isatty;
 use sabir_session::agent::{FrontEnd, TaskEvent, TransientEvent, UserQuestion, UserReply};
 
 use crate::event_renderer::ProgressFrontEnd;
-use crate::front_end::Audience;
+use crate::front_end::SessionFrontEnd;
 use crate::print;
 use crate::stdin_reader::read_first_line;
 
@@ -59,7 +59,7 @@ fn is_at_terminal() -> bool {
 
 impl FrontEnd for TourFrontEnd {
     fn on_event(&mut self, event: TaskEvent<'_>) {
-        if matches!(event, TaskEvent::Moment(TransientEvent::Asking { .. })) {
+        if matches!(event, TaskEvent::Transient(TransientEvent::Asking { .. })) {
             self.begin_step();
         }
         self.progress.on_event(event);
@@ -73,7 +73,7 @@ impl FrontEnd for TourFrontEnd {
     }
 }
 
-impl Audience for TourFrontEnd {
+impl SessionFrontEnd for TourFrontEnd {
     fn write(&mut self, lines: &str) {
         self.progress.write(lines);
     }

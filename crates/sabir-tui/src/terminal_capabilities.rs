@@ -2,7 +2,7 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sabir_session::Environment;
-use sabir_session::config::tui::SequenceUse;
+use sabir_session::config::tui::EscapeSequenceMode;
 
 use crate::theme::Background;
 
@@ -38,15 +38,19 @@ enum ClipboardPath {
 
 /// The optional abilities of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TerminalAbilities {
+pub struct TerminalCapabilities {
     shows_links: bool,
     clipboard: ClipboardPath,
     answers_queries: bool,
 }
 
-impl TerminalAbilities {
+impl TerminalCapabilities {
     /// Detects the abilities of the terminal from the environment, within the user's settings.
-    pub fn find(environment: &Environment, links: SequenceUse, clipboard: SequenceUse) -> Self {
+    pub fn find(
+        environment: &Environment,
+        links: EscapeSequenceMode,
+        clipboard: EscapeSequenceMode,
+    ) -> Self {
         let value = |name| environment.variable(name).unwrap_or_default();
         let kind = value("TERM");
         let is_screen = !value("STY").is_empty();
@@ -60,14 +64,14 @@ impl TerminalAbilities {
         let is_odd =
             matches!(kind, "linux" | "cons25") || value("TERM_PROGRAM") == "Apple_Terminal";
         let clipboard = match clipboard {
-            SequenceUse::Off => ClipboardPath::None,
-            SequenceUse::Auto if is_odd && !is_tmux => ClipboardPath::None,
-            SequenceUse::Auto | SequenceUse::On => path,
+            EscapeSequenceMode::Off => ClipboardPath::None,
+            EscapeSequenceMode::Auto if is_odd && !is_tmux => ClipboardPath::None,
+            EscapeSequenceMode::Auto | EscapeSequenceMode::On => path,
         };
         let shows_links = match links {
-            SequenceUse::Off => false,
-            SequenceUse::On => true,
-            SequenceUse::Auto => shows_links(environment),
+            EscapeSequenceMode::Off => false,
+            EscapeSequenceMode::On => true,
+            EscapeSequenceMode::Auto => shows_links(environment),
         };
         Self {
             shows_links,
@@ -145,12 +149,16 @@ fn shows_links(environment: &Environment) -> bool {
 mod tests {
     use super::*;
 
-    fn abilities(variables: &[(&str, &str)]) -> TerminalAbilities {
+    fn abilities(variables: &[(&str, &str)]) -> TerminalCapabilities {
         let variables = variables.iter();
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
         let environment =
             Environment::new(variables.collect::<Vec<_>>(), "", || std::time::UNIX_EPOCH);
-        TerminalAbilities::find(&environment, SequenceUse::Auto, SequenceUse::Auto)
+        TerminalCapabilities::find(
+            &environment,
+            EscapeSequenceMode::Auto,
+            EscapeSequenceMode::Auto,
+        )
     }
 
     #[test]

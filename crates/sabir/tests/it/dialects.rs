@@ -41,6 +41,15 @@ json = { head_end = "<do:with>" }
 
 const MINE: [&str; 5] = ["acme", "deeds", "snake", "gem", "headed"];
 
+/// Writes the table of one of [`MINE`] into a file of its own: each start proves every table that it gets.
+fn write_own_table(world: &World, name: &str) -> String {
+    let head = format!("[dialects.{name}]");
+    let body = TABLES.split_once(&head).unwrap().1;
+    let body = body.split("\n[dialects.").next().unwrap();
+    let file = world.write(&format!("{name}.toml"), &format!("{head}{body}"));
+    file.display().to_string()
+}
+
 pub(crate) fn pipe(world: &World, arguments: &[&str], input: &str) -> (i32, String, String) {
     let mut child = world
         .sabir()
@@ -237,8 +246,9 @@ fn the_documented_forms_are_read() {
 #[test]
 fn a_dialect_table_suffices_for_prompts_and_parsing() {
     let world = World::new();
-    let file = world.write("mine.toml", TABLES).display().to_string();
+    let all = world.write("mine.toml", TABLES).display().to_string();
     for name in MINE {
+        let file = write_own_table(&world, name);
         let (code, prompt, errors) = pipe(
             &world,
             &["prompt", "--dialect", name, "--dialects", &file],
@@ -284,7 +294,7 @@ fn a_dialect_table_suffices_for_prompts_and_parsing() {
             spec.contains("Defined by a table") && spec.contains("src/main.rs"),
             "{spec}"
         );
-        let (_, list, _) = pipe(&world, &["dialects", "--dialects", &file], "");
+        let (_, list, _) = pipe(&world, &["dialects", "--dialects", &all], "");
         assert!(
             list.contains(&format!("\n{name}")) && list.contains("[defined]"),
             "{list}"
@@ -300,7 +310,7 @@ fn a_dialect_table_suffices_for_prompts_and_parsing() {
     }
     let (code, _, _) = pipe(
         &world,
-        &["parse", "--dialect", "acme_v1", "--dialects", &file],
+        &["parse", "--dialect", "acme_v1", "--dialects", &all],
         "x",
     );
     assert_eq!(code, 0, "an alias of a table");
@@ -308,8 +318,7 @@ fn a_dialect_table_suffices_for_prompts_and_parsing() {
 
 #[test]
 fn a_task_runs_in_a_user_defined_dialect() {
-    let world = World::new();
-    let file = world.write("mine.toml", TABLES).display().to_string();
+    let tables = World::new();
     let way = Way {
         wire: sabir_wire::Wire::OpenAiChat,
         protocol: "acme",
@@ -319,6 +328,7 @@ fn a_task_runs_in_a_user_defined_dialect() {
         .map(|name| (*name, false))
         .chain([("acme", true)])
     {
+        let file = write_own_table(&tables, name);
         let world = World::new();
         world.write("a.txt", &"one\n".repeat(100));
         let flags: Vec<&str> = if from_config {
@@ -393,7 +403,11 @@ fn a_task_runs_in_a_user_defined_dialect() {
             );
         }
     }
-    assert_eq!(names(world.work.path()), ["mine.toml"]);
+    let files = names(tables.work.path());
+    assert_eq!(
+        files,
+        ["acme", "deeds", "gem", "headed", "snake"].map(|name| format!("{name}.toml"))
+    );
 }
 
 #[test]

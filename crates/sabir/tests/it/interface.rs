@@ -32,6 +32,19 @@ struct ScreenModel {
     raw: Vec<u8>,
 }
 
+/// Returns the number of bytes that a terminal shows: without a synchronized update that is not complete.
+fn whole_updates(bytes: &[u8]) -> usize {
+    let last = |marker: &[u8]| {
+        bytes
+            .windows(marker.len())
+            .rposition(|window| window == marker)
+    };
+    match (last(b"\x1b[?2026h"), last(b"\x1b[?2026l")) {
+        (Some(begin), end) if end.is_none_or(|end| end < begin) => begin,
+        _ => bytes.len(),
+    }
+}
+
 fn nonzero(number: u16) -> NonZeroU16 {
     NonZeroU16::new(number).unwrap()
 }
@@ -61,11 +74,17 @@ impl ScreenSeat {
         let mut output = terminal.try_clone().unwrap();
         std::thread::spawn(move || {
             let mut buffer = [0; 16 << 10];
+            let mut unshown = Vec::new();
             while let Ok(count @ 1..) = output.read(&mut buffer) {
                 let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-                shown.parser.process(&buffer[..count]);
                 shown.raw.extend_from_slice(&buffer[..count]);
+                unshown.extend_from_slice(&buffer[..count]);
+                let whole = whole_updates(&unshown);
+                shown.parser.process(&unshown[..whole]);
+                unshown.drain(..whole);
             }
+            let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            shown.parser.process(&unshown);
         });
         Self {
             child,

@@ -50,9 +50,14 @@ fn first(records: &[Value], is: impl Fn(&Value) -> bool) -> usize {
 
 /// The newest task of the home.
 fn newest(world: &World) -> String {
+    find_newest(world).unwrap()
+}
+
+/// The newest task of the home, if one has a record already.
+fn find_newest(world: &World) -> Option<String> {
     let listed: Value =
         serde_json::from_str(&stdout(&sabir(world, &["tasks", "--output", "json"]))).unwrap();
-    listed[0]["task"].as_str().unwrap().to_owned()
+    Some(listed[0]["task"].as_str()?.to_owned())
 }
 
 #[track_caller]
@@ -181,7 +186,8 @@ fn a_log_follows_a_task_to_its_end() {
         .unwrap();
     wait_for("the command does not run", || {
         let folder = world.home.path().join(".local/share/sabir/tasks");
-        folder.is_dir() && kinds(&records(&world, &newest(&world))).contains(&"running")
+        let task = folder.is_dir().then(|| find_newest(&world)).flatten();
+        task.is_some_and(|task| kinds(&records(&world, &task)).contains(&"running"))
     });
     let id = newest(&world);
     let shown = world.home.path().join("shown");

@@ -336,12 +336,24 @@ fn res_016_a_picture_is_measured_before_it_is_read() {
     assert!(most < 150 * MIB, "RES-016: {most} bytes of memory");
 }
 
+/// Most of the time is the file system's, which makes and removes the tree.
 #[test]
+fn res_017_a_tree_of_2_000_levels_is_listed_in_part() {
+    check_deep_tree(1);
+}
+
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn res_017_a_tree_of_10_000_levels_is_listed_in_part() {
+    check_deep_tree(5);
+}
+
+/// Lists a tree of so many times 2,000 levels.
+fn check_deep_tree(parts: u32) {
     let world = World::new();
     let script = "for i in $(seq 10); do n=d; for j in $(seq 200); do n=$n/d; done; mkdir -p $n; cd -P $n; done";
     // The path gets too long for a single call, so the shell descends step by step.
-    let deep = format!("for k in $(seq 5); do {script}; done; touch f");
+    let deep = format!("for k in $(seq {parts}); do {script}; done; touch f");
     let made = Command::new("sh")
         .args(["-c", &deep])
         .current_dir(world.work.path())

@@ -110,6 +110,7 @@ fn attacks_have_no_effect_without_a_user() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn attacks_have_no_effect_in_other_protocols_or_settings() {
     let some = every(31, attacks());
     for way in [WAYS[0], WAYS[2], WAYS[3]] {
@@ -276,6 +277,7 @@ const ELSEWHERE: [&str; 5] = ["-p log", "man -P", "--hostname-bin", "/dev/tcp/",
 
 /// Each attack has its effect in a real shell: with a broken fixture every attack would look harmless.
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn attacks_have_an_effect_in_a_real_shell() {
     let Some(folders) = Folders::new() else {
         return;

@@ -229,13 +229,14 @@ impl Vocabulary {
 
     /// Finds a declared tool's name at the start of `rest` that the tag of a key follows directly.
     pub(crate) fn find_unopened_call<'t>(&self, rest: &'t str, last: bool) -> UnopenedCall<'t> {
-        // Most candidates are tags, and no tool's name begins like one.
-        if rest.starts_with('<') {
+        // Most candidates are markup, and no tool's name begins like that.
+        let first = rest.as_bytes().first();
+        if first.is_none_or(|first| !self.begins_name(*first)) {
             return UnopenedCall::None;
         }
         let mut is_partial = false;
         for (spelling, call, key) in self.keyed_dialects() {
-            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+            for tool in self.declared_tools() {
                 let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
                     is_partial |= tool.name.starts_with(rest);
                     continue;
@@ -253,7 +254,7 @@ impl Vocabulary {
             }
         }
         for end in self.markers.echo_ends() {
-            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+            for tool in self.declared_tools() {
                 let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
                     is_partial |= tool.name.starts_with(rest);
                     continue;

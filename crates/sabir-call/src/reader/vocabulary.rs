@@ -749,10 +749,16 @@ impl TaggedCalls {
 
     /// Returns true if a tag of this name is a wrapper.
     pub(crate) fn is_wrapper_name(&self, name: &str) -> bool {
-        let (prefix, base) = split_name(name);
+        let has_own_prefix = |wrapper: &str| {
+            let (prefix, base) = split_name(name);
+            wrapper == base && self.has_prefix(prefix)
+        };
+        // Hardly any name ends like a wrapper, and this is asked of every dialect, so the name is
+        // split only then.
         self.wrappers
             .iter()
-            .any(|wrapper| *wrapper == name || (*wrapper == base && self.has_prefix(prefix)))
+            .filter(|wrapper| name.ends_with(**wrapper))
+            .any(|wrapper| *wrapper == name || has_own_prefix(wrapper))
     }
 
     /// Returns true if tags may have this prefix.

@@ -8,6 +8,7 @@
 use crate::dialect::grammar::{HeaderFormat, JsonForm, TagNotation};
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
+use crate::swar::find_byte;
 
 use super::gemma::GemmaRegionParser;
 use super::markers::{GEMMA, MarkerEntry, MarkerKind, MarkerMatch, is_headless, is_special};
@@ -98,11 +99,11 @@ impl CallHeader {
         let head = rest.get(..cap).unwrap_or_default();
         // No name contains a brace. After a special token, which certainly opens a call, the end
         // marker may be missing.
-        let brace = head
-            .find('{')
-            .filter(|_| special && self.form.is_some())
-            .map(|at| (at, at));
-        let ended = head.find(end).map(|at| (at, at + end.len()));
+        let brace = match special && self.form.is_some() {
+            true => find_byte(b'{', head.as_bytes()).map(|at| (at, at)),
+            false => None,
+        };
+        let ended = find_marker_text(head, end).map(|at| (at, at + end.len()));
         let found = ended
             .filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace))
             .or(brace);
@@ -1179,6 +1180,15 @@ fn starts_with_gemma_call(text: &str, bare: bool, last: bool) -> Option<bool> {
     }
 }
 
+/// Returns the position of a marker in a short text. The search of the standard library prepares tables for each call, which takes longer
+/// than to read a header.
+fn find_marker_text(text: &str, marker: &str) -> Option<usize> {
+    let first = marker.as_bytes().first()?;
+    let mut candidates = memchr::memchr_iter(*first, text.as_bytes());
+    let begins = |at: &usize| text.get(*at..).is_some_and(|rest| rest.starts_with(marker));
+    candidates.find(begins)
+}
+
 /// Returns true if the text ends inside a possible `marker`.
 fn is_partial_marker(text: &str, marker: &str, last: bool) -> bool {
     !last && text.len() < marker.len() && marker.starts_with(text)
@@ -1230,7 +1240,7 @@ fn header_words(head: &str) -> &str {
     let mut at = 0;
     loop {
         let rest = head.get(at..).unwrap_or_default();
-        let Some(end) = rest.find(['\n', '<']) else {
+        let Some(end) = memchr::memchr2(b'\n', b'<', rest.as_bytes()) else {
             return head;
         };
         let tag = rest.get(end..).unwrap_or_default();

@@ -146,7 +146,7 @@ impl CallReader {
     /// Decides about a marker, at the text after its white space.
     pub(super) fn dispatch_marker(
         &mut self,
-        opening: PendingOpen,
+        opening: Box<PendingOpen>,
         window: TextWindow<'_>,
         at: usize,
         out: &mut dyn EventSink,
@@ -155,7 +155,7 @@ impl CallReader {
         if let OpenKind::Wrapper(notation) = opening.kind {
             match lex_in_notation(notation, rest, false, |_, _| TagInterest::Any) {
                 LexedTag::Partial => {
-                    self.state = ReaderState::Opening(Box::new(opening));
+                    self.state = ReaderState::Opening(opening);
                     return ReaderStep::Wait(at);
                 }
                 LexedTag::Tag(tag) if self.is_keyed_in_block(&opening, tag) => {
@@ -170,7 +170,7 @@ impl CallReader {
         }
         match self.classify_content(&opening, rest, window.last) {
             MarkerContent::Wait => {
-                self.state = ReaderState::Opening(Box::new(opening));
+                self.state = ReaderState::Opening(opening);
                 ReaderStep::Wait(at)
             }
             MarkerContent::Region(dialect, region) => {
@@ -180,7 +180,7 @@ impl CallReader {
             }
             MarkerContent::Head(dialect, form) => {
                 self.state = ReaderState::Heading(Box::new(CallHeader {
-                    opening,
+                    opening: *opening,
                     dialect,
                     form,
                 }));
@@ -200,19 +200,19 @@ impl CallReader {
                     tag,
                     name: name.to_owned(),
                     name_at,
-                    ..opening
+                    ..*opening
                 };
                 self.state = ReaderState::Opening(Box::new(named));
                 ReaderStep::To(at + len)
             }
             MarkerContent::No if window.last && self.is_cut_in_call(&opening, rest) => {
-                self.cut_in_call(opening, rest, Truncation::Ended, out);
+                self.cut_in_call(*opening, rest, Truncation::Ended, out);
                 ReaderStep::To(window.text.len())
             }
             MarkerContent::No => {
                 match self.find_redundancy(&opening, rest, window.last) {
                     None => {
-                        self.state = ReaderState::Opening(Box::new(opening));
+                        self.state = ReaderState::Opening(opening);
                         return ReaderStep::Wait(at);
                     }
                     Some(MarkerRedundancy::None) => {}
@@ -236,7 +236,7 @@ impl CallReader {
                 }
                 let Some(begins_string) = self.begins_string_behind(&opening, rest, window.last)
                 else {
-                    self.state = ReaderState::Opening(Box::new(opening));
+                    self.state = ReaderState::Opening(opening);
                     return ReaderStep::Wait(at);
                 };
                 if let Some(dialect) = self.inactive_dialect_behind(&opening, rest) {
@@ -249,7 +249,7 @@ impl CallReader {
                     let span = Span::new(opening.at, opening.at + opening.len);
                     self.diagnostics.outer_signs_mut().note_endless(calls, span);
                 }
-                self.release_marker(opening, out);
+                self.release_marker(*opening, out);
                 ReaderStep::To(at)
             }
         }

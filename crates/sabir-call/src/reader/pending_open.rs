@@ -7,6 +7,8 @@
 //! argument follows, or if it is a whole element of the shape of a call (`reader/element.rs`). The model
 //! then learns what is wrong.
 
+use std::borrow::Cow;
+
 use crate::dialect::grammar::{TagNotation, TagScheme};
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
@@ -140,10 +142,10 @@ impl PendingOpen {
     }
 
     /// Returns the text of the marker as in the marker table.
-    pub(super) fn marker_text(&self) -> String {
+    pub(super) fn marker_text(&self) -> Cow<'_, str> {
         match self.kind {
-            OpenKind::Wrapper(TagNotation::Angle) => format!("<{}>", self.tag),
-            _ => self.tag.clone(),
+            OpenKind::Wrapper(TagNotation::Angle) => Cow::Owned(format!("<{}>", self.tag)),
+            _ => Cow::Borrowed(&self.tag),
         }
     }
 
@@ -210,7 +212,7 @@ impl CallReader {
             return ReaderStep::To(at);
         };
         if matches!(opening.kind, OpenKind::Section) {
-            return self.read_section(*opening, window, at, out);
+            return self.read_section(opening, window, at, out);
         }
         if matches!(opening.kind, OpenKind::Wrapper(_) | OpenKind::Marker) {
             let line = self
@@ -219,7 +221,7 @@ impl CallReader {
                 .is_some_and(|blank| blank.contains('\n'));
             opening.words =
                 opening.first && line && rest.starts_with(|c: char| c.is_alphanumeric());
-            return self.dispatch_marker(*opening, window, at, out);
+            return self.dispatch_marker(opening, window, at, out);
         }
         // A partial tag at the end of the text stays undecided (`last` is false): the call was cut,
         // not mentioned.
@@ -745,7 +747,7 @@ impl CallReader {
     /// calls came before, or at the start of a line or message; otherwise it is text.
     fn read_section(
         &mut self,
-        opening: PendingOpen,
+        mut opening: Box<PendingOpen>,
         window: TextWindow<'_>,
         at: usize,
         out: &mut dyn EventSink,
@@ -753,10 +755,7 @@ impl CallReader {
         let rest = window.text_from(at);
         // The same marker opens a list of calls in another dialect.
         if rest.starts_with('[') && self.vocabulary.markers.opens_json(&opening.tag) {
-            let opening = PendingOpen {
-                kind: OpenKind::Marker,
-                ..opening
-            };
+            opening.kind = OpenKind::Marker;
             return self.dispatch_marker(opening, window, at, out);
         }
         let follows = match self
@@ -773,7 +772,7 @@ impl CallReader {
             },
         };
         let Some(follows) = follows else {
-            self.state = ReaderState::Opening(Box::new(opening));
+            self.state = ReaderState::Opening(opening);
             return ReaderStep::Wait(at);
         };
         if follows || opening.first || self.diagnostics.calls > 0 {
@@ -781,7 +780,7 @@ impl CallReader {
             self.diagnostics.emit_notes(out);
             self.state = self.state_after_call();
         } else {
-            self.release_as_prose(opening, None, out);
+            self.release_as_prose(*opening, None, out);
         }
         ReaderStep::To(at)
     }

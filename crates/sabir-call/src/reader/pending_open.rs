@@ -16,6 +16,7 @@ use crate::fault::{Fault, FaultKind, Span};
 use super::call::OpenTagCall;
 use super::diagnostics::BareCall;
 use super::element::{ElementShape, ElementVerdict, MISSES_CAP};
+use super::marker_dispatch::LostArguments;
 use super::markers::{MarkerMatch, is_special};
 use super::tag::{LexedTag, Tag, TagInterest};
 use super::tag_form::{MESSAGE_CALL, TagForm};
@@ -290,6 +291,22 @@ impl CallReader {
         if rest.starts_with('{') && !is_weak && self.begin_json_body(&opening, out) {
             return ReaderStep::To(at);
         }
+        // The name of a tool with arguments that are no keys and values.
+        let mut lost = None;
+        if matches!(opening.kind, OpenKind::Keyed(_)) && next.is_none() {
+            let Some(arguments) = self.lost_arguments_at(rest, window.last) else {
+                self.state = ReaderState::Opening(opening);
+                return ReaderStep::Wait(at);
+            };
+            if arguments != LostArguments::None {
+                lost = self.find_lost_call(&opening, &opening.name);
+            }
+            if lost.is_some() && arguments == LostArguments::String {
+                let calls = self.diagnostics.calls;
+                let span = Span::new(opening.at, opening.at + opening.len);
+                self.diagnostics.outer_signs_mut().note_endless(calls, span);
+            }
+        }
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
         // A tag that names the tool certainly begins a call, so even another tag after it counts as
         // misplaced content.
@@ -305,6 +322,9 @@ impl CallReader {
         self.release_as_prose(*opening, bare.then_some(json), out);
         if let Some(fault) = fault {
             out.push_event(Event::Fault(&fault));
+        }
+        if let Some(lost) = lost {
+            self.report_lost_call(lost, out);
         }
         ReaderStep::To(at)
     }

@@ -8,6 +8,7 @@
 use crate::dialect::grammar::{HeaderFormat, JsonForm, TagNotation};
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
+use crate::swar::find_byte;
 
 use super::gemma::GemmaRegionParser;
 use super::markers::{GEMMA, MarkerEntry, MarkerKind, MarkerMatch, is_headless, is_special};
@@ -59,6 +60,30 @@ enum MarkerContent {
     No,
 }
 
+/// The beginning of arguments in no form that a marker opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LostArguments {
+    None,
+    /// A string, perhaps in a list; all text behind it may be part of it.
+    String,
+    /// An object.
+    Object,
+}
+
+impl LostArguments {
+    /// Returns the arguments at the start of `text`. `None` means that more text is needed, which does not come if `is_whole`.
+    fn parse_start(text: &str, is_whole: bool) -> Option<Self> {
+        let inside = text.strip_prefix(['[', '{']).unwrap_or(text);
+        let inside = inside.trim_ascii_start();
+        match inside.is_empty() {
+            true if !is_whole => None,
+            _ if !inside.starts_with('"') => Some(Self::None),
+            _ if text.starts_with('{') => Some(Self::Object),
+            _ => Some(Self::String),
+        }
+    }
+}
+
 /// The reason for which a marker has no meaning.
 enum MarkerRedundancy {
     /// It may have one.
@@ -98,11 +123,11 @@ impl CallHeader {
         let head = rest.get(..cap).unwrap_or_default();
         // No name contains a brace. After a special token, which certainly opens a call, the end
         // marker may be missing.
-        let brace = head
-            .find('{')
-            .filter(|_| special && self.form.is_some())
-            .map(|at| (at, at));
-        let ended = head.find(end).map(|at| (at, at + end.len()));
+        let brace = match special && self.form.is_some() {
+            true => find_byte(b'{', head.as_bytes()).map(|at| (at, at)),
+            false => None,
+        };
+        let ended = find_marker_text(head, end).map(|at| (at, at + end.len()));
         let found = ended
             .filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace))
             .or(brace);
@@ -145,7 +170,7 @@ impl CallReader {
     /// Decides about a marker, at the text after its white space.
     pub(super) fn dispatch_marker(
         &mut self,
-        opening: PendingOpen,
+        opening: Box<PendingOpen>,
         window: TextWindow<'_>,
         at: usize,
         out: &mut dyn EventSink,
@@ -154,7 +179,7 @@ impl CallReader {
         if let OpenKind::Wrapper(notation) = opening.kind {
             match lex_in_notation(notation, rest, false, |_, _| TagRelevance::Any) {
                 LexedTag::Partial => {
-                    self.state = ReaderState::Opening(Box::new(opening));
+                    self.state = ReaderState::Opening(opening);
                     return ReaderStep::Wait(at);
                 }
                 LexedTag::Tag(tag) if self.is_keyed_in_block(&opening, tag) => {
@@ -169,7 +194,7 @@ impl CallReader {
         }
         match self.classify_content(&opening, rest, window.last) {
             MarkerContent::Wait => {
-                self.state = ReaderState::Opening(Box::new(opening));
+                self.state = ReaderState::Opening(opening);
                 ReaderStep::Wait(at)
             }
             MarkerContent::Region(dialect, region) => {
@@ -179,7 +204,7 @@ impl CallReader {
             }
             MarkerContent::Head(dialect, form) => {
                 self.state = ReaderState::Heading(Box::new(CallHeader {
-                    opening,
+                    opening: *opening,
                     dialect,
                     form,
                 }));
@@ -199,19 +224,19 @@ impl CallReader {
                     tag,
                     name: name.to_owned(),
                     name_at,
-                    ..opening
+                    ..*opening
                 };
                 self.state = ReaderState::Opening(Box::new(named));
                 ReaderStep::To(at + len)
             }
             MarkerContent::No if window.last && self.is_cut_in_call(&opening, rest) => {
-                self.cut_in_call(opening, rest, Truncation::Ended, out);
+                self.cut_in_call(*opening, rest, Truncation::Ended, out);
                 ReaderStep::To(window.text.len())
             }
             MarkerContent::No => {
                 match self.find_redundancy(&opening, rest, window.last) {
                     None => {
-                        self.state = ReaderState::Opening(Box::new(opening));
+                        self.state = ReaderState::Opening(opening);
                         return ReaderStep::Wait(at);
                     }
                     Some(MarkerRedundancy::None) => {}
@@ -233,10 +258,8 @@ impl CallReader {
                     self.state = self.state_after_call();
                     return ReaderStep::To(at);
                 }
-                let Some(begins_string) =
-                    self.starts_string_after_marker(&opening, rest, window.last)
-                else {
-                    self.state = ReaderState::Opening(Box::new(opening));
+                let Some(arguments) = self.find_lost_arguments(&opening, rest, window.last) else {
+                    self.state = ReaderState::Opening(opening);
                     return ReaderStep::Wait(at);
                 };
                 if let Some(dialect) = self.inactive_dialect_of_marker(&opening, rest) {
@@ -244,27 +267,38 @@ impl CallReader {
                         .note_other_dialect(dialect, opening.at, opening.len);
                 }
                 // A brace is missing, so what follows may be a value of the call.
-                if begins_string {
+                if arguments == LostArguments::String {
                     let calls = self.diagnostics.calls;
                     let span = Span::new(opening.at, opening.at + opening.len);
                     self.diagnostics
                         .outer_signs_mut()
                         .note_unterminated_call(calls, span);
                 }
-                self.release_marker(opening, out);
+                // Special tokens and blocks of words have faults of their own.
+                let is_reported = is_special(&opening.tag) || opening.words;
+                let name = rest.get(..word_length(rest)).unwrap_or_default();
+                let fault = match arguments {
+                    LostArguments::None => None,
+                    _ if is_reported => None,
+                    _ => self.find_lost_call(&opening, name),
+                };
+                self.release_marker(*opening, out);
+                if let Some(fault) = fault {
+                    self.report_lost_call(fault, out);
+                }
                 ReaderStep::To(at)
             }
         }
     }
 
-    /// Returns true if a string begins behind a marker, perhaps after the name of a tool and a bracket; `None` while
-    /// that is undecided. In large chunks too, only the text is read that small chunks would wait for.
-    fn starts_string_after_marker(
+    /// Returns the arguments that begin behind a marker, perhaps after the name of a tool, in no form that the marker opens;
+    /// `None` while that is undecided. In large chunks too, only the text is read that small chunks would wait for.
+    fn find_lost_arguments(
         &self,
         opening: &PendingOpen,
         rest: &str,
         last: bool,
-    ) -> Option<bool> {
+    ) -> Option<LostArguments> {
         let is_whole = last || rest.len() >= HEAD_CAP;
         let head = rest
             .get(..rest.floor_char_boundary(HEAD_CAP))
@@ -281,17 +315,44 @@ impl CallReader {
         };
         // Where the prompt ends with the marker, words may begin with a quotation mark.
         if opening.len == 0 && name == 0 {
-            return Some(false);
+            return Some(LostArguments::None);
         }
-        let behind = head.get(name..).unwrap_or_default().trim_ascii_start();
-        let behind = behind
-            .strip_prefix('[')
-            .unwrap_or(behind)
-            .trim_ascii_start();
-        if behind.is_empty() && !is_whole {
+        let behind = head.get(name..).unwrap_or_default();
+        LostArguments::parse_start(behind.trim_ascii_start(), is_whole)
+    }
+
+    /// Returns the arguments at the start of `rest`, behind the name of a tool, that are in no form of their dialect. `None` means that
+    /// more text is needed.
+    pub(super) fn lost_arguments_at(&self, rest: &str, last: bool) -> Option<LostArguments> {
+        let head = rest.get(..rest.floor_char_boundary(HEAD_CAP));
+        LostArguments::parse_start(head.unwrap_or_default(), last || rest.len() >= HEAD_CAP)
+    }
+
+    /// Returns the fault about a marker and the name of a declared tool behind it, with arguments in no known form. In the
+    /// middle of a line they are words about calls, and so is a marker like `Action:`, if its dialect was not chosen.
+    pub(super) fn find_lost_call(&self, opening: &PendingOpen, name: &str) -> Option<Fault> {
+        self.vocabulary.find_exact_tool(name)?;
+        let is_tag = opening.tag.starts_with('<')
+            || matches!(opening.kind, OpenKind::Wrapper(_) | OpenKind::Keyed(_));
+        let is_meant = opening.first && (is_tag || self.vocabulary.chosen);
+        if !is_meant || self.inside.is_some() {
             return None;
         }
-        Some(behind.starts_with('"'))
+        let span = Span::new(opening.at, opening.at + opening.len);
+        let message = format!(
+            "`{}` opens a call of `{name}`, but its arguments are in no known form",
+            opening.tag
+        );
+        let fault = Fault::error(FaultKind::StrayText, span, message);
+        Some(fault.with_hint("write the whole call again, in the form that was taught"))
+    }
+
+    /// Reports a call that is lost, whose text has just been emitted.
+    pub(super) fn report_lost_call(&mut self, fault: Fault, out: &mut dyn EventSink) {
+        let calls = self.diagnostics.calls;
+        self.diagnostics.outer_signs_mut().note_failed_open(calls);
+        self.diagnostics.note_failed_open(fault);
+        self.diagnostics.emit_notes(out);
     }
 
     /// Returns true if the end of the text behind a marker can only be the beginning of a call.
@@ -1195,6 +1256,15 @@ fn starts_with_gemma_call(text: &str, bare: bool, last: bool) -> Option<bool> {
     }
 }
 
+/// Returns the position of a marker in a short text. The search of the standard library prepares tables for each call, which takes longer
+/// than to read a header.
+fn find_marker_text(text: &str, marker: &str) -> Option<usize> {
+    let first = marker.as_bytes().first()?;
+    let mut candidates = memchr::memchr_iter(*first, text.as_bytes());
+    let begins = |at: &usize| text.get(*at..).is_some_and(|rest| rest.starts_with(marker));
+    candidates.find(begins)
+}
+
 /// Returns true if the text ends inside a possible `marker`.
 fn is_partial_marker(text: &str, marker: &str, last: bool) -> bool {
     !last && text.len() < marker.len() && marker.starts_with(text)
@@ -1246,7 +1316,7 @@ fn header_words(head: &str) -> &str {
     let mut at = 0;
     loop {
         let rest = head.get(at..).unwrap_or_default();
-        let Some(end) = rest.find(['\n', '<']) else {
+        let Some(end) = memchr::memchr2(b'\n', b'<', rest.as_bytes()) else {
             return head;
         };
         let tag = rest.get(end..).unwrap_or_default();

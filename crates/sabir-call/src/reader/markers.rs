@@ -52,7 +52,10 @@ const PYTHON: PythonCalls = PythonCalls {
 /// The markers of all dialects.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MarkerTable {
-    all: Vec<MarkerEntry>,
+    /// The markers of the active dialects, with every meaning.
+    active: Vec<MarkerEntry>,
+    /// Every marker text, active or not, with the first dialect that has it.
+    owners: Vec<(&'static str, &'static str)>,
     /// The marker texts that begin with `<`, each once.
     in_angles: Vec<&'static str>,
     /// The other marker texts, each once.
@@ -69,7 +72,6 @@ pub(crate) struct MarkerEntry {
     pub(crate) text: &'static str,
     pub(crate) dialect: &'static str,
     pub(crate) kind: MarkerKind,
-    is_active: bool,
 }
 
 /// The meaning of a marker.
@@ -121,7 +123,8 @@ impl MarkerTable {
         }
         made.add_turn_tokens();
         // The table is kept as long as its reader, of which there may be thousands.
-        made.all.shrink_to_fit();
+        made.active.shrink_to_fit();
+        made.owners.shrink_to_fit();
         made
     }
 
@@ -151,16 +154,25 @@ impl MarkerTable {
             } else {
                 &mut self.bare
             };
-            // Dialects may share a marker. Its text is searched once; `all` keeps every meaning.
+            // Dialects may share a marker. Its text is searched once; `active` keeps every meaning.
             if !texts.contains(&text) {
                 texts.push(text);
             }
-            self.all.push(MarkerEntry {
-                text,
-                dialect: dialect.name,
-                kind,
-                is_active,
-            });
+            self.add_owner(text, dialect.name);
+            if is_active {
+                self.active.push(MarkerEntry {
+                    text,
+                    dialect: dialect.name,
+                    kind,
+                });
+            }
+        }
+    }
+
+    /// Records the dialect of a marker, unless an earlier dialect has the marker too.
+    fn add_owner(&mut self, text: &'static str, dialect: &'static str) {
+        if self.owner_dialect(text).is_none() {
+            self.owners.push((text, dialect));
         }
     }
 
@@ -172,11 +184,11 @@ impl MarkerTable {
             }
             self.second
                 .add_first_letter(text.get(1..).unwrap_or_default());
-            self.all.push(MarkerEntry {
+            self.add_owner(text, "");
+            self.active.push(MarkerEntry {
                 text,
                 dialect: "",
                 kind: MarkerKind::Section,
-                is_active: true,
             });
         }
     }
@@ -235,9 +247,7 @@ impl MarkerTable {
         &'v self,
         text: &'v str,
     ) -> impl Iterator<Item = &'v MarkerEntry> {
-        self.all
-            .iter()
-            .filter(move |marker| marker.is_active && marker.text == text)
+        self.active.iter().filter(move |marker| marker.text == text)
     }
 
     /// Returns true if a marker opens calls in an active dialect, as prose would not.
@@ -262,9 +272,9 @@ impl MarkerTable {
             let inner = text.trim().strip_prefix("</");
             inner.and_then(|text| text.strip_suffix('>')) == Some(name)
         };
-        self.all
+        self.active
             .iter()
-            .any(|marker| marker.is_active && is_close(close(marker.kind)))
+            .any(|marker| is_close(close(marker.kind)))
     }
 
     /// Returns true if `close` is the end of what `open` begins, in an active dialect.
@@ -285,24 +295,21 @@ impl MarkerTable {
 
     /// Returns the names of marker and dialect of the calls in JSON behind their own name, without the marker before it.
     pub(crate) fn echo_ends(&self) -> impl Iterator<Item = &'static str> {
-        self.all
-            .iter()
-            .filter(|marker| marker.is_active)
-            .filter_map(|marker| match marker.kind {
-                MarkerKind::Json(form) => form.head.filter(|head| head.echo).map(|head| head.end),
-                _ => None,
-            })
+        self.active.iter().filter_map(|marker| match marker.kind {
+            MarkerKind::Json(form) => form.head.filter(|head| head.echo).map(|head| head.end),
+            _ => None,
+        })
     }
 
     /// Returns the marker with which the prompt may end, if one dialect was chosen and its calls begin with it.
     pub(crate) fn prompted_marker(&self) -> Option<&'static str> {
         let is_recipient = |marker: &&MarkerEntry| marker.kind == MarkerKind::Recipient;
-        let dialect = self.all.iter().find(is_recipient)?.dialect;
+        let dialect = self.active.iter().find(is_recipient)?.dialect;
         let is_headed = |marker: &&MarkerEntry| {
             marker.dialect == dialect
                 && matches!(marker.kind, MarkerKind::Json(form) if form.is_headed_by_line())
         };
-        self.all.iter().find(is_headed).map(|marker| marker.text)
+        self.active.iter().find(is_headed).map(|marker| marker.text)
     }
 
     /// Returns true if a marker ends thoughts in an active dialect.
@@ -342,10 +349,10 @@ impl MarkerTable {
 
     /// Returns the first dialect that has this marker, active or not.
     pub(crate) fn owner_dialect(&self, text: &str) -> Option<&'static str> {
-        self.all
+        self.owners
             .iter()
-            .find(|marker| marker.text == text)
-            .map(|marker| marker.dialect)
+            .find(|(owned, _)| *owned == text)
+            .map(|(_, dialect)| *dialect)
     }
 }
 

@@ -7,6 +7,8 @@
 //! argument follows, or if it is a whole element of the shape of a call (`reader/element.rs`). The model
 //! then learns what is wrong.
 
+use std::borrow::Cow;
+
 use crate::dialect::grammar::{TagNotation, TagScheme};
 use crate::event::{Certainty, Event, EventSink, MarkupRole, MarkupSpan, Truncation};
 use crate::fault::{Fault, FaultKind, Span};
@@ -14,6 +16,7 @@ use crate::fault::{Fault, FaultKind, Span};
 use super::call::OpenTagCall;
 use super::diagnostics::BareCall;
 use super::element::{ElementShape, ElementVerdict, MAX_PROSE_ELEMENTS};
+use super::marker_dispatch::LostArguments;
 use super::markers::{MarkerMatch, is_special};
 use super::tag::{LexedTag, Tag, TagRelevance};
 use super::tag_form::{MESSAGE_CALL, TagForm};
@@ -140,10 +143,10 @@ impl PendingOpen {
     }
 
     /// Returns the text of the marker as in the marker table.
-    pub(super) fn marker_text(&self) -> String {
+    pub(super) fn marker_text(&self) -> Cow<'_, str> {
         match self.kind {
-            OpenKind::Wrapper(TagNotation::Angle) => format!("<{}>", self.tag),
-            _ => self.tag.clone(),
+            OpenKind::Wrapper(TagNotation::Angle) => Cow::Owned(format!("<{}>", self.tag)),
+            _ => Cow::Borrowed(&self.tag),
         }
     }
 
@@ -210,7 +213,7 @@ impl CallReader {
             return ReaderStep::To(at);
         };
         if matches!(opening.kind, OpenKind::Section) {
-            return self.read_section(*opening, window, at, out);
+            return self.read_section(opening, window, at, out);
         }
         if matches!(opening.kind, OpenKind::Wrapper(_) | OpenKind::Marker) {
             let line = self
@@ -219,7 +222,7 @@ impl CallReader {
                 .is_some_and(|blank| blank.contains('\n'));
             opening.words =
                 opening.first && line && rest.starts_with(|c: char| c.is_alphanumeric());
-            return self.dispatch_marker(*opening, window, at, out);
+            return self.dispatch_marker(opening, window, at, out);
         }
         // A partial tag at the end of the text stays undecided (`last` is false): the call was cut,
         // not mentioned.
@@ -288,6 +291,24 @@ impl CallReader {
         if rest.starts_with('{') && !is_weak && self.begin_json_body(&opening, out) {
             return ReaderStep::To(at);
         }
+        // The name of a tool with arguments that are no keys and values.
+        let mut lost = None;
+        if matches!(opening.kind, OpenKind::Keyed(_)) && next.is_none() {
+            let Some(arguments) = self.lost_arguments_at(rest, window.last) else {
+                self.state = ReaderState::Opening(opening);
+                return ReaderStep::Wait(at);
+            };
+            if arguments != LostArguments::None {
+                lost = self.find_lost_call(&opening, &opening.name);
+            }
+            if lost.is_some() && arguments == LostArguments::String {
+                let calls = self.diagnostics.calls;
+                let span = Span::new(opening.at, opening.at + opening.len);
+                self.diagnostics
+                    .outer_signs_mut()
+                    .note_unterminated_call(calls, span);
+            }
+        }
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
         // A tag that names the tool certainly begins a call, so even another tag after it counts as
         // misplaced content.
@@ -303,6 +324,9 @@ impl CallReader {
         self.release_as_prose(*opening, bare.then_some(json), out);
         if let Some(fault) = fault {
             out.push_event(Event::Fault(&fault));
+        }
+        if let Some(lost) = lost {
+            self.report_lost_call(lost, out);
         }
         ReaderStep::To(at)
     }
@@ -748,7 +772,7 @@ impl CallReader {
     /// calls came before, or at the start of a line or message; otherwise it is text.
     fn read_section(
         &mut self,
-        opening: PendingOpen,
+        mut opening: Box<PendingOpen>,
         window: TextWindow<'_>,
         at: usize,
         out: &mut dyn EventSink,
@@ -756,10 +780,7 @@ impl CallReader {
         let rest = window.text_from(at);
         // The same marker opens a list of calls in another dialect.
         if rest.starts_with('[') && self.vocabulary.markers.opens_json(&opening.tag) {
-            let opening = PendingOpen {
-                kind: OpenKind::Marker,
-                ..opening
-            };
+            opening.kind = OpenKind::Marker;
             return self.dispatch_marker(opening, window, at, out);
         }
         let follows = match self
@@ -776,7 +797,7 @@ impl CallReader {
             },
         };
         let Some(follows) = follows else {
-            self.state = ReaderState::Opening(Box::new(opening));
+            self.state = ReaderState::Opening(opening);
             return ReaderStep::Wait(at);
         };
         if follows || opening.first || self.diagnostics.calls > 0 {
@@ -784,7 +805,7 @@ impl CallReader {
             self.diagnostics.emit_notes(out);
             self.state = self.state_after_call();
         } else {
-            self.release_as_prose(opening, None, out);
+            self.release_as_prose(*opening, None, out);
         }
         ReaderStep::To(at)
     }

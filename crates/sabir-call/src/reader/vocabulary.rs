@@ -52,8 +52,10 @@ pub(crate) struct Vocabulary {
     /// Elements that belong to no tool may be calls.
     pub(crate) elements: bool,
     tools: Arc<[KnownTool]>,
-    /// All dialects with tags, active or not.
+    /// All dialects with tags, the active ones first.
     tagged: Vec<TagDialect>,
+    /// The number of active dialects with tags. Many look-ups concern only these.
+    active: usize,
     /// The active dialects whose tags are not plain angle-bracket tags.
     others: Vec<TagDialect>,
     /// The markers, shared by all readers that listen for every built-in dialect.
@@ -79,8 +81,6 @@ pub(crate) struct Vocabulary {
 pub(crate) struct TagDialect {
     pub(crate) dialect: &'static str,
     pub(crate) tagged: &'static TaggedCalls,
-    /// True if the dialect is active; inactive ones are only recognized for faults.
-    is_active: bool,
 }
 
 /// A call in keys and values whose opening tag is missing.
@@ -104,6 +104,7 @@ impl Vocabulary {
             elements: selection.expects_text_calls(),
             tools: tools.known_tools(),
             tagged: Vec::new(),
+            active: 0,
             others: Vec::new(),
             markers: Arc::default(),
             names: FirstLetters::default(),
@@ -148,9 +149,13 @@ impl Vocabulary {
             let spelling = TagDialect {
                 dialect: name,
                 tagged,
-                is_active,
             };
-            self.tagged.push(spelling);
+            if is_active {
+                self.tagged.insert(self.active, spelling);
+                self.active += 1;
+            } else {
+                self.tagged.push(spelling);
+            }
             if is_active && tagged.notation != TagNotation::Angle {
                 self.others.push(spelling);
             }
@@ -229,13 +234,14 @@ impl Vocabulary {
 
     /// Finds a declared tool's name at the start of `rest` that the tag of a key follows directly.
     pub(crate) fn find_unopened_call<'t>(&self, rest: &'t str, last: bool) -> UnopenedCall<'t> {
-        // Most candidates are tags, and no tool's name begins like one.
-        if rest.starts_with('<') {
+        // Most candidates are markup, and no tool's name begins like that.
+        let first = rest.as_bytes().first();
+        if first.is_none_or(|first| !self.begins_name(*first)) {
             return UnopenedCall::None;
         }
         let mut is_partial = false;
         for (spelling, call, key) in self.keyed_dialects() {
-            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+            for tool in self.declared_tools() {
                 let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
                     is_partial |= tool.name.starts_with(rest);
                     continue;
@@ -253,7 +259,7 @@ impl Vocabulary {
             }
         }
         for end in self.markers.echo_ends() {
-            for tool in self.tools.iter().filter(|tool| !tool.is_foreign) {
+            for tool in self.declared_tools() {
                 let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
                     is_partial |= tool.name.starts_with(rest);
                     continue;
@@ -336,10 +342,12 @@ impl Vocabulary {
 
     /// Returns the active dialects with tags.
     pub(crate) fn active_tag_dialects(&self) -> impl Iterator<Item = TagDialect> {
-        self.tagged
-            .iter()
-            .copied()
-            .filter(|spelling| spelling.is_active)
+        self.tagged.iter().copied().take(self.active)
+    }
+
+    /// Returns the other dialects with tags, which are only recognized for faults.
+    fn inactive_tag_dialects(&self) -> impl Iterator<Item = TagDialect> {
+        self.tagged.iter().copied().skip(self.active)
     }
 
     /// Returns true if some dialect, active or not, has a tag of this name around calls or for them.
@@ -351,7 +359,7 @@ impl Vocabulary {
     /// Returns true if only inactive dialects have a tag of this name around calls or for them.
     pub(crate) fn is_inactive_tag(&self, name: &str) -> bool {
         let (prefix, base) = split_name(name);
-        let has_tag = |spelling: &&TagDialect| {
+        let has_tag = |spelling: TagDialect| {
             let tagged = spelling.tagged;
             let is_call = match tagged.tags {
                 TagScheme::Own => false,
@@ -360,8 +368,7 @@ impl Vocabulary {
             };
             is_call || tagged.is_wrapper_name(name)
         };
-        let mut known = self.tagged.iter().filter(has_tag).peekable();
-        known.peek().is_some() && known.all(|spelling| !spelling.is_active)
+        self.inactive_tag_dialects().any(has_tag) && !self.active_tag_dialects().any(has_tag)
     }
 
     /// Returns true if a tag of this name is a wrapper in some active dialect.
@@ -486,20 +493,15 @@ impl Vocabulary {
 
     /// Returns an inactive dialect that has such a call tag.
     pub(crate) fn inactive_dialect(&self, name: &str) -> Option<&'static str> {
-        let others = self
-            .tagged
-            .iter()
-            .copied()
-            .filter(|spelling| !spelling.is_active);
+        let others = self.inactive_tag_dialects();
         best_match(others, name, TagNotation::Angle, None).map(|spelling| spelling.dialect)
     }
 
     /// Returns the inactive dialect that has a tag for the tool with exactly this name.
     pub(crate) fn inactive_tool_dialect(&self, name: &str) -> Option<&'static str> {
         let own = || {
-            self.tagged
-                .iter()
-                .find(|spelling| !spelling.is_active && spelling.tagged.tags == TagScheme::Own)
+            self.inactive_tag_dialects()
+                .find(|spelling| spelling.tagged.tags == TagScheme::Own)
         };
         own()
             .filter(|_| self.find_exact_tool(name).is_some())
@@ -509,12 +511,8 @@ impl Vocabulary {
     /// Returns the inactive dialect in which a tag of this name, followed by the tool's name, is a
     /// call.
     pub(crate) fn inactive_keyed_dialect(&self, tag: &str, name: &str) -> Option<&'static str> {
-        let keyed = |spelling: &&TagDialect| {
-            !spelling.is_active
-                && matches!(spelling.tagged.tags, TagScheme::Keyed { call, .. } if call == tag)
-        };
-        self.tagged
-            .iter()
+        let keyed = |spelling: &TagDialect| matches!(spelling.tagged.tags, TagScheme::Keyed { call, .. } if call == tag);
+        self.inactive_tag_dialects()
             .find(keyed)
             .filter(|_| self.find_exact_tool(name).is_some())
             .map(|spelling| spelling.dialect)
@@ -748,10 +746,16 @@ impl TaggedCalls {
 
     /// Returns true if a tag of this name is a wrapper.
     pub(crate) fn is_wrapper_name(&self, name: &str) -> bool {
-        let (prefix, base) = split_name(name);
+        let has_own_prefix = |wrapper: &str| {
+            let (prefix, base) = split_name(name);
+            wrapper == base && self.has_prefix(prefix)
+        };
+        // Hardly any name ends like a wrapper, and this is asked of every dialect, so the name is
+        // split only then.
         self.wrappers
             .iter()
-            .any(|wrapper| *wrapper == name || (*wrapper == base && self.has_prefix(prefix)))
+            .filter(|wrapper| name.ends_with(**wrapper))
+            .any(|wrapper| *wrapper == name || has_own_prefix(wrapper))
     }
 
     /// Returns true if tags may have this prefix.

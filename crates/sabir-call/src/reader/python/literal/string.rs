@@ -282,6 +282,7 @@ impl LiteralReader {
 
     /// Appends decoded text. Returns the number of bytes appended, which is smaller only if a name
     /// is too long.
+    #[inline]
     fn push_text(&mut self, role: StringRole, text: &str) -> usize {
         match role {
             StringRole::Name => return self.word.push(text),

@@ -323,7 +323,7 @@ impl CallReader {
 
     /// Returns the arguments at the start of `rest`, behind the name of a tool, that are in no form of their dialect. `None` means that
     /// more text is needed.
-    pub(super) fn lost_arguments_at(&self, rest: &str, last: bool) -> Option<LostArguments> {
+    pub(super) fn parse_lost_arguments(&self, rest: &str, last: bool) -> Option<LostArguments> {
         let head = rest.get(..rest.floor_char_boundary(HEAD_CAP));
         LostArguments::parse_start(head.unwrap_or_default(), last || rest.len() >= HEAD_CAP)
     }

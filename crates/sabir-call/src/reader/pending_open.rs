@@ -294,7 +294,7 @@ impl CallReader {
         // The name of a tool with arguments that are no keys and values.
         let mut lost = None;
         if matches!(opening.kind, OpenKind::Keyed(_)) && next.is_none() {
-            let Some(arguments) = self.lost_arguments_at(rest, window.last) else {
+            let Some(arguments) = self.parse_lost_arguments(rest, window.last) else {
                 self.state = ReaderState::Opening(opening);
                 return ReaderStep::Wait(at);
             };

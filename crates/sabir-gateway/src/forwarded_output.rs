@@ -31,8 +31,8 @@ impl AnswerForm {
     pub(crate) fn of_type(content_type: &str) -> Self {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
         match kind.to_ascii_lowercase().as_str() {
-            "application/json" => Self::Json,
             "text/event-stream" => Self::Events,
+            kind if kind == "application/json" || kind.ends_with("+json") => Self::Json,
             kind if kind.starts_with("text/") => Self::Text,
             _ => Self::Binary,
         }

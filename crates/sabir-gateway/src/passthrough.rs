@@ -22,7 +22,7 @@ use crate::exchange::{DEFAULT_OUTPUT_TOKENS, reserve_free_lease, reserve_lease};
 use crate::exchange_log::ExchangeLog;
 use crate::exchange_meter::RequestEnd;
 use crate::form_data::find_model_field;
-use crate::forwarded_answer::{AnswerRewriter, EventRewriter};
+use crate::forwarded_answer::{AnswerRewriter, RecordFraming, StreamRewriter};
 use crate::forwarded_output::{AnswerForm, OutputCounter};
 use crate::request_body::BodyForm;
 use crate::route::RouteTable;
@@ -75,6 +75,9 @@ const TEXT_PATHS: [&str; 4] = [
     "/v1/audio/transcriptions",
     "/v1/audio/translations",
 ];
+
+/// The beginning of the endpoints for audio, whose answers may be plain text.
+const AUDIO_PATHS: &str = "/v1/audio/";
 
 /// The form of a forwarded request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,12 +150,23 @@ impl ForwardedForm {
 /// The source of an answer, which decides what is counted as usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnswerKind {
-    /// A file or data about files. Nothing in it is usage of a model.
-    File,
-    /// Text that a model wrote.
+    /// The content of a file.
+    FileContent,
+    /// Data about files. Nothing in it is usage of a model.
+    FileData,
+    /// Text that a model wrote, in JSON.
     Text,
+    /// Text that a model wrote, in JSON or alone.
+    Transcript,
     /// Other output of a model.
     Other,
+}
+
+impl AnswerKind {
+    /// Returns true if the answer comes from a model.
+    fn has_usage(self) -> bool {
+        matches!(self, Self::Text | Self::Transcript | Self::Other)
+    }
 }
 
 /// A request whose model is known.
@@ -271,10 +285,12 @@ pub(crate) async fn forward_request(
         ledger.end_request(RequestEnd::Failed);
     }
     ledger.set_first_output(ledger.elapsed());
-    let kind = match (is_about_files, has_text) {
-        (true, _) => AnswerKind::File,
-        (false, true) => AnswerKind::Text,
-        (false, false) => AnswerKind::Other,
+    let kind = match form {
+        ForwardedForm::File { is_content: true } => AnswerKind::FileContent,
+        _ if is_about_files => AnswerKind::FileData,
+        _ if has_text && path.starts_with(AUDIO_PATHS) => AnswerKind::Transcript,
+        _ if has_text => AnswerKind::Text,
+        _ => AnswerKind::Other,
     };
     forward_response(ledger, client, response, kind, is_streamed, &named.model).await
 }
@@ -397,15 +413,16 @@ async fn forward_response(
     let content_type = headers.iter().find(|(name, _)| name == "content-type");
     let form = content_type.map_or(AnswerForm::Binary, |(_, value)| AnswerForm::of_type(value));
     // The text of an error is none of a model.
-    let has_text = kind == AnswerKind::Text && (200..300).contains(&status);
-    let counter = (kind != AnswerKind::File).then(|| OutputCounter::new(form, has_text));
+    let has_text =
+        matches!(kind, AnswerKind::Text | AnswerKind::Transcript) && (200..300).contains(&status);
+    let counter = kind.has_usage().then(|| OutputCounter::new(form, has_text));
     let header_client = Arc::clone(&client);
     let mut state = ForwardedBody {
         client,
         response,
         ledger: ledger.clone(),
         counter,
-        events: None,
+        rewriter: None,
         begin: Vec::new(),
         is_over: false,
     };
@@ -421,16 +438,23 @@ async fn forward_response(
             state.begin.extend(chunk.unwrap_or_default());
         }
     }
-    // The body of an error has no name of a model, and files do not come from one.
-    if kind != AnswerKind::File && status < 300 {
-        let client = Arc::clone(&state.client);
-        let rewriter = AnswerRewriter::new(model, move |text| client.redact_for_clients(text));
-        match form {
-            AnswerForm::Json if state.is_over => {
-                state.begin = rewriter.rewrite_answer(std::mem::take(&mut state.begin));
-            }
-            AnswerForm::Events => state.events = Some(rewriter.into_events()),
-            _ => {}
+    // The body of an error was redacted above. A file has the bytes that its client uploaded.
+    if status < 300 && kind != AnswerKind::FileContent {
+        let model = kind.has_usage().then(|| model.to_owned());
+        let rewriter = AnswerRewriter::new(model, state.client.redactor());
+        if form == AnswerForm::Json && state.is_over {
+            state.begin = rewriter.rewrite_answer(std::mem::take(&mut state.begin));
+        } else {
+            let mut rewriter = rewriter.into_stream(match form {
+                AnswerForm::Events => RecordFraming::Events,
+                AnswerForm::Json if is_streamed => RecordFraming::Json,
+                AnswerForm::Text => RecordFraming::Text {
+                    is_output: kind == AnswerKind::Transcript,
+                },
+                AnswerForm::Json | AnswerForm::Binary => RecordFraming::Bytes,
+            });
+            state.begin = rewriter.push_bytes(&state.begin);
+            state.rewriter = Some(rewriter);
         }
     }
     let pieces = stream::unfold(state, |mut state| async move {
@@ -466,8 +490,8 @@ struct ForwardedBody {
     ledger: ExchangeLog,
     /// Counts its tokens; `None` if it has none.
     counter: Option<OutputCounter>,
-    /// Rewrites the events of a stream.
-    events: Option<EventRewriter>,
+    /// Rewrites what was not read already.
+    rewriter: Option<StreamRewriter>,
     /// The bytes of the body that were read already.
     begin: Vec<u8>,
     /// True if nothing follows.
@@ -482,14 +506,14 @@ impl ForwardedBody {
         }
         while !self.is_over {
             // An error ends the connection, so that the client does not take it for whole.
-            let piece = match (self.read_chunk().await, &mut self.events) {
+            let piece = match (self.read_chunk().await, &mut self.rewriter) {
                 (Err(error), _) => return Some(Err(error)),
                 (Ok(Some(chunk)), None) => chunk,
-                (Ok(Some(chunk)), Some(events)) => events.push_bytes(&chunk),
-                (Ok(None), Some(events)) => events.finish(),
+                (Ok(Some(chunk)), Some(rewriter)) => rewriter.push_bytes(&chunk),
+                (Ok(None), Some(rewriter)) => rewriter.finish(),
                 (Ok(None), None) => return None,
             };
-            // A piece of a line waits for the rest.
+            // A piece of a record waits for the rest.
             if !piece.is_empty() {
                 return Some(Ok(Bytes::from(piece)));
             }

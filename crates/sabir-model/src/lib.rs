@@ -28,6 +28,7 @@
 mod capability_probe;
 mod cassette;
 mod catalogue;
+mod client_redaction;
 mod difference;
 mod http;
 mod key_refresh;
@@ -55,6 +56,7 @@ pub use capability_probe::{
 };
 pub use cassette::{CASSETTE_VERSION, Cassette, CassetteError};
 pub use catalogue::{ModelCatalogue, ModelEntry};
+pub use client_redaction::ClientRedactor;
 pub use http::{BodyChanges, CallerScope, Deadlines, HttpModel, TextParsing, UnknownWire};
 pub use key_refresh::{KeyFuture, KeyRefreshError, KeyRefreshingModel};
 pub use local_servers::{LocalServer, ProbeTarget, ServedModel, probe_servers};

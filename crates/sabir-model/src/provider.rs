@@ -396,61 +396,6 @@ impl Provider {
     }
 }
 
-impl Provider {
-    /// Replaces the provider's secrets and the address of its server in a text for strangers.
-    pub(crate) fn redact_address(&self, text: &str) -> String {
-        let text = self.redact_secrets(text);
-        let (_, rest) = self
-            .base_url
-            .split_once("://")
-            .unwrap_or(("", &self.base_url));
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let authority = authority
-            .rsplit_once('@')
-            .map_or(authority, |(_, authority)| authority);
-        let host = match authority.rsplit_once(':') {
-            Some((host, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => host,
-            _ => authority,
-        };
-        // Everybody knows these, and clients parse names like them.
-        let is_public = KNOWN_PROVIDERS
-            .iter()
-            .any(|known| !known.is_local() && host_of(known.base_url) == host.to_ascii_lowercase());
-        if is_public {
-            return text;
-        }
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        // A host without dots could be an ordinary word, unless a port follows it.
-        let is_plain = |name: &&str| name.contains(['.', ':']) && name.len() > 1;
-        [authority, host, bare]
-            .into_iter()
-            .filter(is_plain)
-            .fold(text, |text, name| replace_name(&text, name, "[address]"))
-    }
-}
-
-/// Replaces a name in any case, where it is not a part of a longer one.
-fn replace_name(text: &str, name: &str, replacement: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    let name = name.to_ascii_lowercase();
-    let is_part = |char: char| char.is_ascii_alphanumeric() || char == '-';
-    let mut replaced = String::with_capacity(text.len());
-    let mut done = 0;
-    for (at, found) in lower.match_indices(&name) {
-        let end = at + found.len();
-        let before = lower.get(..at).and_then(|text| text.chars().next_back());
-        let behind = lower.get(end..).and_then(|text| text.chars().next());
-        if before.is_some_and(is_part) || behind.is_some_and(is_part) {
-            continue;
-        }
-        replaced.push_str(text.get(done..at).unwrap_or_default());
-        replaced.push_str(replacement);
-        done = end;
-    }
-    replaced.push_str(text.get(done..).unwrap_or_default());
-    replaced
-}
-
 /// Joins a base URL and an endpoint's path, without repeating what both contain.
 fn join_url(base: &str, endpoint: &str) -> String {
     let base = base.trim_end_matches('/');
@@ -482,47 +427,6 @@ fn join_url(base: &str, endpoint: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_address_is_redacted_for_strangers() {
-        let redacted = |base: &str, text: &str| {
-            Provider::new("box", Wire::OpenAiChat, base, None).redact_address(text)
-        };
-        let text = "http://box:8000/v1 of box at box:8000 refused 10.0.0.7";
-        assert_eq!(
-            redacted("http://box:8000/v1", text),
-            "http://[address]/v1 of box at [address] refused 10.0.0.7"
-        );
-        assert_eq!(
-            redacted("http://10.0.0.7:81?x=1", text),
-            "http://box:8000/v1 of box at box:8000 refused [address]"
-        );
-        assert_eq!(
-            redacted("https://gpu.lan", "see https://gpu.lan:443/x"),
-            "see https://[address]:443/x"
-        );
-        // Libraries write hosts in lower case, and addresses without brackets.
-        assert_eq!(
-            redacted("http://GPU.lan:8000", "gpu.lan:8000 and my-gpu.lan"),
-            "[address] and my-gpu.lan"
-        );
-        assert_eq!(
-            redacted("http://[fd00::1]:8000", "fd00::1 port 8000"),
-            "[address] port 8000"
-        );
-        assert_eq!(
-            redacted("http://10.0.0.7", "10.0.0.70 but 10.0.0.7."),
-            "10.0.0.70 but [address]."
-        );
-        // Known to everybody, and clients parse such names.
-        let public = "service generativelanguage.googleapis.com";
-        assert_eq!(
-            redacted("https://generativelanguage.googleapis.com", public),
-            public
-        );
-        assert_eq!(redacted("http://box", text), text);
-        assert_eq!(redacted("", text), text);
-    }
 
     #[test]
     fn addresses_of_every_kind_of_endpoint() {

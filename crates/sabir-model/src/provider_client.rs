@@ -1,12 +1,14 @@
 //! Sends requests to a provider that are not questions to a chat model: checks of its health, and
 //! requests of clients that are forwarded as they are, such as those for embeddings.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::timeout;
 
+use crate::client_redaction::ClientRedactor;
 use crate::network::NetworkTransport;
 use crate::provider::Provider;
 use crate::transport::TransportErrorKind;
@@ -19,6 +21,8 @@ pub struct ProviderClient {
     network: NetworkTransport,
     /// The time for the head of a response.
     first_byte: Duration,
+    /// Removes what clients must not see.
+    redactor: Arc<ClientRedactor>,
 }
 
 /// A request that is forwarded.
@@ -96,10 +100,12 @@ impl ProviderClient {
     /// connection is opened before the first request.
     pub fn new(provider: Provider, connect: Duration, first_byte: Duration) -> Self {
         let network = NetworkTransport::new(&provider, connect);
+        let redactor = Arc::new(ClientRedactor::new(&provider));
         Self {
             provider,
             network,
             first_byte,
+            redactor,
         }
     }
 
@@ -196,7 +202,15 @@ impl ProviderClient {
     /// Replaces the provider's secrets and address in one of its texts, so that clients can see the
     /// text.
     pub fn redact_for_clients(&self, text: &str) -> String {
-        self.provider.redact_address(text)
+        match self.redactor.redact_all(text.as_bytes()) {
+            Some(redacted) => String::from_utf8_lossy(&redacted).into_owned(),
+            None => text.to_owned(),
+        }
+    }
+
+    /// Returns the redactor of texts for clients.
+    pub fn redactor(&self) -> Arc<ClientRedactor> {
+        Arc::clone(&self.redactor)
     }
 
     /// Receives the next piece of a response's body; `None` at its end.

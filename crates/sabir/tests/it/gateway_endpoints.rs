@@ -127,18 +127,37 @@ fn audio_and_streamed_completions_pass_through() {
 #[test]
 fn errors_inside_of_forwarded_answers_do_not_show_the_key_of_the_provider() {
     let world = World::new();
-    let error = r#"{"text": "of-tests", "error": {"message": "bad key of-tests"}}"#;
-    let redacted = error.replace("bad key of-tests", "bad key [secret]");
-    let event: &'static str = format!("data: {error}\n\n").leak();
-    for (kind, body) in [("text/event-stream", event), ("application/json", error)] {
+    let stream = "text/event-stream";
+    for (kind, body, expected) in [
+        (
+            "application/json",
+            r#"{"text": "a", "error": {"message": "bad key of-tests"}}"#,
+            r#"{"text": "a", "error": {"message": "bad key [secret]"}}"#,
+        ),
+        (
+            "application/problem+json",
+            r#"{"detail": "bad key \u006ff-tests"}"#,
+            r#"{"detail": "bad key [secret]"}"#,
+        ),
+        (
+            stream,
+            "data: {\"response\": {\"error\":\ndata: \"bad key of-tests\"}}\n\n",
+            "data: {\"response\": {\"error\":\ndata: \"bad key [secret]\"}}\n\n",
+        ),
+        (stream, "data: bad key of-tests", "data: bad key [secret]"),
+        ("text/plain", "bad key of-tests", "bad key [secret]"),
+        ("", "bad key of-tests", "bad key [secret]"),
+    ] {
         let (address, _) = fixed_server(200, kind, body);
         let text = format!(
             "[providers.p]\nwire = \"openai-chat\"\nbase_url = \"http://{address}/v1\"\n\
              key_env = \"SABIR_GATEWAY_TOKEN\"\n[gateway.models.w]\nto = \"p/large\"\n"
         );
         let running = Running::start(&world, &text, &[]);
-        let got = post(&running, "/v1/completions", "", r#"{"model": "w"}"#);
-        assert!(got.contains(&redacted), "{got}");
+        for asked in [r#"{"model": "w"}"#, r#"{"model": "w", "stream": true}"#] {
+            let got = post(&running, "/v1/completions", "", asked);
+            assert!(got.contains(expected), "{kind}: {got}");
+        }
     }
 }
 

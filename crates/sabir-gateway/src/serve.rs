@@ -503,7 +503,8 @@ impl Gateway {
         let stream = match identity {
             None => ClientStream::Tcp(stream),
             Some(TlsIdentity(config)) => {
-                let accepting = TlsAcceptor::from(config).accept(stream);
+                // Boxed, so that a connection without TLS holds no memory for the handshake.
+                let accepting = Box::pin(TlsAcceptor::from(config).accept(stream));
                 let limit = self.settings().limits.head;
                 let stream = timeout(limit, accepting).await.ok()?.ok()?;
                 ClientStream::Tls(Box::new(stream))
@@ -526,10 +527,9 @@ impl Gateway {
             link: Arc::clone(&link),
         };
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            let handler = handler.clone();
-            async move {
-                Ok::<_, std::convert::Infallible>(handler.respond(request.map(Body::new)).await)
-            }
+            // hyper keeps the memory of this future as long as the connection, so it is a pointer.
+            let response = Box::pin(handler.clone().respond(request.map(Body::new)));
+            async move { Ok::<_, std::convert::Infallible>(response.await) }
         });
         // hyper's own limit for heads is off: the stream has limits for all phases.
         let connection = hyper::server::conn::http1::Builder::new()
@@ -549,7 +549,8 @@ impl Gateway {
         };
         self.report_unparsed(&link, ended.err().as_ref());
         if let Some(session) = link.take_session() {
-            session.run(draining).await;
+            // Boxed, because most connections have none.
+            Box::pin(session.run(draining)).await;
         }
     }
 

@@ -252,8 +252,10 @@ impl HttpModel {
         let mut headers = self.request_headers(asked)?;
         self.add_client_headers(request, &mut headers);
         let origin = asked.origin();
-        let sendable = drop_unusable_state(request, &origin, retry_budget);
-        let body = self.encode_body(&sendable, asked)?;
+        let body = {
+            let sendable = drop_unusable_state(request, &origin, retry_budget);
+            self.encode_body(&sendable, asked)?
+        };
         let mut post = HttpRequest { url, headers, body };
         // Counted over all callers: their requests may be equal, and must not retry in step either.
         let seed = mix_seed(
@@ -271,7 +273,7 @@ impl HttpModel {
                 patience_left: None,
                 error,
             };
-            self.wait_before_retry(retry_budget, failed).await?;
+            Box::pin(self.wait_before_retry(retry_budget, failed)).await?;
         }
         let mut attempt = 1;
         let mut waited = Duration::ZERO;
@@ -339,7 +341,7 @@ impl HttpModel {
                 patience_left,
                 error,
             };
-            self.wait_before_retry(retry_budget, failed).await?;
+            Box::pin(self.wait_before_retry(retry_budget, failed)).await?;
             attempt += 1;
         }
     }
@@ -532,12 +534,13 @@ impl HttpModel {
         });
         // Redirects count as errors: following one could send the key to another host.
         if !(200..300).contains(&response.status) {
-            return Err(self.status_failure(response, request, asked).await);
+            // Futures of rare cases are boxed, so that no stream holds memory for them.
+            return Err(Box::pin(self.status_failure(response, request, asked)).await);
         }
         let content_type = response.header(CONTENT_TYPE.as_str()).unwrap_or_default();
         // A captive portal or a proxy answers with a page and status 200.
         if content_type.contains("html") {
-            let opening = self.read_error_body(response.body).await;
+            let opening = Box::pin(self.read_error_body(response.body)).await;
             return Err(permanent_failure(
                 asked.format_error(&content_type, &String::from_utf8_lossy(&opening)),
             ));

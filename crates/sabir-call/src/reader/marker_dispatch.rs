@@ -60,30 +60,6 @@ enum MarkerContent {
     No,
 }
 
-/// The beginning of arguments in no form that a marker opens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LostArguments {
-    None,
-    /// A string, perhaps in a list; all text behind it may be part of it.
-    String,
-    /// An object.
-    Object,
-}
-
-impl LostArguments {
-    /// Returns the arguments at the start of `text`. `None` means that more text is needed, which does not come if `is_whole`.
-    fn parse_start(text: &str, is_whole: bool) -> Option<Self> {
-        let inside = text.strip_prefix(['[', '{']).unwrap_or(text);
-        let inside = inside.trim_ascii_start();
-        match inside.is_empty() {
-            true if !is_whole => None,
-            _ if !inside.starts_with('"') => Some(Self::None),
-            _ if text.starts_with('{') => Some(Self::Object),
-            _ => Some(Self::String),
-        }
-    }
-}
-
 /// The reason for which a marker has no meaning.
 enum MarkerRedundancy {
     /// It may have one.
@@ -258,7 +234,9 @@ impl CallReader {
                     self.state = self.state_after_call();
                     return ReaderStep::To(at);
                 }
-                let Some(arguments) = self.find_lost_arguments(&opening, rest, window.last) else {
+                let Some(begins_string) =
+                    self.starts_string_after_marker(&opening, rest, window.last)
+                else {
                     self.state = ReaderState::Opening(opening);
                     return ReaderStep::Wait(at);
                 };
@@ -267,38 +245,27 @@ impl CallReader {
                         .note_other_dialect(dialect, opening.at, opening.len);
                 }
                 // A brace is missing, so what follows may be a value of the call.
-                if arguments == LostArguments::String {
+                if begins_string {
                     let calls = self.diagnostics.calls;
                     let span = Span::new(opening.at, opening.at + opening.len);
                     self.diagnostics
                         .outer_signs_mut()
                         .note_unterminated_call(calls, span);
                 }
-                // Special tokens and blocks of words have faults of their own.
-                let is_reported = is_special(&opening.tag) || opening.words;
-                let name = rest.get(..word_length(rest)).unwrap_or_default();
-                let fault = match arguments {
-                    LostArguments::None => None,
-                    _ if is_reported => None,
-                    _ => self.find_lost_call(&opening, name),
-                };
                 self.release_marker(*opening, out);
-                if let Some(fault) = fault {
-                    self.report_lost_call(fault, out);
-                }
                 ReaderStep::To(at)
             }
         }
     }
 
-    /// Returns the arguments that begin behind a marker, perhaps after the name of a tool, in no form that the marker opens;
-    /// `None` while that is undecided. In large chunks too, only the text is read that small chunks would wait for.
-    fn find_lost_arguments(
+    /// Returns true if a string begins behind a marker, perhaps after the name of a tool and a bracket; `None` while
+    /// that is undecided. In large chunks too, only the text is read that small chunks would wait for.
+    fn starts_string_after_marker(
         &self,
         opening: &PendingOpen,
         rest: &str,
         last: bool,
-    ) -> Option<LostArguments> {
+    ) -> Option<bool> {
         let is_whole = last || rest.len() >= HEAD_CAP;
         let head = rest
             .get(..rest.floor_char_boundary(HEAD_CAP))
@@ -315,44 +282,17 @@ impl CallReader {
         };
         // Where the prompt ends with the marker, words may begin with a quotation mark.
         if opening.len == 0 && name == 0 {
-            return Some(LostArguments::None);
+            return Some(false);
         }
-        let behind = head.get(name..).unwrap_or_default();
-        LostArguments::parse_start(behind.trim_ascii_start(), is_whole)
-    }
-
-    /// Returns the arguments at the start of `rest`, behind the name of a tool, that are in no form of their dialect. `None` means that
-    /// more text is needed.
-    pub(super) fn parse_lost_arguments(&self, rest: &str, last: bool) -> Option<LostArguments> {
-        let head = rest.get(..rest.floor_char_boundary(HEAD_CAP));
-        LostArguments::parse_start(head.unwrap_or_default(), last || rest.len() >= HEAD_CAP)
-    }
-
-    /// Returns the fault about a marker and the name of a declared tool behind it, with arguments in no known form. In the
-    /// middle of a line they are words about calls, and so is a marker like `Action:`, if its dialect was not chosen.
-    pub(super) fn find_lost_call(&self, opening: &PendingOpen, name: &str) -> Option<Fault> {
-        self.vocabulary.find_exact_tool(name)?;
-        let is_tag = opening.tag.starts_with('<')
-            || matches!(opening.kind, OpenKind::Wrapper(_) | OpenKind::Keyed(_));
-        let is_meant = opening.first && (is_tag || self.vocabulary.chosen);
-        if !is_meant || self.inside.is_some() {
+        let behind = head.get(name..).unwrap_or_default().trim_ascii_start();
+        let behind = behind
+            .strip_prefix('[')
+            .unwrap_or(behind)
+            .trim_ascii_start();
+        if behind.is_empty() && !is_whole {
             return None;
         }
-        let span = Span::new(opening.at, opening.at + opening.len);
-        let message = format!(
-            "`{}` opens a call of `{name}`, but its arguments are in no known form",
-            opening.tag
-        );
-        let fault = Fault::error(FaultKind::StrayText, span, message);
-        Some(fault.with_hint("write the whole call again, in the form that was taught"))
-    }
-
-    /// Reports a call that is lost, whose text has just been emitted.
-    pub(super) fn report_lost_call(&mut self, fault: Fault, out: &mut dyn EventSink) {
-        let calls = self.diagnostics.calls;
-        self.diagnostics.outer_signs_mut().note_failed_open(calls);
-        self.diagnostics.note_failed_open(fault);
-        self.diagnostics.emit_notes(out);
+        Some(behind.starts_with('"'))
     }
 
     /// Returns true if the end of the text behind a marker can only be the beginning of a call.

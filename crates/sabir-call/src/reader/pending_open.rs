@@ -16,7 +16,6 @@ use crate::fault::{Fault, FaultKind, Span};
 use super::call::OpenTagCall;
 use super::diagnostics::BareCall;
 use super::element::{ElementShape, ElementVerdict, MAX_PROSE_ELEMENTS};
-use super::marker_dispatch::LostArguments;
 use super::markers::{MarkerMatch, is_special};
 use super::tag::{LexedTag, Tag, TagRelevance};
 use super::tag_form::{MESSAGE_CALL, TagForm};
@@ -291,24 +290,6 @@ impl CallReader {
         if rest.starts_with('{') && !is_weak && self.begin_json_body(&opening, out) {
             return ReaderStep::To(at);
         }
-        // The name of a tool with arguments that are no keys and values.
-        let mut lost = None;
-        if matches!(opening.kind, OpenKind::Keyed(_)) && next.is_none() {
-            let Some(arguments) = self.parse_lost_arguments(rest, window.last) else {
-                self.state = ReaderState::Opening(opening);
-                return ReaderStep::Wait(at);
-            };
-            if arguments != LostArguments::None {
-                lost = self.find_lost_call(&opening, &opening.name);
-            }
-            if lost.is_some() && arguments == LostArguments::String {
-                let calls = self.diagnostics.calls;
-                let span = Span::new(opening.at, opening.at + opening.len);
-                self.diagnostics
-                    .outer_signs_mut()
-                    .note_unterminated_call(calls, span);
-            }
-        }
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
         // A tag that names the tool certainly begins a call, so even another tag after it counts as
         // misplaced content.
@@ -324,9 +305,6 @@ impl CallReader {
         self.release_as_prose(*opening, bare.then_some(json), out);
         if let Some(fault) = fault {
             out.push_event(Event::Fault(&fault));
-        }
-        if let Some(lost) = lost {
-            self.report_lost_call(lost, out);
         }
         ReaderStep::To(at)
     }

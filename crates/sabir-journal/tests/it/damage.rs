@@ -9,7 +9,7 @@ use sabir_agent::{
 };
 use sabir_call::dialect::{CLINE, DialectSet};
 use sabir_call::{Event, EventSink, MessagePart, PromptedSink, ToolProtocol, ToolSet, ToolSpec};
-use sabir_journal::Journal;
+use sabir_journal::{Journal, JournalEntry, JournalError, RecoveryReport};
 use sabir_policy::Access;
 use serde_json::json;
 use tempfile::TempDir;
@@ -159,6 +159,21 @@ struct Figures {
     marked: usize,
 }
 
+/// Opens a journal. A program that another test starts holds all open files, with their locks, from its fork until it runs.
+fn open_when_free(
+    folder: &Path,
+    task: &sabir_agent::TaskId,
+) -> Result<(Journal, Vec<JournalEntry>, RecoveryReport), JournalError> {
+    loop {
+        match Journal::open(folder, task, clock()) {
+            Err(JournalError::Locked { .. }) => {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            opened => return opened,
+        }
+    }
+}
+
 /// Flips one bit, and resumes the task twice: killed before its first new record, and then to its end.
 fn check_flip(stored: &StoredTask, folder: &Path, bit: usize, figures: &mut Figures) {
     let task = sabir_agent::TaskId::new("task-1");
@@ -170,7 +185,7 @@ fn check_flip(stored: &StoredTask, folder: &Path, bit: usize, figures: &mut Figu
     let mut effects = stored.effects.clone();
     // A process that finds the damage and dies at once must not leave a journal that looks intact.
     for records in [0, usize::MAX] {
-        let (mut journal, entries, recovery) = match Journal::open(folder, &task, clock()) {
+        let (mut journal, entries, recovery) = match open_when_free(folder, &task) {
             Ok(opened) => opened,
             Err(error) => {
                 assert!(

@@ -22,7 +22,7 @@ pub enum CheckpointError {
     },
     /// The store was written by another version of this program.
     #[error("`{}` has a format that this version does not know; use the version that wrote it, or delete its folder", path.display())]
-    ParseGrammarFormatError {
+    UnknownFormat {
         /// The file.
         path: PathBuf,
     },

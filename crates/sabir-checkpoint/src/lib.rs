@@ -320,7 +320,7 @@ impl CheckpointStore {
     /// [`CheckpointError::Cancelled`] and nothing is kept.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`], [`ParseGrammarFormatError`](CheckpointError::ParseGrammarFormatError) and
+    /// [`CheckpointError::Io`], [`UnknownFormat`](CheckpointError::UnknownFormat) and
     /// [`Cancelled`](CheckpointError::Cancelled).
     pub fn take_snapshot(
         &self,
@@ -398,7 +398,7 @@ impl CheckpointStore {
     /// Returns the checkpoints of a task, or of all tasks, oldest first.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`] and [`ParseGrammarFormatError`](CheckpointError::ParseGrammarFormatError).
+    /// [`CheckpointError::Io`] and [`UnknownFormat`](CheckpointError::UnknownFormat).
     pub fn list_checkpoints(&self, task: Option<&str>) -> Result<Vec<Checkpoint>, CheckpointError> {
         let Some(work) = self.lock_existing()? else {
             return Ok(Vec::new());

@@ -225,7 +225,7 @@ impl CheckpointStore {
     /// Returns the numbers of the calls that changed something and are not undone, oldest first.
     ///
     /// # Errors
-    /// [`CheckpointError::Io`] and [`ParseGrammarFormatError`](CheckpointError::ParseGrammarFormatError).
+    /// [`CheckpointError::Io`] and [`UnknownFormat`](CheckpointError::UnknownFormat).
     pub fn active_calls(&self, task: &str) -> Result<Vec<u32>, CheckpointError> {
         Ok(self.lock_existing()?.map_or_else(Vec::new, |work| {
             active_call_numbers(&task_checkpoints(&work, task))

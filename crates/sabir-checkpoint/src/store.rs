@@ -136,8 +136,8 @@ impl ObjectStore {
             return Ok(());
         }
         let contents = log::read_log(&path).map_err(CheckpointError::io_error("read", &path))?;
-        let contents = contents
-            .ok_or_else(|| CheckpointError::ParseGrammarFormatError { path: path.clone() })?;
+        let contents =
+            contents.ok_or_else(|| CheckpointError::UnknownFormat { path: path.clone() })?;
         // Everything is rebuilt from the files, so nothing of an outdated state survives.
         let fresh = Self {
             inode: contents.inode,

@@ -43,7 +43,7 @@ pub(crate) struct ImageFormat {
 pub enum ImageLoadError {
     /// The bytes begin like no supported format.
     #[error("it is not a PNG, JPEG, GIF or WebP image")]
-    ParseGrammarFormatError,
+    UnknownFormat,
     /// The text is not valid base64.
     #[error("it is not base64: {0}")]
     InvalidBase64(#[from] base64::DecodeError),
@@ -80,7 +80,7 @@ impl ImageFormat {
 /// # Errors
 /// When the file is no such picture, or exceeds the limits of providers.
 pub fn image_from_bytes(bytes: &[u8]) -> Result<Image, ImageLoadError> {
-    let format = ImageFormat::detect(bytes).ok_or(ImageLoadError::ParseGrammarFormatError)?;
+    let format = ImageFormat::detect(bytes).ok_or(ImageLoadError::UnknownFormat)?;
     LoadedImage::from_bytes(format, bytes).map(|picture| picture.image)
 }
 

@@ -5,7 +5,7 @@ use agent_client_protocol::v1::schema::{
 };
 use sabir_session::UserMessage;
 use sabir_session::call::Image;
-use sabir_session::pictures::{ImageError, ImageInput};
+use sabir_session::images::{ImageError, ImageInput};
 use url::Url;
 
 /// The reason why a prompt cannot be sent.

@@ -1,7 +1,7 @@
 //! Defines the reasons why messages and requests of the program are refused.
 
 use sabir_session::hooks::HookEvent;
-use sabir_session::pictures::ImageError;
+use sabir_session::images::ImageError;
 use sabir_session::{Rejected, SessionError};
 
 /// The reasons why a control request of the program is refused.

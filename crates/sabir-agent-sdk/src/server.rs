@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use sabir_session::agent::{Record, RuleProposal, TaskId, UsageTotals, UserQuestion};
 use sabir_session::call::{Call, CallId, MessagePart, StopReason, ToolResultStatus, Usage, redact};
-use sabir_session::pictures::ImageInput;
+use sabir_session::images::ImageInput;
 use sabir_session::{
     Command, Decision, Delivery, Host, Interactivity, ModelChoice, Rejected, RequestId, Session,
     SessionError, SessionEvent, SessionEventKind, SessionSpec, SessionState, SessionUpdate,

@@ -48,11 +48,11 @@ mod markers;
 mod outer_call;
 mod payload;
 mod pending_open;
+mod preceding_words;
 mod prose;
 mod python;
 mod region;
 mod scan;
-mod surroundings;
 mod tag;
 mod tag_form;
 mod thought;
@@ -76,10 +76,10 @@ use diagnostics::ReaderDiagnostics;
 use marker_dispatch::CallHeader;
 use markers::MarkerMatch;
 use pending_open::{OpenKind, PendingOpen};
+use preceding_words::PrecedingWords;
 use prose::ProseTracker;
 use region::{AnyRegionParser, RegionParser, RegionProgress, TextView};
 use scan::TriggerMatch;
-use surroundings::PrecedingWords;
 use thought::ThoughtBlock;
 use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
@@ -122,7 +122,7 @@ pub struct CallReader {
     /// The thought that encloses a call in special tokens.
     inside: Option<Box<ThoughtBlock>>,
     /// The words before the calls that end at this place.
-    surroundings: Option<PrecedingWords>,
+    preceding_words: Option<PrecedingWords>,
     /// True if a last call that lacks only closing markup is read as whole.
     closes_last_call: bool,
 }
@@ -234,7 +234,7 @@ impl CallReader {
             diagnostics: ReaderDiagnostics::default(),
             wrapped: None,
             inside: None,
-            surroundings: None,
+            preceding_words: None,
             closes_last_call: false,
         }
     }
@@ -704,7 +704,7 @@ impl CallReader {
         if text.is_empty() {
             return;
         }
-        self.surroundings = None;
+        self.preceding_words = None;
         if !self.blank.is_empty() {
             out.push_event(Event::Text { text: &self.blank });
             self.blank.clear();

@@ -28,6 +28,8 @@ mod client_stream;
 mod client_wires;
 mod connection;
 mod delivery;
+#[cfg(test)]
+mod empty_model;
 mod error;
 mod exchange;
 mod exchange_log;
@@ -52,8 +54,6 @@ mod response_store;
 mod route;
 mod serve;
 mod settings;
-#[cfg(test)]
-mod silent_model;
 mod upstream_failure;
 mod upstream_group;
 mod upstream_state;

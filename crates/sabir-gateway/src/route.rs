@@ -264,7 +264,7 @@ mod tests {
     use sabir_call::Dollars;
 
     use super::*;
-    use crate::silent_model::EmptyModel;
+    use crate::empty_model::EmptyModel;
 
     /// Makes a route of upstreams with these prices of a million tokens.
     fn route(inputs: &[Option<u64>]) -> ModelRoute {

@@ -786,7 +786,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::silent_model::EmptyModel;
+    use crate::empty_model::EmptyModel;
 
     /// A probe that always fails.
     struct FailingProbe;

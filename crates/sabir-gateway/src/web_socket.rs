@@ -21,11 +21,11 @@ mod answer_events;
 mod client_message;
 mod frame_tracker;
 mod handshake;
-mod lanes;
 mod message_refusal;
 mod metered_stream;
 mod server_event;
 mod session;
+mod stream_queues;
 
 pub(crate) use client_message::AnswerOptions;
 pub(crate) use handshake::{

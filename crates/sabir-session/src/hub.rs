@@ -18,8 +18,8 @@ use crate::event::{
     CloseReason, RequestId, SessionEvent, SessionEventKind, SessionSnapshot, SessionState,
     SubtaskLabel,
 };
+use crate::images::CurrentImageSupport;
 use crate::notice::{Notice, NoticeSink};
-use crate::pictures::CurrentImageSupport;
 use crate::run_summary::RunLedger;
 
 /// Connects the tasks of a session with its front ends. Clones share the hub.

@@ -3,7 +3,7 @@
 //! Between two runs a user can compact the context of a task and undo that. Here a whole process
 //! does nothing else: it opens the task, steps it once, answers the request for a summary if there
 //! is one, and ends. The next process continues with what the journal then holds.
-//! The laws about compaction (`Restores`, `Verbatim`) are mostly checked at the next request; only
+//! The invariants about compaction (`Restores`, `Verbatim`) are mostly checked at the next request; only
 //! the preview is compared at once.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use sabir_agent::{ContextChange, Record, RecordStore, SummaryAuthor, Task, TaskEffect, TaskInput};
 use sabir_call::{Event, Model};
 
-use crate::laws::Invariant;
+use crate::invariants::Invariant;
 use crate::model::SimulatedModel;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationHandle;
@@ -29,7 +29,7 @@ pub(crate) async fn run_compaction(
     // undo.
     let input = simulation.with_state(|state| match state.rng.below(4) {
         0 => TaskInput::UndoCompaction,
-        1 if state.witness.request_tracker.is_compacted() => TaskInput::UndoCompaction,
+        1 if state.observations.request_tracker.is_compacted() => TaskInput::UndoCompaction,
         1 | 2 => TaskInput::Compact(SummaryAuthor::Sabir),
         _ => TaskInput::Compact(SummaryAuthor::Model),
     });
@@ -78,7 +78,7 @@ pub(crate) async fn run_compaction(
                     answer.map_or_else(TaskInput::ModelFailed, |()| TaskInput::ModelFinished),
                 ));
             }
-            // A compaction runs no tool and asks nobody, so any other effect breaks law `Ends`.
+            // A compaction runs no tool and asks nobody, so any other effect breaks invariant `Ends`.
             other => simulation.with_state(|state| {
                 state.report_violation(Invariant::Ends, format!("{other:?} while nothing goes on"))
             }),

@@ -16,7 +16,10 @@ use std::fmt;
 pub const COUNTED_EVENTS: [(&str, &str); 102] = [
     ("seeds", "simulated tasks"),
     ("lives", "processes that worked on one of them"),
-    ("happenings", "moments after which the laws were checked"),
+    (
+        "happenings",
+        "moments after which the invariants were checked",
+    ),
     ("records", "records that a journal acknowledged"),
     ("requests", "requests that a model saw"),
     (

@@ -4,7 +4,7 @@
 
 use sabir_call::{CallId, Message, MessagePart, Role};
 
-use crate::laws::{Invariant, Violation};
+use crate::invariants::{Invariant, Violation};
 
 /// Checks a whole history: roles alternate, each call has one result, and results come in call order.
 ///
@@ -15,9 +15,9 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
     let mut open: Vec<&CallId> = Vec::new();
     let mut last = None;
     for (at, message) in history.iter().enumerate() {
-        let broken = |law, seen: String| {
+        let broken = |invariant, seen: String| {
             Err(Violation {
-                law,
+                invariant,
                 seen: format!("message {at}: {seen}"),
             })
         };
@@ -30,7 +30,7 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
             );
         }
         let results: Vec<_> = result_ids(message).collect();
-        // Missing and extra results break another law than results in the wrong order.
+        // Missing and extra results break another invariant than results in the wrong order.
         let mut asked = open.clone();
         let mut told = results.clone();
         asked.sort();
@@ -59,7 +59,7 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
         return Ok(());
     }
     Err(Violation {
-        law: Invariant::OneResult,
+        invariant: Invariant::OneResult,
         seen: format!("the calls {open:?} have no results"),
     })
 }

@@ -1,14 +1,14 @@
-//! Simulates random tasks from seeds and checks that no law of the agent is broken.
+//! Simulates random tasks from seeds and checks that no invariant of the agent is broken.
 //!
-//! [`simulate`] runs one task with random events and reports the first law that it broke, if any. The task machine, the driver and
+//! [`simulate`] runs one task with random events and reports the first invariant that it broke, if any. The task machine, the driver and
 //! the journal are the real ones. Model, tools, user, clock and disk are simulated, and everything random in them follows from one
 //! number. The same seed gives the same run, so a failure is reproduced by its seed alone.
 //!
-//! [`COUNTED_EVENTS`] lists the events that may happen, and [`INVARIANTS`] the laws that must hold. A run over many seeds fails if one of
-//! the events never happened, because a case that never comes up proves nothing. [`Sabotage`] breaks the laws on purpose to show
+//! [`COUNTED_EVENTS`] lists the events that may happen, and [`INVARIANTS`] the invariants that must hold. A run over many seeds fails if one of
+//! the events never happened, because a case that never comes up proves nothing. [`Sabotage`] breaks the invariants on purpose to show
 //! that each check works.
 //!
-//! The main design decision is that **the witness is not the machine**. Code that shares nothing with the parts under test records
+//! The main design decision is that **the observations is not the machine**. Code that shares nothing with the parts under test records
 //! each event where it happens (a tool begins, a sync returns, the user approves), and compares the record with what those parts
 //! report. A machine that is only checked against its own replay would repeat its own mistakes.
 //!
@@ -23,9 +23,10 @@ mod counters;
 mod disk;
 mod disk_state;
 pub mod history;
-mod laws;
+mod invariants;
 mod model;
 mod model_reply;
+mod observations;
 mod plan;
 mod process_run;
 mod request_checks;
@@ -37,10 +38,9 @@ mod store;
 mod task_tree;
 mod user;
 mod user_script;
-mod witness;
 
 pub use counters::{COUNTED_EVENTS, EventCounters};
-pub use laws::{INVARIANTS, Invariant, InvariantRow, Violation};
+pub use invariants::{INVARIANTS, Invariant, InvariantRow, Violation};
 pub use sabotage::{SABOTAGES, Sabotage};
 
 use process_run::ProcessRunner;
@@ -53,13 +53,13 @@ pub struct SimulationReport {
     pub seed: u64,
     /// The number of times that each event happened.
     pub counters: EventCounters,
-    /// The first law that was broken, if any.
+    /// The first invariant that was broken, if any.
     pub violation: Option<Violation>,
     /// One line for each event, with the milliseconds of the simulated clock; empty unless tracing was on.
     pub trace: Vec<String>,
 }
 
-/// Simulates one task over all its processes. `sabotage` breaks a law on purpose; `traced` records every event.
+/// Simulates one task over all its processes. `sabotage` breaks an invariant on purpose; `traced` records every event.
 #[must_use]
 pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> SimulationReport {
     // One thread and a paused clock make the run deterministic: time only advances when nothing
@@ -119,7 +119,7 @@ pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Simulati
 /// Returns the report of a simulation that could not begin. It counts as a violation, so that it cannot be overlooked.
 fn failed_report(seed: u64, why: &str) -> SimulationReport {
     let violation = Violation {
-        law: Invariant::Ends,
+        invariant: Invariant::Ends,
         seen: format!("the simulation could not begin: {why}"),
     };
     SimulationReport {

@@ -1,6 +1,6 @@
 //! `cargo run --release -p sabir-simulate -- [--seeds N] [--from SEED] [--seed SEED --trace]`: simulates many tasks.
 //!
-//! Prints how often each event happened. Exits with 1 if a law was broken, and prints the command that reproduces it, or if an event
+//! Prints how often each event happened. Exits with 1 if an invariant was broken, and prints the command that reproduces it, or if an event
 //! that must happen never did.
 //!
 //! Seeds are independent, so they run on all processors. A failure is reproduced with its seed
@@ -21,7 +21,7 @@ use sabir_simulate::{EventCounters, INVARIANTS, SABOTAGES, SimulationReport, sim
 
 /// The one line that follows an error in the command line.
 const USAGE: &str =
-    "usage: sabir-simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--laws]";
+    "usage: sabir-simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--invariants]";
 
 /// The parsed command line.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,8 +32,8 @@ struct CliOptions {
     seeds: u64,
     /// True to print every event.
     traced: bool,
-    /// True to print the laws instead of simulating.
-    laws: bool,
+    /// True to print the invariants instead of simulating.
+    invariants: bool,
 }
 
 /// An error in the command line.
@@ -62,10 +62,12 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if wanted.laws {
-        for (law, _, _, seen) in &INVARIANTS {
-            println!("{law}\n    seen: {seen}");
-            let broken = SABOTAGES.iter().filter(|(_, laws)| laws.contains(law));
+    if wanted.invariants {
+        for (invariant, _, _, seen) in &INVARIANTS {
+            println!("{invariant}\n    seen: {seen}");
+            let broken = SABOTAGES
+                .iter()
+                .filter(|(_, invariants)| invariants.contains(invariant));
             broken.for_each(|(sabotage, _)| println!("    broken by: {sabotage:?}"));
         }
         return ExitCode::SUCCESS;
@@ -95,7 +97,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!(
-        "{} seeds from {}: no law was broken",
+        "{} seeds from {}: no invariant was broken",
         wanted.seeds, wanted.from
     );
     ExitCode::SUCCESS
@@ -129,7 +131,7 @@ fn parse_options(mut words: impl Iterator<Item = String>) -> Result<CliOptions, 
                 wanted.seeds = 1;
             }
             "--trace" => wanted.traced = true,
-            "--laws" => wanted.laws = true,
+            "--invariants" => wanted.invariants = true,
             _ => return Err(OptionError::Unknown(word)),
         }
     }

@@ -1,6 +1,6 @@
-//! The simulated model: checks each request against the laws and a replay, and sends a random response.
+//! The simulated model: checks each request against the invariants and a replay, and sends a random response.
 //!
-//! A request is checked in three ways: against the laws of histories, against what the witness
+//! A request is checked in three ways: against the invariants of histories, against what the observations
 //! knows (messages, todos, instructions, limits), and against the request that a replay of the
 //! records would make. The answer is drawn by `model_reply.rs` and sent either as the events of a
 //! wire or as text, which the real dialect parser then reads.
@@ -14,13 +14,13 @@ use sabir_call::{
 };
 use tokio::time::sleep;
 
-use crate::laws::Invariant;
+use crate::invariants::Invariant;
 use crate::model_reply::{ModelReply, ModelReplyPart, ReplyEnd, draw_reply};
 use crate::request_checks;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::{SimulationHandle, SimulationState};
 
-/// The simulated model. It checks each request before it answers; most laws about the history are
+/// The simulated model. It checks each request before it answers; most invariants about the history are
 /// checked here.
 pub(crate) struct SimulatedModel {
     /// The state of the task.
@@ -156,7 +156,7 @@ impl SimulatedModel {
                 sink(Event::Stop { reason, raw: "" });
                 self.simulation.with_state(|state| {
                     for token in reply.call_tokens() {
-                        if let Some(written) = state.witness.written.get_mut(token) {
+                        if let Some(written) = state.observations.written.get_mut(token) {
                             written.delivered += 1;
                         }
                     }
@@ -167,7 +167,7 @@ impl SimulatedModel {
         }
     }
 
-    /// Checks that a request keeps the laws and equals the request of a replay of the records.
+    /// Checks that a request keeps the invariants and equals the request of a replay of the records.
     fn check_request(&self, state: &mut SimulationState, request: &Request) {
         state.on_event(|| format!("request of {} messages", request.messages.len()));
         if state.has_crashed() {
@@ -182,7 +182,7 @@ impl SimulatedModel {
             self.registry.read_only_tool_names(),
             state.sabotage,
         );
-        match Task::replay(state.witness.records.iter().cloned(), settings) {
+        match Task::replay(state.observations.records.iter().cloned(), settings) {
             Ok(again) if again.model_request().messages == request.messages => {}
             Ok(again) => {
                 let replayed = again.model_request().messages;
@@ -318,7 +318,7 @@ fn random_chunks(simulation: &SimulationHandle, text: &str) -> Vec<String> {
 /// Draws the token usage that the provider reports for a response. Each number may be missing.
 pub(crate) fn draw_usage(state: &mut SimulationState) -> Usage {
     // In proportion to the request, so that a window fills as with a real provider.
-    let asked = state.witness.request_tracker.asked;
+    let asked = state.observations.request_tracker.asked;
     let count = |state: &mut SimulationState, most| {
         (state.rng.below(5) > 0).then(|| state.rng.in_range(most / 2, most))
     };

@@ -1,6 +1,6 @@
 //! Draws the responses of the simulated model: text, good and bad calls, and the way in which the response ends.
 //!
-//! Each call that is written carries a unique token in its arguments. The witness records, for each
+//! Each call that is written carries a unique token in its arguments. The observations record, for each
 //! token, how and how often it was written; the tool that receives the token looks up there what
 //! it may do.
 //! Flaws are drawn one at a time, so that a rejected call has one reason.
@@ -9,10 +9,10 @@ use sabir_agent::{Record, control};
 use sabir_call::{ModelErrorKind, StopReason, Usage};
 
 use crate::model::{draw_usage, stop_reason};
+use crate::observations::{CallQuality, WrittenCall};
 use crate::request_checks::has_open_todos;
 use crate::simulated_tools::SIMULATED_TOOLS;
 use crate::simulation_state::SimulationState;
-use crate::witness::{CallQuality, WrittenCall};
 
 /// A response before it is sent.
 #[derive(Debug)]
@@ -215,7 +215,7 @@ fn draw_calls(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
 /// Counts the answers on record, over all processes.
 fn count_answers(state: &SimulationState) -> usize {
     state
-        .witness
+        .observations
         .records
         .iter()
         .filter(|record| matches!(record, Record::Answered(_)))
@@ -275,7 +275,7 @@ fn draw_todos(state: &mut SimulationState, done: bool, parts: &mut Vec<ModelRepl
 fn repeat_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     let looks = |written: &WrittenCall| matches!(written.name, "look" | "list");
     let mut all: Vec<_> = state
-        .witness
+        .observations
         .written
         .iter()
         .filter(|(_, written)| looks(written))
@@ -298,7 +298,7 @@ fn repeat_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) {
     state.counters.count_event("calls repeated");
     let id = new_id(state, parts);
     // Written once more, so it may run once more.
-    if let Some(written) = state.witness.written.get_mut(&token) {
+    if let Some(written) = state.observations.written.get_mut(&token) {
         written.times += 1;
     }
     state.trace_line(|| format!("the model writes {token} again"));
@@ -368,7 +368,7 @@ fn draw_tool_call(state: &mut SimulationState, parts: &mut Vec<ModelReplyPart>) 
     // Only flawless calls are repeated later; the name of any other stays empty.
     if flaw == CallFlaw::None
         && let Some((name, _)) = SIMULATED_TOOLS.get(at).filter(|(known, _)| *known == name)
-        && let Some(written) = state.witness.written.get_mut(&token)
+        && let Some(written) = state.observations.written.get_mut(&token)
     {
         written.name = name;
     }
@@ -401,14 +401,14 @@ fn draw_flaw(state: &mut SimulationState) -> CallFlaw {
 
 /// Returns the next unique token. It ends in a dot, so that no token is the beginning of another one.
 fn new_token(state: &SimulationState) -> String {
-    format!("t{}.", state.witness.written.len())
+    format!("t{}.", state.observations.written.len())
 }
 
 /// Draws the id that the provider gives a call. Some ids repeat in every response.
 fn new_id(state: &mut SimulationState, parts: &[ModelReplyPart]) -> Option<String> {
     match state.rng.below(3) {
         0 => None,
-        1 => Some(format!("native-{}", state.witness.written.len())),
+        1 => Some(format!("native-{}", state.observations.written.len())),
         _ => {
             state.counters.count_event("ids used again");
             Some(format!("call_{}", parts.len()))
@@ -416,7 +416,7 @@ fn new_id(state: &mut SimulationState, parts: &[ModelReplyPart]) -> Option<Strin
     }
 }
 
-/// Tells the witness about a call that the model writes.
+/// Tells the observations about a call that the model writes.
 fn record_written_call(state: &mut SimulationState, token: &str, quality: CallQuality, times: u32) {
     let spelling = if state.plan.model.prompted {
         "calls prompted"
@@ -426,8 +426,8 @@ fn record_written_call(state: &mut SimulationState, token: &str, quality: CallQu
     state.counters.add_events("calls written", u64::from(times));
     state.counters.add_events(spelling, u64::from(times));
     state.trace_line(|| format!("the model writes {token} {quality:?} {times}"));
-    let number = state.witness.written.len();
-    state.witness.written.insert(
+    let number = state.observations.written.len();
+    state.observations.written.insert(
         token.to_owned(),
         WrittenCall {
             quality,

@@ -50,7 +50,7 @@ pub(crate) struct TaskPlan {
     pub(crate) tool_trouble: u64,
     /// The maximum number of processes.
     ///
-    /// A task that is not completed by the last one is left as it is; no law says that it must
+    /// A task that is not completed by the last one is left as it is; no invariant says that it must
     /// complete.
     pub(crate) lives: u32,
     /// On average one in this many processes crashes; 0 means none.
@@ -146,7 +146,7 @@ impl TaskPlan {
         // For a million tokens, so a token costs one nanodollar as input and five as output.
         let price = |nanos| Some(Dollars::from_nanos(nanos));
         let limits = self.terms.limits;
-        // The witness uses the limits of the plan, so it notices that the machine got none.
+        // The observations uses the limits of the plan, so it notices that the machine got none.
         let endless = TaskLimits {
             turns: None,
             tokens: None,
@@ -315,13 +315,13 @@ impl TaskConstraints {
         let mut arguments = CallArguments::new();
         arguments.insert("path".to_owned(), CHECK_PATH.into());
         let check = self.check && sabotage != Some(Sabotage::SkipCheck);
-        // Only what the machine gets is changed; the witness checks against the plan.
+        // Only what the machine gets is changed; the observations checks against the plan.
         let lax = sabotage == Some(Sabotage::AllowOpenTodos);
         CompletionConditions {
             review: true,
             open_todos: if lax { OpenTodos::Allowed } else { self.todos },
             check: check.then(|| ("touch".to_owned(), arguments)),
-            // The witness checks a completion by the other conditions alone.
+            // The observations checks a completion by the other conditions alone.
             denials: UnresolvedDenials::Accepted,
             form: CompletionForm::Call,
         }

@@ -21,14 +21,14 @@ use tokio::time::{Instant, sleep};
 use crate::compaction_run;
 use crate::disk::SimulatedDisk;
 use crate::history;
-use crate::laws::{Invariant, Violation};
+use crate::invariants::{Invariant, Violation};
 use crate::model::SimulatedModel;
+use crate::observations::UserActions;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::{SimulationHandle, SimulationState};
 use crate::store::WatchedStore;
 use crate::task_tree::check_results;
 use crate::user::SimulatedUser;
-use crate::witness::UserActions;
 
 /// The folder of the journals.
 const JOURNAL_FOLDER: &str = "/home/tasks";
@@ -122,12 +122,12 @@ impl ProcessRunner {
         self.simulation.with_state(|state| {
             // From here on nothing is tested but the content of the disk.
             state.plan.disk_trouble = false;
-            for (name, times) in state.witness.count_endings() {
+            for (name, times) in state.observations.count_endings() {
                 state.counters.add_events(name, u64::from(times));
             }
         });
         self.check_final_journal();
-        // Each subtask has a journal of its own, for which the same laws hold.
+        // Each subtask has a journal of its own, for which the same invariants hold.
         for (id, simulation) in self
             .simulation
             .with_state(|state| state.task_tree.all_members())
@@ -251,14 +251,14 @@ impl ProcessRunner {
             // Somebody edits the instruction file between two processes.
             if state.rng.below(8) == 0 {
                 state.counters.count_event("rules changed");
-                state.witness.request_tracker.version += 1;
+                state.observations.request_tracker.version += 1;
             }
         });
     }
 
     /// Runs one process. Returns true if the task is over.
     ///
-    /// A crash, a broken law and a failed disk end it as well; the next process then begins from
+    /// A crash, a broken invariant and a failed disk end it as well; the next process then begins from
     /// the disk.
     async fn run_process(&self, cancel: CancelToken) -> bool {
         let OpenedTask {
@@ -294,7 +294,7 @@ impl ProcessRunner {
             let words = (first.is_none() && state.rng.below(3) == 0)
                 .then(|| state.user_script.unique_message("go on with it"));
             // Registered before the message is sent, because its record is checked against it.
-            state.witness.user.replied.extend(words.clone());
+            state.observations.user.replied.extend(words.clone());
             let time = state
                 .plan
                 .terms
@@ -379,7 +379,7 @@ impl ProcessRunner {
         );
         let acknowledged = self
             .simulation
-            .with_state(|state| !state.witness.records.is_empty());
+            .with_state(|state| !state.observations.records.is_empty());
         let (journal, entries, recovery) = match opened {
             // A journal without an acknowledged record may be missing, torn or empty; any other
             // must be whole.
@@ -456,25 +456,25 @@ impl ProcessRunner {
         self.simulation.with_state(|state| {
             state
                 .plan
-                .request_context(state.witness.request_tracker.version)
+                .request_context(state.observations.request_tracker.version)
         })
     }
 
     /// Checks that the found records are the acknowledged ones, with at most one more that was being written.
     fn check_survived(&self, found: Vec<Record>) -> bool {
         self.simulation
-            .with_state(|state| match state.witness.check_recovered(found) {
+            .with_state(|state| match state.observations.check_recovered(found) {
                 Ok(more) => {
                     if more {
                         state.counters.count_event("unacknowledged records found");
-                        state.witness.shown = state.witness.records.len();
+                        state.observations.shown = state.observations.records.len();
                     }
                     // Decided now: the record was found, or it is lost.
-                    state.witness.attempted = None;
+                    state.observations.attempted = None;
                     // Approvals and answers hold for the process in which they were given. A
                     // resumed task asks again.
-                    state.witness.user = UserActions {
-                        cancelled: state.witness.user.cancelled,
+                    state.observations.user = UserActions {
+                        cancelled: state.observations.user.cancelled,
                         ..UserActions::default()
                     };
                     true
@@ -490,7 +490,7 @@ impl ProcessRunner {
     fn replay_task(&self, journal: Journal) -> OpenOutcome {
         let mut records = self
             .simulation
-            .with_state(|state| state.witness.records.clone());
+            .with_state(|state| state.observations.records.clone());
         if self
             .simulation
             .with_state(|state| state.sabotage == Some(Sabotage::DropRunningRecords))
@@ -543,13 +543,13 @@ impl ProcessRunner {
                 TaskOutcome::StoreFailed => "ended by the store",
                 _ => "ended unfinished",
             });
-            let reviewed = state.plan.user.attended.can_answer() && !state.witness.user.gone;
-            state.record_check(state.witness.check_end(outcome, reviewed));
+            let reviewed = state.plan.user.attended.can_answer() && !state.observations.user.gone;
+            state.record_check(state.observations.check_end(outcome, reviewed));
             state.record_check(history::check_history(task.history()));
             // After a failed append the task has applied a record that the journal lacks.
             if outcome != TaskOutcome::StoreFailed {
-                state.record_check(check_totals(state.witness.output_tokens(), task));
-                state.record_check(check_replay(&state.witness.records, task, settings));
+                state.record_check(check_totals(state.observations.output_tokens(), task));
+                state.record_check(check_replay(&state.observations.records, task, settings));
             }
             // Every other outcome can be resumed.
             outcome == TaskOutcome::Completed
@@ -670,14 +670,14 @@ fn check_totals(output: u64, task: &Task) -> Result<(), Violation> {
         return Ok(());
     }
     Err(Violation {
-        law: Invariant::Totals,
+        invariant: Invariant::Totals,
         seen: format!("the task says {totals} tokens, its records {output}"),
     })
 }
 
 /// Checks that a replay of the records gives the same history and totals.
 fn check_replay(records: &[Record], task: &Task, settings: TaskSettings) -> Result<(), Violation> {
-    let broken = |law, seen: String| Err(Violation { law, seen });
+    let broken = |invariant, seen: String| Err(Violation { invariant, seen });
     match Task::replay(records.iter().cloned(), settings) {
         Ok(again) if again.history() != task.history() => broken(
             Invariant::Replay,
@@ -712,7 +712,7 @@ fn check_fork(
 ) -> Result<(), Violation> {
     let broken = |seen: String| {
         Err(Violation {
-            law: Invariant::Replay,
+            invariant: Invariant::Replay,
             seen,
         })
     };
@@ -743,7 +743,7 @@ fn check_fork(
     }
     if first.is_empty() {
         return Err(Violation {
-            law: Invariant::Ends,
+            invariant: Invariant::Ends,
             seen: format!("after {} records nothing is left to do", prefix.len()),
         });
     }

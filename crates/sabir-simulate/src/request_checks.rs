@@ -1,4 +1,4 @@
-//! Checks model requests against the laws, by the earlier messages and requests.
+//! Checks model requests against the invariants, by the earlier messages and requests.
 //!
 //! The checks do not ask the task machine. The required content of a request follows from the acknowledged records and from the
 //! requests that were sent.
@@ -12,11 +12,11 @@ use sabir_agent::{DeliveryTime, Record, control};
 use sabir_call::{History, Message, MessagePart, Request, Role, ToolResultStatus};
 
 use crate::history;
-use crate::laws::{Invariant, Violation};
+use crate::invariants::{Invariant, Violation};
+use crate::observations::TaskObservations;
 use crate::plan::{SYSTEM_PROMPT, rule_text};
 use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationState;
-use crate::witness::TaskObservations;
 
 /// The messages and requests so far.
 #[derive(Debug, Default)]
@@ -64,9 +64,9 @@ struct SeenRequest {
 }
 
 /// Returns a violation as an error.
-fn new_violation(law: Invariant, seen: impl Into<String>) -> Result<(), Violation> {
+fn new_violation(invariant: Invariant, seen: impl Into<String>) -> Result<(), Violation> {
     Err(Violation {
-        law,
+        invariant,
         seen: seen.into(),
     })
 }
@@ -135,7 +135,7 @@ impl RequestTracker {
     ///
     /// After an undone compaction, the previous one is the last request before that compaction.
     fn check_prefix(&self, seen: &SeenRequest) -> Result<(), Violation> {
-        let law = if self.restored {
+        let invariant = if self.restored {
             Invariant::Restores
         } else {
             Invariant::Prefix
@@ -146,7 +146,7 @@ impl RequestTracker {
         };
         if system.as_ref().is_some_and(|system| *system != seen.system) {
             return new_violation(
-                law,
+                invariant,
                 format!("the instructions were {system:?} and are {:?}", seen.system),
             );
         }
@@ -164,7 +164,7 @@ impl RequestTracker {
             return Ok(());
         }
         new_violation(
-            law,
+            invariant,
             format!("{messages:?} was sent before {:?}", seen.messages),
         )
     }
@@ -233,9 +233,9 @@ impl RequestTracker {
     }
 }
 
-/// Checks a request against all laws, and remembers it for the next one.
+/// Checks a request against all invariants, and remembers it for the next one.
 pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
-    let witness = &mut state.witness;
+    let observations = &mut state.observations;
     let sabotage = state.sabotage;
     let mut seen = SeenRequest {
         system: request.system.clone(),
@@ -243,16 +243,16 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
     };
     // Applied to the copy: the machine and the next comparison keep the real request.
     if let Some(sabotage) = sabotage {
-        tamper_request(sabotage, &witness.request_tracker, &mut seen);
+        tamper_request(sabotage, &observations.request_tracker, &mut seen);
     }
-    let reading = &witness.request_tracker;
-    // In the order of the laws, so that the most basic one is reported if a request breaks several.
+    let reading = &observations.request_tracker;
+    // In the order of the invariants, so that the most basic one is reported if a request breaks several.
     let checked = history::check_history(&seen.messages)
         .and_then(|()| reading.check_prefix(&seen))
         .and_then(|()| reading.check_user_messages(&seen))
         .and_then(|()| reading.check_verbatim(&seen, &state.plan.prompt))
-        .and_then(|()| check_limits(witness));
-    let reading = &mut witness.request_tracker;
+        .and_then(|()| check_limits(observations));
+    let reading = &mut observations.request_tracker;
     // The simulated provider reports usage in proportion to it, so that contexts fill up.
     reading.asked = estimate_tokens(request);
     // This request shows the model all messages but the late ones.
@@ -281,7 +281,7 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
         let most = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         state
             .elapsed_millis()
-            .saturating_sub(state.witness.process.began)
+            .saturating_sub(state.observations.process.began)
             > most
     });
     if late && sabotage != Some(Sabotage::NeverStop) {
@@ -295,11 +295,11 @@ pub(crate) fn check_request(state: &mut SimulationState, request: &Request) {
 /// Checks that the limits of the current process allow another turn.
 ///
 /// Adds up the records of the process itself, because the task's own counters are what this checks.
-fn check_limits(witness: &TaskObservations) -> Result<(), Violation> {
-    let limits = &witness.terms.limits;
-    let records = witness
+fn check_limits(observations: &TaskObservations) -> Result<(), Violation> {
+    let limits = &observations.terms.limits;
+    let records = observations
         .records
-        .get(witness.process.from..)
+        .get(observations.process.from..)
         .unwrap_or_default();
     // Summed up from the records of this process: a resumed task counts from zero again.
     let turns = |record: &Record| match record {
@@ -337,7 +337,7 @@ fn check_limits(witness: &TaskObservations) -> Result<(), Violation> {
         );
     }
     // From here on the machine must have asked the user, reminded the model or ended the task.
-    let again = equal_calls(witness, records);
+    let again = equal_calls(observations, records);
     if again >= limits.cycles {
         return new_violation(
             Invariant::Limits,
@@ -366,7 +366,7 @@ fn usage_charge(record: &Record) -> Option<UsageCharge<'_>> {
 }
 
 /// Counts the latest calls that are equal and had equal results, since the last message of the user.
-fn equal_calls(witness: &TaskObservations, records: &[Record]) -> u32 {
+fn equal_calls(observations: &TaskObservations, records: &[Record]) -> u32 {
     let mut last = None;
     let mut times = 0;
     for record in records.iter().rev() {
@@ -377,7 +377,7 @@ fn equal_calls(witness: &TaskObservations, records: &[Record]) -> u32 {
                 ..
             } => break,
             Record::Result(result) if result.ending != ToolResultStatus::Interrupted => {
-                let call = witness.calls.get(&result.id);
+                let call = observations.calls.get(&result.id);
                 let ran = matches!(
                     result.ending,
                     ToolResultStatus::Done | ToolResultStatus::Failed
@@ -434,7 +434,7 @@ fn estimate_tokens(request: &Request) -> u64 {
 fn tamper_request(sabotage: Sabotage, reading: &RequestTracker, seen: &mut SeenRequest) {
     let messages = &mut seen.messages;
     match sabotage {
-        // The first result of each message is enough: one missing result breaks the law.
+        // The first result of each message is enough: one missing result breaks the invariant.
         Sabotage::LoseResult => messages.iter_mut().for_each(|message| {
             if let Some(at) = message
                 .parts

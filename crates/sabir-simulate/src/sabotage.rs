@@ -1,12 +1,12 @@
-//! Sabotage: breaks a law on purpose between the real parts, to test that the simulator notices it.
+//! Sabotage: breaks an invariant on purpose between the real parts, to test that the simulator notices it.
 //!
-//! A check that never fails may be a check that sees nothing. So each law has at least one kind of
-//! sabotage which that law must notice, within a thousand seeds, while the same seed without
+//! A check that never fails may be a check that sees nothing. So each invariant has at least one kind of
+//! sabotage which that invariant must notice, within a thousand seeds, while the same seed without
 //! sabotage breaks none.
 
-use crate::laws::Invariant;
+use crate::invariants::Invariant;
 
-/// One way to break a law. The machine, the driver and the journal stay unchanged; a simulated part between them misbehaves.
+/// One way to break an invariant. The machine, the driver and the journal stay unchanged; a simulated part between them misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
     /// A result is left out of what the model sees. Changes only the request that is checked, not
@@ -26,7 +26,7 @@ pub enum Sabotage {
     /// Its access is `Nothing`, so the rules have nothing to ask about.
     HideAccess,
     /// A denial by the user arrives as an approval.
-    /// The witness knows the user's answer, so it notices an approval that the user never gave.
+    /// The observations knows the user's answer, so it notices an approval that the user never gave.
     ApproveDenied,
     /// A text answer of the user arrives as an approval.
     /// A completion may be accepted by it, which makes the end dishonest as well.
@@ -90,13 +90,13 @@ pub enum Sabotage {
     /// The comparison is made to fail, as if the preview had said something else.
     PreviewOther,
     /// The machine gets settings that allow open todos.
-    /// The witness still has the settings of the plan, in which they are refused.
+    /// The observations still has the settings of the plan, in which they are refused.
     AllowOpenTodos,
     /// The machine gets settings without the completion check.
-    /// The witness still waits for the tool that checks.
+    /// The observations still waits for the tool that checks.
     SkipCheck,
     /// The machine gets settings without limits.
-    /// Turns, tokens, cost and cycles have no end; the witness still adds them up.
+    /// Turns, tokens, cost and cycles have no end; the observations still adds them up.
     RaiseLimits,
     /// A subtask continues after its parent stopped waiting for it.
     /// The tool runs on a separate runtime task, which is never dropped.
@@ -106,9 +106,9 @@ pub enum Sabotage {
     RestartSubtasks,
 }
 
-/// Every kind of sabotage, with the laws that may notice it first.
+/// Every kind of sabotage, with the invariants that may notice it first.
 ///
-/// A test runs seeds with each of them until one law breaks, and fails if it is another one or
+/// A test runs seeds with each of them until one invariant breaks, and fails if it is another one or
 /// none.
 pub const SABOTAGES: [(Sabotage, &[Invariant]); 31] = [
     (Sabotage::LoseResult, &[Invariant::OneResult]),

@@ -1,7 +1,7 @@
-//! The simulated tools, which check the laws when a call begins and when it changes something.
+//! The simulated tools, which check the invariants when a call begins and when it changes something.
 //!
-//! A tool run is where most laws about calls are checked, because that is where breaking one does
-//! harm: the tool asks the witness whether exactly this call was completely written, passed the
+//! A tool run is where most invariants about calls are checked, because that is where breaking one does
+//! harm: the tool asks the observations whether exactly this call was completely written, passed the
 //! checks, is on record, and was allowed. Its only effect is a counter, which shows a call that ran
 //! twice. Runs take simulated time, so that they overlap, are interrupted and survive each other in
 //! every order. A run may also fail, hang or panic, each as often as the plan says.
@@ -19,11 +19,11 @@ use sabir_policy::Access;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::laws::{Invariant, Violation};
+use crate::invariants::{Invariant, Violation};
+use crate::observations::{CallQuality, TaskObservations, call_token};
 use crate::plan::{ALLOWED_HOST, CHECK_PATH, FORBIDDEN_HOST, TaskPlan};
 use crate::sabotage::Sabotage;
 use crate::simulation_state::{KeyCounts, SimulationHandle, SimulationState, StuckReason};
-use crate::witness::{CallQuality, TaskObservations, call_token};
 
 /// The tools: the name of each, and whether it only reads.
 /// `look` and `list` read. `touch` writes and needs an approval unless edits are approved; `fetch`
@@ -219,7 +219,7 @@ impl PreparedCall for SimulatedCall {
                 },
                 path,
             } = *self;
-            // All laws about the beginning of a run are checked here, before the first await.
+            // All invariants about the beginning of a run are checked here, before the first await.
             let behavior =
                 simulation.with_state(|state| begin_run(state, &permit.call, &path, reads));
             let mut work = RunGuard {
@@ -260,7 +260,7 @@ fn finish_run(
 ) -> ToolOutput {
     // Noted under the completion's id, which the conditions are checked with.
     if work.checks && behavior != ToolBehavior::Fails && !state.has_crashed() {
-        state.witness.tools.passed.insert(work.call.clone());
+        state.observations.tools.passed.insert(work.call.clone());
     }
     // The number in the token, so that the same call always has the same output.
     let number: usize = path
@@ -301,12 +301,12 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
     }
     state.counters.count_event("calls run");
     // Checked before this run is added.
-    if state.witness.tools.is_any_running() && reads {
+    if state.observations.tools.is_any_running() && reads {
         state.counters.count_event("reads at once");
     }
-    let checked = check_may_begin(&mut state.witness, &state.plan, id, path, reads);
+    let checked = check_may_begin(&mut state.observations, &state.plan, id, path, reads);
     state.record_check(checked);
-    state.witness.tools.running.push((id.clone(), reads));
+    state.observations.tools.running.push((id.clone(), reads));
     if path == CHECK_PATH {
         state.counters.count_event("checks");
         // A check fails often, because a refused completion leads to more work.
@@ -339,26 +339,26 @@ fn begin_run(state: &mut SimulationState, id: &CallId, path: &str, reads: bool) 
     behavior
 }
 
-/// Checks that the laws allow a call to begin.
+/// Checks that the invariants allow a call to begin.
 ///
 /// It counts the run, so it must be called once for each. The checks go from the most general to
 /// the most specific, since only the first failure is reported.
 fn check_may_begin(
-    witness: &mut TaskObservations,
+    observations: &mut TaskObservations,
     plan: &TaskPlan,
     id: &CallId,
     path: &str,
     reads: bool,
 ) -> Result<(), Violation> {
-    let broken = |law, seen: String| {
+    let broken = |invariant, seen: String| {
         Err(Violation {
-            law,
+            invariant,
             seen: format!("{id} ({path}) {seen}"),
         })
     };
     // Checks the call's record, then how the model wrote it, and last the permission. All come from
-    // the witness; the task is not queried.
-    let Some(call) = witness.calls.get(id).cloned() else {
+    // the observations; the task is not queried.
+    let Some(call) = observations.calls.get(id).cloned() else {
         return broken(
             Invariant::NeverRuns,
             "runs and no answer on record holds it".to_owned(),
@@ -380,7 +380,7 @@ fn check_may_begin(
         if path != CHECK_PATH || !plan.terms.check {
             return broken(Invariant::NeverRuns, "runs for a completion".to_owned());
         }
-        return check_order(witness, id, reads);
+        return check_order(observations, id, reads);
     }
     // The arguments on their way to the tool must be those on record.
     if call.token != path {
@@ -389,7 +389,7 @@ fn check_may_begin(
             format!("is on record with {}", call.token),
         );
     }
-    let quality = witness.written.get(path).copied();
+    let quality = observations.written.get(path).copied();
     match quality {
         None => {
             return broken(
@@ -420,11 +420,11 @@ fn check_may_begin(
         }
         Some(_) => {}
     }
-    if let Some(written) = witness.written.get_mut(path) {
+    if let Some(written) = observations.written.get_mut(path) {
         written.runs += 1;
     }
     // Only what the user did in this process counts; earlier approvals ended with their process.
-    let user = &witness.user;
+    let user = &observations.user;
     let held = |rule: &str| user.always.iter().any(|held| held == rule);
     let allowed = match call.name.as_str() {
         // Denied by a rule, which no approval can lift.
@@ -437,33 +437,37 @@ fn check_may_begin(
     if !allowed || call.denied || user.no.contains(id) {
         return broken(Invariant::Allowed, "runs and nobody allowed it".to_owned());
     }
-    check_order(witness, id, reads)
+    check_order(observations, id, reads)
 }
 
 /// Checks that a call runs once, that it does not run beside a write, and that a write waits for all calls before it.
-fn check_order(witness: &mut TaskObservations, id: &CallId, reads: bool) -> Result<(), Violation> {
+fn check_order(
+    observations: &mut TaskObservations,
+    id: &CallId,
+    reads: bool,
+) -> Result<(), Violation> {
     // Within one process even the same call may not begin twice.
-    let begun = witness.tools.begun.entry(id.clone()).or_default();
+    let begun = observations.tools.begun.entry(id.clone()).or_default();
     *begun += 1;
     if *begun > 1 {
         return Err(Violation {
-            law: Invariant::OneEffect,
+            invariant: Invariant::OneEffect,
             seen: format!("{id} runs twice"),
         });
     }
     let broken = |seen: String| {
         Err(Violation {
-            law: Invariant::WritesInOrder,
+            invariant: Invariant::WritesInOrder,
             seen: format!("{id} {seen}"),
         })
     };
-    let running = &witness.tools.running;
+    let running = &observations.tools.running;
     // Two calls may overlap only if both read.
     if let Some((other, _)) = running.iter().find(|(_, other)| !other || !reads) {
         return broken(format!("runs beside {other}"));
     }
     // A write sees the results of everything before it, as the model expects.
-    match witness.open_before(id).find(|_| !reads) {
+    match observations.open_before(id).find(|_| !reads) {
         Some(other) => broken(format!("writes before {other} has its result")),
         None => Ok(()),
     }
@@ -471,7 +475,7 @@ fn check_order(witness: &mut TaskObservations, id: &CallId, reads: bool) -> Resu
 
 /// Applies the side effect of a call, which must happen once and before its result.
 ///
-/// The effect is a counter by call. A second effect, or one after the result, breaks the law.
+/// The effect is a counter by call. A second effect, or one after the result, breaks the invariant.
 fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
     state.on_event(|| format!("change {id} {path}"));
     if state.has_crashed() {
@@ -485,7 +489,12 @@ fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
     };
     state.counters.count_event("side effects");
     // By id: a call that was written twice has two ids on record.
-    let effects = state.witness.tools.effects.entry(id.clone()).or_default();
+    let effects = state
+        .observations
+        .tools
+        .effects
+        .entry(id.clone())
+        .or_default();
     *effects += times;
     let effects = *effects;
     if effects > 1 {
@@ -494,7 +503,7 @@ fn apply_effect(state: &mut SimulationState, id: &CallId, path: &str) {
             format!("{id} ({path}) changed something {effects} times"),
         );
     }
-    if state.witness.call_result(id).is_some() {
+    if state.observations.call_result(id).is_some() {
         state.report_violation(
             Invariant::OneEffect,
             format!("{id} ({path}) changed something after its result"),
@@ -513,7 +522,7 @@ impl Drop for RunGuard {
                     state.counters.count_event("dropped after the effect");
                 }
             }
-            let running = &mut state.witness.tools.running;
+            let running = &mut state.observations.tools.running;
             // It is missing where the next process has cleared the list.
             let at = running.iter().position(|(call, _)| *call == self.call);
             // Calls that began earlier are still running.

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use crate::counters::EventCounters;
 use crate::disk_state::DiskState;
-use crate::laws::{Invariant, Violation};
+use crate::invariants::{Invariant, Violation};
+use crate::observations::TaskObservations;
 use crate::plan::TaskPlan;
 use crate::rng::SeededRng;
 use crate::sabotage::Sabotage;
 use crate::task_tree::TaskTree;
 use crate::user_script::UserScript;
-use crate::witness::TaskObservations;
 
 /// The maximum number of events of a task; a task with more counts as endless.
 const MAX_EVENTS: u64 = 30_000;
@@ -44,8 +44,8 @@ pub(crate) struct SimulationState {
     /// The disk, which survives processes.
     pub(crate) disk_state: DiskState,
     /// The record of what happened, and the checks against it.
-    pub(crate) witness: TaskObservations,
-    /// The law that is broken on purpose, if one is.
+    pub(crate) observations: TaskObservations,
+    /// The invariant that is broken on purpose, if one is.
     pub(crate) sabotage: Option<Sabotage>,
     /// The current activities, which decide what is counted.
     pub(crate) activity: ActivityFlags,
@@ -54,7 +54,7 @@ pub(crate) struct SimulationState {
     /// The part that all tasks of the tree share.
     pub(crate) task_tree: TaskTree,
     trace: TraceLog,
-    /// The first broken law.
+    /// The first broken invariant.
     violation: Option<Violation>,
     disturbances: PlannedDisturbances,
 }
@@ -121,7 +121,7 @@ impl SimulationHandle {
     ) -> Self {
         let mut rng = SeededRng::new(seed);
         let plan = TaskPlan::from_rng(&mut rng);
-        let witness = TaskObservations {
+        let observations = TaskObservations {
             terms: plan.terms.clone(),
             ..TaskObservations::default()
         };
@@ -135,7 +135,7 @@ impl SimulationHandle {
             rng,
             counters: EventCounters::default(),
             disk_state: DiskState::default(),
-            witness,
+            observations,
             sabotage,
             activity: ActivityFlags::default(),
             user_script: UserScript::default(),
@@ -149,7 +149,7 @@ impl SimulationHandle {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until the process is ended from outside, by a crash or a broken law.
+    /// Waits until the process is ended from outside, by a crash or a broken invariant.
     pub(crate) async fn wait_for_end(&self) {
         let over = self.with_state(|state| state.task_tree.end_signal());
         over.notified().await;
@@ -160,7 +160,7 @@ impl SimulationState {
     /// Counts an event. Planned crashes, interruptions and unasked messages happen here.
     ///
     /// An event is anything that a simulated part does: an operation of the disk, a step of a tool,
-    /// a record that is shown. The checks of the laws that belong to it follow, unless the process
+    /// a record that is shown. The checks of the invariants that belong to it follow, unless the process
     /// has crashed in it.
     pub(crate) fn on_event(&mut self, what: impl FnOnce() -> String) {
         // Counted even after a crash, so that the numbers do not depend on the remaining actions of
@@ -203,10 +203,10 @@ impl SimulationState {
         u64::try_from(self.trace.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Records a broken law; only the first one is kept.
-    pub(crate) fn report_violation(&mut self, law: Invariant, seen: impl Into<String>) {
+    /// Records a broken invariant; only the first one is kept.
+    pub(crate) fn report_violation(&mut self, invariant: Invariant, seen: impl Into<String>) {
         self.record_check(Err(Violation {
-            law,
+            invariant,
             seen: seen.into(),
         }));
     }
@@ -223,7 +223,7 @@ impl SimulationState {
         }
     }
 
-    /// Returns the first broken law, if any.
+    /// Returns the first broken invariant, if any.
     pub(crate) fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
     }
@@ -232,7 +232,7 @@ impl SimulationState {
     pub(crate) fn crash(&mut self) {
         self.trace_line(|| "CRASH".to_owned());
         // The interesting case: the next process does not know if those calls happened.
-        if self.witness.tools.is_any_running() {
+        if self.observations.tools.is_any_running() {
             self.counters.count_event("crashes with calls running");
         }
         self.disturbances.crashed_at = Some(self.disturbances.events);
@@ -273,10 +273,10 @@ impl SimulationState {
         if self.activity.answering {
             self.counters.count_event("cancelled in an answer");
         }
-        if self.witness.tools.is_any_running() {
+        if self.observations.tools.is_any_running() {
             self.counters.count_event("cancelled while tools ran");
         }
-        self.witness.user.cancelled = true;
+        self.observations.user.cancelled = true;
     }
 
     /// Notes that the process waits for something that never comes by itself.
@@ -325,7 +325,7 @@ impl SimulationState {
         let talks = self.draw_next_message_at(upcoming.events);
         self.user_script.disconnect(talks);
         self.disturbances = upcoming;
-        self.witness.begin_process();
+        self.observations.begin_process();
         cancel
     }
 
@@ -358,9 +358,9 @@ impl SimulationState {
 
     /// Notes that a task was opened in this process.
     pub(crate) fn on_task_opened(&mut self) {
-        self.witness.on_task_opened();
-        self.witness.process.from = self.witness.records.len();
-        self.witness.process.began = self.elapsed_millis();
+        self.observations.on_task_opened();
+        self.observations.process.from = self.observations.records.len();
+        self.observations.process.began = self.elapsed_millis();
     }
 }
 

@@ -1,7 +1,7 @@
-//! The record store: the real journal, with the witness watching every append.
+//! The record store: the real journal, with the observations watching every append.
 //!
 //! The real journal is below it and the simulated disk below that, so an append can fail, tear or
-//! be lost in any of the ways of a disk. The witness adopts a record when the journal acknowledges
+//! be lost in any of the ways of a disk. The observations adopts a record when the journal acknowledges
 //! it, and compares all later events with the adopted records.
 
 use sabir_agent::{
@@ -14,7 +14,7 @@ use sabir_journal::Journal;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::SimulationHandle;
 
-/// A journal that reports every append to the witness.
+/// A journal that reports every append to the observations.
 pub(crate) struct WatchedStore {
     pub(crate) simulation: SimulationHandle,
     /// The real journal, on the simulated disk.
@@ -30,7 +30,8 @@ impl RecordStore for WatchedStore {
         // A record that was acknowledged too early is written before the next one.
         if let Some(held) = self.held.take() {
             self.append_record(&held)?;
-            self.simulation.with_state(|state| state.witness.shown += 1);
+            self.simulation
+                .with_state(|state| state.observations.shown += 1);
         }
         let sabotage = self.simulation.with_state(|state| state.sabotage);
         match (sabotage, record) {
@@ -69,7 +70,7 @@ impl RecordStore for WatchedStore {
                 self.mark_tampered();
                 let text = self.simulation.with_state(|state| {
                     let text = state.user_script.unique_message("wait");
-                    state.witness.user.replied.push(text.clone());
+                    state.observations.user.replied.push(text.clone());
                     text
                 });
                 self.append_record(&Record::Said {
@@ -81,7 +82,7 @@ impl RecordStore for WatchedStore {
             }
             (Some(Sabotage::ShowEarly), record) => {
                 self.simulation.with_state(|state| {
-                    let checked = state.witness.check_shown(record);
+                    let checked = state.observations.check_shown(record);
                     state.record_check(checked);
                 });
                 self.append_record(record)
@@ -94,7 +95,7 @@ impl RecordStore for WatchedStore {
 impl WatchedStore {
     /// Reports whether a response holds only a completion in a task without a user, so that nobody has to accept it.
     fn is_completion_only(&self, answered: &AssistantTurn) -> bool {
-        // A message after any other answer would be read with the next request, and break no law.
+        // A message after any other answer would be read with the next request, and break no invariant.
         let mut calls = answered.parts.iter().filter_map(|part| {
             if let MessagePart::Call(call) = part {
                 Some(call)
@@ -115,10 +116,10 @@ impl WatchedStore {
     /// Notes that sabotage changes the current record, which excuses the next comparison.
     fn mark_tampered(&self) {
         self.simulation
-            .with_state(|state| state.witness.process.tampered = true);
+            .with_state(|state| state.observations.process.tampered = true);
     }
 
-    /// Appends a record to the journal, and tells the witness if it was acknowledged.
+    /// Appends a record to the journal, and tells the observations if it was acknowledged.
     fn append_record(&mut self, record: &Record) -> Result<(), StoreError> {
         self.simulation.with_state(|state| {
             state.on_event(|| {
@@ -129,7 +130,7 @@ impl WatchedStore {
             });
             // What the process still appends after a crash never reaches the disk.
             if !state.has_crashed() {
-                state.witness.attempted = Some(record.clone());
+                state.observations.attempted = Some(record.clone());
             }
         });
         // Without the lock on the state, which the simulated disk takes when the journal calls it.
@@ -148,14 +149,14 @@ impl WatchedStore {
                     if let Some(name) = event_name(record) {
                         state.counters.count_event(name);
                     }
-                    state.witness.attempted = None;
-                    let checked = state.witness.record_acknowledged(record.clone());
+                    state.observations.attempted = None;
+                    let checked = state.observations.record_acknowledged(record.clone());
                     state.record_check(checked);
                 }
                 Err(error) => {
                     state.trace_line(|| format!("not kept: {error}"));
-                    // The law of honest ends allows the outcome `StoreFailed` only after this.
-                    state.witness.process.store_failed = true;
+                    // The invariant of honest ends allows the outcome `StoreFailed` only after this.
+                    state.observations.process.store_failed = true;
                 }
             }
         });

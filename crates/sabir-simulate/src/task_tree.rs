@@ -1,10 +1,10 @@
 //! The task tree: a task with its subtasks, which run in one process.
 //!
-//! Each member has its own simulation state with its own journal, model, tools and witness. This module holds the shared part: whether
+//! Each member has its own simulation state with its own journal, model, tools and observations. This module holds the shared part: whether
 //! the process is gone, which tasks are running, and how many turns they made.
 //!
 //! A subtask keeps its state over all processes of its parent, as its journal does. This module
-//! checks the laws of subtasks: no subtask is started twice in a process, too deep, or beside too
+//! checks the invariants of subtasks: no subtask is started twice in a process, too deep, or beside too
 //! many others; none runs after its parent has ended; and its parent has the result and the totals
 //! of its journal.
 
@@ -21,7 +21,7 @@ use sabir_agent::{
 use sabir_call::{CallId, ToolError, ToolSpec};
 use tokio::sync::Notify;
 
-use crate::laws::{Invariant, Violation};
+use crate::invariants::{Invariant, Violation};
 use crate::model::SimulatedModel;
 use crate::process_run::{OpenOutcome, ProcessRunner};
 use crate::sabotage::Sabotage;
@@ -151,7 +151,7 @@ impl TaskTree {
     }
 
     /// Returns the state of a subtask, and whether it existed before. A subtask keeps its state,
-    /// with journal and witness, over all processes.
+    /// with journal and observations, over all processes.
     fn get_or_insert(
         &self,
         task: &TaskId,
@@ -250,8 +250,9 @@ impl SubtaskSpawner for SimulatedSpawner {
                 ));
             }
             OpenOutcome::Over => {
-                let completed = simulation
-                    .with_state(|state| CompletedSubtask::from_records(&state.witness.records));
+                let completed = simulation.with_state(|state| {
+                    CompletedSubtask::from_records(&state.observations.records)
+                });
                 simulation
                     .with_state(|state| state.counters.count_event("subtasks found completed"));
                 return completed
@@ -294,7 +295,7 @@ impl SubtaskSpawner for SimulatedSpawner {
 
 /// Prepares the simulation state of a subtask: a new one, or the one from earlier processes. Returns `None` if the machine crashed.
 ///
-/// Also checks the laws of subtasks: none is started twice, too deep, or beside too many others.
+/// Also checks the invariants of subtasks: none is started twice, too deep, or beside too many others.
 fn open_subtask(
     state: &mut SimulationState,
     id: &TaskId,
@@ -306,7 +307,7 @@ fn open_subtask(
     if state.has_crashed() {
         return None;
     }
-    // A real spawner does not detect a second start. This one does, to check the law of subtasks.
+    // A real spawner does not detect a second start. This one does, to check the invariant of subtasks.
     let tree = state.task_tree.clone();
     let (new, together) = tree.open_member(id, parent);
     if !new {
@@ -354,7 +355,7 @@ fn open_subtask(
         own.model.length = own.model.length.min(4);
         own.terms.time = None;
         own.terms.limits = strictest_limits(own.terms.limits, left);
-        child.witness.terms = child.plan.terms.clone();
+        child.observations.terms = child.plan.terms.clone();
         // As the last process of its own: only the crash of the whole process ends a subtask early.
         child.begin_process(true);
     });
@@ -424,11 +425,11 @@ pub(crate) fn check_results(
 ) -> Result<(), Violation> {
     let broken = |seen: String| {
         Err(Violation {
-            law: Invariant::Family,
+            invariant: Invariant::Family,
             seen,
         })
     };
-    for record in &parent.witness.records {
+    for record in &parent.observations.records {
         let Record::Result(result) = record else {
             continue;
         };
@@ -441,10 +442,10 @@ pub(crate) fn check_results(
             return broken(format!("{id} has a result and was never opened"));
         };
         // Compared with the child's own journal, not with what the child reported.
-        let told = parent.witness.reported_tokens(&result.id);
-        member.with_state(|state| match state.witness.records.last() {
+        let told = parent.observations.reported_tokens(&result.id);
+        member.with_state(|state| match state.observations.records.last() {
             Some(Record::Ended { message, .. }) if *message == result.content => {
-                let took = state.witness.output_tokens();
+                let took = state.observations.output_tokens();
                 if took == told {
                     Ok(())
                 } else {

@@ -1,6 +1,6 @@
 //! The simulated user: a front end that sees the events and answers questions, hesitates, leaves or never answers.
 //!
-//! Each decision is recorded in the witness before the driver gets it. So a record in which the
+//! Each decision is recorded in the observations before the driver gets it. So a record in which the
 //! user allows, denies or accepts something can be compared with what they really did.
 
 use std::future::Future;
@@ -14,7 +14,7 @@ use sabir_agent::{
 use sabir_call::CallId;
 use tokio::time::sleep;
 
-use crate::laws::Invariant;
+use crate::invariants::Invariant;
 use crate::sabotage::Sabotage;
 use crate::simulation_state::{SimulationHandle, SimulationState, StuckReason};
 use crate::task_tree::ActiveGuard;
@@ -50,7 +50,7 @@ impl FrontEnd for SimulatedUser {
             TaskEvent::Record(record) => {
                 state.on_event(|| "a record is shown".to_owned());
                 if !state.has_crashed() {
-                    let checked = state.witness.check_shown(record);
+                    let checked = state.observations.check_shown(record);
                     state.record_check(checked);
                 }
             }
@@ -64,7 +64,7 @@ impl FrontEnd for SimulatedUser {
                     }
                 }
                 // From here until the answer is on record, messages are late.
-                state.witness.request_tracker.waits |= matches!(moment, TransientEvent::Asking { .. });
+                state.observations.request_tracker.waits |= matches!(moment, TransientEvent::Asking { .. });
                 state.on_event(|| format!("shown: {}", serde_json::to_string(&moment).unwrap_or_default()));
             }
         });
@@ -77,7 +77,7 @@ impl FrontEnd for SimulatedUser {
         Box::pin(async move {
             let _asked = QuestionGuard(self.simulation.clone());
             let (time, reply) = self.simulation.with_state(|state| {
-                if state.witness.user.gone {
+                if state.observations.user.gone {
                     state.report_violation(
                         Invariant::NobodyAsked,
                         format!("{question:?} is put to somebody who went away"),
@@ -161,7 +161,7 @@ fn deliver_reply(
 ) -> Option<UserReply> {
     state.on_event(|| format!("the user answers {reply:?}"));
     // The answer never arrives, so it must not count as given either.
-    if state.has_crashed() || state.witness.user.gone {
+    if state.has_crashed() || state.observations.user.gone {
         return None;
     }
     state.counters.count_event(match &reply {
@@ -186,7 +186,7 @@ fn deliver_reply(
         }
         // The machine writes this text into the record of a plain yes to the question for the next
         // message.
-        None => state.witness.user.replied.extend(match &reply {
+        None => state.observations.user.replied.extend(match &reply {
             UserReply::Yes | UserReply::YesWithRules(_) => Some("Go on.".to_owned()),
             UserReply::No(words) | UserReply::Text(UserMessage { text: words, .. }) => {
                 Some(words.clone())
@@ -194,7 +194,7 @@ fn deliver_reply(
             _ => None,
         }),
     }
-    // After the decision was recorded, so that the witness knows the true one.
+    // After the decision was recorded, so that the observations knows the true one.
     let reply = match (state.sabotage, &reply) {
         (Some(Sabotage::ApproveDenied), UserReply::No(_))
         | (Some(Sabotage::ApproveTextAnswer), UserReply::Text(_)) => UserReply::Yes,
@@ -222,7 +222,7 @@ fn record_decision(
     reply: &UserReply,
 ) {
     let yes = matches!(reply, UserReply::Yes | UserReply::YesWithRules(_));
-    let actions = &mut state.witness.user;
+    let actions = &mut state.observations.user;
     match question {
         // Leaving decides nothing about the call.
         _ if *reply == UserReply::Leave => actions.left = true,
@@ -241,7 +241,7 @@ fn record_decision(
         // A user who accepts a completion no longer waits for answers to earlier messages.
         UserQuestion::Completion { .. } if yes => {
             actions.accepted = Some(call.clone());
-            state.witness.accept_messages();
+            state.observations.accept_messages();
         }
         _ => state.counters.count_event("completions sent back"),
     }

@@ -65,7 +65,7 @@ impl SimulationState {
     /// Sends something from the user at any moment of the task.
     pub(crate) fn send_unprompted(&mut self, event: u64) {
         self.user_script.at = self.draw_next_message_at(event);
-        if self.witness.user.gone {
+        if self.observations.user.gone {
             return;
         }
         // Mostly messages; the rare cases are those that break something.
@@ -78,7 +78,7 @@ impl SimulationState {
             1 | 2 => self.answer_late(),
             3 => {
                 self.counters.count_event("user went away");
-                self.witness.user.gone = true;
+                self.observations.user.gone = true;
                 self.send_to_driver(UserCommand::Disconnect);
             }
             4 => {
@@ -94,7 +94,7 @@ impl SimulationState {
     pub(crate) fn maybe_send_message(&mut self, rare: bool) {
         let hears =
             rare && self.plan.user.message_interval > 0 && self.user_script.sender.is_some();
-        if hears && !self.has_crashed() && !self.witness.user.gone && self.rng.below(4) == 0 {
+        if hears && !self.has_crashed() && !self.observations.user.gone && self.rng.below(4) == 0 {
             self.send_message(MessageDelivery::Queue);
         }
     }
@@ -111,7 +111,7 @@ impl SimulationState {
             MessageDelivery::Queue => "words that wait",
         });
         self.count_moment();
-        self.witness.user.said.push_back(text);
+        self.observations.user.said.push_back(text);
         self.send_to_driver(command);
     }
 
@@ -122,7 +122,10 @@ impl SimulationState {
             (self.activity.answering, "words in an answer"),
             (self.activity.summarising, "words in a summary"),
             (self.activity.checking, "words in a check"),
-            (self.witness.tools.is_any_running(), "words while tools ran"),
+            (
+                self.observations.tools.is_any_running(),
+                "words while tools ran",
+            ),
         ];
         moments
             .into_iter()
@@ -134,7 +137,7 @@ impl SimulationState {
     ///
     /// The machine must treat it neither as an answer to the open question nor as a message.
     fn answer_late(&mut self) {
-        let calls = self.witness.calls.iter();
+        let calls = self.observations.calls.iter();
         let over: Vec<_> = calls
             .filter(|(_, call)| call.result.is_some())
             .map(|(id, _)| id.clone())
@@ -164,7 +167,7 @@ impl SimulationState {
                 },
             ) => match &self.user_script.asked {
                 Some(call) => {
-                    self.witness.user.said.pop_back();
+                    self.observations.user.said.pop_back();
                     UserCommand::Answer(call.clone(), UserReply::Yes)
                 }
                 None => command,

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_session::agent::{Record, TaskId, UserQuestion};
 use sabir_session::call::{CallId, Image};
+use sabir_session::images::{ImageInput, ImageSupport};
 use sabir_session::modes;
-use sabir_session::pictures::{ImageInput, ImageSupport};
 use sabir_session::{
     Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind, SessionHandle,
     UserMessage,
@@ -494,7 +494,7 @@ mod tests {
     fn known() -> LineContext {
         LineContext {
             modes: Vec::new(),
-            image_support: sabir_session::pictures::CurrentImageSupport::default(),
+            image_support: sabir_session::images::CurrentImageSupport::default(),
             editing: None,
             custom_commands: Default::default(),
         }

@@ -26,8 +26,8 @@ use sabir_session::agent::{CommandQueue, MessageDelivery, UserCommand, UserMessa
 use sabir_session::call::Image;
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::draft_store::DraftStore;
+use sabir_session::images::{self, CurrentImageSupport};
 use sabir_session::input_history::InputHistory;
-use sabir_session::pictures::{self, CurrentImageSupport};
 use sabir_session::{Environment, InterfaceChoice, modes};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -830,7 +830,7 @@ impl LineBuffer {
     /// if the picture waits for the next message or cannot be loaded.
     fn attach_image(&mut self, rest: &str, is_early: bool) -> Option<String> {
         let (path, words) = split_file_name(rest);
-        let shown = pictures::load_image(Path::new(path)).and_then(|image| {
+        let shown = images::load_image(Path::new(path)).and_then(|image| {
             let all = self.images.iter().cloned().chain([image]).collect();
             self.context.image_support.get().check_images(all)
         });

@@ -15,7 +15,7 @@ use sabir_session::agent::{
     CommandQueue, CompactionTiming, FrontEnd, MessageAuthor, Record, RuleProposal, TaskEvent,
     TransientEvent, UserMessage, UserNotice, UserQuestion, UserReply,
 };
-use sabir_session::pictures;
+use sabir_session::images;
 
 use crate::approval_preview::{MAX_CHARS, reveal_hidden_characters, split_pages, truncate_middle};
 use crate::event_renderer::EventRenderer;
@@ -189,7 +189,7 @@ impl FrontEnd for TerminalFrontEnd {
             ..
         }) = event
         {
-            return self.show_queued(&pictures::with_image_notes(text, images));
+            return self.show_queued(&images::with_image_notes(text, images));
         }
         // Any event but the echo of a message means that the question is settled.
         self.close_question();

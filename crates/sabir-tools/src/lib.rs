@@ -93,10 +93,10 @@ mod full_screen;
 mod job_error;
 mod list_code_definition_names;
 mod list_files;
+mod loaded_image;
 mod loopback_ports;
 mod missing_path;
 mod no_match;
-mod picture;
 mod preconditions;
 mod preview;
 mod read_command_output;
@@ -124,7 +124,9 @@ pub use crate::editor::{
     Editor, EditorFailure, EditorFuture, TerminalCommand, TerminalEnd, TerminalOutcome,
 };
 pub use crate::file_tracker::SeenFile;
-pub use crate::picture::{ImageLoadError, MAX_PICTURE_BYTES, image_from_base64, image_from_bytes};
+pub use crate::loaded_image::{
+    ImageLoadError, MAX_IMAGE_BYTES, image_from_base64, image_from_bytes,
+};
 pub use crate::preconditions::{launch_files, named_launch_files};
 pub use crate::web::network_scope::NetworkScope;
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::blocking::run_blocking;
 use crate::file_tracker::FileTracker;
-use crate::picture::{ImageFormat, LoadedImage, MAX_PICTURE_BYTES};
+use crate::loaded_image::{ImageFormat, LoadedImage, MAX_IMAGE_BYTES};
 use crate::text;
 use crate::typed_tool::TypedTool;
 
@@ -117,7 +117,7 @@ impl TypedTool for ReadFile {
         run_blocking(move || {
             let mut budget = OutputBudget {
                 text_bytes: MAX_OUTPUT_BYTES,
-                picture_bytes: MAX_PICTURE_BYTES,
+                picture_bytes: MAX_IMAGE_BYTES,
             };
             let views = call.into_iter().map(|requested| NamedView {
                 outcome: read_requested(&self.0, &requested, &mut budget),

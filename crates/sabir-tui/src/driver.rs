@@ -21,9 +21,9 @@ use sabir_session::config::tui::{NotificationKind, TuiConfig};
 use sabir_session::custom_commands::CustomCommands;
 use sabir_session::draft_store::DraftStore;
 use sabir_session::file_names::list_file_names;
+use sabir_session::images::{self, CurrentImageSupport};
 use sabir_session::input_history::InputHistory;
 use sabir_session::memory::{append_note, note_line};
-use sabir_session::pictures::{self, CurrentImageSupport};
 use sabir_session::symbol_names::{SymbolName, list_symbols};
 use sabir_session::{
     Command, Environment, Host, InterfaceChoice, Session, SessionEventKind, SessionHandle,
@@ -775,7 +775,7 @@ impl<'a> Driver<'a> {
                 },
                 Effect::Copy(text) => self.copy(&text),
                 Effect::PastePicture => self.start_work(|| {
-                    let picture = pictures::load_clipboard_image();
+                    let picture = images::load_clipboard_image();
                     FinishedWork::Picture(picture.map_err(|error| error.to_string()))
                 }),
                 Effect::SaveTheme(name) => self.save_theme(&name),
@@ -819,7 +819,7 @@ impl<'a> Driver<'a> {
     }
 
     fn load_image(&self, path: &str) -> Result<Image, String> {
-        let image = pictures::load_image(Path::new(path)).map_err(|error| error.to_string())?;
+        let image = images::load_image(Path::new(path)).map_err(|error| error.to_string())?;
         self.check_image(image)
     }
 

@@ -20,7 +20,7 @@ use sabir_session::call::{
 };
 use sabir_session::{
     CloseReason, SessionEvent, SessionEventKind, SessionState, StreamEvent, SubtaskLabel, TaskEnd,
-    partial_marker_len, pictures,
+    images, partial_marker_len,
 };
 use sabir_terminal::context_text;
 use sabir_terminal::output_filter::OutputFilter;
@@ -651,7 +651,7 @@ impl Transcript {
                 text,
                 images,
                 ..
-            } => self.push_user_message(&pictures::with_image_notes(text, images)),
+            } => self.push_user_message(&images::with_image_notes(text, images)),
             Record::Said {
                 by: MessageAuthor::Sabir,
                 text,

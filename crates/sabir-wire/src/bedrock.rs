@@ -13,7 +13,7 @@ use sabir_call::StopReason;
 
 use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
-use crate::stop_words;
+use crate::stop_reason_names;
 use crate::wire::WireSpec;
 
 /// The wire's name, also used for its opaque state.
@@ -81,11 +81,11 @@ const STOP_REASONS: [(&str, StopReason); 7] = [
 
 /// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop_words::reason_from_name(&STOP_REASONS, word)
+    stop_reason_names::reason_from_name(&STOP_REASONS, word)
 }
 
 /// Returns the word for a reason: the provider's own word if it is one of this wire's, else the
 /// usual one.
 pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> &str {
-    stop_words::stop_reason_name(&STOP_REASONS, reason, raw, "end_turn")
+    stop_reason_names::stop_reason_name(&STOP_REASONS, reason, raw, "end_turn")
 }

@@ -48,7 +48,7 @@ impl SupportChecker<'_> {
 
     /// Returns true if the server has tools whose input is text.
     fn has_custom_tools(&self) -> bool {
-        self.wire == openai_chat::NAME && openai_chat::text_tools::has_custom_tools(self.options)
+        self.wire == openai_chat::NAME && openai_chat::custom_tools::has_custom_tools(self.options)
     }
 
     /// Returns the note about the grammar of a tool whose input is text.
@@ -66,7 +66,7 @@ impl SupportChecker<'_> {
         if self.wire != openai_chat::NAME || self.has_custom_tools() {
             return Vec::new();
         }
-        openai_chat::text_tools::text_tools(request)
+        openai_chat::custom_tools::find_custom_tools(request)
             .filter(|tool| native_tools::has_grammar(tool))
             .map(|tool| self.grammar_note(tool))
             .collect()

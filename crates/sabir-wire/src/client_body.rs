@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::choice_chunk::ChoiceMembers;
 use crate::client_request::{DecodedRequest, LossNote, RequestError, ResponsePreferences};
 use crate::field_disposition::{FieldDisposition, MemberDispositions, is_empty_value};
-use crate::openai_chat::old_functions::expect_one_call;
+use crate::openai_chat::legacy_functions::expect_one_call;
 use crate::wire::{WireOptions, WireSpec};
 
 /// The facts about a wire's bodies that are needed to pass them on.
@@ -87,7 +87,7 @@ pub(crate) fn decode_for_same_wire(
         }
         decoded => decoded?,
     };
-    if spelling.old_functions {
+    if spelling.legacy_functions {
         expect_one_call(&mut decoded, body);
     }
     for (key, value) in hidden {

@@ -53,7 +53,7 @@ pub struct ResponsePreferences {
     pub only_stop_sequence: Option<String>,
     /// True if the client knows only the older form of functions (OpenAI Chat): a call is a
     /// `function_call`, and an answer has one at most.
-    pub old_functions: bool,
+    pub legacy_functions: bool,
     /// Request members that the response repeats.
     pub echoed_members: Map<String, Value>,
 }

@@ -15,7 +15,7 @@ use crate::choice_chunk::ChoiceMembers;
 use crate::client_body::PassthroughMembers;
 use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
-use crate::stop_words;
+use crate::stop_reason_names;
 use crate::wire::WireSpec;
 
 /// The wire's name, also used for its opaque state.
@@ -124,7 +124,7 @@ const STOP_REASONS: [(&str, StopReason); 14] = [
 
 /// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop_words::reason_from_name(&STOP_REASONS, word)
+    stop_reason_names::reason_from_name(&STOP_REASONS, word)
 }
 
 /// Returns the word for a reason: the provider's own word if it may be one of this wire's, else the
@@ -142,7 +142,7 @@ pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> &str {
     if STOP_REASONS.contains(&(raw, reason)) {
         return raw;
     }
-    stop_words::name_of_reason(&STOP_REASONS, reason).unwrap_or("STOP")
+    stop_reason_names::name_of_reason(&STOP_REASONS, reason).unwrap_or("STOP")
 }
 
 /// The words for reasoning efforts.

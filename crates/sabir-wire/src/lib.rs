@@ -63,7 +63,7 @@ mod replay;
 mod response_decoder;
 mod role_turns;
 pub mod sse;
-mod stop_words;
+mod stop_reason_names;
 mod surrogates;
 mod thinking;
 mod timestamp;

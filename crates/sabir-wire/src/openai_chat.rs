@@ -1,12 +1,12 @@
 //! The OpenAI Chat Completions API, and the many servers that implement a variant of it.
 
 mod answer_details;
+pub(crate) mod custom_tools;
 pub(crate) mod decode_request;
 pub(crate) mod decode_response;
 pub(crate) mod encode_request;
 pub(crate) mod encode_response;
-pub(crate) mod old_functions;
-pub(crate) mod text_tools;
+pub(crate) mod legacy_functions;
 
 use sabir_call::{Request, StopReason};
 
@@ -14,7 +14,7 @@ use crate::choice_chunk::ChoiceMembers;
 use crate::client_body::PassthroughMembers;
 use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
-use crate::stop_words;
+use crate::stop_reason_names;
 use crate::wire::WireSpec;
 
 /// The wire's name, also used for its opaque state.
@@ -47,10 +47,10 @@ pub(crate) const SPEC: WireSpec = WireSpec {
             list: "choices",
         }),
         adapt_body: |body, request, options| {
-            text_tools::replace_custom_tools(body, request, options);
-            old_functions::ask_for_one_call(body, request, options);
+            custom_tools::replace_custom_tools(body, request, options);
+            legacy_functions::ask_for_one_call(body, request, options);
         },
-        unify_spellings: old_functions::translate_legacy_functions,
+        unify_spellings: legacy_functions::translate_legacy_functions,
         clean_history: |_| {},
     }),
     encode_request: encode_request::encode_request,
@@ -134,7 +134,7 @@ const STOP_REASONS: [(&str, StopReason); 14] = [
 
 /// Returns the meaning of a stop word.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop_words::reason_from_name(&STOP_REASONS, word)
+    stop_reason_names::reason_from_name(&STOP_REASONS, word)
 }
 
 /// The stop words that clients know. Other words of the table are only read, from servers that use them.
@@ -156,7 +156,7 @@ pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> &str {
     match reason {
         // OpenAI's own word for both a natural end and a stop sequence.
         StopReason::Sequence => "stop",
-        _ => stop_words::name_of_reason(&STOP_REASONS, reason).unwrap_or("stop"),
+        _ => stop_reason_names::name_of_reason(&STOP_REASONS, reason).unwrap_or("stop"),
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_stop_words_that_clients_know_are_written() {
+    fn only_stop_reasons_that_clients_know_are_written() {
         let check = |reason, raw: &str, expected: &str| {
             assert_eq!(stop_reason_name(reason, raw), expected, "{raw}")
         };

@@ -22,7 +22,7 @@ use crate::client_body::PassthroughMembers;
 use crate::openai_chat::is_param_refused;
 use crate::overflow::OverflowMessages;
 use crate::params::{RequestParam, UnsupportedFeature, WireCapabilities};
-use crate::stop_words;
+use crate::stop_reason_names;
 use crate::wire::WireSpec;
 
 /// The wire's name, also used for its opaque state.
@@ -96,7 +96,7 @@ const STOP_REASONS: [(&str, StopReason); 5] = [
 /// Returns the meaning of the word of an incomplete response. A complete response ended or waits
 /// for calls.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    stop_words::reason_from_name(&STOP_REASONS, word)
+    stop_reason_names::reason_from_name(&STOP_REASONS, word)
 }
 
 /// Returns the word that tells why a response is incomplete; `None` if it is complete.
@@ -104,5 +104,5 @@ pub(crate) fn stop_reason_name(reason: StopReason, raw: &str) -> Option<&str> {
     if STOP_REASONS.contains(&(raw, reason)) {
         return Some(raw);
     }
-    stop_words::name_of_reason(&STOP_REASONS, reason).filter(|_| reason != StopReason::Other)
+    stop_reason_names::name_of_reason(&STOP_REASONS, reason).filter(|_| reason != StopReason::Other)
 }

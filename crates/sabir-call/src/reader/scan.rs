@@ -207,7 +207,7 @@ impl CallReader {
         }
         if let Some(close) = self.vocabulary.thought_tag(tag.name) {
             if tag.is_plain() {
-                self.surroundings = None;
+                self.preceding_words = None;
                 self.diagnostics.note_mark(
                     MarkupRole::Thought,
                     self.offset + at,

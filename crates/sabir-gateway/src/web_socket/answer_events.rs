@@ -10,9 +10,9 @@ use http_body_util::BodyExt;
 use sabir_wire::sse::{SseDecoder, SseEvent};
 use tokio::time::timeout;
 
-use super::lanes::{AnswerEnd, AnswerPart, AnswerParts};
 use super::message_refusal::MessageRefusal;
 use super::server_event::{event_with_stream_id, refusal_event};
+use super::stream_queues::{AnswerEnd, AnswerPart, AnswerParts};
 use crate::error::Refusal;
 use crate::request_body::BodyShare;
 use crate::request_handler::RequestHandler;
@@ -71,7 +71,7 @@ async fn next_part(
     mut state: AnswerState,
     stream_id: Option<String>,
 ) -> Option<(AnswerPart, AnswerState)> {
-    let lane = stream_id.as_deref();
+    let queue = stream_id.as_deref();
     loop {
         state = match state {
             AnswerState::Asked(request, share) => {
@@ -84,7 +84,7 @@ async fn next_part(
                         _ => AnswerEnd::Ended,
                     };
                     let part = AnswerPart {
-                        messages: vec![refusal_event(response, lane).await],
+                        messages: vec![refusal_event(response, queue).await],
                         end: Some(end),
                     };
                     return Some((part, AnswerState::Ended(request_id)));
@@ -101,13 +101,13 @@ async fn next_part(
                     let refusal = Refusal::Message(MessageRefusal::BrokenAnswer);
                     let response = handler.refuse_message(&refusal);
                     let part = AnswerPart {
-                        messages: vec![refusal_event(response, lane).await],
+                        messages: vec![refusal_event(response, queue).await],
                         end: Some(AnswerEnd::Ended),
                     };
                     return Some((part, AnswerState::Ended(events.request_id)));
                 };
                 let bytes = frame.into_data().unwrap_or_default();
-                let part = decode_events(&mut events.decoder, &bytes, lane);
+                let part = decode_events(&mut events.decoder, &bytes, queue);
                 if part.end.is_some() {
                     // Read to its end, or it would count as one that the client left.
                     while let Some(Ok(_)) = events.body.frame().await {}

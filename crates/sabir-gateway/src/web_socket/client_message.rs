@@ -12,7 +12,7 @@ use crate::request_body::parsed_size;
 use crate::response_store::ConnectionScope;
 use crate::settings::GatewayLimits;
 
-/// The longest name of a lane.
+/// The longest name of a queue.
 const MAX_STREAM_ID: usize = 256;
 
 /// A message of a client.
@@ -30,7 +30,7 @@ pub(crate) enum ClientMessage {
 /// A request in a message.
 #[derive(Debug)]
 pub(crate) struct CreateMessage {
-    /// The lane in which it waits for its turn; `None` for the default lane.
+    /// The queue in which it waits for its turn; `None` for the default queue.
     pub(crate) stream_id: Option<String>,
     /// The body of the request: the message without the members that only messages have.
     pub(crate) body: Bytes,
@@ -71,7 +71,7 @@ pub(crate) struct AnswerOptions {
 pub(crate) struct InvalidMessage {
     /// The reason.
     pub(crate) refusal: Refusal,
-    /// The lane that gets the error, as far as it is known.
+    /// The queue that gets the error, as far as it is known.
     pub(crate) stream_id: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl ClientMessage {
     /// Parses a message.
     ///
     /// # Errors
-    /// It is not a JSON object of a known type, or its lane has an invalid name.
+    /// It is not a JSON object of a known type, or its queue has an invalid name.
     pub(crate) fn parse(text: &str, limits: &GatewayLimits) -> Result<Self, InvalidMessage> {
         let without_lane = |refusal| InvalidMessage {
             refusal,
@@ -149,7 +149,7 @@ fn take_member<T: serde::de::DeserializeOwned>(
     serde_json::from_str(members.remove(name)?.get()).ok()
 }
 
-/// Takes the name of the lane out.
+/// Takes the name of the queue out.
 fn take_stream_id(
     members: &mut BTreeMap<String, &RawValue>,
 ) -> Result<Option<String>, MessageRefusal> {

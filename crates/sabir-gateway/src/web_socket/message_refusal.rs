@@ -3,18 +3,18 @@
 use sabir_call::ModelErrorKind;
 use sabir_wire::ProviderError;
 
-use super::lanes::{MAX_STREAMS, MAX_WAITING};
+use super::stream_queues::{MAX_STREAMS, MAX_WAITING};
 
 /// A reason why a message of a client is not answered. Codes, parameters and the status 400 are those
 /// of OpenAI's guide, as far as it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MessageRefusal {
-    /// The name of a lane is empty, too long or has other characters.
+    /// The name of a queue is empty, too long or has other characters.
     #[error(
         "`stream_id` must have 1 to 256 letters, digits, underscores, hyphens and periods; leave it out for the default stream"
     )]
     InvalidStream,
-    /// The connection has too many lanes.
+    /// The connection has too many queues.
     #[error(
         "a connection has at most {MAX_STREAMS} values of `stream_id`: use one of them again, or open another connection"
     )]

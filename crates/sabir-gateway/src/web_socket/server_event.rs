@@ -15,7 +15,7 @@ fn is_sent_in_event(name: &str) -> bool {
         || name.starts_with("x-ratelimit-")
 }
 
-/// Returns an event of an answer as a message: with the name of its lane, if it has one.
+/// Returns an event of an answer as a message: with the name of its queue, if it has one.
 ///
 /// `data` is a JSON object with members, and the name has no characters that JSON escapes.
 pub(crate) fn event_with_stream_id(data: &str, stream_id: Option<&str>) -> String {

@@ -22,10 +22,10 @@ use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 
 use super::answer_events::answer_parts;
 use super::client_message::{AnswerOptions, ClientMessage, CreateMessage};
-use super::lanes::{AnswerEnd, AnswerPart, StreamQueues, TooManyErrors};
 use super::message_refusal::MessageRefusal;
 use super::metered_stream::MeteredStream;
 use super::server_event::{refusal_event, steer_failed_event};
+use super::stream_queues::{AnswerEnd, AnswerPart, StreamQueues, TooManyErrors};
 use crate::error::Refusal;
 use crate::request_body::BodyShare;
 use crate::request_handler::RequestHandler;
@@ -104,7 +104,7 @@ struct Session<S> {
     /// The answers that only this connection may continue.
     scope: ScopeGuard,
     /// The requests and the answers.
-    lanes: StreamQueues,
+    queues: StreamQueues,
     /// The limits when the connection was upgraded; a reload does not change them.
     limits: GatewayLimits,
     /// The times from which the limits run.
@@ -240,7 +240,7 @@ async fn run_session<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     // Cancels the requests to the models.
-    session.lanes = StreamQueues::default();
+    session.queues = StreamQueues::default();
     session.close(end).await;
 }
 
@@ -277,7 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             scope: ScopeGuard::new(&handler.gateway),
             handler,
             template,
-            lanes: StreamQueues::default(),
+            queues: StreamQueues::default(),
             limits,
             times: SessionTimes {
                 opened: now,
@@ -308,7 +308,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let mut timer = Box::pin(sleep(Duration::ZERO));
         loop {
             if let Some(reason) = self.retirement
-                && self.lanes.is_idle()
+                && self.queues.is_idle()
             {
                 return SessionPause::End(self.notify_idle_client(reason).await);
             }
@@ -365,13 +365,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Starts the answers of all requests that need not wait any longer.
     fn start_answers(&mut self) {
         let Self {
-            lanes,
+            queues,
             handler,
             template,
             scope,
             ..
         } = self;
-        lanes.start_answers(|mut message, share| {
+        queues.start_answers(|mut message, share| {
             let stream_id = message.stream_id.take();
             let request = template.make_request(message, scope);
             answer_parts(handler.clone(), request, share, stream_id)
@@ -410,7 +410,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     return Poll::Ready(SessionEvent::LargeBuffers);
                 }
                 // Only now, so that a client that reads slowly slows the models down.
-                if let Poll::Ready(part) = self.lanes.poll_parts(context) {
+                if let Poll::Ready(part) = self.queues.poll_parts(context) {
                     return Poll::Ready(SessionEvent::Answered(part));
                 }
             }
@@ -475,14 +475,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let queued = match self.retirement {
             Some(reason) => Err(reason),
             None => self
-                .lanes
+                .queues
                 .enqueue(message, share, self.limits.body.saturating_mul(2)),
         };
         let refusal = Refusal::Message(queued.err()?);
         self.queue_refusal(&refusal, stream_id.as_deref()).await
     }
 
-    /// Answers a message with an error event, once everything before it in its lane is answered.
+    /// Answers a message with an error event, once everything before it in its queue is answered.
     async fn queue_refusal(
         &mut self,
         refusal: &Refusal,
@@ -490,7 +490,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     ) -> Option<SessionEnd> {
         let response = self.handler.refuse_message(refusal);
         let event = refusal_event(response, stream_id).await;
-        match self.lanes.enqueue_error(stream_id, event) {
+        match self.queues.enqueue_error(stream_id, event) {
             Ok(at_once) => {
                 at_once.into_iter().for_each(|event| self.reply(event));
                 None
@@ -526,11 +526,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     async fn stop_taking_requests(&mut self, reason: MessageRefusal) {
         self.retirement = Some(reason);
         let mut events = Vec::new();
-        for stream_id in self.lanes.waiting_streams() {
+        for stream_id in self.queues.waiting_streams() {
             let response = self.handler.refuse_message(&Refusal::Message(reason));
             events.push(refusal_event(response, stream_id.as_deref()).await);
         }
-        self.lanes.refuse_waiting(events);
+        self.queues.refuse_waiting(events);
     }
 
     /// Returns the time after which a client that has sent nothing is gone: it has not answered pings.
@@ -540,7 +540,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Returns true if nothing is asked, answered or sent.
     fn is_idle(&self) -> bool {
-        self.lanes.is_idle() && !self.socket.get_ref().is_receiving()
+        self.queues.is_idle() && !self.socket.get_ref().is_receiving()
     }
 
     /// Returns the time of the next limit.

@@ -428,7 +428,7 @@ fn held(permits: &Arc<Semaphore>) -> ReplyScript {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lanes_answer_at_the_same_time_and_each_in_order() {
+async fn streams_answer_at_the_same_time_and_each_in_order() {
     let permits = Arc::new(Semaphore::new(0));
     let setup = TestGateway::new(held(&permits)).await;
     let mut client = Client::open(&setup).await;

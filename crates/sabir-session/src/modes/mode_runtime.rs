@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, ResolvedModel};
 use crate::error::SessionError;
+use crate::images::ImageSupport;
 use crate::locked;
-use crate::pictures::ImageSupport;
 use crate::setup::TaskSetup;
 use crate::spec::SessionSpec;
 use crate::telemetry::TargetModel;

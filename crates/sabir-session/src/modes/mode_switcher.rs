@@ -12,8 +12,8 @@ use sabir_workspace::Workspace;
 use super::SessionModes;
 use super::mode_runtime::ModeRuntime;
 use crate::config::ResolvedModel;
+use crate::images::CurrentImageSupport;
 use crate::notice::{NoticeSink, NoticeTopic};
-use crate::pictures::CurrentImageSupport;
 
 /// Follows the mode of a task: moves the workspace's bounds and the model's server with it.
 pub(crate) struct ModeSwitcher {

@@ -1,4 +1,4 @@
-//! Tests simulations without sabotage: no law is broken, the same seed gives the same run, and the tables are complete.
+//! Tests simulations without sabotage: no invariant is broken, the same seed gives the same run, and the tables are complete.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn look(seeds: impl Iterator<Item = u64>) -> EventCounters {
 }
 
 #[test]
-fn no_law_is_broken() {
+fn no_invariant_is_broken() {
     // Half of the seeds, so that two tests share them.
     let figures = std::thread::scope(|scope| {
         let halves = [0, 1]
@@ -46,9 +46,9 @@ fn no_law_is_broken() {
     );
 }
 
-/// Seeds that broke a law once, in runs of 100,000.
+/// Seeds that broke an invariant once, in runs of 100,000.
 #[test]
-fn seeds_that_broke_a_law_hold() {
+fn seeds_that_broke_an_invariant_hold() {
     // 4392 and 5596: a power cut within the first record. 32191: a subtask that began after another
     // of the same message had ended had a turn too many.
     look([4392, 5596, 32191].into_iter());
@@ -76,9 +76,15 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn every_law_has_a_sabotage() {
-    let broken: BTreeSet<_> = SABOTAGES.iter().flat_map(|(_, laws)| *laws).collect();
-    for (law, ..) in &INVARIANTS {
-        assert!(broken.contains(law), "no sabotage breaks {law:?}");
+fn every_invariant_has_a_sabotage() {
+    let broken: BTreeSet<_> = SABOTAGES
+        .iter()
+        .flat_map(|(_, invariants)| *invariants)
+        .collect();
+    for (invariant, ..) in &INVARIANTS {
+        assert!(
+            broken.contains(invariant),
+            "no sabotage breaks {invariant:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Tests the simulator: it finds no broken law, detects each sabotage, and is deterministic.
+//! Tests the simulator: it finds no broken invariant, detects each sabotage, and is deterministic.
 
 mod honest;
 mod sabotaged;

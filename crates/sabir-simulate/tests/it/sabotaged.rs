@@ -9,18 +9,18 @@ fn caught(sabotage: Sabotage) -> Option<(u64, sabir_simulate::Violation)> {
 
 #[test]
 fn every_sabotage_is_detected() {
-    let look = |(sabotage, laws): &(Sabotage, &[Invariant])| {
+    let look = |(sabotage, invariants): &(Sabotage, &[Invariant])| {
         let (seeds, violation) =
             caught(*sabotage).unwrap_or_else(|| panic!("{sabotage:?} was not noticed"));
         assert!(
-            laws.contains(&violation.law),
+            invariants.contains(&violation.invariant),
             "{sabotage:?} was taken for {violation}"
         );
         println!(
             "{sabotage:?}: caught after {seeds} seeds: {}",
-            violation.law
+            violation.invariant
         );
-        // Without the sabotage the same seed breaks no law.
+        // Without the sabotage the same seed breaks no invariant.
         assert_eq!(simulate(seeds - 1, None, false).violation, None);
     };
     let (some, others) = SABOTAGES.split_at(SABOTAGES.len() / 2);

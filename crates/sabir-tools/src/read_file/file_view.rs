@@ -5,7 +5,7 @@ use sabir_edit::TextEncoding;
 use sabir_workspace::WorkPath;
 
 use super::read_error::ReadError;
-use crate::picture::LoadedImage;
+use crate::loaded_image::LoadedImage;
 use crate::text::{MAX_FILE_BYTES, count_bytes};
 
 /// The files of a call, in its order.

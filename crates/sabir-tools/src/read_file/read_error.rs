@@ -4,7 +4,7 @@ use sabir_workspace::WorkPath;
 
 use crate::blocking::WorkerError;
 use crate::file_error::FileError;
-use crate::picture::ImageLoadError;
+use crate::loaded_image::ImageLoadError;
 use crate::text::{count_bytes, count_noun};
 
 /// A failure to read one file, or all files of a call.

@@ -12,7 +12,7 @@ use super::markdown;
 use super::request::WebResponse;
 
 /// The size above which providers refuse pictures.
-const MAX_PICTURE_BYTES: usize = 3_750_000;
+const MAX_IMAGE_BYTES: usize = 3_750_000;
 /// The size of a body's start that is searched for the encoding of HTML, and for a NUL byte.
 const HEAD_BYTES: usize = 8 << 10;
 
@@ -61,7 +61,7 @@ pub(crate) enum WebDocument {
 pub(crate) enum DocumentError {
     /// The document is a picture that providers refuse.
     #[error(
-        "`{url}` is a picture ({media_type}) of more than {MAX_PICTURE_BYTES} bytes, which is too large to be shown."
+        "`{url}` is a picture ({media_type}) of more than {MAX_IMAGE_BYTES} bytes, which is too large to be shown."
     )]
     ImageTooLarge {
         /// The URL of the document.
@@ -109,7 +109,7 @@ pub(crate) fn decode_document(response: &WebResponse) -> Result<WebDocument, Doc
     };
     match detect_kind(&media_type, &response.body) {
         BodyKind::Picture(media_type)
-            if response.is_truncated || response.body.len() > MAX_PICTURE_BYTES =>
+            if response.is_truncated || response.body.len() > MAX_IMAGE_BYTES =>
         {
             Err(DocumentError::ImageTooLarge {
                 url: response.url.to_string(),

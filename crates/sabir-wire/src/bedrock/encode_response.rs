@@ -10,7 +10,7 @@ use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::frames::{HeaderValue, encode_frame};
 use crate::provider_error::ProviderError;
 use crate::replay::split_text;
-use crate::stop_words::stop_or_default;
+use crate::stop_reason_names::stop_or_default;
 use crate::wire::WireEncoder;
 
 /// The most bytes of text in one frame. JSON escapes at most multiply it by six, which stays below

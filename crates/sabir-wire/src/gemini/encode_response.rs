@@ -19,7 +19,7 @@ use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::provider_error::ProviderError;
 use crate::sse;
-use crate::stop_words::stop_or_default;
+use crate::stop_reason_names::stop_or_default;
 use crate::wire::WireEncoder;
 
 /// Encodes the event stream of one response.

@@ -13,7 +13,7 @@ use crate::arguments::{ArgumentWriter, arguments_object, parse_arguments};
 use crate::client_request::ResponseMetadata;
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::provider_error::ProviderError;
-use crate::stop_words::stop_or_default;
+use crate::stop_reason_names::stop_or_default;
 use crate::timestamp::format_timestamp;
 use crate::wire::WireEncoder;
 

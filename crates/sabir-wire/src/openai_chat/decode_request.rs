@@ -8,7 +8,7 @@
 //! writes it. Files of text become text, others are kept as opaque state of this wire. A custom tool,
 //! whose input is text, becomes a tool with one argument, and also a tool of the Responses wire, which can constrain its
 //! input by a grammar. The older form of functions is translated first, see
-//! [`old_functions`](super::old_functions).
+//! [`legacy_functions`](super::legacy_functions).
 //!
 //! # Unsupported
 //! Several choices, log probabilities and audio, except for a provider of the same wire: each is an error
@@ -20,7 +20,7 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{CAPABILITIES, NAME, old_functions};
+use super::{CAPABILITIES, NAME, legacy_functions};
 use crate::arguments::parse_arguments;
 use crate::client_request::{DecodedRequest, RequestError, ResponsePreferences, UsageReporting};
 use crate::documents::decode_text_url;
@@ -106,15 +106,15 @@ pub(crate) const MEMBERS: &MemberDispositions = &[
 /// The first member that is refused, that has the wrong type, or that a request cannot hold, with
 /// its path in the body.
 pub(crate) fn decode_request(body: &Value) -> Result<DecodedRequest, RequestError> {
-    if !old_functions::has_legacy_functions(body) {
+    if !legacy_functions::has_legacy_functions(body) {
         return decode_current_form(body);
     }
     let mut translated = body.clone();
     let mut spelling = ResponsePreferences::default();
-    old_functions::translate_legacy_functions(&mut translated, &mut spelling)?;
+    legacy_functions::translate_legacy_functions(&mut translated, &mut spelling)?;
     let mut decoded = decode_current_form(&translated)?;
-    if spelling.old_functions {
-        old_functions::expect_one_call(&mut decoded, body);
+    if spelling.legacy_functions {
+        legacy_functions::expect_one_call(&mut decoded, body);
     }
     Ok(decoded)
 }

@@ -11,7 +11,9 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
-use super::text_tools::{encode_custom_call, encode_custom_tool, has_custom_tools, text_tools};
+use super::custom_tools::{
+    encode_custom_call, encode_custom_tool, find_custom_tools, has_custom_tools,
+};
 use super::{CAPABILITIES, NAME};
 use crate::anthropic::encode_request::{closed_object_schema, is_strict};
 use crate::documents::encode_user_state;
@@ -34,7 +36,7 @@ pub(crate) const DEFAULT_SCHEMA_NAME: &str = "answer";
 pub(crate) fn encode_request(request: &Request, options: &WireOptions) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
-    let custom: Vec<&str> = text_tools(request)
+    let custom: Vec<&str> = find_custom_tools(request)
         .filter(|_| has_custom_tools(options))
         .filter_map(native_tools::tool_name)
         .collect();

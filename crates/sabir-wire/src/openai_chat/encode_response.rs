@@ -16,14 +16,14 @@ use sabir_call::{
 use serde_json::{Map, Value, json};
 
 use super::answer_details::{AnswerDetails, CALLS, REFUSAL, merge_members};
-use super::old_functions::FUNCTION_CALL;
+use super::legacy_functions::FUNCTION_CALL;
 use super::{NAME, stop_reason_name};
 use crate::client_request::{ResponseMetadata, UsageReporting};
 use crate::delta_template::{DeltaTemplate, TextDelta, write_delta};
 use crate::openai_responses::CallArgumentWriter;
 use crate::provider_error::ProviderError;
 use crate::sse;
-use crate::stop_words::stop_or_default;
+use crate::stop_reason_names::stop_or_default;
 use crate::wire::WireEncoder;
 
 /// Encodes the chunks of one response.
@@ -203,7 +203,7 @@ impl WireEncoder for OpenAiChatEncoder {
             Event::CallStart {
                 index, id, name, ..
             } => {
-                let is_old = self.metadata.preferences.old_functions;
+                let is_old = self.metadata.preferences.legacy_functions;
                 // The older form has room for one call.
                 if is_old && self.has_calls {
                     return;
@@ -312,7 +312,7 @@ fn delta_chunk(metadata: &ResponseMetadata, members: &Map<String, Value>, delta:
 
 /// Builds a delta with a piece of a call's arguments, or of its text.
 fn argument_delta(metadata: &ResponseMetadata, index: u32, text: &str, is_text: bool) -> Value {
-    if metadata.preferences.old_functions {
+    if metadata.preferences.legacy_functions {
         return json!({FUNCTION_CALL: {"arguments": text}});
     }
     let call = match is_text {
@@ -394,7 +394,7 @@ pub(crate) fn encode_response(metadata: &ResponseMetadata, draft: &DraftResponse
         }
     }
     let has_calls = !calls.is_empty();
-    if metadata.preferences.old_functions {
+    if metadata.preferences.legacy_functions {
         let first = calls.into_iter().next();
         let call = first.and_then(|mut call| call.get_mut("function").map(Value::take));
         message.extend(call.map(|call| (FUNCTION_CALL.to_owned(), call)));
@@ -426,7 +426,7 @@ fn finish_reason_name<'a>(
     reason: StopReason,
     raw: &'a str,
 ) -> &'a str {
-    if metadata.preferences.old_functions && reason == StopReason::Calls {
+    if metadata.preferences.legacy_functions && reason == StopReason::Calls {
         FUNCTION_CALL
     } else {
         stop_reason_name(reason, raw)

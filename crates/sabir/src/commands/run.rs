@@ -7,7 +7,7 @@ use std::time::Duration;
 use sabir_agent::TaskOutcome;
 use sabir_session::call::Image;
 use sabir_session::first_screen::FirstRunReport;
-use sabir_session::pictures::ImageSupport;
+use sabir_session::images::ImageSupport;
 use sabir_session::{
     Interactivity, RecordMode, Session, SessionError, SessionOutcome, SessionSpec, TaskLookup,
     UserMessage,

@@ -3,7 +3,7 @@
 //! Clients that were written before tools existed still send it, while most servers know only tools. A
 //! call of the older form has no id, and an answer holds at most one: ids are generated from the
 //! positions of the calls, and the request allows one call. The answer gets the older form again
-//! ([`ResponsePreferences::old_functions`]).
+//! ([`ResponsePreferences::legacy_functions`]).
 //!
 //! With tools, every call needs a result directly behind it, and every result a call. The older form
 //! asks for neither: a call without a result gets one that says so, and a result without a call
@@ -67,7 +67,7 @@ pub(crate) fn translate_legacy_functions(
         match members.get_mut("tools") {
             Some(Value::Array(tools)) if !tools.is_empty() => tools.extend(functions),
             _ => {
-                preferences.old_functions = true;
+                preferences.legacy_functions = true;
                 members.insert("tools".to_owned(), Value::Array(functions));
             }
         }
@@ -90,7 +90,7 @@ pub(crate) fn translate_legacy_functions(
 
 /// Expects an answer with one call, since the older form has room for no other. `body` is the client's.
 pub(crate) fn expect_one_call(decoded: &mut DecodedRequest, body: &Value) {
-    decoded.preferences.old_functions = true;
+    decoded.preferences.legacy_functions = true;
     if body.get(PARALLEL_CALLS).is_none_or(Value::is_null) {
         decoded.request.parallel_calls = ParallelCalls::One;
     }
@@ -428,7 +428,7 @@ mod tests {
         let names = body["tools"].as_array().unwrap().iter();
         let names: Vec<_> = names.map(|tool| &tool["function"]["name"]).collect();
         assert_eq!(names, ["b", "a"]);
-        assert!(!preferences.old_functions);
+        assert!(!preferences.legacy_functions);
         assert_eq!(body.get("parallel_tool_calls"), None);
     }
 

@@ -1,7 +1,7 @@
-//! The witness: an independent record of what happened, and the checks of the laws against it.
+//! Records what happened, independently of the task machine, and checks the invariants against it.
 //!
 //! It sees every record that the journal acknowledged, every token that the model wrote, every action of the user and every running
-//! tool, and checks for each of them whether the laws allow it.
+//! tool, and checks for each of them whether the invariants allow it.
 //!
 //! Facts come from the places where things happen, never from the task machine. A check compares
 //! two of them: the record of a call with the way in which it was written, the verdict in a record
@@ -16,7 +16,7 @@ use sabir_agent::{
 use sabir_call::{CallId, CallResult, MessagePart, ToolResultStatus};
 use sabir_policy::Verdict;
 
-use crate::laws::{Invariant, Violation};
+use crate::invariants::{Invariant, Violation};
 use crate::plan::TaskConstraints;
 use crate::request_checks::{RequestTracker, has_open_todos};
 use crate::simulated_tools::ToolActivity;
@@ -137,9 +137,9 @@ pub(crate) struct UserActions {
 }
 
 /// Returns a violation as an error.
-fn new_violation(law: Invariant, seen: impl Into<String>) -> Result<(), Violation> {
+fn new_violation(invariant: Invariant, seen: impl Into<String>) -> Result<(), Violation> {
     Err(Violation {
-        law,
+        invariant,
         seen: seen.into(),
     })
 }
@@ -405,7 +405,7 @@ impl TaskObservations {
     /// Checks a completed task: the completion must be a call of the last turn, no call of that turn may have failed before it, and the
     /// conditions of the task must be met.
     ///
-    /// Checks the law of honest ends and the law of conditions. It looks at the calls and results on record, at the check's own
+    /// Checks the invariant of honest ends and the invariant of conditions. It looks at the calls and results on record, at the check's own
     /// tool, and at the messages that no request has contained yet.
     fn note_completion(&self) -> Result<(), Violation> {
         let done = |id: &&CallId| {

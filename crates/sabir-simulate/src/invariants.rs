@@ -1,11 +1,11 @@
-//! The table of laws: what each says, its number in the design, and how the simulator checks it.
+//! The table of invariants: what each says, its number in the design, and how the simulator checks it.
 //!
-//! A law has a number where the design gives it one; the others follow from several laws together.
-//! The first broken law ends a simulation, since what comes after it is mostly a consequence.
+//! An invariant has a number where the design gives it one; the others follow from several invariants together.
+//! The first broken invariant ends a simulation, since what comes after it is mostly a consequence.
 
 use std::fmt;
 
-/// A law that is checked after each event.
+/// An invariant that is checked after each event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
     /// Each call gets exactly one result.
@@ -84,12 +84,12 @@ pub enum Invariant {
     Family,
 }
 
-/// A row of the table: the law, its number in the design (0 if it has none), its text, and the way in which it is checked.
+/// A row of the table: the invariant, its number in the design (0 if it has none), its text, and the way in which it is checked.
 ///
-/// The table is the documentation of the simulator: `--laws` prints it, and each row names the observation that reveals a broken law.
+/// The table is the documentation of the simulator: `--invariants` prints it, and each row names the observation that reveals a broken invariant.
 pub type InvariantRow = (Invariant, u8, &'static str, &'static str);
 
-/// All laws.
+/// All invariants.
 pub const INVARIANTS: [InvariantRow; 22] = [
     (
         Invariant::OneResult,
@@ -225,11 +225,11 @@ pub const INVARIANTS: [InvariantRow; 22] = [
     ),
 ];
 
-/// A law that was broken.
+/// An invariant that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The broken law.
-    pub law: Invariant,
+    /// The broken invariant.
+    pub invariant: Invariant,
     // Free text for people. Nothing compares it, so a check may put whole messages into it.
     /// The observation that breaks it.
     pub seen: String,
@@ -237,9 +237,9 @@ pub struct Violation {
 
 impl fmt::Display for Invariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match INVARIANTS.iter().find(|(law, ..)| law == self) {
+        match INVARIANTS.iter().find(|(invariant, ..)| invariant == self) {
             Some((_, 0, says, _)) => f.write_str(says),
-            Some((_, number, says, _)) => write!(f, "law {number}: {says}"),
+            Some((_, number, says, _)) => write!(f, "invariant {number}: {says}"),
             None => write!(f, "{self:?}"),
         }
     }
@@ -247,6 +247,6 @@ impl fmt::Display for Invariant {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} - {}", self.law, self.seen)
+        write!(f, "{} - {}", self.invariant, self.seen)
     }
 }

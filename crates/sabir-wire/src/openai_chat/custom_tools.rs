@@ -21,14 +21,15 @@ pub(crate) fn has_custom_tools(options: &WireOptions) -> bool {
 }
 
 /// Returns the custom tools of a request, of which it keeps the form of the Responses wire.
-pub(crate) fn text_tools(request: &Request) -> impl Iterator<Item = &OpaqueState> {
+pub(crate) fn find_custom_tools(request: &Request) -> impl Iterator<Item = &OpaqueState> {
     native_tools::tools_of_wire(request, openai_responses::NAME)
         .filter(|tool| native_tools::tool_kind(tool) == native_tools::NativeToolKind::Custom)
 }
 
 /// Encodes a custom tool, if the tool of this name is one.
 pub(crate) fn encode_custom_tool(request: &Request, name: &str) -> Option<Value> {
-    let tool = text_tools(request).find(|tool| native_tools::tool_name(tool) == Some(name))?;
+    let tool =
+        find_custom_tools(request).find(|tool| native_tools::tool_name(tool) == Some(name))?;
     let mut custom = tool.data.as_object()?.clone();
     custom.shift_remove("type");
     // This wire has the grammar's members one level deeper.

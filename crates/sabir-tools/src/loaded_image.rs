@@ -12,7 +12,7 @@ use crate::text;
 
 /// The largest picture file in bytes. Providers accept 5 MiB, measured in base64, which is a third
 /// longer.
-pub const MAX_PICTURE_BYTES: usize = (5 << 20) / 4 * 3;
+pub const MAX_IMAGE_BYTES: usize = (5 << 20) / 4 * 3;
 /// The width and height that providers accept.
 const MAX_SIDE_PIXELS: usize = 8000;
 
@@ -47,8 +47,8 @@ pub enum ImageLoadError {
     /// The text is not valid base64.
     #[error("it is not base64: {0}")]
     InvalidBase64(#[from] base64::DecodeError),
-    /// The file is larger than [`MAX_PICTURE_BYTES`].
-    #[error("at most {} can be", text::count_bytes(MAX_PICTURE_BYTES as u64))]
+    /// The file is larger than [`MAX_IMAGE_BYTES`].
+    #[error("at most {} can be", text::count_bytes(MAX_IMAGE_BYTES as u64))]
     TooLarge,
     /// The file has no readable header.
     #[error("it is broken")]
@@ -95,7 +95,7 @@ pub fn image_from_base64(base64: &str) -> Result<Image, ImageLoadError> {
 impl LoadedImage {
     /// Checks and encodes a whole file.
     pub(crate) fn from_bytes(format: ImageFormat, bytes: &[u8]) -> Result<Self, ImageLoadError> {
-        if bytes.len() > MAX_PICTURE_BYTES {
+        if bytes.len() > MAX_IMAGE_BYTES {
             return Err(ImageLoadError::TooLarge);
         }
         let size = imagesize::blob_size(bytes).map_err(|_| ImageLoadError::Broken)?;

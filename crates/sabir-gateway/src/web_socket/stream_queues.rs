@@ -1,11 +1,11 @@
 //! Holds the requests of a connection in their order, and its running answers.
 //!
-//! Requests of one lane (`stream_id`, or none) are answered one after the other, in the order in
-//! which they came; requests of different lanes at the same time. The numbers are those of OpenAI's
-//! guide: 16 answers at a time, 32 named lanes, and more requests wait.
+//! Requests of one queue (`stream_id`, or none) are answered one after the other, in the order in
+//! which they came; requests of different queues at the same time. The numbers are those of OpenAI's
+//! guide: 16 answers at a time, 32 named queues, and more requests wait.
 //!
 //! An error for a message takes its turn too: clients take an error event for the end of the answer
-//! that is running in the lane, and count ends to find out which request is meant.
+//! that is running in the queue, and count ends to find out which request is meant.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::request_body::BodyShare;
 /// The most answers of one connection at a time.
 const MAX_ANSWERS: usize = 16;
 
-/// The most lanes with names.
+/// The most queues with names.
 pub(crate) const MAX_STREAMS: usize = 32;
 
 /// The most requests that wait for their turn. The guide names no number.
@@ -50,20 +50,20 @@ pub(crate) enum AnswerEnd {
     Unauthorized,
 }
 
-/// The lanes of a connection.
+/// The queues of a connection.
 #[derive(Default)]
 pub(crate) struct StreamQueues {
-    /// The lanes that were used so far.
-    lanes: Vec<StreamQueue>,
+    /// The queues that were used so far.
+    queues: Vec<StreamQueue>,
     /// The requests and errors that wait for their turn, oldest first.
     waiting: VecDeque<WaitingItem>,
-    /// The lane whose answer is polled first, so that none waits for another one that is always ready.
+    /// The queue whose answer is polled first, so that none waits for another one that is always ready.
     first: usize,
 }
 
-/// A lane.
+/// The requests of one `stream_id`, of which one is answered at a time.
 struct StreamQueue {
-    /// The name; `None` for the default lane.
+    /// The name; `None` for the default queue.
     stream_id: Option<String>,
     /// The answer that is running.
     answer: Option<AnswerParts>,
@@ -71,10 +71,10 @@ struct StreamQueue {
     is_settling: bool,
 }
 
-/// Something that waits for its turn in a lane.
+/// Something that waits for its turn in a queue.
 struct WaitingItem {
-    /// The position of its lane.
-    lane: usize,
+    /// The position of its queue.
+    queue: usize,
     /// The content.
     content: WaitingContent,
 }
@@ -97,7 +97,7 @@ impl StreamQueues {
     /// Queues a request. With those that wait already it may have `max_bytes`.
     ///
     /// # Errors
-    /// There are too many lanes, or too many requests that wait.
+    /// There are too many queues, or too many requests that wait.
     pub(crate) fn enqueue(
         &mut self,
         message: CreateMessage,
@@ -110,27 +110,27 @@ impl StreamQueues {
         if requests().count() >= MAX_WAITING || is_full {
             return Err(MessageRefusal::TooManyWaiting);
         }
-        let lane = match self.find_stream_queue(message.stream_id.as_deref()) {
-            Some(lane) => lane,
+        let queue = match self.find_stream_queue(message.stream_id.as_deref()) {
+            Some(queue) => queue,
             None => {
-                let named = self.lanes.iter().filter(|lane| lane.stream_id.is_some());
+                let named = self.queues.iter().filter(|queue| queue.stream_id.is_some());
                 if message.stream_id.is_some() && named.count() >= MAX_STREAMS {
                     return Err(MessageRefusal::TooManyStreams);
                 }
-                self.lanes.push(StreamQueue {
+                self.queues.push(StreamQueue {
                     stream_id: message.stream_id.clone(),
                     answer: None,
                     is_settling: false,
                 });
-                self.lanes.len() - 1
+                self.queues.len() - 1
             }
         };
         let content = WaitingContent::Request(message, share);
-        self.waiting.push_back(WaitingItem { lane, content });
+        self.waiting.push_back(WaitingItem { queue, content });
         Ok(())
     }
 
-    /// Queues an error event in a lane. Returns the event if it need not wait.
+    /// Queues an error event in a queue. Returns the event if it need not wait.
     ///
     /// # Errors
     /// Too many errors wait.
@@ -139,13 +139,13 @@ impl StreamQueues {
         stream_id: Option<&str>,
         event: String,
     ) -> Result<Option<String>, TooManyErrors> {
-        let is_busy = |lane: &usize| {
-            self.lanes
-                .get(*lane)
-                .is_some_and(|lane| lane.answer.is_some() && !lane.is_settling)
-                || self.waiting.iter().any(|item| item.lane == *lane)
+        let is_busy = |queue: &usize| {
+            self.queues
+                .get(*queue)
+                .is_some_and(|queue| queue.answer.is_some() && !queue.is_settling)
+                || self.waiting.iter().any(|item| item.queue == *queue)
         };
-        let Some(lane) = self.find_stream_queue(stream_id).filter(is_busy) else {
+        let Some(queue) = self.find_stream_queue(stream_id).filter(is_busy) else {
             return Ok(Some(event));
         };
         // Not those of requests that waited: the client cannot know yet that it must send no more.
@@ -157,15 +157,15 @@ impl StreamQueues {
             return Err(TooManyErrors);
         }
         let content = WaitingContent::Error(event);
-        self.waiting.push_back(WaitingItem { lane, content });
+        self.waiting.push_back(WaitingItem { queue, content });
         Ok(None)
     }
 
-    /// Returns the position of the lane with a name.
+    /// Returns the position of the queue with a name.
     fn find_stream_queue(&self, stream_id: Option<&str>) -> Option<usize> {
-        self.lanes
+        self.queues
             .iter()
-            .position(|lane| lane.stream_id.as_deref() == stream_id)
+            .position(|queue| queue.stream_id.as_deref() == stream_id)
     }
 
     /// Starts the answers of all requests that need not wait any longer.
@@ -174,19 +174,19 @@ impl StreamQueues {
         start: impl Fn(CreateMessage, BodyShare) -> AnswerParts,
     ) {
         // A key may allow no other request until the one that has ended is settled.
-        let is_settling = self.lanes.iter().any(|lane| lane.is_settling);
+        let is_settling = self.queues.iter().any(|queue| queue.is_settling);
         let mut running = self.running();
         let mut passed = Vec::new();
         let mut at = 0;
         while let Some(item) = self.waiting.get(at) {
             let may_run = item.request().is_none() || running < MAX_ANSWERS && !is_settling;
             let is_free = self
-                .lanes
-                .get(item.lane)
-                .is_some_and(|lane| lane.answer.is_none());
-            if !is_free || !may_run || passed.contains(&item.lane) {
-                // What follows in the same lane must not overtake it.
-                passed.push(item.lane);
+                .queues
+                .get(item.queue)
+                .is_some_and(|queue| queue.answer.is_none());
+            if !is_free || !may_run || passed.contains(&item.queue) {
+                // What follows in the same queue must not overtake it.
+                passed.push(item.queue);
                 at += 1;
                 continue;
             }
@@ -203,8 +203,8 @@ impl StreamQueues {
                     .boxed()
                 }
             };
-            if let Some(lane) = self.lanes.get_mut(item.lane) {
-                lane.answer = Some(answer);
+            if let Some(queue) = self.queues.get_mut(item.queue) {
+                queue.answer = Some(answer);
                 running += 1;
             }
         }
@@ -212,9 +212,9 @@ impl StreamQueues {
 
     /// Returns the number of running answers.
     fn running(&self) -> usize {
-        self.lanes
+        self.queues
             .iter()
-            .filter(|lane| lane.answer.is_some())
+            .filter(|queue| queue.answer.is_some())
             .count()
     }
 
@@ -223,7 +223,7 @@ impl StreamQueues {
         self.waiting.is_empty() && self.running() == 0
     }
 
-    /// Returns the names of the lanes of all requests that wait, oldest first.
+    /// Returns the names of the queues of all requests that wait, oldest first.
     pub(crate) fn waiting_streams(&self) -> Vec<Option<String>> {
         let requests = self.waiting.iter().filter_map(WaitingItem::request);
         requests.map(|request| request.stream_id.clone()).collect()
@@ -240,20 +240,20 @@ impl StreamQueues {
 
     /// Polls the running answers for the next part. An answer that is settled gives an empty one.
     pub(crate) fn poll_parts(&mut self, context: &mut Context<'_>) -> Poll<AnswerPart> {
-        let count = self.lanes.len();
+        let count = self.queues.len();
         for step in 0..count {
             let position = (self.first + step) % count;
-            let Some(lane) = self.lanes.get_mut(position) else {
+            let Some(queue) = self.queues.get_mut(position) else {
                 continue;
             };
-            let Some(answer) = &mut lane.answer else {
+            let Some(answer) = &mut queue.answer else {
                 continue;
             };
             if let Poll::Ready(part) = answer.poll_next_unpin(context) {
                 if part.is_none() {
-                    lane.answer = None;
+                    queue.answer = None;
                 }
-                lane.is_settling = part.as_ref().is_some_and(|part| part.end.is_some());
+                queue.is_settling = part.as_ref().is_some_and(|part| part.end.is_some());
                 self.first = position + 1;
                 return Poll::Ready(part.unwrap_or_default());
             }
@@ -290,11 +290,11 @@ mod tests {
     }
 
     fn enqueue(
-        lanes: &mut StreamQueues,
+        queues: &mut StreamQueues,
         stream_id: &str,
         body: &str,
     ) -> Result<(), MessageRefusal> {
-        lanes.enqueue(message(stream_id, body), BodyShare::default(), 1 << 10)
+        queues.enqueue(message(stream_id, body), BodyShare::default(), 1 << 10)
     }
 
     /// Answers with the body of the request.
@@ -310,123 +310,123 @@ mod tests {
         }
     }
 
-    fn poll(lanes: &mut StreamQueues) -> Option<Vec<String>> {
-        match lanes.poll_parts(&mut Context::from_waker(Waker::noop())) {
+    fn poll(queues: &mut StreamQueues) -> Option<Vec<String>> {
+        match queues.poll_parts(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(part) => Some(part.messages),
             Poll::Pending => None,
         }
     }
 
     /// Starts what can start, and returns the next messages.
-    fn step(lanes: &mut StreamQueues) -> Option<Vec<String>> {
-        lanes.start_answers(repeat);
-        poll(lanes)
+    fn step(queues: &mut StreamQueues) -> Option<Vec<String>> {
+        queues.start_answers(repeat);
+        poll(queues)
     }
 
     /// Runs all answers, and returns their messages.
-    fn run(lanes: &mut StreamQueues) -> Vec<String> {
+    fn run(queues: &mut StreamQueues) -> Vec<String> {
         let mut all = Vec::new();
-        while let Some(messages) = step(lanes) {
+        while let Some(messages) = step(queues) {
             all.extend(messages);
         }
         all
     }
 
     #[test]
-    fn a_lane_answers_in_order_and_lanes_take_turns() {
-        let mut lanes = StreamQueues::default();
+    fn a_stream_answers_in_order_and_streams_take_turns() {
+        let mut queues = StreamQueues::default();
         for (stream_id, body) in [("", "d1"), ("a", "a1"), ("a", "a2"), ("", "d2")] {
-            enqueue(&mut lanes, stream_id, body).unwrap();
+            enqueue(&mut queues, stream_id, body).unwrap();
         }
-        assert_eq!(run(&mut lanes), ["d1", "a1", "d2", "a2"]);
-        assert!(lanes.is_idle());
+        assert_eq!(run(&mut queues), ["d1", "a1", "d2", "a2"]);
+        assert!(queues.is_idle());
     }
 
     #[test]
     fn errors_take_their_turn() {
-        let mut lanes = StreamQueues::default();
-        let at_once = lanes.enqueue_error(None, "e0".to_owned());
+        let mut queues = StreamQueues::default();
+        let at_once = queues.enqueue_error(None, "e0".to_owned());
         assert_eq!(at_once, Ok(Some("e0".to_owned())));
-        enqueue(&mut lanes, "", "d1").unwrap();
-        lanes.start_answers(repeat);
-        assert_eq!(lanes.enqueue_error(None, "e1".to_owned()), Ok(None));
-        let other = lanes.enqueue_error(Some("a"), "e2".to_owned());
+        enqueue(&mut queues, "", "d1").unwrap();
+        queues.start_answers(repeat);
+        assert_eq!(queues.enqueue_error(None, "e1".to_owned()), Ok(None));
+        let other = queues.enqueue_error(Some("a"), "e2".to_owned());
         assert_eq!(other, Ok(Some("e2".to_owned())));
-        enqueue(&mut lanes, "", "d2").unwrap();
+        enqueue(&mut queues, "", "d2").unwrap();
         for number in 1..MAX_WAITING_ERRORS {
             let event = format!("x{number}");
-            assert_eq!(lanes.enqueue_error(None, event), Ok(None));
+            assert_eq!(queues.enqueue_error(None, event), Ok(None));
         }
-        let refused = lanes.enqueue_error(None, "x".to_owned());
+        let refused = queues.enqueue_error(None, "x".to_owned());
         assert_eq!(refused, Err(TooManyErrors));
-        assert_eq!(run(&mut lanes)[..4], ["d1", "e1", "d2", "x1"]);
+        assert_eq!(run(&mut queues)[..4], ["d1", "e1", "d2", "x1"]);
         // The client has got the end of the answer that is settling.
-        lanes.start_answers(repeat);
-        enqueue(&mut lanes, "", "d3").unwrap();
-        assert_eq!(step(&mut lanes), Some(vec!["d3".to_owned()]));
-        let at_once = lanes.enqueue_error(None, "e3".to_owned());
+        queues.start_answers(repeat);
+        enqueue(&mut queues, "", "d3").unwrap();
+        assert_eq!(step(&mut queues), Some(vec!["d3".to_owned()]));
+        let at_once = queues.enqueue_error(None, "e3".to_owned());
         assert_eq!(at_once, Ok(Some("e3".to_owned())));
     }
 
     #[test]
-    fn errors_do_not_overtake_requests_that_wait_for_other_lanes() {
-        let mut lanes = StreamQueues::default();
+    fn errors_do_not_overtake_requests_that_wait_for_other_streams() {
+        let mut queues = StreamQueues::default();
         for number in 0..MAX_ANSWERS {
-            enqueue(&mut lanes, &format!("s{number}"), "x").unwrap();
+            enqueue(&mut queues, &format!("s{number}"), "x").unwrap();
         }
-        enqueue(&mut lanes, "a", "a1").unwrap();
-        lanes.start_answers(|_, _| stream::pending().boxed());
-        assert_eq!(lanes.enqueue_error(Some("a"), "e".to_owned()), Ok(None));
-        assert_eq!(step(&mut lanes), None);
-        assert_eq!(lanes.waiting.len(), 2);
+        enqueue(&mut queues, "a", "a1").unwrap();
+        queues.start_answers(|_, _| stream::pending().boxed());
+        assert_eq!(queues.enqueue_error(Some("a"), "e".to_owned()), Ok(None));
+        assert_eq!(step(&mut queues), None);
+        assert_eq!(queues.waiting.len(), 2);
     }
 
     #[test]
     fn nothing_starts_until_the_request_before_is_settled() {
-        let mut lanes = StreamQueues::default();
+        let mut queues = StreamQueues::default();
         for (stream_id, body) in [("", "d1"), ("", "d2")] {
-            enqueue(&mut lanes, stream_id, body).unwrap();
+            enqueue(&mut queues, stream_id, body).unwrap();
         }
-        lanes.start_answers(|message, _| {
+        queues.start_answers(|message, _| {
             let text = String::from_utf8_lossy(&message.body).into_owned();
             let settled = stream::pending();
             stream::iter([last_part(text)]).chain(settled).boxed()
         });
-        assert_eq!(poll(&mut lanes), Some(vec!["d1".to_owned()]));
-        enqueue(&mut lanes, "a", "a1").unwrap();
-        assert_eq!(step(&mut lanes), None);
-        assert_eq!((lanes.running(), lanes.waiting.len()), (1, 2));
+        assert_eq!(poll(&mut queues), Some(vec!["d1".to_owned()]));
+        enqueue(&mut queues, "a", "a1").unwrap();
+        assert_eq!(step(&mut queues), None);
+        assert_eq!((queues.running(), queues.waiting.len()), (1, 2));
     }
 
     #[test]
     fn requests_beyond_the_limits_wait_or_are_refused() {
-        let mut lanes = StreamQueues::default();
+        let mut queues = StreamQueues::default();
         for number in 0..MAX_STREAMS {
-            enqueue(&mut lanes, &format!("s{number}"), "x").unwrap();
+            enqueue(&mut queues, &format!("s{number}"), "x").unwrap();
         }
-        let refused = enqueue(&mut lanes, "one-more", "x");
+        let refused = enqueue(&mut queues, "one-more", "x");
         assert_eq!(refused, Err(MessageRefusal::TooManyStreams));
-        enqueue(&mut lanes, "", "x").unwrap();
-        enqueue(&mut lanes, "s0", "x").unwrap();
-        lanes.start_answers(|_, _| stream::pending().boxed());
+        enqueue(&mut queues, "", "x").unwrap();
+        enqueue(&mut queues, "s0", "x").unwrap();
+        queues.start_answers(|_, _| stream::pending().boxed());
         assert_eq!(
-            (lanes.running(), lanes.waiting.len()),
+            (queues.running(), queues.waiting.len()),
             (MAX_ANSWERS, MAX_STREAMS + 2 - MAX_ANSWERS)
         );
-        while lanes.waiting.len() < MAX_WAITING {
-            enqueue(&mut lanes, "s1", "x").unwrap();
+        while queues.waiting.len() < MAX_WAITING {
+            enqueue(&mut queues, "s1", "x").unwrap();
         }
-        let refused = enqueue(&mut lanes, "s1", "x");
+        let refused = enqueue(&mut queues, "s1", "x");
         assert_eq!(refused, Err(MessageRefusal::TooManyWaiting));
-        assert!(!lanes.is_idle());
+        assert!(!queues.is_idle());
     }
 
     #[test]
     fn requests_that_wait_have_a_limit_of_bytes() {
-        let mut lanes = StreamQueues::default();
-        enqueue(&mut lanes, "a", &"x".repeat(1000)).unwrap();
-        let refused = enqueue(&mut lanes, "b", &"x".repeat(25));
+        let mut queues = StreamQueues::default();
+        enqueue(&mut queues, "a", &"x".repeat(1000)).unwrap();
+        let refused = enqueue(&mut queues, "b", &"x".repeat(25));
         assert_eq!(refused, Err(MessageRefusal::TooManyWaiting));
-        enqueue(&mut lanes, "b", &"x".repeat(24)).unwrap();
+        enqueue(&mut queues, "b", &"x".repeat(24)).unwrap();
     }
 }

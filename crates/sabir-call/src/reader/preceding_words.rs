@@ -71,9 +71,9 @@ impl CallReader {
 
     fn begin_run(&mut self, start: RunStart) {
         // Directly behind another call the words before the first one count.
-        if self.inside.is_none() && self.surroundings.is_none() {
+        if self.inside.is_none() && self.preceding_words.is_none() {
             self.diagnostics.calls_before_run = self.diagnostics.calls;
-            self.surroundings = Some(PrecedingWords {
+            self.preceding_words = Some(PrecedingWords {
                 before: self.prose.last_non_whitespace(),
                 start: match self.prose.is_in_string() {
                     true => RunStart::String,
@@ -93,7 +93,7 @@ impl CallReader {
         at: usize,
         out: &mut dyn EventSink,
     ) -> bool {
-        let Some(around) = self.surroundings else {
+        let Some(around) = self.preceding_words else {
             return true;
         };
         self.reject_run_in_string(at);
@@ -138,7 +138,7 @@ impl CallReader {
         };
         match why {
             Some(why) => self.reject_run(why, at, out),
-            None => self.surroundings = None,
+            None => self.preceding_words = None,
         }
         true
     }
@@ -146,14 +146,14 @@ impl CallReader {
     /// Rejects the calls of the run if it began inside a string: that is a value of a call which was not understood.
     pub(super) fn reject_run_in_string(&mut self, at: usize) {
         let is_in_string = |around: PrecedingWords| around.start == RunStart::String;
-        if self.surroundings.is_some_and(is_in_string) {
+        if self.preceding_words.is_some_and(is_in_string) {
             self.reject_calls_from(self.diagnostics.calls_before_run, Span::new(at, at));
         }
     }
 
     /// Rejects the calls of the run, which are only mentioned.
     fn reject_run(&mut self, why: &str, at: usize, out: &mut dyn EventSink) {
-        self.surroundings = None;
+        self.preceding_words = None;
         self.reject_mentions(self.diagnostics.calls_before_run, why, at, out);
     }
 

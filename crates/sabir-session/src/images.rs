@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_call::Image;
-use sabir_tools::MAX_PICTURE_BYTES;
+use sabir_tools::MAX_IMAGE_BYTES;
 use serde::Deserialize;
 
 use crate::config::ResolvedModel;
@@ -184,7 +184,7 @@ pub fn load_image(path: &Path) -> Result<Image, ImageError> {
         return Err(wrong(&"it is not a file"));
     }
     // Reads one byte more than allowed, to detect a file that is too long.
-    let most = u64::try_from(MAX_PICTURE_BYTES)
+    let most = u64::try_from(MAX_IMAGE_BYTES)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
     let mut bytes = Vec::new();
@@ -199,7 +199,7 @@ pub fn load_image(path: &Path) -> Result<Image, ImageError> {
 /// # Errors
 /// When there is no such program or no image, or it is not a supported one.
 pub fn load_clipboard_image() -> Result<Image, SessionError> {
-    let bytes = sabir_workspace::read_clipboard_image(MAX_PICTURE_BYTES)
+    let bytes = sabir_workspace::read_clipboard_image(MAX_IMAGE_BYTES)
         .map_err(|error| SessionError::invalid(error.to_string()))?;
     sabir_tools::image_from_bytes(&bytes).map_err(|error| {
         SessionError::invalid(format!(

@@ -177,18 +177,25 @@ pub struct ToolRegistry {
 /// The present tools.
 #[derive(Default)]
 struct LiveTools {
-    /// The tools, each with its name.
-    tools: Vec<(String, Arc<dyn Tool>)>,
+    /// The tools in the order in which they were added.
+    tools: Vec<LiveTool>,
     /// The changes that the driver has not applied yet.
     pending: ToolsChange,
+}
+
+/// A tool of a registry.
+struct LiveTool {
+    /// What the tool says about itself, asked once: schemas are generated from types.
+    spec: Arc<ToolSpec>,
+    tool: Arc<dyn Tool>,
 }
 
 impl LiveTools {
     fn find_tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools
             .iter()
-            .find(|(own, _)| own == name)
-            .map(|(_, tool)| tool)
+            .find(|live| live.spec.name == name)
+            .map(|live| &live.tool)
     }
 }
 
@@ -251,7 +258,10 @@ impl ToolRegistry {
     fn from_tools(tools: Vec<Arc<dyn Tool>>) -> Self {
         let tools = tools
             .into_iter()
-            .map(|tool| (tool.spec().name, tool))
+            .map(|tool| LiveTool {
+                spec: Arc::new(tool.spec()),
+                tool,
+            })
             .collect();
         let tools = Arc::new(RwLock::new(LiveTools {
             tools,
@@ -278,28 +288,27 @@ impl ToolRegistry {
     ) -> Result<ToolSet, ToolError> {
         let mut shown = Vec::new();
         let mut known = Vec::new();
-        for (name, tool) in &self.read_tools().tools {
-            let list = if tool.is_offered() && fits(name, tool.group()) {
+        for LiveTool { spec, tool } in &self.read_tools().tools {
+            let list = if tool.is_offered() && fits(&spec.name, tool.group()) {
                 &mut shown
             } else {
                 &mut known
             };
-            // A schema is generated from types, which is not worth doing again for every mode.
-            list.push(
-                self.offered
-                    .get(name)
-                    .cloned()
-                    .unwrap_or_else(|| tool.spec()),
-            );
+            list.push(Arc::clone(spec));
         }
-        shown.extend(crate::control::control_specs());
+        // The sets of all modes share the specs of the first one.
+        let share = |spec: ToolSpec| match self.offered.get_shared(&spec.name) {
+            Some(shared) => Arc::clone(shared),
+            None => Arc::new(spec),
+        };
+        shown.extend(crate::control::control_specs().map(share));
         for (spec, group) in crate::control::mode_dependent_calls() {
             let list = if fits(&spec.name, Some(group)) {
                 &mut shown
             } else {
                 &mut known
             };
-            list.push(spec);
+            list.push(share(spec));
         }
         ToolSet::with_unoffered(shown, known).map(ToolSet::with_foreign_tools)
     }
@@ -355,8 +364,8 @@ impl ToolRegistry {
         let live = self.read_tools();
         live.tools
             .iter()
-            .filter(|(_, tool)| fits(tool.as_ref()))
-            .map(|(name, _)| name.clone())
+            .filter(|live| fits(live.tool.as_ref()))
+            .map(|live| live.spec.name.clone())
             .collect()
     }
 
@@ -371,12 +380,12 @@ impl ToolRegistry {
     /// If a tool or a control call has its name, or its spec could not be offered to any model.
     pub fn add(&self, tool: Arc<dyn Tool>) -> Result<(), ToolError> {
         let added = AddedTool::from_tool(tool.as_ref())?;
-        let name = added.spec.name.clone();
+        let spec = Arc::new(added.spec.clone());
         let mut live = self.write_tools();
-        if live.find_tool(&name).is_some() {
-            return Err(ToolError::DuplicateName(name));
+        if live.find_tool(&spec.name).is_some() {
+            return Err(ToolError::DuplicateName(spec.name.clone()));
         }
-        live.tools.push((name, tool));
+        live.tools.push(LiveTool { spec, tool });
         live.pending.note_added(added);
         Ok(())
     }
@@ -386,7 +395,7 @@ impl ToolRegistry {
     pub fn remove(&self, name: &str) -> bool {
         let mut live = self.write_tools();
         let known = live.tools.len();
-        live.tools.retain(|(own, _)| own != name);
+        live.tools.retain(|own| own.spec.name != name);
         let is_removed = live.tools.len() < known;
         if is_removed {
             live.pending.note_removed(name);
@@ -400,13 +409,13 @@ impl ToolRegistry {
     /// If a control call has its name, or its spec could not be offered to any model.
     pub fn replace(&self, tool: Arc<dyn Tool>) -> Result<(), ToolError> {
         let added = AddedTool::from_tool(tool.as_ref())?;
-        let name = added.spec.name.clone();
+        let spec = Arc::new(added.spec.clone());
         let mut live = self.write_tools();
-        if live.find_tool(&name).is_some() {
-            live.tools.retain(|(own, _)| *own != name);
-            live.pending.note_removed(&name);
+        if live.find_tool(&spec.name).is_some() {
+            live.tools.retain(|own| own.spec.name != spec.name);
+            live.pending.note_removed(&spec.name);
         }
-        live.tools.push((name, tool));
+        live.tools.push(LiveTool { spec, tool });
         // Noted as removed first, so that the record of a replacement has the tool in both lists.
         live.pending.note_added(added);
         Ok(())

@@ -3,17 +3,21 @@
 //! It is derived from the definitions and from the table of other agents' tools, once for each set
 //! of tools, since that costs as much as reading many texts.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use crate::compatibility::{FOREIGN_TOOLS, ForeignTool, unambiguous_aliases};
 use crate::tool::{ToolSet, ToolSpec};
 
 /// The reader's view of a tool.
 #[derive(Debug, Clone)]
 pub(crate) struct KnownTool {
-    pub(crate) name: String,
-    pub(crate) arguments: Vec<String>,
-    required: Vec<String>,
+    pub(crate) name: Cow<'static, str>,
+    // Shared by the names of one foreign tool: copies took a tenth of the start of a task.
+    pub(crate) arguments: Arc<[String]>,
+    required: Arc<[String]>,
     /// Names that are understood besides the declared ones; an alias comes with its argument.
-    understood: Vec<UnderstoodArgument>,
+    understood: Arc<[UnderstoodArgument]>,
     /// True for a tool of another agent, whose tag needs more evidence than that of a declared one.
     pub(crate) is_foreign: bool,
 }
@@ -72,7 +76,7 @@ impl KnownTool {
             let pattern = Self::from_row(row);
             let free = row.names.iter().filter(|name| tools.get(name).is_none());
             known.extend(free.map(|name| Self {
-                name: (*name).to_owned(),
+                name: Cow::Borrowed(name),
                 ..pattern.clone()
             }));
         }
@@ -108,20 +112,20 @@ impl KnownTool {
             .map(|argument| argument.name.to_owned())
             .collect();
         Self {
-            name: spec.name.clone(),
+            name: Cow::Owned(spec.name.clone()),
             arguments: arguments.into_iter().map(str::to_owned).collect(),
             required,
-            understood,
+            understood: understood.into(),
             is_foreign: false,
         }
     }
 
     fn from_row(row: &'static ForeignTool) -> Self {
         let arguments: Vec<&str> = row.arguments.iter().map(|argument| argument.name).collect();
-        let understood = understood_aliases(&arguments);
+        let understood = understood_aliases(&arguments).into();
         let required = row.arguments.iter().filter(|argument| argument.required);
         Self {
-            name: String::new(),
+            name: Cow::Borrowed(""),
             required: required.map(|argument| argument.name.to_owned()).collect(),
             arguments: arguments.into_iter().map(str::to_owned).collect(),
             understood,

@@ -1,6 +1,6 @@
 //! Reads tool calls out of model output, in any dialect, as one stream of events.
 //!
-//! Models write tool calls in almost fifty notations, and the text arrives a few bytes at a time.
+//! Models write tool calls in about fifty notations, and the text arrives a few bytes at a time.
 //! The main design decision: **a parser only ever appends.** It takes a chunk, emits [`Event`]s
 //! that borrow from that chunk, and forgets it. Nothing is parsed twice when more text arrives, no
 //! event carries accumulated text, and a parser's memory does not grow with the values that pass
@@ -105,6 +105,6 @@ pub use prompted::{PromptedSink, render_message, render_request, render_result};
 pub use provider_report::{ProviderReport, ProviderReportSlot};
 pub use reader::CallReader;
 pub use tool::{
-    ArgumentSpec, ToolError, ToolSet, ToolSpec, json_type_name, nearest_candidate,
+    ArgumentSpec, ToolError, ToolSet, ToolSpec, ToolSpecs, json_type_name, nearest_candidate,
     resolve_reference,
 };

@@ -54,11 +54,16 @@ pub struct ToolSet {
     known: Arc<OnceLock<Arc<[KnownTool]>>>,
 }
 
+/// Iterates over tools of a [`ToolSet`] in their order.
+#[derive(Debug, Clone)]
+pub struct ToolSpecs<'a>(std::slice::Iter<'a, Arc<ToolSpec>>);
+
 /// Shared by all clones of a set, so that a request, its reader and its checks hold one copy.
 #[derive(Debug, Default)]
 struct ToolSetInner {
-    /// All tools; the first `offered` ones are shown to the model.
-    specs: Vec<ToolSpec>,
+    /// All tools; the first `offered` ones are shown to the model. Shared with the sets of other
+    /// modes of a task, because copying all schemas for each would be a tenth of its start.
+    specs: Vec<Arc<ToolSpec>>,
     offered: usize,
     by_name: HashMap<String, usize>,
 }
@@ -227,13 +232,13 @@ impl ToolSet {
     ///
     /// # Errors
     /// As [`ToolSet::new`], for both lists together.
-    pub fn with_unoffered(
-        mut specs: Vec<ToolSpec>,
-        unoffered: Vec<ToolSpec>,
+    pub fn with_unoffered<S: Into<Arc<ToolSpec>>>(
+        specs: Vec<S>,
+        unoffered: Vec<S>,
     ) -> Result<Self, ToolError> {
         let offered = specs.len();
         // Offered tools come first, so one number separates the two kinds.
-        specs.extend(unoffered);
+        let specs: Vec<Arc<ToolSpec>> = specs.into_iter().chain(unoffered).map(S::into).collect();
         let mut by_name = HashMap::with_capacity(specs.len());
         for (index, spec) in specs.iter().enumerate() {
             spec.validate()?;
@@ -300,6 +305,11 @@ impl ToolSet {
 
     /// Returns the tool with that exact name, offered or not.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
+        self.get_shared(name).map(Arc::as_ref)
+    }
+
+    /// Returns the tool with that exact name, offered or not, as another set can share it.
+    pub fn get_shared(&self, name: &str) -> Option<&Arc<ToolSpec>> {
         self.inner
             .by_name
             .get(name)
@@ -307,17 +317,14 @@ impl ToolSet {
     }
 
     /// Returns the offered tools, in the given order.
-    pub fn iter(&self) -> std::slice::Iter<'_, ToolSpec> {
-        self.inner
-            .specs
-            .get(..self.inner.offered)
-            .unwrap_or_default()
-            .iter()
+    pub fn iter(&self) -> ToolSpecs<'_> {
+        let offered = self.inner.specs.get(..self.inner.offered);
+        ToolSpecs(offered.unwrap_or_default().iter())
     }
 
     /// Returns all tools that are understood; the offered ones come first.
-    pub fn all_tools(&self) -> std::slice::Iter<'_, ToolSpec> {
-        self.inner.specs.iter()
+    pub fn all_tools(&self) -> ToolSpecs<'_> {
+        ToolSpecs(self.inner.specs.iter())
     }
 
     /// Returns true if a tool with that exact name is offered.
@@ -342,10 +349,30 @@ impl ToolSet {
 
 impl<'a> IntoIterator for &'a ToolSet {
     type Item = &'a ToolSpec;
-    type IntoIter = std::slice::Iter<'a, ToolSpec>;
+    type IntoIter = ToolSpecs<'a>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
+    }
+}
+
+impl<'a> Iterator for ToolSpecs<'a> {
+    type Item = &'a ToolSpec;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(Arc::as_ref)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for ToolSpecs<'_> {}
+
+impl DoubleEndedIterator for ToolSpecs<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(Arc::as_ref)
     }
 }
 

@@ -195,7 +195,7 @@ pub struct TaskEnd {
 }
 
 impl TaskEnd {
-    /// Returns the outcome for the exit code of a session. A user who leaves after an answer has failed nothing.
+    /// Returns the outcome for the exit code of a session. A user who leaves after an answer does not make the session a failure.
     pub fn session_outcome(&self) -> TaskOutcome {
         match self.outcome {
             TaskOutcome::Unfinished if self.follows_answer => TaskOutcome::Completed,
@@ -209,7 +209,7 @@ pub fn built_in_tools() -> ToolSet {
     let offered = sabir_tools::builtin_specs()
         .into_iter()
         .chain(sabir_agent::control::control_specs())
-        .collect();
+        .collect::<Vec<_>>();
     let more = sabir_tools::unoffered_specs()
         .into_iter()
         .chain(sabir_agent::control::mode_dependent_specs())

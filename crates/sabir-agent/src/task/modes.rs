@@ -1,4 +1,4 @@
-//! Modes in the machine: the switches between them, and their effects.
+//! Modes in the task state machine: the switches between them, and their effects.
 //!
 //! The current mode follows from the records ([`ModeHistory`]). What the task uses in a mode comes
 //! from the caller ([`ModeConfig`]) and is applied before the next decision
@@ -68,8 +68,9 @@ impl Task {
     pub fn with_modes(mut self, configs: Vec<ModeConfig>) -> Self {
         self.modes.configs = configs;
         // The modes were set up without the changes on record.
-        let change = self.recorded_tools.clone();
-        self.modes.apply_tools_change(&change);
+        if !self.recorded_tools.is_empty() {
+            self.modes.apply_tools_change(&self.recorded_tools);
+        }
         self
     }
 
@@ -189,7 +190,7 @@ impl Task {
         // A call that asked in the other mode may be allowed or denied now.
         turn.reassess_questions();
         // Withdrawn even if the new decision is the same: a yes to the old question must not count
-        // for the new one (law 8).
+        // for the new one.
         if matches!(self.question, Some(UserQuestion::Approval { .. })) {
             self.withdraw_question(effects);
         }

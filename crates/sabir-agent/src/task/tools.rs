@@ -4,6 +4,8 @@
 //! is a record, since requests and the checks of calls depend on it: replaying the records makes
 //! the same requests.
 
+use std::sync::Arc;
+
 use sabir_call::{DraftResponse, ToolSet};
 use sabir_policy::Mode;
 
@@ -93,7 +95,7 @@ pub(super) fn changed_set(
         } else {
             &mut known
         };
-        list.push(spec.clone());
+        list.extend(tools.get_shared(&spec.name).cloned());
     }
     for tool in &change.added {
         let fits = mode.is_none_or(|mode| tool.group.is_none_or(|group| mode.has_group(group)));
@@ -102,7 +104,7 @@ pub(super) fn changed_set(
         } else {
             &mut known
         };
-        list.push(tool.spec.clone());
+        list.push(Arc::new(tool.spec.clone()));
     }
     let changed = ToolSet::with_unoffered(shown, known).ok()?;
     Some(if tools.knows_foreign_tools() {

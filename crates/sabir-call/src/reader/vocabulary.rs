@@ -120,7 +120,7 @@ impl Vocabulary {
         let names = made.tools.iter().flat_map(|tool| {
             let understood = tool.understood_names();
             let declared = tool.arguments.iter().map(String::as_str);
-            declared.chain([tool.name.as_str()]).chain(understood)
+            declared.chain([tool.name.as_ref()]).chain(understood)
         });
         names.for_each(|name| made.names.add_first_letter(name));
         // Without tools nothing can be a call, so no dialect is needed.
@@ -242,7 +242,7 @@ impl Vocabulary {
         let mut is_partial = false;
         for (spelling, call, key) in self.keyed_dialects() {
             for tool in self.declared_tools() {
-                let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
+                let Some(behind) = rest.strip_prefix(tool.name.as_ref()) else {
                     is_partial |= tool.name.starts_with(rest);
                     continue;
                 };
@@ -260,7 +260,7 @@ impl Vocabulary {
         }
         for end in self.markers.echo_ends() {
             for tool in self.declared_tools() {
-                let Some(behind) = rest.strip_prefix(tool.name.as_str()) else {
+                let Some(behind) = rest.strip_prefix(tool.name.as_ref()) else {
                     is_partial |= tool.name.starts_with(rest);
                     continue;
                 };
@@ -592,7 +592,7 @@ impl Vocabulary {
     ) -> impl Iterator<Item = &str> {
         let tool = tool.and_then(|at| self.tools.get(at));
         tool.into_iter()
-            .flat_map(|tool| &tool.arguments)
+            .flat_map(|tool| tool.arguments.iter())
             .map(String::as_str)
             .filter(|name| !given.contains(name))
     }
@@ -658,7 +658,7 @@ impl Vocabulary {
 
     /// Returns true if some tool has nearly this name.
     pub(crate) fn is_near_tool(&self, name: &str) -> bool {
-        nearest_candidate(name, self.declared_tools().map(|tool| tool.name.as_str())).is_some()
+        nearest_candidate(name, self.declared_tools().map(|tool| tool.name.as_ref())).is_some()
     }
 
     /// Returns true if any tool has such an argument.

@@ -260,8 +260,8 @@ struct Status {
     /// The sandbox of commands, in a word or two.
     sandbox: &'static str,
     branch: Option<String>,
-    /// The start of the current run.
-    run_since: Duration,
+    /// The start of the current run; `None` while the task waits for a message.
+    run_since: Option<Duration>,
 }
 
 /// A pause before a request is sent again.
@@ -964,7 +964,7 @@ impl App {
             QuestionKeyEffect::Ignored if key.code == KeyCode::Escape => None,
             QuestionKeyEffect::Ignored => {
                 let rest = if is_draft { "" } else { " a message" };
-                self.hint = format!("y, n, or a rule answers; Tab goes to your draft{rest}");
+                self.hint = format!("answer with a key shown above; Tab goes to your draft{rest}");
                 Some(Vec::new())
             }
         }
@@ -1439,7 +1439,7 @@ impl App {
 
     /// Applies the initial state of a session.
     pub fn handle_snapshot(&mut self, snapshot: &SessionSnapshot, now: Duration) {
-        self.status.run_since = now;
+        self.status.run_since = Some(now);
         self.activity = match &snapshot.state {
             SessionState::Idle(_) => Activity::Idle,
             SessionState::Ended(_) => Activity::Ended,
@@ -1497,6 +1497,10 @@ impl App {
                 return self.notify_user("Sabir asks you something");
             }
             SessionEventKind::RequestClosed { request, reason } => {
+                let closed = self.decisions.iter().find(|open| open.request == *request);
+                if closed.is_some_and(|open| matches!(open.question, UserQuestion::Next { .. })) {
+                    self.status.run_since = Some(now);
+                }
                 self.decisions.retain(|open| open.request != *request);
                 self.has_chosen_decision = false;
                 if self
@@ -1559,20 +1563,19 @@ impl App {
         self.pause = None;
         match state {
             SessionState::Working => {
-                if self.activity != Activity::Working || self.status.run_since.is_zero() {
-                    self.status.run_since = now;
-                }
+                self.status.run_since.get_or_insert(now);
                 self.activity = Activity::Working;
             }
             SessionState::Idle(_) => {
                 self.activity = Activity::Idle;
+                self.status.run_since = None;
                 self.hint.clear();
                 self.decisions.clear();
                 self.reason = None;
                 self.subtasks.clear();
                 if !self.queue.is_empty() {
                     self.activity = Activity::Working;
-                    self.status.run_since = now;
+                    self.status.run_since = Some(now);
                     return self.flush_queue(Delivery::Queue);
                 }
                 return self.notify_user("Sabir is ready");
@@ -1853,7 +1856,8 @@ impl App {
             Activity::Ended => "the session is over".to_owned(),
             Activity::Idle => "ready".to_owned(),
             Activity::Working if self.decisions.is_empty() => {
-                let seconds = now.saturating_sub(self.status.run_since).as_secs();
+                let began = self.status.run_since.unwrap_or(now);
+                let seconds = now.saturating_sub(began).as_secs();
                 match self.motion {
                     AnimationLevel::Full => format!("working {seconds} s, Esc stops"),
                     AnimationLevel::Reduced => "working, Esc stops".to_owned(),

@@ -2,7 +2,9 @@
 
 use sabir_session::agent::{Record, TaskId, TaskOutcome, UserQuestion};
 use sabir_session::call::{CallId, ToolResultStatus};
-use sabir_session::{Command, Decision, Delivery, SessionEventKind, StreamEvent};
+use sabir_session::{
+    CloseReason, Command, Decision, Delivery, SessionEventKind, SessionState, StreamEvent,
+};
 use sabir_tui::app::Effect;
 use serde_json::json;
 
@@ -44,6 +46,36 @@ fn an_answer_streams_into_the_history() {
             "working 0 s, Esc stops"
         ]
     );
+}
+
+#[test]
+fn the_time_of_a_run_begins_with_its_message() {
+    let mut bench = Bench::working(60, 12);
+    bench.wait(3_000);
+    bench.draw();
+    assert!(bench.shows("working 3 s"), "{:?}", bench.rows());
+    bench.event(SessionEventKind::Request {
+        request: request_id("next"),
+        question: UserQuestion::Next {
+            reason: String::new(),
+        },
+    });
+    assert!(bench.shows("ready"), "{:?}", bench.rows());
+    bench.wait(10_000);
+    bench.event(SessionEventKind::RequestClosed {
+        request: request_id("next"),
+        reason: CloseReason::Answered,
+    });
+    bench.wait(1_000);
+    bench.draw();
+    assert!(bench.shows("working 1 s"), "{:?}", bench.rows());
+    bench.event(idle());
+    bench.wait(10_000);
+    bench.keys("go on\r");
+    bench.event(SessionEventKind::State(SessionState::Working));
+    bench.wait(2_000);
+    bench.draw();
+    assert!(bench.shows("working 2 s"), "{:?}", bench.rows());
 }
 
 #[test]

@@ -56,8 +56,13 @@ pub(crate) fn resolve_arguments<'d>(
                 .iter()
                 .map(|argument| format!("{}: {}", argument.name, argument.text));
             let after = after.collect::<Vec<_>>().join(", ");
+            // The comma before the end belongs to no argument, so the text has only the end.
+            let (before, after) = match inner.is_empty() && is_object_end(&last.text) {
+                true => (",}", "}"),
+                false => (last.text.as_str(), after.as_str()),
+            };
             for rule in rules {
-                notes.push_repair(rule, last.span, &last.text, &after);
+                notes.push_repair(rule, last.span, before, after);
             }
             arguments.extend(inner.into_iter().map(Cow::Owned));
         }
@@ -177,6 +182,12 @@ pub(crate) fn parse_trailing_arguments(
         rules,
         parse_entries(&relaxed.text, argument, place).map_err(back)?,
     ))
+}
+
+/// Returns true if the rest of an object is only its end, with or without the comma before it.
+fn is_object_end(rest: &str) -> bool {
+    let rest = rest.trim_ascii();
+    rest.strip_prefix(',').unwrap_or(rest).trim_ascii() == "}"
 }
 
 /// Returns true if there is certainly no comma between an argument and the rest. False if the source text is not available. Native calls

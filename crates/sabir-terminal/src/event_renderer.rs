@@ -239,7 +239,9 @@ impl EventRenderer {
                 self.own_line(&format!("● {} ", one_line(name)))
             }
             TransientEvent::Delta(Event::ArgStart { name, .. }) => {
-                self.argument = (!self.listing).then(|| ArgumentPreview::new(name));
+                // Without a name it is JSON that the checks have yet to read.
+                let is_shown = !self.listing && !name.is_empty();
+                self.argument = is_shown.then(|| ArgumentPreview::new(name));
                 String::new()
             }
             TransientEvent::Delta(Event::ArgDelta { text, .. }) => self

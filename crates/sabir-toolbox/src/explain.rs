@@ -562,6 +562,15 @@ impl TextPiece {
             }
             PieceRole::Open => "opens the call's name".to_owned(),
             PieceRole::Name => "names the tool".to_owned(),
+            PieceRole::Argument(name) if name.is_empty() => {
+                "opens arguments that the checks read".to_owned()
+            }
+            PieceRole::Value(name, true) if name.is_empty() => {
+                "has arguments that the checks read".to_owned()
+            }
+            PieceRole::Value(name, false) if name.is_empty() => {
+                "is the received part of arguments that the checks read".to_owned()
+            }
             PieceRole::Argument(name) => format!("opens the argument `{name}`"),
             PieceRole::Value(name, true) => format!("is the value of `{name}`"),
             PieceRole::Value(name, false) => {

@@ -14,6 +14,7 @@ fn write(dialect: &str, tools: &ToolSet, format: GrammarFormat) -> Result<String
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn every_dialect_has_gbnf_lark_and_a_regex() {
     for dialect in DialectSet::built_in().iter() {
         for format in [GrammarFormat::Gbnf, GrammarFormat::Lark] {

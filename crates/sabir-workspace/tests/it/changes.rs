@@ -210,6 +210,7 @@ fn versions_are_in_the_order_of_the_changes() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn many_files_need_few_handles() {
     let place = Place::new();
     let all: Vec<FileChange> = (0..3000)

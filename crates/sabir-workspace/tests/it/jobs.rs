@@ -242,6 +242,7 @@ fn unreadable_outputs_are_explained() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn much_output_takes_bounded_disk_space() {
     let task = Task::new();
     task.run("seq 9000000");

@@ -219,6 +219,7 @@ fn collect_documents(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn the_documents_of_this_repository_and_its_libraries_stay_prose() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut documents = Vec::new();

@@ -89,6 +89,7 @@ fn calls(report: &Value) -> Vec<&Value> {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn calls_in_the_spellings_of_other_agents() {
     let world = World::new();
     let all = spellings();

@@ -115,7 +115,7 @@ impl World {
 }
 
 /// A prime, so that the four protocols are cut at different places within their events.
-const STEP: usize = 127;
+const STEP: usize = 389;
 
 #[test]
 fn a_cut_at_some_bytes_runs_nothing_unfinished() {

@@ -137,6 +137,7 @@ impl StoredTask {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_flipped_bit_never_repeats_a_command() {
     let stored = StoredTask::new();
     let mut flips = vec![8 * 14];

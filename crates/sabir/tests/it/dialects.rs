@@ -117,6 +117,7 @@ fn dialects_are_listed_and_their_specs_printed() {
 
 /// Every name and alias is accepted wherever a dialect is named.
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn names_and_aliases_are_accepted_by_every_command() {
     let world = World::new();
     let (_, list, _) = pipe(&world, &["dialects", "--output", "json"], "");
@@ -699,6 +700,7 @@ fn a_template_without_an_end_is_refused() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_template_that_takes_all_memory_is_stopped() {
     let world = World::new();
     // A short description of 2^64 copies of a long text, which the engine writes without counting.

@@ -108,7 +108,7 @@ fn note(lines: Vec<Value>, root: &str, acknowledged: &mut HashMap<String, Vec<Va
 
 #[test]
 fn a_task_with_subtasks_survives_some_kills() {
-    kill_families(10);
+    kill_families(4);
 }
 
 #[test]

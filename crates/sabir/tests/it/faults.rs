@@ -477,6 +477,7 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_task_can_be_cancelled_at_any_event() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -376,7 +376,7 @@ fn check_flips(task: &StoredTask, bits: impl Iterator<Item = usize>, samples: us
 }
 
 fn check_some_flips(task: &StoredTask) {
-    let every = (0..task.bytes.len() * 8).step_by(97);
+    let every = (0..task.bytes.len() * 8).step_by(211);
     let heads = task.head_bits();
     check_flips(task, every.chain(heads), 1);
 }

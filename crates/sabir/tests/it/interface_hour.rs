@@ -89,6 +89,7 @@ fn model_turns() -> Vec<Turn> {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn an_hour_at_the_interface() {
     let world = World::new();
     world.write("greeting.py", SOURCE);

@@ -252,7 +252,7 @@ pub(crate) fn durable(lines: &[Value]) -> Vec<Value> {
 
 #[test]
 fn a_task_survives_kills_at_some_moments() {
-    kill_and_resume(10);
+    kill_and_resume(5);
 }
 
 #[test]

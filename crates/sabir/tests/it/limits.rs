@@ -123,6 +123,7 @@ fn res_001_much_output_takes_little_memory_and_is_shortened() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn res_002_endless_output_is_stopped_and_shortened() {
     let (told, _) = command("cat /dev/urandom", 1);
     let shown: String = told.chars().take(300).collect();
@@ -182,6 +183,7 @@ fn call_of(pieces: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn res_007_an_argument_of_100_mb_is_rejected_early() {
     let piece = "a".repeat(1 << 20);
     let pieces: Vec<&str> = std::iter::repeat_n(piece.as_str(), 100)
@@ -193,6 +195,7 @@ fn res_007_an_argument_of_100_mb_is_rejected_early() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn res_010_an_endless_answer_is_ended() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());

@@ -546,6 +546,7 @@ fn a_server_that_dies_is_reported_and_started_again() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_server_that_ends_at_any_step_ends_no_task() {
     for step in [
         "initialize",
@@ -612,6 +613,7 @@ fn a_flood_ends_the_server_and_not_the_task() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_hanging_server_does_not_hold_up_the_task() {
     let world = World::new();
     configure(&world, &server_table("s", "hang", ""));

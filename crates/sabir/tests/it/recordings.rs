@@ -138,6 +138,7 @@ fn check_same(recorded: &Output, replayed: &Output) {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_replay_in_another_folder_gives_the_same_events() {
     for way in WAYS {
         let world = elsewhere();

@@ -92,6 +92,7 @@ fn read_all(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn the_same_program_gives_the_same_packages() {
     if !has_python() {
         return;

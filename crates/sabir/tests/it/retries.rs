@@ -34,6 +34,7 @@ fn run_with_a_busy_provider(turns: usize) {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_429_before_each_turn_ends_no_long_task() {
     // More turns than the budget has retries.
     run_with_a_busy_provider(70);
@@ -91,6 +92,7 @@ fn retries_are_limited_by_flags_and_by_the_configuration() {
 
 /// Tasks with the same words at the same time do not ask again at the same moments.
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn identical_tasks_do_not_retry_in_step() {
     let waits = || {
         let world = World::new();

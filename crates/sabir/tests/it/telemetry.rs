@@ -187,6 +187,7 @@ fn a_collector_gets_the_spans_of_a_task() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_dead_collector_changes_nothing() {
     let run = |world: &World| {
         let provider = world.plays(WAY, &turns());

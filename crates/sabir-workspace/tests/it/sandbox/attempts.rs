@@ -280,11 +280,13 @@ fn outside(scene: &Scene) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn forbidden_file_accesses_are_denied() {
     check(FILES);
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn forbidden_kernel_interfaces_are_denied() {
     check(KERNEL);
 }

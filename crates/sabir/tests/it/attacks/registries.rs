@@ -149,6 +149,7 @@ fn go_downloads_from_a_listed_registry() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn maven_fetches_from_a_listed_registry() {
     let Some((world, files, registry)) = world_with_named_registry() else {
         return;
@@ -211,6 +212,7 @@ fn run(world: &World, folder: &Path, calls: Vec<Value>, flags: &[&str]) -> (Stri
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn pip_installs_from_a_listed_registry() {
     let Some((world, files, port)) = world_with_registry() else {
         return;

@@ -297,6 +297,7 @@ fn history_readers(id: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn no_command_shows_a_secret_of_an_old_commit() {
     let place = tempfile::tempdir_in(sabir_testkit::find_temp_base()).unwrap();
     let folder = project(place.path());

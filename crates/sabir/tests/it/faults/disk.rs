@@ -248,6 +248,7 @@ fn short_writes_are_completed() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_slow_disk_only_delays() {
     let Some(library) = preload::library() else {
         return;

@@ -13,6 +13,7 @@ const NATIVE: Way = WAYS[1];
 const TASKS: usize = 50;
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn fifty_tasks_can_start_at_once_in_one_folder() {
     let world = World::new();
     let config =

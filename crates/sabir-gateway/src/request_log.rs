@@ -95,7 +95,7 @@ impl SharedLogOptions {
 }
 
 impl LogWriter {
-    /// Waits until the waiting lines are written, at most half a second. The log must have been dropped, or no line is the last one.
+    /// Waits until the waiting lines are written, at most half a second. Drop the log first; otherwise no line is the last one.
     pub fn finish(self) {
         _ = self.done.recv_timeout(FLUSH_TIMEOUT);
     }
@@ -257,7 +257,7 @@ fn explain_event(event: GatewayEvent<'_>) -> Option<String> {
         GatewayEvent::CallSent { name, dialect } => {
             format!("called {name} ({})", dialect.unwrap_or("natively"))
         }
-        GatewayEvent::Repaired { rule, name } => format!("mended {name}: {rule}"),
+        GatewayEvent::Repaired { rule, name } => format!("repaired {name}: {rule}"),
         GatewayEvent::FaultFound(fault) => format!("at fault: {}", fault.message),
         GatewayEvent::Retried { attempt, feedback } => {
             format!("asked again, {attempt}:\n{}", indent_lines(feedback))
@@ -332,7 +332,7 @@ mod tests {
             text,
             "1970-01-01T00:00:00.000Z r1 - - 404 3 ms 9 bytes 1 call"
         );
-        assert_eq!(words, "r1 mended read: strict");
+        assert_eq!(words, "r1 repaired read: strict");
         assert!(
             json.starts_with(r#"{"time":"1970-01-01T00:00:00.000Z","id":"r1","#),
             "{json}"

@@ -655,7 +655,7 @@ impl Config {
                 Ok((provider.to_owned(), name.to_owned()))
             }
             _ => Err(SessionError::invalid(format!(
-                "the model `{name}` is unknown: write PROVIDER/NAME with one of {}",
+                "the model `{name}` is unknown: write PROVIDER/NAME with one of {}, or a server's address that begins with http:// or https://",
                 self.own.providers.provider_names().join(", ")
             ))),
         }

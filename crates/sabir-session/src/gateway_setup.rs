@@ -120,7 +120,11 @@ impl GatewaySpec {
     /// Returns the error of an address that cannot be listened on, with the line of the configuration that has it.
     pub fn listen_error(&self, config: &Config, error: &std::io::Error) -> SessionError {
         let address = self.listen_address(config);
-        let why = format!("the gateway cannot listen on {address}: {error}");
+        let hint = match error.kind() {
+            std::io::ErrorKind::InvalidInput => "; write HOST:PORT, for example 127.0.0.1:4747",
+            _ => "",
+        };
+        let why = format!("the gateway cannot listen on {address}: {error}{hint}");
         match self.listen {
             Some(_) => SessionError::invalid(why),
             None => config.error_at(&["gateway", "listen"], why),

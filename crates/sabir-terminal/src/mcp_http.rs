@@ -44,8 +44,15 @@ pub(crate) async fn serve_http(
         true => GatewayToken::None,
         false => served_token(config)?,
     };
-    let unusable =
-        |error| SessionError::invalid(format!("the server cannot listen on {address}: {error}"));
+    let unusable = |error: std::io::Error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::InvalidInput => "; write HOST:PORT, for example 127.0.0.1:4748",
+            _ => "",
+        };
+        SessionError::invalid(format!(
+            "the server cannot listen on {address}: {error}{hint}"
+        ))
+    };
     let listener = TcpListener::bind(address).await.map_err(unusable)?;
     let bound = listener.local_addr().map_err(unusable)?;
     let end = shutdown_signal(exit)

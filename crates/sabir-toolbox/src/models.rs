@@ -99,7 +99,7 @@ impl Report for ModelListing {
         let models = self.models.as_deref().unwrap_or_default();
         if !models.is_empty() {
             text.push_str(
-                "models (US dollars for a million tokens, at their vendor's; - is unknown, + more for long input)\n",
+                "models (US dollars for a million tokens at the vendor's prices; - is unknown, + more for long input)\n",
             );
             let titles = [
                 "model", "vendor", "context", "output", "input", "cached", "stored", "output",

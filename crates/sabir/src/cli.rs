@@ -250,8 +250,8 @@ pub(crate) struct TaskOptions {
     #[arg(long)]
     pub(crate) protocol: Option<String>,
     /// The treatment of calls that a model writes as text although it has native calls: `off` leaves them as text, `ask` asks about
-    /// each (or denies it if nobody can be asked), and `on` treats them like native calls. By default the configuration decides, then
-    /// `ask`.
+    /// each that needs an approval, even if its kind is approved (or denies it if nobody can be asked), and `on` treats them like native
+    /// calls. By default the configuration decides, then `ask`.
     #[arg(long, value_name = "off|ask|on")]
     pub(crate) recovery: Option<TextRecovery>,
     /// The number of calls that a message of the model may contain: `1`, or `many`. With `1`, further calls in a message are not run.

@@ -35,7 +35,7 @@ pub struct BudgetPeriod {
     earlier_turns: u32,
 }
 
-/// The part of the usage that the limits of a run apply to.
+/// The usage since the start of the current run, to which its limits apply.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct RunUsage {
     /// The answers before the run.
@@ -145,7 +145,8 @@ impl TaskBudget {
         let limit = limits.turns?;
         // Subtasks count as well, or a task could pass any limit by delegating.
         let turns = self.turns_with_subtasks();
-        (turns >= limit).then(|| format!("the limit of {turns} turns was reached"))
+        let unit = if turns == 1 { "turn" } else { "turns" };
+        (turns >= limit).then(|| format!("the limit of {turns} {unit} was reached"))
     }
 
     fn token_limit(&self, limits: &TaskLimits) -> Option<String> {

@@ -363,7 +363,7 @@ impl Task {
     /// Ends a headless task that will not be completed. The outcome says if denials were the
     /// reason.
     fn end_headless(&mut self, message: &str, effects: &mut Vec<TaskEffect>) {
-        // Law 10: a task that could not do its work because of denials says so, and how to allow
+        // A task that could not do its work because of denials says so, and how to allow
         // it.
         if self.progress.denials() > 0 {
             let message = format!(
@@ -389,9 +389,9 @@ impl Task {
     /// Ends the task because the user left at a question. Calls that wait for an answer do not run.
     pub(super) fn handle_leave(&mut self, question: &UserQuestion, effects: &mut Vec<TaskEffect>) {
         let message = match question {
-            UserQuestion::Completion { .. } => "left without accepting the completion",
-            UserQuestion::Next { .. } => "left without a completion",
-            _ => "left without an answer",
+            UserQuestion::Completion { .. } => "the user left without accepting the completion",
+            UserQuestion::Next { .. } => "the user left before the task was completed",
+            _ => "the user left without an answer",
         };
         self.shut_down(TaskOutcome::Unfinished, message, effects);
     }

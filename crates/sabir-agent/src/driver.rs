@@ -109,7 +109,7 @@ pub enum DriveError {
 enum DriverEvent {
     ToolFinished(CallId, Box<ToolOutput>),
     ToolOutput(CallId, String),
-    /// A call is up to date and can be checked.
+    /// The refresh of a call is done, and the call can be checked.
     CallRefreshed(CallId, Box<dyn PreparedCall>),
     UserReplied(UserReply),
     UserCommand(UserCommand),
@@ -235,7 +235,7 @@ impl TaskDriver<'_> {
                             // Its prepared work is dropped.
                             tools.prepared.remove(&result.id);
                         }
-                        // Law 9: a record that was not kept has no consequences. All later effects
+                        // A record that was not kept has no consequences. All later effects
                         // are dropped with the queue.
                         if let Err(ended) = self.broadcaster().store_record(&record) {
                             return Ok(ended);
@@ -823,7 +823,7 @@ impl Broadcaster<'_> {
         Ok(())
     }
 
-    /// Keeps the records among these effects. While the model is asked, an input has no others.
+    /// Stores the records among these effects. During a request, an input has no other effects.
     fn store_records(&mut self, effects: Vec<TaskEffect>) -> Result<(), TaskEnd> {
         for effect in effects {
             if let TaskEffect::PersistRecord(record) = effect {

@@ -1,7 +1,7 @@
 //! Task events: everything that screens, JSON lines and tests see of a task.
 //!
 //! A task event is a [`Record`], which is also in the journal, or a [`TransientEvent`], which is
-//! not. Both are objects with a `kind`; there are fifteen kinds in all, and no delta repeats what
+//! not. Both are objects with a `kind`; there are sixteen kinds in all, and no delta repeats what
 //! came before. An `answered` record holds the whole answer once more, since the journal keeps no
 //! deltas. `docs/events.schema.json` describes each kind; a test compares it with these types.
 
@@ -89,7 +89,7 @@ pub enum UserQuestion {
         detail: String,
         /// The reason why the call is not allowed without asking.
         reason: String,
-        /// Rules that the user may approve with the call; with all of them, the question would not have been asked. Empty if only this one
+        /// Rules that the user may approve with the call; with all of them approved, the question would not have been asked. Empty if only this one
         /// call can be approved.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         proposals: Vec<RuleProposal>,

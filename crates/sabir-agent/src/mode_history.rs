@@ -2,8 +2,8 @@
 //!
 //! No mode is stored beside the records. The start names the first mode; a `switch_mode` call that
 //! is done and a switch by the user ([`ContextChange::Moded`](crate::ContextChange)) each name the
-//! next. All that depends on a task's mode (the machine, a resume, the paths that may be written)
-//! reads it here.
+//! next. Code that depends on a task's mode (the state machine, a resume, the paths that may be
+//! written) reads it here.
 
 use sabir_call::{MessagePart, ToolResultStatus};
 use sabir_policy::Mode;

@@ -115,7 +115,7 @@ impl fmt::Display for CallDigest {
 }
 
 impl CallPermit {
-    /// Creates a permit for a caller without a task: nothing was checked, and nothing is bound.
+    /// Creates a permit for a caller without a task: nothing was checked, and it has no preconditions.
     pub fn unchecked(call: CallId) -> Self {
         let preconditions = Preconditions::default();
         let digest = CallDigest::for_call("", &CallArguments::new(), &preconditions);

@@ -127,7 +127,7 @@ pub enum Record {
     /// The context changed: the fragments that the model sees besides the history, or the summary
     /// that replaces a part of it.
     Context(ContextChange),
-    /// The journal was damaged behind the record before this one, and later records are lost: calls whose results they held may
+    /// The journal was damaged after the previous record, and later records are lost: calls whose results they held may
     /// have run.
     Damaged {
         /// The number of bytes that could not be read.

@@ -6,7 +6,7 @@
 //!
 //! Architecture invariant: an assistant message with calls enters the history together with the
 //! results of all its calls, once the last result is there ([`calls::OpenTurn`]). A history with an
-//! unanswered or doubly answered call cannot be represented (law 7).
+//! unanswered or doubly answered call cannot be represented.
 
 mod approval;
 mod budget;
@@ -609,7 +609,7 @@ impl Task {
                     turn.mark_denied(call, *by, reason);
                 }
             }
-            // An approval changes nothing. A resumed task checks again and asks again (law 8).
+            // An approval changes nothing. A resumed task checks again and asks again.
             Record::Judged { .. } => {}
             Record::Running { call, .. } => {
                 self.note_running(call);
@@ -671,7 +671,7 @@ impl Task {
         if turn.is_clean() {
             self.progress.note_clean_turn();
         }
-        // Law 7: calls and results enter the history in one step, when the last result is there.
+        // Calls and results enter the history in one step, when the last result is there.
         if let Some((parts, mut answers)) = turn.take_results() {
             self.turn = None;
             // Depends on the number of turns, which only records change, so a replay adds the
@@ -688,7 +688,7 @@ impl Task {
     fn commit_record(&mut self, record: Record, effects: &mut Vec<TaskEffect>) {
         self.apply_record(&record);
         // Effects are executed in order, so those that are pushed later happen after the record is
-        // kept (law 9).
+        // kept.
         effects.push(TaskEffect::PersistRecord(record));
     }
 

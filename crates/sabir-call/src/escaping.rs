@@ -10,7 +10,7 @@
 //!   and bidirectional controls. Each becomes its code point, as in `<U+202E>`.
 //! * A control character in a name, which could begin a line of its own ([`escape_name`]).
 //!
-//! Files and histories keep their exact bytes (law 5): only the copy of a request that is sent changes. The user's own text is sent
+//! Files and histories keep their exact bytes: only the copy of a request that is sent changes. The user's own text is sent
 //! unchanged.
 
 use std::borrow::Cow;
@@ -183,7 +183,7 @@ impl ContentEscaping {
         for part in &mut escaped.parts {
             match part {
                 MessagePart::Result(result) => escape(&mut result.content),
-                // The user's words are sent unchanged (law 13).
+                // The user's words are sent unchanged.
                 MessagePart::Text { text } if message.role == Role::Assistant => escape(text),
                 MessagePart::Call(call) => call
                     .arguments

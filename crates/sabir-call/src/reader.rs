@@ -85,7 +85,7 @@ use utf8::Utf8Decoder;
 use vocabulary::Vocabulary;
 
 /// The maximum white space that is held back after a tag or a call until more text comes, in bytes. Beyond it the reader decides without
-/// that text, so that a stream of blanks cannot fill the memory (law 6).
+/// that text, so that a stream of blanks cannot fill the memory.
 const BLANK_CAP: usize = 8 * 1024;
 /// The length of the end of that white space that is examined for line ends and indentation, in
 /// bytes.

@@ -277,7 +277,7 @@ impl ArgumentReader<'_> {
                 Value::String(text.to_owned())
             }
         };
-        // A union that allows strings keeps the text (law 5). Other types are tried later, and only
+        // A union that allows strings keeps the text. Other types are tried later, and only
         // if validation refuses the string.
         let others = types
             .filter(|types| types.has(JsonTypes::STRING))

@@ -73,7 +73,7 @@ pub enum CallState {
     /// Its faults become feedback for the model.
     Rejected,
     /// The call was never properly closed.
-    /// It never runs, even if the stop reason claims otherwise (law 3) or all its required arguments
+    /// It never runs, even if the stop reason claims otherwise or all its required arguments
     /// arrived.
     Cut,
 }

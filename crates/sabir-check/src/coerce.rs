@@ -19,7 +19,7 @@
 //! White space around a raw scalar is removed as a repair; around JSON and elements it has no meaning.
 //!
 //! **Unions.** A union that contains `string` keeps the string: for `["string", "integer"]` the text `10` becomes `"10"`,
-//! because the schema allows it and law 5 demands exact bytes. Only if validation rejects the string (by an `enum`, a
+//! because the schema allows it and values keep their exact bytes. Only if validation rejects the string (by an `enum`, a
 //! `pattern`, a `const`) is the text read as the other types, and that reading counts only if validation accepts it. Among
 //! the other types the first that fits is taken: null, boolean, integer, number, array or object.
 //!
@@ -207,7 +207,7 @@ pub(crate) fn parse_scalar(text: &str, types: JsonTypes) -> Option<Value> {
     {
         return None;
     }
-    // Rounding an id of 20 digits would address something else (law 5).
+    // Rounding an id of 20 digits would address something else.
     if lenient_json::find_wide_integer(text).is_some() {
         return None;
     }

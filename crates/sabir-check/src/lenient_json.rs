@@ -92,7 +92,7 @@ pub(crate) fn parse_lenient(
         slips: Vec::new(),
         marks: OffsetMap::default(),
     };
-    // One pass: each character is taken once, and strings and words are consumed whole (law 2).
+    // One pass: each character is taken once, and strings and words are consumed whole.
     // Structure is not checked here, since serde_json does that on the result.
     while let Some(c) = reader.next_char() {
         match c {

@@ -2,7 +2,7 @@
 //!
 //! Each has a message of its own, since "wrong type" would make a model look for another value instead of another syntax.
 //! No value is changed here. JSON in a raw value is an error only if the call is wrong anyway, because a string may well be
-//! a JSON object (law 5).
+//! a JSON object.
 
 use std::borrow::Cow;
 
@@ -263,7 +263,7 @@ pub(crate) fn truncate_at_unknown<'d>(
 ///
 /// Escaping would have replaced every raw one, so a value with both is probably intended HTML.
 ///
-/// The value is never changed: the file may really contain `&amp;`, and decoding would corrupt it (law 5).
+/// The value is never changed: the file may really contain `&amp;`, and decoding would corrupt it.
 pub(crate) fn entity_warning(
     name: &str,
     written: &DraftArgument,

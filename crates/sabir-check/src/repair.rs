@@ -3,7 +3,7 @@
 //! A repair has a name, so that it can be reported and switched off, and exactly one possible reading. A tool's name that is
 //! only similar (`read_fil`) has two readings: a typing error, or a tool that does not exist. Such a name is rejected with a
 //! hint, unless it has the same letters as a tool whose arguments the call gives exactly (`near_name`). An unterminated
-//! value is never repaired, and a string that the schema allows is never changed (law 5).
+//! value is never repaired, and a string that the schema allows is never changed.
 //!
 //! | rule | input | is read as |
 //! | --- | --- | --- |

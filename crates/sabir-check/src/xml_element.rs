@@ -4,7 +4,7 @@
 //! elements, elements inside elements of the same name.
 //!
 //! Unsupported, so that the whole text is rejected: text between elements, comments, processing instructions, declared
-//! namespaces. Entities are never decoded: a value is exactly the text that the model wrote (law 5).
+//! namespaces. Entities are never decoded: a value is exactly the text that the model wrote.
 //!
 //! Grammar as implemented: `ws (element ws)*`, with `element = "<" name (ws attr)* ws? ("/>" | ">" body "</" name ws? ">")`
 //! and `attr = name ws? "=" ws? quoted`. The body ends at the first closing tag at its own depth that is followed by a
@@ -46,7 +46,7 @@ pub(crate) fn parse_elements(text: &str) -> Option<Vec<XmlElement<'_>>> {
 }
 
 /// Removes one newline at the start and one at the end if both are there: the wrapper rule of the XML dialects. Only a pair is layout; a
-/// single newline belongs to the value, and of several newlines only the outermost pair is removed (law 5).
+/// single newline belongs to the value, and of several newlines only the outermost pair is removed.
 fn strip_wrapper_newlines(body: &str) -> &str {
     let inner = body
         .strip_prefix("\r\n")

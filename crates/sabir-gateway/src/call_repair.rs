@@ -4,7 +4,7 @@
 //! unreadable call ends the response with an error, or is reported to the model, which is then
 //! asked again; it is never completed on the model's behalf. A readable call that the tool would
 //! reject is sent, as a native API would do: the client's own validation answers it better than a
-//! gateway can. Only if the model may be asked again do the gates of `sabir-check` decide.
+//! gateway can. Only if the model may be asked again do the checks of `sabir-check` decide.
 //!
 //! | situation | `heal` | `retry` |
 //! | --- | --- | --- |

@@ -1,4 +1,4 @@
-//! Provides a model for tests of everything around models.
+//! Provides a model without answers, for tests that need none.
 
 use sabir_call::{EventSink, Model, Request, ResponseFuture};
 

@@ -1,4 +1,4 @@
-//! Meters what an exchange uses. Every request to the model counts by itself, by the usage that its provider
+//! Meters what an exchange uses. Every request to the model is counted separately, by the usage that its provider
 //! reported, or else by an estimate from the bytes that were read.
 //!
 //! | a request to the model | counts |

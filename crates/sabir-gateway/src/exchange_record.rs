@@ -1,4 +1,4 @@
-//! Describes whole exchanges for an audit: what was asked, answered and mended.
+//! Describes whole exchanges for an audit: what was asked, answered and repaired.
 //!
 //! Nothing is collected unless the gateway has a recorder.
 

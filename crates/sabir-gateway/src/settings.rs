@@ -42,8 +42,8 @@ pub struct GatewayLimits {
     pub connections: usize,
     /// The number of concurrent responses; more are refused with 503.
     pub answers: usize,
-    /// The time from the first byte of a head to its last, and from the opening of a connection to
-    /// the first byte.
+    /// The time from the first byte of the request's headers to their last, and from the opening of a
+    /// connection to the first byte.
     pub head: Duration,
     /// The time for a request's body, plus a second for each 16 KiB of it.
     pub upload: Duration,

@@ -55,7 +55,7 @@ pub enum BalancePolicy {
 pub struct GroupRules {
     /// The order in which upstreams are chosen.
     pub balance: BalancePolicy,
-    /// The silence after which a second upstream is asked too; `None` never asks a second one.
+    /// The time without an answer after which a second upstream is asked too; `None` never asks a second one.
     pub hedge: Option<Duration>,
     /// The rules of each upstream's circuit breaker.
     pub circuit: CircuitRules,

@@ -375,7 +375,7 @@ impl RecordStore for Journal {
             let reason = error.to_string();
             let reported = fail(&reason);
             if error.is_permanent() {
-                // From now on nothing is acknowledged that a reader may not find again (law 9).
+                // From now on nothing is acknowledged that a reader may not find again.
                 self.failure = Some(reason);
             }
             reported

@@ -2,7 +2,7 @@
 //!
 //! A [`Journal`] is one file with the records of one task, in the order in which they were written. It implements
 //! [`RecordStore`](sabir_agent::RecordStore): once [`append`](sabir_agent::RecordStore::append) has returned, the record
-//! survives `kill -9`, a full disk and a power cut (law 9).
+//! survives `kill -9`, a full disk and a power cut.
 //!
 //! The main decision: **the file is append-only, one whole frame at a time, each with a checksum.** There is no separate
 //! index that could disagree with the file, and only its end can need repair. Recovery distinguishes two cases. A torn tail

@@ -17,7 +17,7 @@
 //! | `while …; do cd ..; done` | the folder is not known, because each round starts where the last one ended |
 //!
 //! Lines within lines (`$(…)`, `bash -c`, `eval`) are parsed and walked in turn, so wrapping a command never weakens its verdict; a
-//! property test states that law. Whatever is not understood becomes a question with its reason, at the part where it occurs.
+//! property test states that. Whatever is not understood becomes a question with its reason, at the part where it occurs.
 //!
 //! There are two strengths of questions. One that an approval of all commands answers ([`PolicyFinding::ask`]), and one that only
 //! the user answers ([`PolicyFinding::always_ask`]): for what cannot be undone, and for what cannot be read.

@@ -24,7 +24,7 @@
 //! | `path_scope.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
 //! | `pattern.rs`, `command_kinds.rs`, `destructive.rs` | the user's rules, kinds of commands to approve once, commands that always ask |
 //!
-//! Four laws hold, and property tests (`tests/it/laws.rs`) state them for any rules and lines:
+//! Four properties hold, and tests (`tests/it/properties.rs`) state them for any rules and lines:
 //!
 //! * wrapping a command (`bash -c`, a loop, `$(…)`, a pipe) never weakens the verdict,
 //! * one more deny or ask rule never loosens it, one more allow rule never tightens it and never beats a deny,

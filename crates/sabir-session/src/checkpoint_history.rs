@@ -76,7 +76,7 @@ pub struct TaskDiff {
     pub changes: Vec<PathChange>,
     /// The paths among them that others changed too, while a command ran.
     pub shared: Vec<PathBuf>,
-    /// The paths that are not among them, because others wrote them while a command ran.
+    /// The paths that were left out, because another program wrote them while a command ran.
     pub by_others: Vec<PathBuf>,
 }
 

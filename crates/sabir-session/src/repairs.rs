@@ -26,7 +26,7 @@ pub fn without_rules<'a>(
         })
 }
 
-/// Reports whether the named repairs, which are off by default, include that of a last call without its closing markup.
+/// Reports whether the named repairs, which are off by default, include `missing_last_close`.
 ///
 /// # Errors
 /// When a name is not that of a repair that is off by default.

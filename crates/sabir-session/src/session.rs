@@ -863,7 +863,7 @@ impl SessionWorker {
         let (outcome, message) =
             driven.unwrap_or_else(|error| (TaskOutcome::Misconfigured, error.to_string()));
         probe.send_notice();
-        // Nothing that the model started may outlive the run (law 11).
+        // Nothing that the model started may outlive the run.
         setup.resources.jobs.stop_all().await;
         if outcome == TaskOutcome::StoreFailed {
             // The store could not keep this record, but subscribers still wait for it.

@@ -1,7 +1,7 @@
 //! Finds the task that a user names on a command line, by one rule for all commands.
 //!
 //! A name is, in this order: an id or the beginning of one; `@N`, the N-th newest task of this
-//! folder; the end of an id, which is random, while ids of one minute begin alike; or words of the
+//! folder; the end of an id, which is random, while ids of the same minute share a prefix; or words of the
 //! first message. Without a name the newest task of this folder is meant. *This folder* is the
 //! current one, or the nearest folder with tasks above it, up to the root of the repository.
 

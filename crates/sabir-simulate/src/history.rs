@@ -1,4 +1,4 @@
-//! Checks law 7 on a history: each call has exactly one result, in the very next message, in call order.
+//! Checks that in a history each call has exactly one result, in the very next message, in call order.
 //!
 //! The check looks at messages alone, so it holds for requests, for a running task and for a replay.
 
@@ -54,7 +54,7 @@ pub fn check_history(history: &[Message]) -> Result<(), Violation> {
         }
     }
     // A request may not end with open calls: the task adds a message with calls together with all
-    // of its results (law 7).
+    // of its results.
     if open.is_empty() {
         return Ok(());
     }

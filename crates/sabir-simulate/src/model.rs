@@ -80,7 +80,7 @@ impl Model for SimulatedModel {
             {
                 let mut reading =
                     PromptedSink::new(request.dialects.all(), self.registry.tool_set(), &mut pass);
-                // The real parser of the dialect reads the text, in chunks of any size (law 1).
+                // The real parser of the dialect reads the text, in chunks of any size.
                 for chunk in random_chunks(&self.simulation, &render_text(&reply)) {
                     self.wait_random().await;
                     reading.push_event(Event::Text { text: &chunk });

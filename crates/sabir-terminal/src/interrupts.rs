@@ -17,7 +17,7 @@ use crate::screen::{self, ExitBySignal};
 /// The number of listeners so far. Only the last one acts: a session may follow another in one process.
 static LISTENERS: AtomicU64 = AtomicU64::new(0);
 
-/// Listens for signals on a separate thread, because the main thread may be blocked by a disk. `exit` ends the process.
+/// Listens for signals on a separate thread, because the main thread may be blocked on disk I/O. `exit` ends the process.
 ///
 /// In a session that stays open the first SIGINT of a run interrupts it, and the second one ends the process. Where the session only
 /// waits for a message, SIGINT leaves it.

@@ -4,7 +4,7 @@
 //! nothing and draws nothing, so that the same keys always do the same.
 //!
 //! A paste never completes a message, whatever line breaks it has. Most terminals mark a paste
-//! (bracketed paste). Of the others a line break counts as pasted if more input follows it at once,
+//! (bracketed paste). On other terminals a line break counts as pasted if more input follows it at once,
 //! which no person types.
 //!
 //! The libraries for this (`rustyline`, `reedline`) own the terminal while they read. They print whole lines

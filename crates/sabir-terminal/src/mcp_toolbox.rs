@@ -150,7 +150,7 @@ impl ServedTool for ToolboxTool {
         match self.function {
             ToolboxFunction::Parse => ToolSpec::new(
                 "parse_calls",
-                "Reads a model's text and returns the tool calls in it, in any of almost fifty formats, as JSON.",
+                "Reads a model's text and returns the tool calls in it, in any of about fifty formats, as JSON.",
                 object(
                     json!({"text": text, "dialect": dialect, "tools": tools}),
                     &["text"],

@@ -105,7 +105,7 @@ pub(crate) fn write_prompt(text: &str) {
 }
 
 /// Writes bytes to standard output and flushes it. A terminal gets them as cleaned text, whatever
-/// the caller did: cleaning twice changes nothing, and no sink can forget it.
+/// the caller did: cleaning twice changes nothing, and no caller can forget it.
 pub fn write_stdout_bytes(bytes: &[u8]) {
     let bytes = if is_stdout_terminal() {
         Cow::Owned(sanitize_text(&String::from_utf8_lossy(bytes)).into_bytes())

@@ -1,4 +1,4 @@
-//! Commands for people who serve models, with their arguments.
+//! The commands `grammar`, `torture` and `corpus` with their arguments.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,7 +1,6 @@
 //! Checks that only certain crates use files, processes, the environment, printing and `unsafe`.
 //!
-//! Law 12 says that libraries neither print nor read environment, home directory or clock; this is
-//! its test. The same holds for files and processes: a tool that could open a file by itself would
+//! Tests that libraries neither print nor read environment, home directory or clock. The same holds for files and processes: a tool that could open a file by itself would
 //! go around the workspace, and with it around ignore files, bounds and checkpoints.
 //! A use is a path such as `std::fs` or `tokio::process`, alone or in a group, or the name of a
 //! macro or keyword. A module that is imported under another name is found at its import.

@@ -1,7 +1,7 @@
 //! Context fragments: named texts that a model reads besides the task itself, each with a cap.
 //!
-//! The makers of fragments cut them ([`ContextFragment::with_cap`]), so that no file in a folder
-//! can fill the context. The text says what was left out, since half a text can mean the
+//! A fragment is truncated where it is created ([`ContextFragment::with_cap`]), so that no file in
+//! a folder can fill the context. The text says what was left out, since half a text can mean the
 //! opposite of the whole.
 
 use sabir_call::escaping::escape_name;

@@ -1,9 +1,9 @@
 //! The shared budget: limits what subtasks that work at the same time may use together.
 //!
-//! Each subtask begins with what its parent has left, and so do its siblings; each alone keeps to
-//! that, but together they would not. While some of them work, their parent asks no model. So what
-//! the whole family uses is what these use, with their own subtasks: all of them share one budget,
-//! which is checked before a model is asked. A turn is reserved beforehand. Tokens and money are
+//! Each subtask begins with what its parent has left, and so do its siblings; each stays within
+//! it, but their sum might not. While some of them work, their parent asks no model. So only they
+//! and their own subtasks spend anything, and all of them share one budget, which is checked before
+//! a model is asked. A turn is reserved beforehand. Tokens and money are
 //! known afterwards, so the requests that are under way when a limit is reached are finished.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,7 @@ pub(super) struct BudgetSlot(Mutex<Option<(BudgetPeriod, Arc<BudgetState>)>>);
 pub(super) struct BudgetMeter(pub(super) SharedBudget);
 
 impl SharedBudget {
-    /// Returns this budget, or `other` if this one belongs to no family.
+    /// Returns this budget, or `other` if this one is not shared.
     pub(super) fn or_else(&self, other: impl FnOnce() -> Self) -> Self {
         if self.0.is_some() {
             self.clone()

@@ -55,7 +55,7 @@ impl Task {
             UserReply::YesWithRules(rules) => {
                 let rules: Vec<_> = rules
                     .into_iter()
-                    // Law 8: a front end cannot approve more than the question proposed.
+                    // A front end cannot approve more than the question proposed.
                     .filter(|rule| offered.iter().any(|known| known.rule == *rule))
                     .collect();
                 for rule in &rules {

@@ -22,7 +22,7 @@ const LOST_RESULT: &str = "The records of this call are lost. It may have happen
 /// A turn whose calls are not all answered yet.
 ///
 /// It owns the parts of the message until [`take_results`](Self::take_results) releases them with
-/// all results, so the history never holds a call without its result (law 7).
+/// all results, so the history never holds a call without its result.
 #[derive(Debug)]
 pub(crate) struct OpenTurn {
     parts: Vec<MessagePart>,
@@ -602,7 +602,7 @@ impl Task {
             ..permit
         };
         // The record precedes the effect, so that after a crash the call is known to have begun,
-        // and is not repeated (law 9).
+        // and is not repeated.
         self.commit_record(
             Record::Running {
                 call: id.clone(),
@@ -648,7 +648,7 @@ impl Task {
         effects: &mut Vec<TaskEffect>,
     ) {
         // The result of a call that was cancelled, or set back to waiting, finds no running call
-        // and is dropped (law 7).
+        // and is dropped.
         let running = self
             .turn
             .as_mut()
@@ -769,7 +769,7 @@ impl Task {
     }
 
     pub(super) fn handle_reply(&mut self, reply: UserReply, effects: &mut Vec<TaskEffect>) {
-        // A reply to a question that was withdrawn meanwhile approves nothing (law 8).
+        // A reply to a question that was withdrawn meanwhile approves nothing.
         let Some(question) = self.question.take() else {
             return;
         };

@@ -1,5 +1,5 @@
-//! Compaction: replaces the beginning of the history, in what the model sees, by a head that sums
-//! it up.
+//! Compaction: replaces the beginning of the history, in what the model sees, by a
+//! summary.
 //!
 //! Kept word for word are the instructions, the user's first message and the later ones, the todos,
 //! the names of the files, and the last turns, each with all its calls and results. Everything else
@@ -564,7 +564,7 @@ impl Task {
             if kept > budget && (cut < all.len() || budget == 0) {
                 break;
             }
-            // The cut is before an answer, so calls and their results stay or go together (law 7).
+            // The cut is before an answer, so calls and their results stay or go together.
             if message.role == Role::Assistant {
                 cut = at;
             }

@@ -83,7 +83,7 @@ impl DenialTracker {
         }
     }
 
-    /// Notes the result of a call: one that was done makes equal denials before it good.
+    /// Notes the result of a call. A successful call cancels earlier denials of equal calls.
     pub(super) fn note_result(&mut self, call: &Call, result: &CallResult, readers: &[String]) {
         if result.ending == ToolResultStatus::Done {
             self.0
@@ -130,7 +130,7 @@ impl Task {
         }
     }
 
-    /// Returns the outcome and the message of a result without a reviewer. Law 10: a task whose calls
+    /// Returns the outcome and the message of a result without a reviewer. A task whose calls
     /// were denied did not do its work, even if the model says so.
     pub(super) fn decide_outcome(&self, result: String) -> (TaskOutcome, String) {
         let is_reviewed = self.settings.interactivity.is_interactive();

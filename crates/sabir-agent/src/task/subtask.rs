@@ -1,4 +1,4 @@
-//! Subtasks in the machine: their beginning, their usage, and the end of a task while some are at
+//! Subtasks in the task state machine: their beginning, their usage, and the end of a task while some are at
 //! work.
 //!
 //! A call of `new_task` is the one call that continues when its task is resumed: its subtask has

@@ -15,7 +15,7 @@ enum Move {
     Calls(Vec<(usize, usize)>),
     /// It writes only words.
     Words,
-    /// A call is weighed, or ends so.
+    /// A call is assessed, or ends this way.
     Work(bool),
     /// The user answers.
     Reply(usize),

@@ -1,4 +1,4 @@
-//! The todo list in the machine: keeps the newest list, repeats it to the model, and reports what
+//! The todo list in the task state machine: keeps the newest list, repeats it to the model, and reports what
 //! is left of it.
 //!
 //! A list needs no record of its own: a `done` result of `update_todo_list` makes the arguments of

@@ -38,7 +38,7 @@ impl Task {
             escaping.restore_value(value, &|c| self.transcript.was_read(c));
         }
         // Results find their calls by id, so a provider that repeats one must not answer two calls
-        // at once (law 7).
+        // at once.
         let mut used = HashSet::new();
         let mut is_used = |id: &CallId| self.transcript.has_call(id) || !used.insert(id.clone());
         let loose: Vec<_> = draft
@@ -80,7 +80,7 @@ impl Task {
                     let checked = checked.swap_remove(at);
                     let id = unique_call_id(call.id.as_deref(), turn, call.index, &mut is_used);
                     let native = self.start.protocol == ToolProtocol::Native;
-                    // Law 3: only a call that was closed and passed every check may run.
+                    // Only a call that was closed and passed every check may run.
                     let passed = checked.state == CallState::Complete;
                     let feedback = if passed {
                         None

@@ -1,7 +1,7 @@
 //! The context view: what the model sees of a task, which is the whole history until a compaction
 //! leaves out its beginning.
 //!
-//! The history never changes. A compaction puts a head in place of the first messages; undoing it
+//! The history never changes. A compaction puts a summary in place of the first messages; undoing it
 //! restores what was there, message by message, with everything that came since.
 
 use sabir_call::{History, Message, MessagePart, Role};

@@ -1,4 +1,4 @@
-//! Law 7 by construction: inputs of every kind in any order, expected or not, never leave a call without a result or give it two
+//! One result for each call: inputs of every kind in any order, expected or not, never leave a call without a result or give it two
 //! results.
 
 use proptest::prelude::*;

@@ -129,7 +129,7 @@ fn text(message: &Message) -> String {
         .collect()
 }
 
-/// Checks law 7 in a request: every call has one result directly after it, and the roles alternate.
+/// Checks that in a request every call has one result directly after it, and the roles alternate.
 fn check_request(request: &Request) {
     let messages = &request.messages;
     assert_eq!(

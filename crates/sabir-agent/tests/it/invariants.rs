@@ -1,4 +1,4 @@
-//! Law 7 and replay, for any order of inputs and any truncation of the journal.
+//! One result for each call, and replay, for any order of inputs and any truncation of the journal.
 
 use proptest::prelude::*;
 use sabir_agent::{

@@ -221,7 +221,7 @@ impl Machine {
             .unwrap()
     }
 
-    /// Checks law 7: in the history every call has exactly one result, in call order, in the very next message.
+    /// Checks that in the history every call has exactly one result, in call order, in the very next message.
     pub(crate) fn check_history(&self) {
         let history = self.task.history();
         for (at, message) in history.iter().enumerate() {

@@ -547,7 +547,7 @@ fn resume_after(family: &TaskFamily, entries: usize) -> (TaskFamily, TaskOutcome
     (family, outcome, message, task)
 }
 
-/// Checks the laws that hold for the records of a task and its subtasks.
+/// Checks the invariants that hold for the records of a task and its subtasks.
 fn check_family(family: &TaskFamily) {
     let mut touches = HashMap::new();
     family

@@ -522,7 +522,7 @@ impl CallReader {
         self.held.clear();
         open.end_last_value(out);
         open.explain_cut(out);
-        // Law 3: even a call whose last argument was complete is cut, since more arguments may be
+        // Even a call whose last argument was complete is cut, since more arguments may be
         // missing.
         out.push_event(Event::CallCut {
             index: open.index,

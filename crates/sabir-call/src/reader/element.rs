@@ -75,7 +75,7 @@ impl ElementShape {
         last: bool,
         vocabulary: &Vocabulary,
     ) -> ElementVerdict {
-        // Decided within the same bytes however the text is split (law 1).
+        // Decided within the same bytes however the text is split.
         let is_full = text.len() >= ELEMENT_CAP;
         let last = last && !is_full;
         let text = text

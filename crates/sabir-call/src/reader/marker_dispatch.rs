@@ -94,7 +94,7 @@ impl CallHeader {
         }
         let special = is_special(&self.opening.tag);
         // A bounded prefix: a marker without an end would otherwise be searched to the end of the
-        // text with every chunk (law 2).
+        // text with every chunk.
         let cap = rest.floor_char_boundary(rest.len().min(HEAD_CAP + end.len()));
         let head = rest.get(..cap).unwrap_or_default();
         // No name contains a brace. After a special token, which certainly opens a call, the end

@@ -503,7 +503,7 @@ fn longest_marker(texts: &[&'static str], rest: &str, last: bool) -> MarkerMatch
                 .or(Some(text));
         } else if !last && rest.len() < text.len() && text.starts_with(rest) {
             // The text ends inside a possible marker. Held back, because the next chunk decides
-            // (law 1).
+            //.
             return MarkerMatch::Partial;
         }
     }

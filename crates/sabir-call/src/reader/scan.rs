@@ -60,7 +60,7 @@ pub(super) enum TriggerMatch {
 impl CallReader {
     /// Identifies the construct at the start of `rest`, which is at `at` in the window.
     pub(super) fn scan_trigger(&mut self, rest: &str, at: usize, last: bool) -> TriggerMatch {
-        // Depends only on the text before the trigger, so later chunks cannot change it (law 1).
+        // Depends only on the text before the trigger, so later chunks cannot change it.
         // Only the end of a quotation proves that special tokens in it are quoted, and then rejects
         // their calls.
         let is_special = rest.starts_with("<|") || rest.starts_with("<｜");
@@ -160,7 +160,7 @@ impl CallReader {
         let ends = tag.close
             && self.vocabulary.is_message_frame(tag.name, notation)
             && self.prose.ends_fence();
-        // Law 4: whatever the tag would open, here it is shown and not called.
+        // Whatever the tag would open, here it is shown and not called.
         if let Some(why) = mention.filter(|_| !ends) {
             // Closing tags are noted even inside a mention, since the value before them may extend
             // to here.

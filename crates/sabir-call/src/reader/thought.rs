@@ -204,8 +204,7 @@ impl CallReader {
                 self.diagnostics.emit_notes(out);
             }
             let before = last_char(window.text_between(from, at));
-            // The byte before the chunk counts as well, or the split would change the result (law
-            // 1).
+            // The byte before the chunk counts as well, or the split would change the result.
             let ticked = before.map_or(self.prose.previous_byte() == b'`', |c| c == "`");
             let interest = |name: &str, _| match thought.can_end_with(name) {
                 true => TagRelevance::Plain,

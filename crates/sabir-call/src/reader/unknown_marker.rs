@@ -39,7 +39,7 @@ impl CallReader {
             return last.then_some(());
         }
         let is_call = if text.starts_with(['{', '[']) {
-            // Decides on the same bytes for any chunks (law 1). The text is held until then, only
+            // Decides on the same bytes for any chunks. The text is held until then, only
             // after a special token that no dialect has.
             if text.len() < JSON_CAP && !last {
                 return None;

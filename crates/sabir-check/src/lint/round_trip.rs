@@ -12,7 +12,7 @@ use crate::schema::{JsonTypes, SchemaView};
 /// Reports tools whose calls do not survive rendering and parsing, grouped by the argument that
 /// causes it.
 ///
-/// One finding covers all dialects with the same tool and argument, so a bad name is not reported for each of almost fifty dialects.
+/// One finding covers all dialects with the same tool and argument, so a bad name is not reported for each of about fifty dialects.
 pub(super) fn unreadable_call(tools: &LintInput<'_>, found: &mut LintFindings) {
     let calls: Vec<Call> = tools
         .set

@@ -1,5 +1,5 @@
-//! Implements the sink that repairs a model's events: some calls are streamed, some wait, and some
-//! are dropped.
+//! Receives a model's events and repairs its calls: some are streamed, some wait, and some are
+//! dropped.
 //!
 //! | a call | is sent |
 //! | --- | --- |
@@ -7,7 +7,7 @@
 //! | of an undeclared tool | when it is complete, because its arguments may tell which tool is meant |
 //! | in the text, if its beginning occurs in the result of an earlier call | when it is complete; as text if all of it occurs there ([`EchoDetector`]) |
 //! | that may duplicate another | when it is complete and not a duplicate |
-//! | of any kind, if the model may be asked again | when it has passed the gates |
+//! | of any kind, if the model may be asked again | when it has passed the checks |
 //! | in the text, if the model may be asked again, and more calls are allowed | at the end of the answer: words behind it may show that it was only quoted |
 //! | after the only allowed one, or if none is allowed | never |
 //!

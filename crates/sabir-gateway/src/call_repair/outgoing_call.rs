@@ -3,7 +3,7 @@
 //!
 //! The main decision: **strings are sent as they arrive, anything else when it is complete.**
 //! Between tags only the schema tells whether `10` is a number, so a value that is not a string
-//! waits for its end and is typed by the same coercion as in the gates. Of a JSON array or object
+//! waits for its end and is typed by the same coercion as in the checks. Of a JSON array or object
 //! that the schema allows, only the first [`MAX_HELD_JSON`] bytes wait; a longer one is streamed
 //! from there on, as long as it is strict JSON.
 //!

@@ -1,4 +1,4 @@
-//! The policy for commands: tables, laws, working days, and a comparison with bash.
+//! The policy for commands: tables, properties, working days, and a comparison with bash.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -11,8 +11,8 @@
 
 mod days;
 mod differential;
-mod laws;
 mod paths;
+mod properties;
 mod secrets;
 mod table;
 

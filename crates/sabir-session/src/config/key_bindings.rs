@@ -101,7 +101,7 @@ impl Key {
         }
     }
 
-    /// Returns the character that the key writes; `None` for a key that does something.
+    /// Returns the character that the key writes; `None` for a key without a character.
     pub fn written_char(self) -> Option<char> {
         match self.code {
             KeyCode::Char(c) if !self.control && !self.alt => Some(c),

@@ -92,7 +92,7 @@ pub enum EscapeSequenceMode {
     Off,
 }
 
-/// The changes of the screen that only show that time passes or that text arrives.
+/// How much of the screen moves while time passes or text arrives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnimationLevel {

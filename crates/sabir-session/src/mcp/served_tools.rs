@@ -27,7 +27,7 @@ struct BuiltInServedTool {
     rules: PolicyRules,
 }
 
-/// Returns the built-in tools for a folder. Calls that the rules do not allow are refused: the other program's user is not ours to ask.
+/// Returns the built-in tools for a folder. Calls that the rules do not allow are refused: Sabir cannot ask the other program's user.
 ///
 /// # Errors
 /// When the folder, a rule or the sandbox cannot be used.

@@ -1,6 +1,6 @@
 //! Carries out a switch of modes outside the task machine, when its record is appended.
 //!
-//! The machine checks calls by the new mode as soon as the record is appended. So the bounds of the workspace and the server of the
+//! The task state machine checks calls by the new mode as soon as the record is appended. So the bounds of the workspace and the server of the
 //! model change at the same moment, before any later effect is carried out.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Laws of the policy, for any rules and any lines made of parts that matter.
+//! Properties of the policy, for any rules and any lines made of parts that matter.
 
 use proptest::prelude::*;
 use proptest::sample::select;

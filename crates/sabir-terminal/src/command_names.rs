@@ -153,7 +153,9 @@ impl CommandNames {
         let hint = known
             .map(|(_, hint)| (*hint).to_owned())
             .or_else(near)
-            .unwrap_or_else(|| "`sabir --help` lists the commands".to_owned());
+            .unwrap_or_else(|| {
+                "`sabir --help` lists the commands, `sabir help help` the topics".to_owned()
+            });
         let end = if hint.ends_with('?') { "" } else { "." };
         Some(format!(
             "there is no command `{word}`: {hint}{end} To use the word as a task: `sabir -- {word}`"

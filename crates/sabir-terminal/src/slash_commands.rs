@@ -121,7 +121,10 @@ fn command_list(custom: &CustomCommands) -> String {
         .map(|(command, does)| format!("  {command:<22} {does}\n"))
         .collect();
     let custom: String = custom.commands().iter().map(custom_command_line).collect();
-    format!("{lines}{custom}Anything else is a message to the model.\n")
+    format!(
+        "{lines}{custom}At a question about a call, y allows it, n refuses it, a allows such calls from now on, and other words refuse it\n\
+         with a reason. Anything else is a message to the model.\n"
+    )
 }
 
 /// Renders a line of the list about a command that the folder or the user defines.

@@ -2,14 +2,15 @@
 //! server.
 //!
 //! A text is searched as its reader will see it: the escapes of JSON are resolved, at any depth of
-//! JSON inside of JSON, and line breaks are left out. Everything is replaced as a whole or not at
+//! JSON inside of JSON, and line breaks are left out, though a name may also end at one. Everything is replaced as a whole or not at
 //! all, because a provider that repeats the text of a client would otherwise reveal how much of a
 //! guess was right.
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::LazyLock;
 
-use memchr::memmem::{self, Finder};
+use memchr::memmem::Finder;
 use memchr::{memchr, memchr2, memchr3};
 
 use crate::provider::{KNOWN_PROVIDERS, Provider, host_of};
@@ -24,8 +25,10 @@ const ADDRESS_MARK: &[u8] = b"[address]";
 /// The bytes of an escape such as `\u0073`.
 const UNIT_ESCAPE: usize = 6;
 
+/// Finds the escapes that may stand for a sign of a secret or name.
+static UNIT_ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u00"));
+
 /// Finds the secrets and the address of a provider in its texts, and replaces them.
-#[derive(Default)]
 pub struct ClientRedactor {
     /// The secrets, as a reader sees them.
     secrets: Vec<Finder<'static>>,
@@ -50,10 +53,12 @@ impl SearchedEscapes {
     fn may_occur(self, text: &[u8]) -> bool {
         let text = text.trim_ascii_end();
         memchr2(b'\n', b'\r', text).is_some()
-            || match self {
-                Self::Units => memmem::find(text, br"\u00").is_some(),
-                Self::All => memchr(b'\\', text).is_some(),
-            }
+            || memchr(b'\\', text).is_some_and(|first| match self {
+                Self::Units => UNIT_ESCAPES
+                    .find(text.get(first..).unwrap_or_default())
+                    .is_some(),
+                Self::All => true,
+            })
     }
 }
 
@@ -171,98 +176,242 @@ fn server_names(base_url: &str) -> Vec<String> {
     names
 }
 
-/// A text as its reader sees it, with the ranges from which its bytes come.
+/// A text as its reader sees it.
 struct ReadText<'t> {
+    /// The text as it is.
+    text: &'t [u8],
     /// The bytes, without escapes and line breaks.
     bytes: Cow<'t, [u8]>,
-    /// The range in the text of each byte; empty if the offsets are the same.
-    sources: Vec<Range<usize>>,
+    /// True if their offsets are not those of the text.
+    // The ranges of a few bytes are looked up again when they are needed: a table of all would take
+    // many times the memory of the text.
+    is_resolved: bool,
 }
 
 impl<'t> ReadText<'t> {
     /// Resolves the escapes of a text. `folds_case` makes its letters lower case.
     fn new(text: &'t [u8], escapes: SearchedEscapes, folds_case: bool) -> Self {
-        let mut read = Self {
-            bytes: Cow::Borrowed(text),
-            sources: Vec::new(),
-        };
-        if escapes.may_occur(text) {
-            read.resolve_escapes(text);
+        let is_resolved = escapes.may_occur(text);
+        let mut bytes = Cow::Borrowed(text);
+        if is_resolved {
+            let mut resolved = Vec::with_capacity(text.len());
+            for piece in (TextPieces { text, at: 0 }) {
+                resolved.extend_from_slice(piece.read.as_bytes());
+            }
+            bytes = Cow::Owned(resolved);
         }
         if folds_case {
-            read.bytes.to_mut().make_ascii_lowercase();
+            bytes.to_mut().make_ascii_lowercase();
         }
-        read
-    }
-
-    fn resolve_escapes(&mut self, text: &[u8]) {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut sources = Vec::with_capacity(text.len());
-        let mut at = 0;
-        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            // JSON inside of JSON has more than one backslash.
-            let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
-            let Some(sign) = rest.get(slashes) else {
-                break;
-            };
-            let unit = (slashes > 0 && *sign == b'u')
-                .then(|| rest.get(slashes + 1..slashes + UNIT_ESCAPE - 1))
-                .flatten()
-                .and_then(parse_unit);
-            let end = at + slashes + unit.map_or(1, |_| UNIT_ESCAPE - 1);
-            match unit {
-                Some(char) => {
-                    let mut buffer = [0; 4];
-                    for byte in char.encode_utf8(&mut buffer).bytes() {
-                        bytes.push(byte);
-                        sources.push(at..end);
-                    }
-                }
-                None if matches!(sign, b'\n' | b'\r') => {}
-                None => {
-                    bytes.push(*sign);
-                    sources.push(at..end);
-                }
-            }
-            at = end;
+        Self {
+            text,
+            bytes,
+            is_resolved,
         }
-        self.bytes = Cow::Owned(bytes);
-        self.sources = sources;
     }
 
     /// Returns the ranges of the text in which a pattern was found.
     fn find(&self, pattern: &Finder<'_>) -> Vec<Range<usize>> {
-        let length = pattern.needle().len();
-        pattern
-            .find_iter(&self.bytes)
-            .filter_map(|at| self.source(at..at + length))
-            .collect()
+        self.sources(&self.find_read(pattern))
     }
 
     /// Returns the ranges of the text in which a name was found that is not a part of a longer one.
     fn find_names(&self, name: &Finder<'_>) -> Vec<Range<usize>> {
-        let length = name.needle().len();
-        let is_part = |byte: Option<&u8>| {
-            byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-        };
-        name.find_iter(&self.bytes)
-            .filter(|at| {
-                let before = at.checked_sub(1).and_then(|before| self.bytes.get(before));
-                !is_part(before) && !is_part(self.bytes.get(at + length))
+        let found = self.find_read(name);
+        let sources = self.sources(&found);
+        found
+            .iter()
+            .zip(sources)
+            .filter(|(found, source)| {
+                let before = found.start.checked_sub(1).and_then(|at| self.bytes.get(at));
+                let after = self.bytes.get(found.end);
+                let is_begin =
+                    !is_name_part(before) || ends_with_break(self.text.get(..source.start));
+                is_begin && (!is_name_part(after) || starts_with_break(self.text.get(source.end..)))
             })
-            .filter_map(|at| self.source(at..at + length))
+            .map(|(_, source)| source)
             .collect()
     }
 
-    /// Returns the range of the text from which a range of bytes comes.
-    fn source(&self, found: Range<usize>) -> Option<Range<usize>> {
-        if self.sources.is_empty() {
-            return Some(found);
-        }
-        let first = self.sources.get(found.start)?;
-        let last = self.sources.get(found.end.checked_sub(1)?)?;
-        Some(first.start..last.end)
+    /// Returns the ranges of the read bytes in which a pattern was found.
+    fn find_read(&self, pattern: &Finder<'_>) -> Vec<Range<usize>> {
+        let length = pattern.needle().len();
+        let found = pattern.find_iter(&self.bytes);
+        found.map(|at| at..at + length).collect()
     }
+
+    /// Returns the ranges of the text from which ranges of the read bytes come. They are in order,
+    /// and none is empty.
+    fn sources(&self, found: &[Range<usize>]) -> Vec<Range<usize>> {
+        if !self.is_resolved || found.is_empty() {
+            return found.to_vec();
+        }
+        let ends = |range: &Range<usize>| [range.start, range.end.saturating_sub(1)];
+        let mut wanted = found.iter().flat_map(ends).peekable();
+        let mut sources = Vec::with_capacity(found.len() * 2);
+        let mut read = 0;
+        for piece in (TextPieces {
+            text: self.text,
+            at: 0,
+        }) {
+            let begin = read;
+            read += piece.read.as_bytes().len();
+            while let Some(byte) = wanted.next_if(|byte| *byte < read) {
+                sources.push(piece.source_of(byte - begin));
+            }
+            if wanted.peek().is_none() {
+                break;
+            }
+        }
+        let pairs = sources.chunks_exact(2);
+        pairs
+            .filter_map(|pair| Some(pair.first()?.start..pair.last()?.end))
+            .collect()
+    }
+}
+
+/// Splits a text into pieces that are read in the same way.
+struct TextPieces<'t> {
+    /// The text.
+    text: &'t [u8],
+    /// The offset of the next piece.
+    at: usize,
+}
+
+/// A piece of a text.
+struct TextPiece<'t> {
+    /// The bytes that a reader sees in its place.
+    read: ReadPiece<'t>,
+    /// The range of the text that they stand for.
+    source: Range<usize>,
+}
+
+/// The bytes that a reader sees in the place of a piece.
+enum ReadPiece<'t> {
+    /// The same bytes; none in the place of a line break.
+    Same(&'t [u8]),
+    /// The character of an escape.
+    Escaped(EscapedChar),
+}
+
+/// The character of an escape, in UTF-8.
+struct EscapedChar {
+    /// Its bytes, and unused ones.
+    bytes: [u8; 4],
+    /// The number of its bytes.
+    length: usize,
+}
+
+impl ReadPiece<'_> {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Same(bytes) => bytes,
+            Self::Escaped(char) => char.bytes.get(..char.length).unwrap_or_default(),
+        }
+    }
+}
+
+impl TextPiece<'_> {
+    /// Returns the range of the text from which one of the read bytes comes.
+    fn source_of(&self, byte: usize) -> Range<usize> {
+        let Range { start, end } = self.source;
+        match self.read {
+            ReadPiece::Same(_) => start + byte..start + byte + 1,
+            ReadPiece::Escaped(_) => start..end,
+        }
+    }
+}
+
+impl<'t> Iterator for TextPieces<'t> {
+    type Item = TextPiece<'t>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let start = self.at;
+        let rest = self.text.get(start..).filter(|rest| !rest.is_empty())?;
+        let plain = memchr3(b'\\', b'\n', b'\r', rest).unwrap_or(rest.len());
+        if plain > 0 {
+            self.at += plain;
+            return Some(TextPiece {
+                read: ReadPiece::Same(rest.get(..plain)?),
+                source: start..self.at,
+            });
+        }
+        // JSON inside of JSON has more than one backslash.
+        let slashes = count_leading(rest, |byte| byte == b'\\');
+        let after = rest.get(slashes..)?;
+        let breaks = count_leading(after, is_line_break);
+        let Some(sign) = after.first().filter(|_| breaks == 0) else {
+            self.at += slashes + breaks;
+            return Some(TextPiece {
+                read: ReadPiece::Same(&[]),
+                source: start..self.at,
+            });
+        };
+        let unit = (*sign == b'u')
+            .then(|| after.get(1..UNIT_ESCAPE - 1))
+            .flatten()
+            .and_then(parse_unit);
+        let Some(char) = unit else {
+            self.at += slashes + 1;
+            let char = EscapedChar {
+                bytes: [*sign, 0, 0, 0],
+                length: 1,
+            };
+            // Backslashes that are no part of the sign's escape stay when it is replaced.
+            let own = match sign {
+                b'"' | b'/' => slashes,
+                _ => slashes % 2,
+            };
+            return Some(TextPiece {
+                read: ReadPiece::Escaped(char),
+                source: start + slashes - own..self.at,
+            });
+        };
+        self.at += slashes + UNIT_ESCAPE - 1;
+        let mut bytes = [0; 4];
+        let length = char.encode_utf8(&mut bytes).len();
+        Some(TextPiece {
+            read: ReadPiece::Escaped(EscapedChar { bytes, length }),
+            source: start..self.at,
+        })
+    }
+}
+
+/// Returns the number of bytes at the begin of a text that satisfy a condition.
+fn count_leading(text: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
+    text.iter().take_while(|byte| is_counted(**byte)).count()
+}
+
+/// Returns true for a byte that can be a part of a server's name.
+fn is_name_part(byte: Option<&u8>) -> bool {
+    byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+}
+
+/// Returns true for a byte that breaks a line.
+fn is_line_break(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
+/// Returns true for the letter of a JSON escape that is white space, such as `\n`.
+fn is_blank_letter(letter: u8) -> bool {
+    matches!(letter, b'n' | b'r' | b't' | b'f' | b'b')
+}
+
+/// Returns true for a text that ends with a line break, or with an escape for white space.
+fn ends_with_break(text: Option<&[u8]>) -> bool {
+    match text {
+        Some([.., b'\\', letter]) => is_blank_letter(*letter),
+        Some([.., byte]) => is_line_break(*byte),
+        _ => false,
+    }
+}
+
+/// Returns true for a text that starts with a line break, or with an escape for white space.
+fn starts_with_break(text: Option<&[u8]>) -> bool {
+    let text = text.unwrap_or_default();
+    let slashes = count_leading(text, |byte| byte == b'\\');
+    let sign = text.get(slashes).copied();
+    sign.is_some_and(|sign| is_line_break(sign) || slashes > 0 && is_blank_letter(sign))
 }
 
 /// Parses the four digits of an escape. Half of a pair is no sign of a secret or name.
@@ -337,6 +486,9 @@ mod tests {
             ),
             (r"\u00 \u \", r"\u00 \u \"),
             (r"sk-\longer-key \u00", r"[secret] \u00"),
+            // Backslashes in front of a key are not a part of it.
+            (r"C:\\sk-longer-key \u0041", r"C:\\[secret] \u0041"),
+            (r"C:\\\sk-longer-key \u0041", r"C:\\[secret] \u0041"),
         ] {
             assert_eq!(redact("http://box", text), expected);
         }
@@ -375,6 +527,25 @@ mod tests {
         assert_eq!(
             redact("http://10.0.0.7", "10.0.0.70 but 10.0.0.7."),
             "10.0.0.70 but [address]."
+        );
+        // A line ends a name, and a name may go on in the next line.
+        for break_of_line in ["\n", "\r\n", r"\n", r"\t", r"\r", r"\\n", r"\u000a"] {
+            let text = |address: &str| {
+                format!("failed:{break_of_line}{address}{break_of_line}please {address}")
+            };
+            for address in ["10.0.0.7", "10.0.0.7:81"] {
+                assert_eq!(
+                    redact("http://10.0.0.7:81", &text(address)),
+                    text("[address]")
+                );
+            }
+        }
+        assert_eq!(
+            redact(
+                "http://10.0.0.7",
+                "at 10.0.\n0.7\nnow, \\u0031\\n0.0.7 \\x10.0.0.7"
+            ),
+            "at [address]\nnow, \\u0031\\n0.0.7 \\x10.0.0.7"
         );
         // Known to everybody, and clients parse such names.
         let public = "service generativelanguage.googleapis.com";

@@ -427,7 +427,7 @@ async fn forward_response(
         is_over: false,
     };
     if status >= 400 {
-        state.begin = state.read_redacted_error().await?.into_bytes();
+        state.begin = state.read_redacted_error().await?;
         state.is_over = true;
     }
     if form == AnswerForm::Json && !is_streamed {
@@ -526,7 +526,7 @@ impl ForwardedBody {
     ///
     /// # Errors
     /// The body broke off.
-    async fn read_redacted_error(&mut self) -> Result<String, Refusal> {
+    async fn read_redacted_error(&mut self) -> Result<Vec<u8>, Refusal> {
         let mut body = Vec::new();
         while !self.is_over && body.len() < MAX_ERROR_BODY {
             let read = self.read_chunk().await;
@@ -534,15 +534,14 @@ impl ForwardedBody {
             body.extend(chunk.unwrap_or_default());
         }
         self.ledger.mark_done();
-        // A secret at the end may be cut, so its beginning must not stay.
-        let text = String::from_utf8_lossy(&body);
-        let text = match body.len() < MAX_ERROR_BODY {
-            true => &*text,
-            false => text
-                .rsplit_once(char::is_whitespace)
-                .map_or("", |cut| cut.0),
+        let redactor = self.client.redactor();
+        let body = redactor.redact_all(&body).unwrap_or(body);
+        // Of a secret at the end, only the begin may have come.
+        let shown = match self.is_over {
+            true => None,
+            false => redactor.redact_cut_end(&body),
         };
-        Ok(self.client.redact_for_clients(text))
+        Ok(shown.unwrap_or(body))
     }
 
     /// Reads and counts what the upstream sends next; `None` at the end.

@@ -25,6 +25,10 @@ const ADDRESS_MARK: &[u8] = b"[address]";
 /// The bytes of an escape such as `\u0073`.
 const UNIT_ESCAPE: usize = 6;
 
+/// The length in bytes from which the begin of a secret or name at the end of a cut text is
+/// replaced. A shorter one may be there by chance.
+const MIN_CUT_BYTES: usize = 8;
+
 /// Finds the escapes that may stand for a sign of a secret or name.
 static UNIT_ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u00"));
 
@@ -140,6 +144,24 @@ impl ClientRedactor {
         address.or(redacted)
     }
 
+    /// Replaces the begin of a secret or name at the end of a text that was cut there; `None` if it
+    /// has none.
+    pub fn redact_cut_end(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let marked = |read: ReadText<'_>, patterns: &[Finder<'_>], mark: &[u8]| {
+            let begins = patterns
+                .iter()
+                .filter_map(|pattern| read.begin_at_end(pattern.needle()));
+            let start = begins.min()?;
+            Some([text.get(..start)?, mark].concat())
+        };
+        let whole = text.get(..text.len() - cut_escape_length(text))?;
+        let secrets = ReadText::new(whole, self.escapes, false);
+        marked(secrets, &self.secrets, SECRET_MARK).or_else(|| {
+            let names = ReadText::new(whole, SearchedEscapes::Units, true);
+            marked(names, &self.names, ADDRESS_MARK)
+        })
+    }
+
     /// Returns the number of bytes that the longest secret has if all its signs are escaped.
     pub fn longest_secret(&self) -> usize {
         let lengths = self.secrets.iter().map(|secret| secret.needle().len());
@@ -231,6 +253,17 @@ impl<'t> ReadText<'t> {
             })
             .map(|(_, source)| source)
             .collect()
+    }
+
+    /// Returns the offset in the text of the longest begin of a pattern that is at the end of the text.
+    fn begin_at_end(&self, pattern: &[u8]) -> Option<usize> {
+        let longest = pattern.len().saturating_sub(1).min(self.bytes.len());
+        let length = (MIN_CUT_BYTES..=longest).rev().find(|length| {
+            let begin = pattern.get(..*length);
+            begin.is_some_and(|begin| self.bytes.ends_with(begin))
+        })?;
+        let found = self.bytes.len() - length..self.bytes.len();
+        Some(self.sources(&[found]).first()?.start)
     }
 
     /// Returns the ranges of the read bytes in which a pattern was found.
@@ -377,6 +410,23 @@ impl<'t> Iterator for TextPieces<'t> {
     }
 }
 
+/// Returns the length of an escape at the end of a text whose rest was cut off.
+fn cut_escape_length(text: &[u8]) -> usize {
+    let digits = text
+        .iter()
+        .rev()
+        .take_while(|byte| byte.is_ascii_hexdigit());
+    let digits = digits.take(UNIT_ESCAPE).count();
+    let before = text.get(..text.len() - digits).unwrap_or_default();
+    let letter = match before {
+        [.., b'\\', b'u'] if digits < UNIT_ESCAPE - 2 => digits + 1,
+        _ => 0,
+    };
+    let before = text.get(..text.len() - letter).unwrap_or_default();
+    let slashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+    letter + slashes.count()
+}
+
 /// Returns the number of bytes at the begin of a text that satisfy a condition.
 fn count_leading(text: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
     text.iter().take_while(|byte| is_counted(**byte)).count()
@@ -498,6 +548,29 @@ mod tests {
         );
         let redacted = redactor("http://box").redact_secrets(b"\xff sk-longer \xfe");
         assert_eq!(redacted.unwrap(), b"\xff [secret] \xfe");
+    }
+
+    #[test]
+    fn the_begin_of_a_secret_at_a_cut_is_redacted() {
+        let redactor = redactor("http://gpu.example.lan:8000");
+        for (text, expected) in [
+            ("bad sk-longer", Some("bad [secret]")),
+            ("bad sk-longer-ke", Some("bad [secret]")),
+            (r"bad \u0073k-longer\u002", Some("bad [secret]")),
+            (r"bad sk-longer-\\u", Some("bad [secret]")),
+            ("bad sk-lon\nger\\", Some("bad [secret]")),
+            ("at GPU.exam", Some("at [address]")),
+            ("at gpu.example.lan:80", Some("at [address]")),
+            // Too short, or followed by something else.
+            ("bad sk-long", None),
+            ("bad sk-longer ", None),
+            ("", None),
+            (r"\u00", None),
+        ] {
+            let redacted = redactor.redact_cut_end(text.as_bytes());
+            let redacted = redacted.map(|text| String::from_utf8(text).unwrap());
+            assert_eq!(redacted.as_deref(), expected, "{text}");
+        }
     }
 
     #[test]

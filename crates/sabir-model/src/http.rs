@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::catalogue::ModelCatalogue;
+use crate::client_redaction::ClientRedactor;
 use crate::network::NetworkTransport;
 use crate::provider::{Provider, is_loopback, strip_url_secrets};
 use crate::provider_error::{RequestTarget, is_expired_state, status_error};
@@ -541,8 +542,9 @@ impl HttpModel {
         // A captive portal or a proxy answers with a page and status 200.
         if content_type.contains("html") {
             let opening = Box::pin(self.read_error_body(response.body)).await;
+            let opening = String::from_utf8_lossy(&opening.bytes);
             return Err(permanent_failure(
-                asked.format_error(&content_type, &String::from_utf8_lossy(&opening)),
+                asked.format_error(&content_type, &opening),
             ));
         }
         let mut stamped = OriginSink::new(sink, asked);
@@ -763,7 +765,11 @@ impl HttpModel {
         let wish = crate::retry::parse_retry_after(|name| response.header(name));
         request.report.update(|report| report.retry_after = wish);
         let body = self.read_error_body(response.body).await;
-        let reported = status_error(status, &body);
+        let shown = match body.is_cut {
+            true => ClientRedactor::new(&self.provider).redact_cut_end(&body.bytes),
+            false => None,
+        };
+        let reported = status_error(status, shown.as_deref().unwrap_or(&body.bytes));
         asked.report_error(&reported, request);
         let error = asked.status_error(status, &reported);
         // 429 also means an exhausted quota, which the kind of the error shows; waiting does not
@@ -776,8 +782,9 @@ impl HttpModel {
     }
 
     /// Reads as much of an error's body as arrives in time.
-    async fn read_error_body(&self, mut body: Box<dyn ResponseBody>) -> Vec<u8> {
+    async fn read_error_body(&self, mut body: Box<dyn ResponseBody>) -> ErrorBody {
         let mut bytes = Vec::new();
+        let mut is_cut = true;
         // Each piece has its own deadline; the cap on bytes bounds a body that never ends.
         while bytes.len() < MAX_ERROR_BYTES {
             match body
@@ -785,12 +792,23 @@ impl HttpModel {
                 .await
             {
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-                _ => break,
+                end => {
+                    is_cut = end.is_err();
+                    break;
+                }
             }
         }
         bytes.truncate(MAX_ERROR_BYTES);
-        bytes
+        ErrorBody { bytes, is_cut }
     }
+}
+
+/// The body of an error response.
+struct ErrorBody {
+    /// The bytes that were read.
+    bytes: Vec<u8>,
+    /// True if more may have followed.
+    is_cut: bool,
 }
 
 /// The state of reading one response.

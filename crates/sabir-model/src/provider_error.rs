@@ -183,7 +183,7 @@ impl RequestTarget<'_> {
 /// Reads an error response. The text of a body that is not JSON becomes the message, since it may explain the error.
 pub(crate) fn status_error(status: u16, body: &[u8]) -> ProviderError {
     ProviderError::from_body(body)
-        .unwrap_or_else(|| ProviderError::new("", String::from_utf8_lossy(body)))
+        .unwrap_or_else(|| ProviderError::reported("", String::from_utf8_lossy(body)))
         .with_status(status)
 }
 

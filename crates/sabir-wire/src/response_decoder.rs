@@ -402,7 +402,7 @@ fn read_frame(reader: &mut EventReader, frame: &EventFrame<'_>, out: &mut dyn Ev
     state.status.events += 1;
     state.calls.mark_open_calls_damaged();
     state.note_provider_error(
-        ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())),
+        ProviderError::reported(code, words.unwrap_or_else(|| text.into_owned())),
         out,
     );
 }

@@ -1,7 +1,7 @@
 //! Tests what clients learn when the model's provider refuses or fails: status, headers and words.
 
 use sabir_gateway::RouteTable;
-use sabir_testkit::{ProviderReply, ReplyScript};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use sabir_wire::Wire;
 use serde_json::json;
 
@@ -130,6 +130,36 @@ async fn headers_about_limits_do_not_show_the_key() {
     let got = ask(&setup, Wire::OpenAiChat, "openai", false).await;
     let lines = header_lines(&got, &["ratelimit"]);
     assert_eq!(lines, ["x-ratelimit-key: [secret]"], "{got:?}");
+}
+
+/// A part of the key would be left at the cut, which is not found any more.
+#[tokio::test]
+async fn a_cut_error_does_not_show_a_part_of_the_key() {
+    let key = "sk-secret-of-the-provider";
+    let long = format!("{}{key}", "x".repeat(576));
+    let quoted = json!({"error": {"message": long}}).to_string();
+    let raw = json!({"error": {"message": "e", "metadata": {"raw": long}}}).to_string();
+    let replies = [
+        ProviderReply::error_status(400).with_body(&quoted),
+        ProviderReply::error_status(400).with_body(&raw),
+        ProviderReply::error_status(500).with_body(&long),
+        ProviderReply::error_status(500).with_body(&format!("{}{key}", " ".repeat(65_526))),
+        ProviderReply::text("x").with_fault(ScriptedFault::Error {
+            code: "api_error".to_owned(),
+            message: long,
+        }),
+    ];
+    for reply in replies {
+        let setup = start_gateway(reply.clone()).await;
+        for (front, _) in FRONTS {
+            for streamed in [true, false] {
+                let got = ask(&setup, front, "openai", streamed).await;
+                let text = got.text();
+                assert!(!text.contains("sk-secr"), "{front} {reply:?} {text}");
+                assert!(text.contains("[secret]"), "{front} {reply:?} {text}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -25,6 +25,10 @@ const ADDRESS_MARK: &[u8] = b"[address]";
 /// The bytes of an escape such as `\u0073`.
 const UNIT_ESCAPE: usize = 6;
 
+/// The length in bytes below which a secret is not searched for in answers of chat models. Servers
+/// that need no key get words such as `ollama` or `not-needed` for one.
+const MIN_CREDENTIAL_BYTES: usize = 12;
+
 /// The length in bytes from which the begin of a secret or name at the end of a cut text is
 /// replaced. A shorter one may be there by chance.
 const MIN_CUT_BYTES: usize = 8;
@@ -36,6 +40,8 @@ static UNIT_ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br
 pub struct ClientRedactor {
     /// The secrets, as a reader sees them.
     secrets: Vec<Finder<'static>>,
+    /// Those of the secrets that are replaced in what models write.
+    credentials: Vec<Finder<'static>>,
     /// The escapes that a text with a secret may have.
     escapes: SearchedEscapes,
     /// The names of the server, in lower case.
@@ -89,19 +95,21 @@ impl ClientRedactor {
             true => SearchedEscapes::All,
             false => SearchedEscapes::Units,
         };
-        let secrets = secrets
-            .into_iter()
-            .map(|secret| {
-                Finder::new(&*ReadText::new(secret.as_bytes(), SearchedEscapes::All, false).bytes)
-                    .into_owned()
-            })
+        let credentials = provider.credentials();
+        let credentials: Vec<&str> = credentials
+            .iter()
+            .map(Secret::expose)
+            .filter(|secret| secret.len() >= MIN_CREDENTIAL_BYTES)
             .collect();
+        let credentials = make_finders(&credentials);
+        let secrets = make_finders(&secrets);
         let names = server_names(&provider.base_url)
             .into_iter()
             .map(|name| Finder::new(&name).into_owned())
             .collect();
         Self {
             secrets,
+            credentials,
             escapes,
             names,
         }
@@ -109,12 +117,21 @@ impl ClientRedactor {
 
     /// Replaces the secrets in a text; `None` if it has none.
     pub fn redact_secrets(&self, text: &[u8]) -> Option<Vec<u8>> {
-        if self.secrets.is_empty() {
+        self.replace_secrets(text, &self.secrets)
+    }
+
+    /// Replaces the secrets in an event of a chat model's answer; `None` if it has none. Those that
+    /// may be ordinary words stay: short ones, and values of headers that hold no credential.
+    pub fn redact_credentials(&self, event: &[u8]) -> Option<Vec<u8>> {
+        self.replace_secrets(event, &self.credentials)
+    }
+
+    fn replace_secrets(&self, text: &[u8], secrets: &[Finder<'_>]) -> Option<Vec<u8>> {
+        if secrets.is_empty() {
             return None;
         }
         let read = ReadText::new(text, self.escapes, false);
-        let found = self
-            .secrets
+        let found = secrets
             .iter()
             .flat_map(|secret| read.find(secret))
             .collect();
@@ -167,6 +184,15 @@ impl ClientRedactor {
         let lengths = self.secrets.iter().map(|secret| secret.needle().len());
         lengths.max().unwrap_or(0) * UNIT_ESCAPE
     }
+}
+
+/// Makes a finder of each secret.
+fn make_finders(secrets: &[&str]) -> Vec<Finder<'static>> {
+    let finders = secrets.iter().map(|secret| {
+        let read = ReadText::new(secret.as_bytes(), SearchedEscapes::All, false);
+        Finder::new(&*read.bytes).into_owned()
+    });
+    finders.collect()
 }
 
 /// Returns the names of the server at an address, in lower case: with its port, and without.
@@ -548,6 +574,29 @@ mod tests {
         );
         let redacted = redactor("http://box").redact_secrets(b"\xff sk-longer \xfe");
         assert_eq!(redacted.unwrap(), b"\xff [secret] \xfe");
+    }
+
+    #[test]
+    fn chat_answers_keep_secrets_that_may_be_words() {
+        let key = Some(Secret::new("not-needed"));
+        let mut provider = Provider::new("box", Wire::OpenAiChat, "http://box", key);
+        for (name, value) in [
+            ("X-Title", "a long assistant"),
+            ("X-Api-Key", "key-0123456789"),
+        ] {
+            provider.headers.push((name.to_owned(), Secret::new(value)));
+        }
+        let redactor = ClientRedactor::new(&provider);
+        let text = br"not-needed, a long assistant, key-0123\u003456789";
+        let redacted = |text: Option<Vec<u8>>| String::from_utf8(text.unwrap()).unwrap();
+        assert_eq!(
+            redacted(redactor.redact_credentials(text)),
+            "not-needed, a long assistant, [secret]"
+        );
+        assert_eq!(
+            redacted(redactor.redact_secrets(text)),
+            "[secret], [secret], [secret]"
+        );
     }
 
     #[test]

@@ -118,6 +118,8 @@ pub struct HttpModel {
     reader_cache: ReaderCache,
     /// The user's changes of each body.
     body_changes: BodyChanges,
+    /// Removes what independent callers must not see; made at the first response.
+    redactor: OnceLock<Arc<ClientRedactor>>,
 }
 
 /// A failed attempt.
@@ -176,6 +178,7 @@ impl HttpModel {
             body_cache: BodyCache::default(),
             reader_cache: ReaderCache::default(),
             body_changes: BodyChanges::default(),
+            redactor: OnceLock::new(),
         }
     }
 
@@ -376,6 +379,13 @@ impl HttpModel {
         }
         self.transport().wait(wait).await;
         Ok(())
+    }
+
+    /// Returns the redactor of what independent callers see; `None` if a task is the caller, which
+    /// may know the provider.
+    fn client_redactor(&self) -> Option<&Arc<ClientRedactor>> {
+        let redactor = || Arc::new(ClientRedactor::new(&self.provider));
+        (self.callers == CallerScope::Many).then(|| self.redactor.get_or_init(redactor))
     }
 
     /// Returns the transport. The network is the default.
@@ -644,6 +654,13 @@ impl HttpModel {
     fn response_decoder(&self, request: &Request, ends: AnswerBoundaries<'_>) -> ResponseDecoder {
         let wire = self.provider.wire;
         let decoder = ResponseDecoder::new(wire);
+        let decoder = match self.client_redactor() {
+            Some(redactor) => {
+                let redactor = Arc::clone(redactor);
+                decoder.with_redaction(Arc::new(move |event| redactor.redact_credentials(event)))
+            }
+            None => decoder,
+        };
         match &request.client_body {
             Some(client) if client.wire == wire.name() => decoder.with_details().with_choices(
                 wire.choice_count(request),

@@ -132,6 +132,32 @@ async fn headers_about_limits_do_not_show_the_key() {
     assert_eq!(lines, ["x-ratelimit-key: [secret]"], "{got:?}");
 }
 
+/// Every member of an answer may have it, and clients of the same wire see most of them.
+#[tokio::test]
+async fn answers_do_not_show_the_key() {
+    let key = "sk-secret-of-the-provider";
+    let escaped = r"sk\u002dsecret-of-the-provider";
+    let whole = format!(
+        r#"{{"id": "id-{key}", "system_fingerprint": "{key}", "x": {{"{escaped}": "{escaped}"}},
+        "choices": [{{"message": {{"content": "hello {key}", "reasoning_content": "{key}",
+        "tool_calls": [{{"id": "{key}", "type": "function", "function": {{"name": "f", "arguments": "{{\"a\": \"sk\\u002dsecret-of-the-provider\"}}"}}}}]}},
+        "logprobs": {{"content": [{{"token": "{key}"}}]}}, "finish_reason": "{key}"}}]}}"#
+    );
+    let reply = ProviderReply::error_status(200).with_body(&whole);
+    let setup = start_gateway(reply).await;
+    for (front, _) in FRONTS {
+        for streamed in [true, false] {
+            let got = ask(&setup, front, "openai", streamed).await;
+            assert_eq!(
+                got.read(front).0.text(),
+                "hello [secret]",
+                "{front} {got:?}"
+            );
+            assert!(!got.text().contains("-of-the-provider"), "{front} {got:?}");
+        }
+    }
+}
+
 /// A part of the key would be left at the cut, which is not found any more.
 #[tokio::test]
 async fn a_cut_error_does_not_show_a_part_of_the_key() {

@@ -416,7 +416,7 @@ async fn forward_response(
     let has_text =
         matches!(kind, AnswerKind::Text | AnswerKind::Transcript) && (200..300).contains(&status);
     let counter = kind.has_usage().then(|| OutputCounter::new(form, has_text));
-    let header_client = Arc::clone(&client);
+    let redactor = client.redactor();
     let mut state = ForwardedBody {
         client,
         response,
@@ -441,7 +441,7 @@ async fn forward_response(
     // The body of an error was redacted above. A file has the bytes that its client uploaded.
     if status < 300 && kind != AnswerKind::FileContent {
         let model = kind.has_usage().then(|| model.to_owned());
-        let rewriter = AnswerRewriter::new(model, state.client.redactor());
+        let rewriter = AnswerRewriter::new(model, Arc::clone(&redactor));
         if form == AnswerForm::Json && state.is_over {
             state.begin = rewriter.rewrite_answer(std::mem::take(&mut state.begin));
         } else {
@@ -464,8 +464,11 @@ async fn forward_response(
     let mut answer = Response::new(Body::from_stream(pieces));
     *answer.status_mut() =
         axum::http::StatusCode::from_u16(status).unwrap_or(axum::http::StatusCode::BAD_GATEWAY);
-    for (name, value) in headers.iter().filter(|(name, _)| is_forwarded_header(name)) {
-        let value = header_client.redact_for_clients(value);
+    let forwarded = headers
+        .into_iter()
+        .filter(|(name, _)| is_forwarded_header(name) && redactor.is_header_public(name));
+    for (name, value) in forwarded {
+        let value = redactor.redact_text(value);
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             answer.headers_mut().append(name, value);
         }

@@ -161,6 +161,25 @@ impl ClientRedactor {
         address.or(redacted)
     }
 
+    /// Replaces the secrets and the names of the server in a text.
+    pub fn redact_text(&self, text: String) -> String {
+        match self.redact_all(text.as_bytes()) {
+            Some(redacted) => String::from_utf8_lossy(&redacted).into_owned(),
+            None => text,
+        }
+    }
+
+    /// Returns true for the name of a header that holds neither a secret, in any case, nor a name of
+    /// the server.
+    pub fn is_header_public(&self, name: &str) -> bool {
+        let is_in = |secret: &Finder<'_>| {
+            let needle = secret.needle();
+            let mut parts = name.as_bytes().windows(needle.len().max(1));
+            parts.any(|part| part.eq_ignore_ascii_case(needle))
+        };
+        !self.secrets.iter().any(is_in) && self.redact_address(name.as_bytes()).is_none()
+    }
+
     /// Replaces the begin of a secret or name at the end of a text that was cut there; `None` if it
     /// has none.
     pub fn redact_cut_end(&self, text: &[u8]) -> Option<Vec<u8>> {

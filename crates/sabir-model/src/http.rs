@@ -538,10 +538,15 @@ impl HttpModel {
         request.report.update(|report| {
             report.status = Some(response.status);
             // A proxy may name the key whose limits these are.
-            let redacted =
-                |(name, value): (String, String)| (name, self.provider.redact_secrets(&value));
-            let limits = response.limit_headers();
-            report.headers = limits.into_iter().map(redacted).collect();
+            let redactor = self.client_redactor();
+            let limits = response.limit_headers().into_iter();
+            let limits = limits
+                .filter(|(name, _)| redactor.is_none_or(|redactor| redactor.is_header_public(name)))
+                .map(|(name, value)| match redactor {
+                    Some(redactor) => (name, redactor.redact_text(value)),
+                    None => (name, self.provider.redact_secrets(&value)),
+                });
+            report.headers = limits.collect();
         });
         // Redirects count as errors: following one could send the key to another host.
         if !(200..300).contains(&response.status) {

@@ -199,15 +199,6 @@ impl ProviderClient {
         })
     }
 
-    /// Replaces the provider's secrets and address in one of its texts, so that clients can see the
-    /// text.
-    pub fn redact_for_clients(&self, text: &str) -> String {
-        match self.redactor.redact_all(text.as_bytes()) {
-            Some(redacted) => String::from_utf8_lossy(&redacted).into_owned(),
-            None => text.to_owned(),
-        }
-    }
-
     /// Returns the redactor of texts for clients.
     pub fn redactor(&self) -> Arc<ClientRedactor> {
         Arc::clone(&self.redactor)

@@ -132,6 +132,37 @@ async fn headers_about_limits_do_not_show_the_key() {
     assert_eq!(lines, ["x-ratelimit-key: [secret]"], "{got:?}");
 }
 
+#[tokio::test]
+async fn headers_do_not_show_the_key_in_a_name_or_the_address() {
+    let whole = json!({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]});
+    for status in [200, 429] {
+        let server = TestGateway::new(ReplyScript::from_fn(move |_, _| {
+            ProviderReply::error_status(status)
+        }))
+        .await;
+        let place = server.provider.address().to_string();
+        let reply = ProviderReply::error_status(status)
+            .with_body(&whole.to_string())
+            .with_header("x-ratelimit-SK-secret-of-the-provider", "1")
+            .with_header("x-ratelimit-host", "http://127.0.0.1/v1")
+            .with_header("x-should-retry", &format!("at {place}"));
+        let setup = start_gateway(reply).await;
+        let got = ask(&setup, Wire::OpenAiChat, "openai", false).await;
+        let lines = header_lines(&got, &["ratelimit", "should"]);
+        assert_eq!(
+            lines,
+            [
+                "x-ratelimit-host: http://[address]/v1",
+                &format!(
+                    "x-should-retry: at [address]:{}",
+                    server.provider.address().port()
+                ),
+            ],
+            "{got:?}"
+        );
+    }
+}
+
 /// Every member of an answer may have it, and clients of the same wire see most of them.
 #[tokio::test]
 async fn answers_do_not_show_the_key() {

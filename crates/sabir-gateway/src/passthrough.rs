@@ -280,6 +280,13 @@ pub(crate) async fn forward_request(
         ledger.end_request(RequestEnd::Failed);
         return Err(Refusal::Forward(true));
     }
+    if let Some(encoding) = response.encoding() {
+        ledger.set_error(&format!(
+            "the upstream answered with the content encoding `{encoding}`, which was not asked for"
+        ));
+        ledger.end_request(RequestEnd::Failed);
+        return Err(Refusal::EncodedAnswer(encoding));
+    }
     // What an upstream refuses costs nothing.
     if response.status >= 300 {
         ledger.end_request(RequestEnd::Failed);

@@ -156,6 +156,19 @@ impl RequestTarget<'_> {
         self.new_error(ModelErrorKind::Format, message)
     }
 
+    /// Makes the error of an answer with an encoding that was not asked for.
+    pub(crate) fn encoding_error(self, encoding: &str, request: &Request) -> ModelError {
+        request
+            .report
+            .update(|report| report.message = encoded_answer(encoding));
+        let message = format!(
+            "{} answered with the content encoding `{encoding}`, which was not asked for, at {}; check the proxies in front of it",
+            self.provider.name,
+            self.endpoint_address()
+        );
+        self.new_error(ModelErrorKind::Format, message)
+    }
+
     /// Appends the provider's code and message to a sentence. Secrets are removed before the message is cut, since half of a secret would
     /// not be found.
     fn with_details(self, first: &str, error: &ProviderError) -> String {
@@ -179,6 +192,13 @@ pub(crate) fn status_error(status: u16, body: &[u8]) -> ProviderError {
     ProviderError::from_body(body)
         .unwrap_or_else(|| ProviderError::reported("", String::from_utf8_lossy(body)))
         .with_status(status)
+}
+
+/// Describes an answer with an encoding that was not asked for, in words for clients.
+pub(crate) fn encoded_answer(encoding: &str) -> String {
+    format!(
+        "the model's server, or a proxy in front of it, compressed its answer (`{encoding}`), which was not asked for"
+    )
 }
 
 /// Replaces IPv4 addresses with a port, and those of private networks, in a text. Others may be versions.

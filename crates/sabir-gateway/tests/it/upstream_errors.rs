@@ -220,6 +220,34 @@ async fn a_cut_error_does_not_show_a_part_of_the_key() {
 }
 
 #[tokio::test]
+async fn a_compressed_answer_is_an_error_that_says_so() {
+    let reply = |status: u16| {
+        ProviderReply::error_status(status)
+            .with_body("\u{1f}\u{8b}")
+            .with_header("content-encoding", "gzip")
+    };
+    for (status, expected) in [(200, 502), (400, 400)] {
+        let setup = start_gateway(reply(status)).await;
+        for (front, _) in FRONTS {
+            for streamed in [true, false] {
+                let got = ask(&setup, front, "openai", streamed).await;
+                assert_eq!(got.status, expected, "{front} {got:?}");
+                assert!(
+                    got.text().contains("compressed its answer (`gzip`)"),
+                    "{got:?}"
+                );
+            }
+        }
+    }
+    let plain = ProviderReply::error_status(200)
+        .with_body(r#"{"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}"#)
+        .with_header("content-encoding", "identity");
+    let setup = start_gateway(plain).await;
+    let got = ask(&setup, Wire::OpenAiChat, "openai", false).await;
+    assert_eq!(got.read(Wire::OpenAiChat).0.text(), "hello", "{got:?}");
+}
+
+#[tokio::test]
 async fn a_failure_of_the_provider_is_not_an_overload() {
     let rows = [
         (500, 500, "api_error", 500, "server_error"),

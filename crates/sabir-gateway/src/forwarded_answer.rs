@@ -96,6 +96,8 @@ pub(crate) struct StreamRewriter {
     is_after_return: bool,
     /// True in a record that is too long to be read whole.
     is_skipping: bool,
+    /// True if that record is a single line, as far as it came.
+    is_one_line: bool,
 }
 
 /// The members of a JSON object, with those that have the same name.
@@ -153,6 +155,7 @@ impl AnswerRewriter {
             line_length: 0,
             is_after_return: false,
             is_skipping: false,
+            is_one_line: false,
         }
     }
 
@@ -272,13 +275,17 @@ impl StreamRewriter {
                 continue;
             }
             self.line_length += piece.len();
-            self.is_skipping |= self.held.len() > MAX_RECORD;
+            if !self.is_skipping && self.held.len() > MAX_RECORD {
+                self.is_skipping = true;
+                self.is_one_line = self.held.len() == self.line_length;
+            }
             if piece.last().is_some_and(|byte| is_line_end(*byte)) {
                 self.end_line(&mut rewritten);
             }
-            if self.is_skipping {
-                self.pass_all_but_window(&mut rewritten);
-            }
+        }
+        // Not for each line: the window may be far longer than a line.
+        if self.is_skipping {
+            self.pass_all_but_window(&mut rewritten);
         }
         rewritten
     }
@@ -297,6 +304,8 @@ impl StreamRewriter {
             RecordFraming::Text { .. } => None,
             RecordFraming::Events if is_blank => None,
             RecordFraming::Json if is_first && is_blank => None,
+            // The next line is a value by itself.
+            RecordFraming::Json if self.is_skipping && self.is_one_line => None,
             _ if !is_first => return,
             RecordFraming::Events => data_start(&self.held),
             RecordFraming::Json => Some(0),
@@ -590,6 +599,42 @@ mod tests {
             rewritten.extend(stream.finish());
             let is_right = rewritten == event("m", "[secret]").as_bytes();
             assert!(is_right, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn lines_behind_a_long_line_are_rewritten() {
+        let answer = |model: &str, key: &str, address: &str| {
+            let long = "y".repeat(MAX_RECORD);
+            format!(
+                "{{\"a\": \"{long}{key}\"}}\n{{\"model\": \"{model}\", \"error\": \"{address}\"}}\n"
+            )
+        };
+        for size in [64, 1 << 22] {
+            let mut stream = rewriter("m").into_stream(RecordFraming::Json);
+            let mut rewritten = Vec::new();
+            for piece in answer("x", "sk-1234", "10.0.0.5").as_bytes().chunks(size) {
+                rewritten.extend(stream.push_bytes(piece));
+            }
+            // Before the end.
+            let is_right = rewritten == answer("m", "[secret]", "[address]").as_bytes();
+            assert!(is_right, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_key_in_json_in_json_in_json_is_found_in_any_pieces() {
+        let key: String = "sk-1234"
+            .bytes()
+            .map(|sign| format!(r"\\\\u{sign:04x}"))
+            .collect();
+        let begin = format!("data: {}", "y".repeat(MAX_RECORD));
+        for cut in [1, key.len() / 2, key.len() - 1] {
+            let mut stream = rewriter("m").into_stream(RecordFraming::Events);
+            let mut rewritten = stream.push_bytes(format!("{begin}{}", &key[..cut]).as_bytes());
+            rewritten.extend(stream.push_bytes(format!("{} end\n\n", &key[cut..]).as_bytes()));
+            let is_right = rewritten == format!("{begin}[secret] end\n\n").as_bytes();
+            assert!(is_right, "cut at {cut}");
         }
     }
 

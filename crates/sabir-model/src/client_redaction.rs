@@ -33,6 +33,9 @@ const MIN_CREDENTIAL_BYTES: usize = 12;
 /// replaced. A shorter one may be there by chance.
 const MIN_CUT_BYTES: usize = 8;
 
+/// The bytes of an escape in two levels of JSON inside of JSON, such as `\\\\u0073`.
+const LONGEST_ESCAPE: usize = UNIT_ESCAPE + 3;
+
 /// Finds the escapes that may stand for a sign of a secret or name.
 static UNIT_ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u00"));
 
@@ -198,10 +201,11 @@ impl ClientRedactor {
         })
     }
 
-    /// Returns the number of bytes that the longest secret has if all its signs are escaped.
+    /// Returns the number of bytes that the longest secret has if all its signs are escaped, in JSON
+    /// inside of JSON inside of JSON.
     pub fn longest_secret(&self) -> usize {
         let lengths = self.secrets.iter().map(|secret| secret.needle().len());
-        lengths.max().unwrap_or(0) * UNIT_ESCAPE
+        lengths.max().unwrap_or(0) * LONGEST_ESCAPE
     }
 }
 

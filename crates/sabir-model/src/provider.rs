@@ -2,7 +2,7 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use sabir_wire::{Wire, WireOptions};
+use sabir_wire::{Wire, WireOptions, percent_decode};
 
 use crate::secret::Secret;
 use crate::signing::SigningCredentials;
@@ -402,10 +402,14 @@ impl Provider {
         else {
             return Vec::new();
         };
-        // reqwest sends the password of an address as basic authentication.
+        // reqwest sends the password of an address as basic authentication, without its escapes.
+        let decoded_user = percent_decode(user);
+        let decoded_password = percent_decode(password);
         let secrets = [
-            password.to_owned(),
             BASE64_STANDARD.encode(format!("{user}:{password}")),
+            BASE64_STANDARD.encode(format!("{decoded_user}:{decoded_password}")),
+            password.to_owned(),
+            decoded_password,
         ];
         secrets
             .into_iter()
@@ -596,6 +600,12 @@ mod tests {
                 .iter()
                 .all(|secret| !shown.contains(secret)),
             "{shown}"
+        );
+        // Only the decoded password is sent.
+        provider.base_url = "http://user:pa%40ssword@x.y".to_owned();
+        assert_eq!(
+            provider.redact_secrets("pa%40ssword pa@ssword dXNlcjpwYUBzc3dvcmQ="),
+            "[secret] [secret] [secret]"
         );
     }
 }

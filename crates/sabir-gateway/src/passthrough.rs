@@ -23,7 +23,7 @@ use crate::exchange_log::ExchangeLog;
 use crate::exchange_meter::RequestEnd;
 use crate::form_data::find_model_field;
 use crate::forwarded_answer::{AnswerRewriter, RecordFraming, StreamRewriter};
-use crate::forwarded_output::{AnswerForm, OutputCounter};
+use crate::forwarded_output::{AnswerForm, OutputCounter, is_json_lines};
 use crate::request_body::BodyForm;
 use crate::route::RouteTable;
 use crate::serve::Gateway;
@@ -418,7 +418,10 @@ async fn forward_response(
     let status = response.status;
     let headers = std::mem::take(&mut response.headers);
     let content_type = headers.iter().find(|(name, _)| name == "content-type");
-    let form = content_type.map_or(AnswerForm::Binary, |(_, value)| AnswerForm::of_type(value));
+    let content_type = content_type.map_or("", |(_, value)| value);
+    let form = AnswerForm::of_type(content_type);
+    let is_streamed = is_streamed || is_json_lines(content_type);
+    let is_page = content_type.contains("html");
     // The text of an error is none of a model.
     let has_text =
         matches!(kind, AnswerKind::Text | AnswerKind::Transcript) && (200..300).contains(&status);
@@ -456,7 +459,7 @@ async fn forward_response(
                 AnswerForm::Events => RecordFraming::Events,
                 AnswerForm::Json if is_streamed => RecordFraming::Json,
                 AnswerForm::Text => RecordFraming::Text {
-                    is_output: kind == AnswerKind::Transcript,
+                    is_output: kind == AnswerKind::Transcript && !is_page,
                 },
                 AnswerForm::Json | AnswerForm::Binary => RecordFraming::Bytes,
             });

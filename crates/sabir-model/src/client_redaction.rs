@@ -180,7 +180,7 @@ impl ClientRedactor {
             let mut parts = name.as_bytes().windows(needle.len().max(1));
             parts.any(|part| part.eq_ignore_ascii_case(needle))
         };
-        !self.secrets.iter().any(is_in) && self.redact_address(name.as_bytes()).is_none()
+        !self.secrets.iter().chain(&self.names).any(is_in)
     }
 
     /// Replaces the begin of a secret or name at the end of a text that was cut there; `None` if it

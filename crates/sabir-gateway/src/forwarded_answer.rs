@@ -741,8 +741,11 @@ mod tests {
         let begin = format!("data: {}", "y".repeat(MAX_RECORD));
         for cut in [1, key.len() / 2, key.len() - 1] {
             let mut stream = rewriter("m").into_stream(RecordFraming::Events);
-            let mut rewritten = stream.push_bytes(format!("{begin}{}", &key[..cut]).as_bytes());
-            rewritten.extend(stream.push_bytes(format!("{} end\n\n", &key[cut..]).as_bytes()));
+            let mut rewritten =
+                stream.push_bytes(&[begin.as_bytes(), key.as_bytes().get(..cut).unwrap()].concat());
+            rewritten.extend(
+                stream.push_bytes(&[key.as_bytes().get(cut..).unwrap(), b" end\n\n"].concat()),
+            );
             let is_right = rewritten == format!("{begin}[secret] end\n\n").as_bytes();
             assert!(is_right, "cut at {cut}");
         }

@@ -2,9 +2,10 @@
 //! server.
 //!
 //! A text is searched as its reader will see it: the escapes of JSON are resolved, at any depth of
-//! JSON inside of JSON, and line breaks are left out, though a name may also end at one. Everything is replaced as a whole or not at
-//! all, because a provider that repeats the text of a client would otherwise reveal how much of a
-//! guess was right.
+//! JSON inside of JSON, and line breaks are left out, though a name may also end at one. Everything
+//! is replaced as a whole or not at all, because a provider that repeats the text of a client would
+//! otherwise reveal how much of a guess was right. Only at the end of a text that was cut, a part
+//! is replaced.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -52,10 +53,9 @@ pub struct ClientRedactor {
 }
 
 /// The escapes that are resolved before a text is searched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SearchedEscapes {
     /// Those of letters, digits and most signs, such as `\u0073`.
-    #[default]
     Units,
     /// Also `\"`, `\\` and `\/`.
     All,
@@ -211,11 +211,16 @@ impl ClientRedactor {
 
 /// Makes a finder of each secret.
 fn make_finders(secrets: &[&str]) -> Vec<Finder<'static>> {
-    let finders = secrets.iter().map(|secret| {
-        let read = ReadText::new(secret.as_bytes(), SearchedEscapes::All, false);
-        Finder::new(&*read.bytes).into_owned()
-    });
-    finders.collect()
+    let read = |secret: &str| {
+        ReadText::new(secret.as_bytes(), SearchedEscapes::All, false)
+            .bytes
+            .into_owned()
+    };
+    let read = secrets.iter().map(|secret| read(secret));
+    // Backslashes alone are read as nothing.
+    read.filter(|secret| !secret.is_empty())
+        .map(|secret| Finder::new(&secret).into_owned())
+        .collect()
 }
 
 /// Returns the names of the server at an address, in lower case: with its port, and without.
@@ -604,6 +609,7 @@ mod tests {
         let key = Some(Secret::new("not-needed"));
         let mut provider = Provider::new("box", Wire::OpenAiChat, "http://box", key);
         for (name, value) in [
+            ("X-Empty-Key", r"\\\\\\\\\\\\"),
             ("X-Title", "a long assistant"),
             ("X-Api-Key", "key-0123456789"),
         ] {

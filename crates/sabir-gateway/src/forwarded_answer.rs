@@ -46,6 +46,17 @@ const CONTENT_MEMBERS: [&str; 22] = [
     "words",
 ];
 
+/// The members of answers that show that a message beside them is none of an error.
+const OUTPUT_MEMBERS: [&str; 7] = [
+    "choices",
+    "content",
+    "data",
+    "embeddings",
+    "images",
+    "output",
+    "text",
+];
+
 /// The member of an event that holds a whole answer.
 const NESTED_ANSWER: &str = "response";
 
@@ -96,6 +107,8 @@ pub(crate) struct StreamRewriter {
     is_after_return: bool,
     /// True in a record that is too long to be read whole.
     is_skipping: bool,
+    /// True if that record is a single line, as far as it came.
+    is_one_line: bool,
 }
 
 /// The members of a JSON object, with those that have the same name.
@@ -153,6 +166,7 @@ impl AnswerRewriter {
             line_length: 0,
             is_after_return: false,
             is_skipping: false,
+            is_one_line: false,
         }
     }
 
@@ -160,6 +174,10 @@ impl AnswerRewriter {
     fn rewrite_json(&self, text: &[u8]) -> Option<Vec<u8>> {
         let mut changes = Vec::new();
         let json = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        // Some servers end each record with the end of a C string.
+        let is_blank = |byte: u8| byte == 0 || byte.is_ascii_whitespace();
+        let end = json.iter().rposition(|byte| !is_blank(*byte));
+        let json = json.get(..=end?)?;
         match json.trim_ascii_start().first() {
             Some(b'{') => {
                 let Members(members) = serde_json::from_slice(json).ok()?;
@@ -168,7 +186,7 @@ impl AnswerRewriter {
             Some(b'[') => {
                 let items: Vec<&RawValue> = serde_json::from_slice(json).ok()?;
                 for item in items {
-                    self.collect_nested(text, item, &mut changes);
+                    self.collect_item(text, item, &mut changes);
                 }
             }
             _ => {
@@ -188,13 +206,20 @@ impl AnswerRewriter {
         members: &[(Cow<'_, str>, &RawValue)],
         changes: &mut Vec<Change>,
     ) {
+        let is_error = is_error(members);
         for (name, value) in members {
+            self.collect_name(text, name, value, changes);
             match &self.model {
                 Some(model) if name == "model" && value.get().starts_with('"') => {
                     let model = serde_json::Value::from(&**model).to_string().into_bytes();
                     changes.extend(Some((range_in(text, value), model)));
                 }
+                _ if is_error => self.collect_address(text, value, changes),
                 _ if name == NESTED_ANSWER => self.collect_nested(text, value, changes),
+                // A list of files, whose items hold errors too.
+                None if name == "data" && value.get().starts_with('[') => {
+                    self.collect_item(text, value, changes);
+                }
                 _ if CONTENT_MEMBERS.contains(&&**name) => {}
                 _ => self.collect_address(text, value, changes),
             }
@@ -207,9 +232,37 @@ impl AnswerRewriter {
             return self.collect_address(text, value, changes);
         };
         for (name, value) in &members {
+            self.collect_name(text, name, value, changes);
             if !CONTENT_MEMBERS.contains(&&**name) {
                 self.collect_address(text, value, changes);
             }
+        }
+    }
+
+    /// Collects the changes of an item of a list, which may be a list of answers itself.
+    fn collect_item(&self, text: &[u8], item: &RawValue, changes: &mut Vec<Change>) {
+        match serde_json::from_str::<Vec<&RawValue>>(item.get()) {
+            Ok(answers) => {
+                for answer in answers {
+                    self.collect_nested(text, answer, changes);
+                }
+            }
+            Err(_) => self.collect_nested(text, item, changes),
+        }
+    }
+
+    /// Collects the change of the name of a member with an address. `value` is the member's value.
+    fn collect_name(&self, text: &[u8], name: &str, value: &RawValue, changes: &mut Vec<Change>) {
+        if !name.contains(['.', ':']) {
+            return;
+        }
+        // The bytes since the value before have the name, as it is written.
+        let end = range_in(text, value).start;
+        let before = text.get(..end).unwrap_or_default();
+        let start = start_of_name(before);
+        let name = before.get(start..).unwrap_or_default();
+        if let Some(redacted) = self.redactor.redact_address(name) {
+            changes.push((start..end, redacted));
         }
     }
 
@@ -229,6 +282,34 @@ impl AnswerRewriter {
     fn redact_all(&self, text: Vec<u8>) -> Vec<u8> {
         self.redactor.redact_all(&text).unwrap_or(text)
     }
+}
+
+/// Returns true for an error that is marked as one, or has a message and no output.
+fn is_error(members: &[(Cow<'_, str>, &RawValue)]) -> bool {
+    let has_output = members
+        .iter()
+        .any(|(name, _)| OUTPUT_MEMBERS.contains(&&**name));
+    members
+        .iter()
+        .any(|(name, value)| match (&**name, value.get()) {
+            ("object" | "type", kind) => kind == r#""error""#,
+            ("message", message) => message.starts_with('"') && !has_output,
+            _ => false,
+        })
+}
+
+/// Returns the offset of the name of a member at the end of a text that stops in front of its value.
+fn start_of_name(before: &[u8]) -> usize {
+    let bytes = before.iter().enumerate().rev();
+    let mut quotes = bytes.filter(|(_, byte)| **byte == b'"').map(|(at, _)| at);
+    // The one that ends the name.
+    _ = quotes.next();
+    let is_first = |quote: &usize| {
+        let before = before.get(..*quote).unwrap_or_default();
+        let slashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+        slashes.count() % 2 == 0
+    };
+    quotes.find(is_first).unwrap_or(0)
 }
 
 /// Returns the range of a value in the JSON that it was read from.
@@ -272,13 +353,17 @@ impl StreamRewriter {
                 continue;
             }
             self.line_length += piece.len();
-            self.is_skipping |= self.held.len() > MAX_RECORD;
+            if !self.is_skipping && self.held.len() > MAX_RECORD {
+                self.is_skipping = true;
+                self.is_one_line = self.held.len() == self.line_length;
+            }
             if piece.last().is_some_and(|byte| is_line_end(*byte)) {
                 self.end_line(&mut rewritten);
             }
-            if self.is_skipping {
-                self.pass_all_but_window(&mut rewritten);
-            }
+        }
+        // Not for each line: the window may be far longer than a line.
+        if self.is_skipping {
+            self.pass_all_but_window(&mut rewritten);
         }
         rewritten
     }
@@ -297,6 +382,8 @@ impl StreamRewriter {
             RecordFraming::Text { .. } => None,
             RecordFraming::Events if is_blank => None,
             RecordFraming::Json if is_first && is_blank => None,
+            // The next line is a value by itself.
+            RecordFraming::Json if self.is_skipping && self.is_one_line => None,
             _ if !is_first => return,
             RecordFraming::Events => data_start(&self.held),
             RecordFraming::Json => Some(0),
@@ -473,6 +560,19 @@ mod tests {
                 r#"[{"error": "[secret] at [address]"}]"#,
             ),
             (r#""sk-1234 at 10.0.0.5""#, r#""[secret] at [address]""#),
+            (
+                r#"{"a": 1, "http:\/\/10\u002e0.0.5:8000/v1 \"b\"" : "x", "10.0.0.5": {"10.0.0.5": 1}}"#,
+                r#"{"a": 1, "http:\/\/[address]/v1 \"b\"" : "x", "[address]": {"[address]": 1}}"#,
+            ),
+            (r#"[{"10.0.0.5": 1}]"#, r#"[{"[address]": 1}]"#),
+            (
+                r#"{"object": "error", "data": "10.0.0.5"}"#,
+                r#"{"object": "error", "data": "[address]"}"#,
+            ),
+            (
+                r#"{"message": "x", "results": [{"error": "10.0.0.5"}], "model": "x"}"#,
+                r#"{"message": "x", "results": [{"error": "[address]"}], "model": "a\"b"}"#,
+            ),
             // The last of two members counts for some clients, and the first for others.
             (
                 r#"{"error": "10.0.0.5 sk-1234", "error": "sk-1234 10.0.0.5"}"#,
@@ -515,12 +615,31 @@ mod tests {
                 r#"{"type": "x.delta", "delta": "10.0.0.5", "response": {"output": ["10.0.0.5"]}}"#,
             ),
             (
+                r#"[[{"text": "10.0.0.5", "error": "10.0.0.5"}]]"#,
+                r#"[[{"text": "10.0.0.5", "error": "[address]"}]]"#,
+            ),
+            (
+                "{\"text\": \"10.0.0.5\", \"error\": \"10.0.0.5\"}\0",
+                "{\"text\": \"10.0.0.5\", \"error\": \"[address]\"}\0",
+            ),
+            (
                 r#"{"text": "a sk-1234 b sk-123"}"#,
                 r#"{"text": "a [secret] b sk-123"}"#,
             ),
         ] {
             assert_rewritten(answer, expected);
         }
+    }
+
+    #[test]
+    fn lists_of_files_keep_only_the_names_of_files() {
+        let redactor = rewriter("m").redactor;
+        let files = r#"{"object": "list", "data": [{"filename": "10.0.0.5", "status_details": "10.0.0.5"}]}"#;
+        let rewritten = AnswerRewriter::new(None, redactor).rewrite_answer(files.into());
+        assert_eq!(
+            String::from_utf8(rewritten).unwrap(),
+            r#"{"object": "list", "data": [{"filename": "10.0.0.5", "status_details": "[address]"}]}"#
+        );
     }
 
     #[test]
@@ -590,6 +709,45 @@ mod tests {
             rewritten.extend(stream.finish());
             let is_right = rewritten == event("m", "[secret]").as_bytes();
             assert!(is_right, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn lines_behind_a_long_line_are_rewritten() {
+        let answer = |model: &str, key: &str, address: &str| {
+            let long = "y".repeat(MAX_RECORD);
+            format!(
+                "{{\"a\": \"{long}{key}\"}}\n{{\"model\": \"{model}\", \"error\": \"{address}\"}}\n"
+            )
+        };
+        for size in [64, 1 << 22] {
+            let mut stream = rewriter("m").into_stream(RecordFraming::Json);
+            let mut rewritten = Vec::new();
+            for piece in answer("x", "sk-1234", "10.0.0.5").as_bytes().chunks(size) {
+                rewritten.extend(stream.push_bytes(piece));
+            }
+            // Before the end.
+            let is_right = rewritten == answer("m", "[secret]", "[address]").as_bytes();
+            assert!(is_right, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_key_in_json_in_json_in_json_is_found_in_any_pieces() {
+        let key: String = "sk-1234"
+            .bytes()
+            .map(|sign| format!(r"\\\\u{sign:04x}"))
+            .collect();
+        let begin = format!("data: {}", "y".repeat(MAX_RECORD));
+        for cut in [1, key.len() / 2, key.len() - 1] {
+            let mut stream = rewriter("m").into_stream(RecordFraming::Events);
+            let mut rewritten =
+                stream.push_bytes(&[begin.as_bytes(), key.as_bytes().get(..cut).unwrap()].concat());
+            rewritten.extend(
+                stream.push_bytes(&[key.as_bytes().get(cut..).unwrap(), b" end\n\n"].concat()),
+            );
+            let is_right = rewritten == format!("{begin}[secret] end\n\n").as_bytes();
+            assert!(is_right, "cut at {cut}");
         }
     }
 

@@ -32,11 +32,20 @@ impl AnswerForm {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
         match kind.to_ascii_lowercase().as_str() {
             "text/event-stream" => Self::Events,
-            kind if kind == "application/json" || kind.ends_with("+json") => Self::Json,
-            kind if kind.starts_with("text/") => Self::Text,
+            // An answer without a type is JSON as that of most endpoints.
+            "" | "application/json" => Self::Json,
+            kind if kind.ends_with("+json") || is_json_lines(kind) => Self::Json,
+            kind if kind.starts_with("text/") || kind.ends_with("xml") => Self::Text,
             _ => Self::Binary,
         }
     }
+}
+
+/// Returns true for a content type of JSON values on lines.
+pub(crate) fn is_json_lines(content_type: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    let kind = kind.to_ascii_lowercase();
+    kind.ends_with("ndjson") || kind.ends_with("jsonl")
 }
 
 /// Counts the tokens of one answer.
@@ -214,6 +223,24 @@ mod tests {
             counted(AnswerForm::Binary, true, "12345678"),
             usage(None, 0)
         );
+    }
+
+    #[test]
+    fn the_form_follows_the_content_type() {
+        for (kind, form) in [
+            ("text/event-stream; charset=utf-8", AnswerForm::Events),
+            ("application/JSON", AnswerForm::Json),
+            ("application/problem+json", AnswerForm::Json),
+            ("application/x-ndjson", AnswerForm::Json),
+            ("", AnswerForm::Json),
+            ("text/html", AnswerForm::Text),
+            ("application/xml", AnswerForm::Text),
+            ("audio/wav", AnswerForm::Binary),
+        ] {
+            assert_eq!(AnswerForm::of_type(kind), form, "{kind}");
+        }
+        assert!(is_json_lines("application/jsonl; charset=utf-8"));
+        assert!(!is_json_lines("application/json"));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::exchange_log::ExchangeLog;
 use crate::exchange_meter::RequestEnd;
 use crate::form_data::find_model_field;
 use crate::forwarded_answer::{AnswerRewriter, RecordFraming, StreamRewriter};
-use crate::forwarded_output::{AnswerForm, OutputCounter};
+use crate::forwarded_output::{AnswerForm, OutputCounter, is_json_lines};
 use crate::request_body::BodyForm;
 use crate::route::RouteTable;
 use crate::serve::Gateway;
@@ -280,6 +280,13 @@ pub(crate) async fn forward_request(
         ledger.end_request(RequestEnd::Failed);
         return Err(Refusal::Forward(true));
     }
+    if let Some(encoding) = response.encoding() {
+        ledger.set_error(&format!(
+            "the upstream answered with the content encoding `{encoding}`, which was not asked for"
+        ));
+        ledger.end_request(RequestEnd::Failed);
+        return Err(Refusal::EncodedAnswer(encoding));
+    }
     // What an upstream refuses costs nothing.
     if response.status >= 300 {
         ledger.end_request(RequestEnd::Failed);
@@ -411,12 +418,15 @@ async fn forward_response(
     let status = response.status;
     let headers = std::mem::take(&mut response.headers);
     let content_type = headers.iter().find(|(name, _)| name == "content-type");
-    let form = content_type.map_or(AnswerForm::Binary, |(_, value)| AnswerForm::of_type(value));
+    let content_type = content_type.map_or("", |(_, value)| value);
+    let form = AnswerForm::of_type(content_type);
+    let is_streamed = is_streamed || is_json_lines(content_type);
+    let is_page = content_type.contains("html");
     // The text of an error is none of a model.
     let has_text =
         matches!(kind, AnswerKind::Text | AnswerKind::Transcript) && (200..300).contains(&status);
     let counter = kind.has_usage().then(|| OutputCounter::new(form, has_text));
-    let header_client = Arc::clone(&client);
+    let redactor = client.redactor();
     let mut state = ForwardedBody {
         client,
         response,
@@ -427,7 +437,7 @@ async fn forward_response(
         is_over: false,
     };
     if status >= 400 {
-        state.begin = state.read_redacted_error().await?.into_bytes();
+        state.begin = state.read_redacted_error().await?;
         state.is_over = true;
     }
     if form == AnswerForm::Json && !is_streamed {
@@ -441,7 +451,7 @@ async fn forward_response(
     // The body of an error was redacted above. A file has the bytes that its client uploaded.
     if status < 300 && kind != AnswerKind::FileContent {
         let model = kind.has_usage().then(|| model.to_owned());
-        let rewriter = AnswerRewriter::new(model, state.client.redactor());
+        let rewriter = AnswerRewriter::new(model, Arc::clone(&redactor));
         if form == AnswerForm::Json && state.is_over {
             state.begin = rewriter.rewrite_answer(std::mem::take(&mut state.begin));
         } else {
@@ -449,7 +459,7 @@ async fn forward_response(
                 AnswerForm::Events => RecordFraming::Events,
                 AnswerForm::Json if is_streamed => RecordFraming::Json,
                 AnswerForm::Text => RecordFraming::Text {
-                    is_output: kind == AnswerKind::Transcript,
+                    is_output: kind == AnswerKind::Transcript && !is_page,
                 },
                 AnswerForm::Json | AnswerForm::Binary => RecordFraming::Bytes,
             });
@@ -464,8 +474,11 @@ async fn forward_response(
     let mut answer = Response::new(Body::from_stream(pieces));
     *answer.status_mut() =
         axum::http::StatusCode::from_u16(status).unwrap_or(axum::http::StatusCode::BAD_GATEWAY);
-    for (name, value) in headers.iter().filter(|(name, _)| is_forwarded_header(name)) {
-        let value = header_client.redact_for_clients(value);
+    let forwarded = headers
+        .into_iter()
+        .filter(|(name, _)| is_forwarded_header(name) && redactor.is_header_public(name));
+    for (name, value) in forwarded {
+        let value = redactor.redact_text(value);
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             answer.headers_mut().append(name, value);
         }
@@ -526,7 +539,7 @@ impl ForwardedBody {
     ///
     /// # Errors
     /// The body broke off.
-    async fn read_redacted_error(&mut self) -> Result<String, Refusal> {
+    async fn read_redacted_error(&mut self) -> Result<Vec<u8>, Refusal> {
         let mut body = Vec::new();
         while !self.is_over && body.len() < MAX_ERROR_BODY {
             let read = self.read_chunk().await;
@@ -534,15 +547,14 @@ impl ForwardedBody {
             body.extend(chunk.unwrap_or_default());
         }
         self.ledger.mark_done();
-        // A secret at the end may be cut, so its beginning must not stay.
-        let text = String::from_utf8_lossy(&body);
-        let text = match body.len() < MAX_ERROR_BODY {
-            true => &*text,
-            false => text
-                .rsplit_once(char::is_whitespace)
-                .map_or("", |cut| cut.0),
+        let redactor = self.client.redactor();
+        let body = redactor.redact_all(&body).unwrap_or(body);
+        // Of a secret at the end, only the begin may have come.
+        let shown = match self.is_over {
+            true => None,
+            false => redactor.redact_cut_end(&body),
         };
-        Ok(self.client.redact_for_clients(text))
+        Ok(shown.unwrap_or(body))
     }
 
     /// Reads and counts what the upstream sends next; `None` at the end.

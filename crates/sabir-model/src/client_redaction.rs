@@ -2,14 +2,16 @@
 //! server.
 //!
 //! A text is searched as its reader will see it: the escapes of JSON are resolved, at any depth of
-//! JSON inside of JSON, and line breaks are left out. Everything is replaced as a whole or not at
-//! all, because a provider that repeats the text of a client would otherwise reveal how much of a
-//! guess was right.
+//! JSON inside of JSON, and line breaks are left out, though a name may also end at one. Everything
+//! is replaced as a whole or not at all, because a provider that repeats the text of a client would
+//! otherwise reveal how much of a guess was right. Only at the end of a text that was cut, a part
+//! is replaced.
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::LazyLock;
 
-use memchr::memmem::{self, Finder};
+use memchr::memmem::Finder;
 use memchr::{memchr, memchr2, memchr3};
 
 use crate::provider::{KNOWN_PROVIDERS, Provider, host_of};
@@ -24,11 +26,26 @@ const ADDRESS_MARK: &[u8] = b"[address]";
 /// The bytes of an escape such as `\u0073`.
 const UNIT_ESCAPE: usize = 6;
 
+/// The length in bytes below which a secret is not searched for in answers of chat models. Servers
+/// that need no key get words such as `ollama` or `not-needed` for one.
+const MIN_CREDENTIAL_BYTES: usize = 12;
+
+/// The length in bytes from which the begin of a secret or name at the end of a cut text is
+/// replaced. A shorter one may be there by chance.
+const MIN_CUT_BYTES: usize = 8;
+
+/// The bytes of an escape in two levels of JSON inside of JSON, such as `\\\\u0073`.
+const LONGEST_ESCAPE: usize = UNIT_ESCAPE + 3;
+
+/// Finds the escapes that may stand for a sign of a secret or name.
+static UNIT_ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br"\u00"));
+
 /// Finds the secrets and the address of a provider in its texts, and replaces them.
-#[derive(Default)]
 pub struct ClientRedactor {
     /// The secrets, as a reader sees them.
     secrets: Vec<Finder<'static>>,
+    /// Those of the secrets that are replaced in what models write.
+    credentials: Vec<Finder<'static>>,
     /// The escapes that a text with a secret may have.
     escapes: SearchedEscapes,
     /// The names of the server, in lower case.
@@ -36,10 +53,9 @@ pub struct ClientRedactor {
 }
 
 /// The escapes that are resolved before a text is searched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SearchedEscapes {
     /// Those of letters, digits and most signs, such as `\u0073`.
-    #[default]
     Units,
     /// Also `\"`, `\\` and `\/`.
     All,
@@ -50,10 +66,12 @@ impl SearchedEscapes {
     fn may_occur(self, text: &[u8]) -> bool {
         let text = text.trim_ascii_end();
         memchr2(b'\n', b'\r', text).is_some()
-            || match self {
-                Self::Units => memmem::find(text, br"\u00").is_some(),
-                Self::All => memchr(b'\\', text).is_some(),
-            }
+            || memchr(b'\\', text).is_some_and(|first| match self {
+                Self::Units => UNIT_ESCAPES
+                    .find(text.get(first..).unwrap_or_default())
+                    .is_some(),
+                Self::All => true,
+            })
     }
 }
 
@@ -80,19 +98,21 @@ impl ClientRedactor {
             true => SearchedEscapes::All,
             false => SearchedEscapes::Units,
         };
-        let secrets = secrets
-            .into_iter()
-            .map(|secret| {
-                Finder::new(&*ReadText::new(secret.as_bytes(), SearchedEscapes::All, false).bytes)
-                    .into_owned()
-            })
+        let credentials = provider.credentials();
+        let credentials: Vec<&str> = credentials
+            .iter()
+            .map(Secret::expose)
+            .filter(|secret| secret.len() >= MIN_CREDENTIAL_BYTES)
             .collect();
+        let credentials = make_finders(&credentials);
+        let secrets = make_finders(&secrets);
         let names = server_names(&provider.base_url)
             .into_iter()
             .map(|name| Finder::new(&name).into_owned())
             .collect();
         Self {
             secrets,
+            credentials,
             escapes,
             names,
         }
@@ -100,12 +120,21 @@ impl ClientRedactor {
 
     /// Replaces the secrets in a text; `None` if it has none.
     pub fn redact_secrets(&self, text: &[u8]) -> Option<Vec<u8>> {
-        if self.secrets.is_empty() {
+        self.replace_secrets(text, &self.secrets)
+    }
+
+    /// Replaces the secrets in an event of a chat model's answer; `None` if it has none. Those that
+    /// may be ordinary words stay: short ones, and values of headers that hold no credential.
+    pub fn redact_credentials(&self, event: &[u8]) -> Option<Vec<u8>> {
+        self.replace_secrets(event, &self.credentials)
+    }
+
+    fn replace_secrets(&self, text: &[u8], secrets: &[Finder<'_>]) -> Option<Vec<u8>> {
+        if secrets.is_empty() {
             return None;
         }
         let read = ReadText::new(text, self.escapes, false);
-        let found = self
-            .secrets
+        let found = secrets
             .iter()
             .flat_map(|secret| read.find(secret))
             .collect();
@@ -135,11 +164,63 @@ impl ClientRedactor {
         address.or(redacted)
     }
 
-    /// Returns the number of bytes that the longest secret has if all its signs are escaped.
+    /// Replaces the secrets and the names of the server in a text.
+    pub fn redact_text(&self, text: String) -> String {
+        match self.redact_all(text.as_bytes()) {
+            Some(redacted) => String::from_utf8_lossy(&redacted).into_owned(),
+            None => text,
+        }
+    }
+
+    /// Returns true for the name of a header that holds neither a secret, in any case, nor a name of
+    /// the server.
+    pub fn is_header_public(&self, name: &str) -> bool {
+        let is_in = |secret: &Finder<'_>| {
+            let needle = secret.needle();
+            let mut parts = name.as_bytes().windows(needle.len().max(1));
+            parts.any(|part| part.eq_ignore_ascii_case(needle))
+        };
+        !self.secrets.iter().chain(&self.names).any(is_in)
+    }
+
+    /// Replaces the begin of a secret or name at the end of a text that was cut there; `None` if it
+    /// has none.
+    pub fn redact_cut_end(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let marked = |read: ReadText<'_>, patterns: &[Finder<'_>], mark: &[u8]| {
+            let begins = patterns
+                .iter()
+                .filter_map(|pattern| read.begin_at_end(pattern.needle()));
+            let start = begins.min()?;
+            Some([text.get(..start)?, mark].concat())
+        };
+        let whole = text.get(..text.len() - cut_escape_length(text))?;
+        let secrets = ReadText::new(whole, self.escapes, false);
+        marked(secrets, &self.secrets, SECRET_MARK).or_else(|| {
+            let names = ReadText::new(whole, SearchedEscapes::Units, true);
+            marked(names, &self.names, ADDRESS_MARK)
+        })
+    }
+
+    /// Returns the number of bytes that the longest secret has if all its signs are escaped, in JSON
+    /// inside of JSON inside of JSON.
     pub fn longest_secret(&self) -> usize {
         let lengths = self.secrets.iter().map(|secret| secret.needle().len());
-        lengths.max().unwrap_or(0) * UNIT_ESCAPE
+        lengths.max().unwrap_or(0) * LONGEST_ESCAPE
     }
+}
+
+/// Makes a finder of each secret.
+fn make_finders(secrets: &[&str]) -> Vec<Finder<'static>> {
+    let read = |secret: &str| {
+        ReadText::new(secret.as_bytes(), SearchedEscapes::All, false)
+            .bytes
+            .into_owned()
+    };
+    let read = secrets.iter().map(|secret| read(secret));
+    // Backslashes alone are read as nothing.
+    read.filter(|secret| !secret.is_empty())
+        .map(|secret| Finder::new(&secret).into_owned())
+        .collect()
 }
 
 /// Returns the names of the server at an address, in lower case: with its port, and without.
@@ -171,98 +252,270 @@ fn server_names(base_url: &str) -> Vec<String> {
     names
 }
 
-/// A text as its reader sees it, with the ranges from which its bytes come.
+/// A text as its reader sees it.
 struct ReadText<'t> {
+    /// The text as it is.
+    text: &'t [u8],
     /// The bytes, without escapes and line breaks.
     bytes: Cow<'t, [u8]>,
-    /// The range in the text of each byte; empty if the offsets are the same.
-    sources: Vec<Range<usize>>,
+    /// True if their offsets are not those of the text.
+    // The ranges of a few bytes are looked up again when they are needed: a table of all would take
+    // many times the memory of the text.
+    is_resolved: bool,
 }
 
 impl<'t> ReadText<'t> {
     /// Resolves the escapes of a text. `folds_case` makes its letters lower case.
     fn new(text: &'t [u8], escapes: SearchedEscapes, folds_case: bool) -> Self {
-        let mut read = Self {
-            bytes: Cow::Borrowed(text),
-            sources: Vec::new(),
-        };
-        if escapes.may_occur(text) {
-            read.resolve_escapes(text);
+        let is_resolved = escapes.may_occur(text);
+        let mut bytes = Cow::Borrowed(text);
+        if is_resolved {
+            let mut resolved = Vec::with_capacity(text.len());
+            for piece in (TextPieces { text, at: 0 }) {
+                resolved.extend_from_slice(piece.read.as_bytes());
+            }
+            bytes = Cow::Owned(resolved);
         }
         if folds_case {
-            read.bytes.to_mut().make_ascii_lowercase();
+            bytes.to_mut().make_ascii_lowercase();
         }
-        read
-    }
-
-    fn resolve_escapes(&mut self, text: &[u8]) {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut sources = Vec::with_capacity(text.len());
-        let mut at = 0;
-        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            // JSON inside of JSON has more than one backslash.
-            let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
-            let Some(sign) = rest.get(slashes) else {
-                break;
-            };
-            let unit = (slashes > 0 && *sign == b'u')
-                .then(|| rest.get(slashes + 1..slashes + UNIT_ESCAPE - 1))
-                .flatten()
-                .and_then(parse_unit);
-            let end = at + slashes + unit.map_or(1, |_| UNIT_ESCAPE - 1);
-            match unit {
-                Some(char) => {
-                    let mut buffer = [0; 4];
-                    for byte in char.encode_utf8(&mut buffer).bytes() {
-                        bytes.push(byte);
-                        sources.push(at..end);
-                    }
-                }
-                None if matches!(sign, b'\n' | b'\r') => {}
-                None => {
-                    bytes.push(*sign);
-                    sources.push(at..end);
-                }
-            }
-            at = end;
+        Self {
+            text,
+            bytes,
+            is_resolved,
         }
-        self.bytes = Cow::Owned(bytes);
-        self.sources = sources;
     }
 
     /// Returns the ranges of the text in which a pattern was found.
     fn find(&self, pattern: &Finder<'_>) -> Vec<Range<usize>> {
-        let length = pattern.needle().len();
-        pattern
-            .find_iter(&self.bytes)
-            .filter_map(|at| self.source(at..at + length))
-            .collect()
+        self.sources(&self.find_read(pattern))
     }
 
     /// Returns the ranges of the text in which a name was found that is not a part of a longer one.
     fn find_names(&self, name: &Finder<'_>) -> Vec<Range<usize>> {
-        let length = name.needle().len();
-        let is_part = |byte: Option<&u8>| {
-            byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-        };
-        name.find_iter(&self.bytes)
-            .filter(|at| {
-                let before = at.checked_sub(1).and_then(|before| self.bytes.get(before));
-                !is_part(before) && !is_part(self.bytes.get(at + length))
+        let found = self.find_read(name);
+        let sources = self.sources(&found);
+        found
+            .iter()
+            .zip(sources)
+            .filter(|(found, source)| {
+                let before = found.start.checked_sub(1).and_then(|at| self.bytes.get(at));
+                let after = self.bytes.get(found.end);
+                let is_begin =
+                    !is_name_part(before) || ends_with_break(self.text.get(..source.start));
+                is_begin && (!is_name_part(after) || starts_with_break(self.text.get(source.end..)))
             })
-            .filter_map(|at| self.source(at..at + length))
+            .map(|(_, source)| source)
             .collect()
     }
 
-    /// Returns the range of the text from which a range of bytes comes.
-    fn source(&self, found: Range<usize>) -> Option<Range<usize>> {
-        if self.sources.is_empty() {
-            return Some(found);
-        }
-        let first = self.sources.get(found.start)?;
-        let last = self.sources.get(found.end.checked_sub(1)?)?;
-        Some(first.start..last.end)
+    /// Returns the offset in the text of the longest begin of a pattern that is at the end of the text.
+    fn begin_at_end(&self, pattern: &[u8]) -> Option<usize> {
+        let longest = pattern.len().saturating_sub(1).min(self.bytes.len());
+        let length = (MIN_CUT_BYTES..=longest).rev().find(|length| {
+            let begin = pattern.get(..*length);
+            begin.is_some_and(|begin| self.bytes.ends_with(begin))
+        })?;
+        let found = self.bytes.len() - length..self.bytes.len();
+        Some(self.sources(&[found]).first()?.start)
     }
+
+    /// Returns the ranges of the read bytes in which a pattern was found.
+    fn find_read(&self, pattern: &Finder<'_>) -> Vec<Range<usize>> {
+        let length = pattern.needle().len();
+        let found = pattern.find_iter(&self.bytes);
+        found.map(|at| at..at + length).collect()
+    }
+
+    /// Returns the ranges of the text from which ranges of the read bytes come. They are in order,
+    /// and none is empty.
+    fn sources(&self, found: &[Range<usize>]) -> Vec<Range<usize>> {
+        if !self.is_resolved || found.is_empty() {
+            return found.to_vec();
+        }
+        let ends = |range: &Range<usize>| [range.start, range.end.saturating_sub(1)];
+        let mut wanted = found.iter().flat_map(ends).peekable();
+        let mut sources = Vec::with_capacity(found.len() * 2);
+        let mut read = 0;
+        for piece in (TextPieces {
+            text: self.text,
+            at: 0,
+        }) {
+            let begin = read;
+            read += piece.read.as_bytes().len();
+            while let Some(byte) = wanted.next_if(|byte| *byte < read) {
+                sources.push(piece.source_of(byte - begin));
+            }
+            if wanted.peek().is_none() {
+                break;
+            }
+        }
+        let pairs = sources.chunks_exact(2);
+        pairs
+            .filter_map(|pair| Some(pair.first()?.start..pair.last()?.end))
+            .collect()
+    }
+}
+
+/// Splits a text into pieces that are read in the same way.
+struct TextPieces<'t> {
+    /// The text.
+    text: &'t [u8],
+    /// The offset of the next piece.
+    at: usize,
+}
+
+/// A piece of a text.
+struct TextPiece<'t> {
+    /// The bytes that a reader sees in its place.
+    read: ReadPiece<'t>,
+    /// The range of the text that they stand for.
+    source: Range<usize>,
+}
+
+/// The bytes that a reader sees in the place of a piece.
+enum ReadPiece<'t> {
+    /// The same bytes; none in the place of a line break.
+    Same(&'t [u8]),
+    /// The character of an escape.
+    Escaped(EscapedChar),
+}
+
+/// The character of an escape, in UTF-8.
+struct EscapedChar {
+    /// Its bytes, and unused ones.
+    bytes: [u8; 4],
+    /// The number of its bytes.
+    length: usize,
+}
+
+impl ReadPiece<'_> {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Same(bytes) => bytes,
+            Self::Escaped(char) => char.bytes.get(..char.length).unwrap_or_default(),
+        }
+    }
+}
+
+impl TextPiece<'_> {
+    /// Returns the range of the text from which one of the read bytes comes.
+    fn source_of(&self, byte: usize) -> Range<usize> {
+        let Range { start, end } = self.source;
+        match self.read {
+            ReadPiece::Same(_) => start + byte..start + byte + 1,
+            ReadPiece::Escaped(_) => start..end,
+        }
+    }
+}
+
+impl<'t> Iterator for TextPieces<'t> {
+    type Item = TextPiece<'t>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let start = self.at;
+        let rest = self.text.get(start..).filter(|rest| !rest.is_empty())?;
+        let plain = memchr3(b'\\', b'\n', b'\r', rest).unwrap_or(rest.len());
+        if plain > 0 {
+            self.at += plain;
+            return Some(TextPiece {
+                read: ReadPiece::Same(rest.get(..plain)?),
+                source: start..self.at,
+            });
+        }
+        // JSON inside of JSON has more than one backslash.
+        let slashes = count_leading(rest, |byte| byte == b'\\');
+        let after = rest.get(slashes..)?;
+        let breaks = count_leading(after, is_line_break);
+        let Some(sign) = after.first().filter(|_| breaks == 0) else {
+            self.at += slashes + breaks;
+            return Some(TextPiece {
+                read: ReadPiece::Same(&[]),
+                source: start..self.at,
+            });
+        };
+        let unit = (*sign == b'u')
+            .then(|| after.get(1..UNIT_ESCAPE - 1))
+            .flatten()
+            .and_then(parse_unit);
+        let Some(char) = unit else {
+            self.at += slashes + 1;
+            let char = EscapedChar {
+                bytes: [*sign, 0, 0, 0],
+                length: 1,
+            };
+            // Backslashes that are no part of the sign's escape stay when it is replaced.
+            let own = match sign {
+                b'"' | b'/' => slashes,
+                _ => slashes % 2,
+            };
+            return Some(TextPiece {
+                read: ReadPiece::Escaped(char),
+                source: start + slashes - own..self.at,
+            });
+        };
+        self.at += slashes + UNIT_ESCAPE - 1;
+        let mut bytes = [0; 4];
+        let length = char.encode_utf8(&mut bytes).len();
+        Some(TextPiece {
+            read: ReadPiece::Escaped(EscapedChar { bytes, length }),
+            source: start..self.at,
+        })
+    }
+}
+
+/// Returns the length of an escape at the end of a text whose rest was cut off.
+fn cut_escape_length(text: &[u8]) -> usize {
+    let digits = text
+        .iter()
+        .rev()
+        .take_while(|byte| byte.is_ascii_hexdigit());
+    let digits = digits.take(UNIT_ESCAPE).count();
+    let before = text.get(..text.len() - digits).unwrap_or_default();
+    let letter = match before {
+        [.., b'\\', b'u'] if digits < UNIT_ESCAPE - 2 => digits + 1,
+        _ => 0,
+    };
+    let before = text.get(..text.len() - letter).unwrap_or_default();
+    let slashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+    letter + slashes.count()
+}
+
+/// Returns the number of bytes at the begin of a text that satisfy a condition.
+fn count_leading(text: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
+    text.iter().take_while(|byte| is_counted(**byte)).count()
+}
+
+/// Returns true for a byte that can be a part of a server's name.
+fn is_name_part(byte: Option<&u8>) -> bool {
+    byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+}
+
+/// Returns true for a byte that breaks a line.
+fn is_line_break(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
+/// Returns true for the letter of a JSON escape that is white space, such as `\n`.
+fn is_blank_letter(letter: u8) -> bool {
+    matches!(letter, b'n' | b'r' | b't' | b'f' | b'b')
+}
+
+/// Returns true for a text that ends with a line break, or with an escape for white space.
+fn ends_with_break(text: Option<&[u8]>) -> bool {
+    match text {
+        Some([.., b'\\', letter]) => is_blank_letter(*letter),
+        Some([.., byte]) => is_line_break(*byte),
+        _ => false,
+    }
+}
+
+/// Returns true for a text that starts with a line break, or with an escape for white space.
+fn starts_with_break(text: Option<&[u8]>) -> bool {
+    let text = text.unwrap_or_default();
+    let slashes = count_leading(text, |byte| byte == b'\\');
+    let sign = text.get(slashes).copied();
+    sign.is_some_and(|sign| is_line_break(sign) || slashes > 0 && is_blank_letter(sign))
 }
 
 /// Parses the four digits of an escape. Half of a pair is no sign of a secret or name.
@@ -337,6 +590,9 @@ mod tests {
             ),
             (r"\u00 \u \", r"\u00 \u \"),
             (r"sk-\longer-key \u00", r"[secret] \u00"),
+            // Backslashes in front of a key are not a part of it.
+            (r"C:\\sk-longer-key \u0041", r"C:\\[secret] \u0041"),
+            (r"C:\\\sk-longer-key \u0041", r"C:\\[secret] \u0041"),
         ] {
             assert_eq!(redact("http://box", text), expected);
         }
@@ -346,6 +602,53 @@ mod tests {
         );
         let redacted = redactor("http://box").redact_secrets(b"\xff sk-longer \xfe");
         assert_eq!(redacted.unwrap(), b"\xff [secret] \xfe");
+    }
+
+    #[test]
+    fn chat_answers_keep_secrets_that_may_be_words() {
+        let key = Some(Secret::new("not-needed"));
+        let mut provider = Provider::new("box", Wire::OpenAiChat, "http://box", key);
+        for (name, value) in [
+            ("X-Empty-Key", r"\\\\\\\\\\\\"),
+            ("X-Title", "a long assistant"),
+            ("X-Api-Key", "key-0123456789"),
+        ] {
+            provider.headers.push((name.to_owned(), Secret::new(value)));
+        }
+        let redactor = ClientRedactor::new(&provider);
+        let text = br"not-needed, a long assistant, key-0123\u003456789";
+        let redacted = |text: Option<Vec<u8>>| String::from_utf8(text.unwrap()).unwrap();
+        assert_eq!(
+            redacted(redactor.redact_credentials(text)),
+            "not-needed, a long assistant, [secret]"
+        );
+        assert_eq!(
+            redacted(redactor.redact_secrets(text)),
+            "[secret], [secret], [secret]"
+        );
+    }
+
+    #[test]
+    fn the_begin_of_a_secret_at_a_cut_is_redacted() {
+        let redactor = redactor("http://gpu.example.lan:8000");
+        for (text, expected) in [
+            ("bad sk-longer", Some("bad [secret]")),
+            ("bad sk-longer-ke", Some("bad [secret]")),
+            (r"bad \u0073k-longer\u002", Some("bad [secret]")),
+            (r"bad sk-longer-\\u", Some("bad [secret]")),
+            ("bad sk-lon\nger\\", Some("bad [secret]")),
+            ("at GPU.exam", Some("at [address]")),
+            ("at gpu.example.lan:80", Some("at [address]")),
+            // Too short, or followed by something else.
+            ("bad sk-long", None),
+            ("bad sk-longer ", None),
+            ("", None),
+            (r"\u00", None),
+        ] {
+            let redacted = redactor.redact_cut_end(text.as_bytes());
+            let redacted = redacted.map(|text| String::from_utf8(text).unwrap());
+            assert_eq!(redacted.as_deref(), expected, "{text}");
+        }
     }
 
     #[test]
@@ -375,6 +678,25 @@ mod tests {
         assert_eq!(
             redact("http://10.0.0.7", "10.0.0.70 but 10.0.0.7."),
             "10.0.0.70 but [address]."
+        );
+        // A line ends a name, and a name may go on in the next line.
+        for break_of_line in ["\n", "\r\n", r"\n", r"\t", r"\r", r"\\n", r"\u000a"] {
+            let text = |address: &str| {
+                format!("failed:{break_of_line}{address}{break_of_line}please {address}")
+            };
+            for address in ["10.0.0.7", "10.0.0.7:81"] {
+                assert_eq!(
+                    redact("http://10.0.0.7:81", &text(address)),
+                    text("[address]")
+                );
+            }
+        }
+        assert_eq!(
+            redact(
+                "http://10.0.0.7",
+                "at 10.0.\n0.7\nnow, \\u0031\\n0.0.7 \\x10.0.0.7"
+            ),
+            "at [address]\nnow, \\u0031\\n0.0.7 \\x10.0.0.7"
         );
         // Known to everybody, and clients parse such names.
         let public = "service generativelanguage.googleapis.com";

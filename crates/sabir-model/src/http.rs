@@ -18,9 +18,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::catalogue::ModelCatalogue;
+use crate::client_redaction::ClientRedactor;
 use crate::network::NetworkTransport;
 use crate::provider::{Provider, is_loopback, strip_url_secrets};
-use crate::provider_error::{RequestTarget, is_expired_state, status_error};
+use crate::provider_error::{RequestTarget, encoded_answer, is_expired_state, status_error};
 use crate::reader_cache::ReaderCache;
 use crate::response_pipeline::{AnswerBoundaries, ResponsePipeline};
 use crate::retry::{ExhaustedAttempt, RetryBudget, RetryNotice, RetryPolicy, mix_seed};
@@ -117,6 +118,8 @@ pub struct HttpModel {
     reader_cache: ReaderCache,
     /// The user's changes of each body.
     body_changes: BodyChanges,
+    /// Removes what independent callers must not see; made at the first response.
+    redactor: OnceLock<Arc<ClientRedactor>>,
 }
 
 /// A failed attempt.
@@ -175,6 +178,7 @@ impl HttpModel {
             body_cache: BodyCache::default(),
             reader_cache: ReaderCache::default(),
             body_changes: BodyChanges::default(),
+            redactor: OnceLock::new(),
         }
     }
 
@@ -377,6 +381,13 @@ impl HttpModel {
         Ok(())
     }
 
+    /// Returns the redactor of what independent callers see; `None` if a task is the caller, which
+    /// may know the provider.
+    fn client_redactor(&self) -> Option<&Arc<ClientRedactor>> {
+        let redactor = || Arc::new(ClientRedactor::new(&self.provider));
+        (self.callers == CallerScope::Many).then(|| self.redactor.get_or_init(redactor))
+    }
+
     /// Returns the transport. The network is the default.
     fn transport(&self) -> &dyn Transport {
         let network = || {
@@ -527,22 +538,31 @@ impl HttpModel {
         request.report.update(|report| {
             report.status = Some(response.status);
             // A proxy may name the key whose limits these are.
-            let redacted =
-                |(name, value): (String, String)| (name, self.provider.redact_secrets(&value));
-            let limits = response.limit_headers();
-            report.headers = limits.into_iter().map(redacted).collect();
+            let redactor = self.client_redactor();
+            let limits = response.limit_headers().into_iter();
+            let limits = limits
+                .filter(|(name, _)| redactor.is_none_or(|redactor| redactor.is_header_public(name)))
+                .map(|(name, value)| match redactor {
+                    Some(redactor) => (name, redactor.redact_text(value)),
+                    None => (name, self.provider.redact_secrets(&value)),
+                });
+            report.headers = limits.collect();
         });
         // Redirects count as errors: following one could send the key to another host.
         if !(200..300).contains(&response.status) {
             // Futures of rare cases are boxed, so that no stream holds memory for them.
             return Err(Box::pin(self.status_failure(response, request, asked)).await);
         }
+        if let Some(encoding) = response.encoding() {
+            return Err(permanent_failure(asked.encoding_error(&encoding, request)));
+        }
         let content_type = response.header(CONTENT_TYPE.as_str()).unwrap_or_default();
         // A captive portal or a proxy answers with a page and status 200.
         if content_type.contains("html") {
             let opening = Box::pin(self.read_error_body(response.body)).await;
+            let opening = String::from_utf8_lossy(&opening.bytes);
             return Err(permanent_failure(
-                asked.format_error(&content_type, &String::from_utf8_lossy(&opening)),
+                asked.format_error(&content_type, &opening),
             ));
         }
         let mut stamped = OriginSink::new(sink, asked);
@@ -642,6 +662,13 @@ impl HttpModel {
     fn response_decoder(&self, request: &Request, ends: AnswerBoundaries<'_>) -> ResponseDecoder {
         let wire = self.provider.wire;
         let decoder = ResponseDecoder::new(wire);
+        let decoder = match self.client_redactor() {
+            Some(redactor) => {
+                let redactor = Arc::clone(redactor);
+                decoder.with_redaction(Arc::new(move |event| redactor.redact_credentials(event)))
+            }
+            None => decoder,
+        };
         match &request.client_body {
             Some(client) if client.wire == wire.name() => decoder.with_details().with_choices(
                 wire.choice_count(request),
@@ -762,8 +789,17 @@ impl HttpModel {
         let status = response.status;
         let wish = crate::retry::parse_retry_after(|name| response.header(name));
         request.report.update(|report| report.retry_after = wish);
-        let body = self.read_error_body(response.body).await;
-        let reported = status_error(status, &body);
+        let reported = match response.encoding() {
+            Some(encoding) => status_error(status, encoded_answer(&encoding).as_bytes()),
+            None => {
+                let body = self.read_error_body(response.body).await;
+                let shown = match body.is_cut {
+                    true => ClientRedactor::new(&self.provider).redact_cut_end(&body.bytes),
+                    false => None,
+                };
+                status_error(status, shown.as_deref().unwrap_or(&body.bytes))
+            }
+        };
         asked.report_error(&reported, request);
         let error = asked.status_error(status, &reported);
         // 429 also means an exhausted quota, which the kind of the error shows; waiting does not
@@ -776,8 +812,9 @@ impl HttpModel {
     }
 
     /// Reads as much of an error's body as arrives in time.
-    async fn read_error_body(&self, mut body: Box<dyn ResponseBody>) -> Vec<u8> {
+    async fn read_error_body(&self, mut body: Box<dyn ResponseBody>) -> ErrorBody {
         let mut bytes = Vec::new();
+        let mut is_cut = true;
         // Each piece has its own deadline; the cap on bytes bounds a body that never ends.
         while bytes.len() < MAX_ERROR_BYTES {
             match body
@@ -785,12 +822,23 @@ impl HttpModel {
                 .await
             {
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-                _ => break,
+                end => {
+                    is_cut = end.is_err();
+                    break;
+                }
             }
         }
         bytes.truncate(MAX_ERROR_BYTES);
-        bytes
+        ErrorBody { bytes, is_cut }
     }
+}
+
+/// The body of an error response.
+struct ErrorBody {
+    /// The bytes that were read.
+    bytes: Vec<u8>,
+    /// True if more may have followed.
+    is_cut: bool,
 }
 
 /// The state of reading one response.

@@ -2,7 +2,7 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use sabir_wire::{Wire, WireOptions};
+use sabir_wire::{Wire, WireOptions, percent_decode};
 
 use crate::secret::Secret;
 use crate::signing::SigningCredentials;
@@ -129,6 +129,17 @@ pub const KNOWN_PROVIDERS: [KnownProvider; 14] = [
 
 /// The name of the wire that most providers share.
 const CHAT: &str = "openai-chat";
+
+/// The words in the names of headers that hold a credential.
+const CREDENTIAL_WORDS: [&str; 7] = [
+    "auth",
+    "cookie",
+    "credential",
+    "key",
+    "password",
+    "secret",
+    "token",
+];
 
 /// Makes an entry of the table.
 const fn known_provider(
@@ -338,13 +349,28 @@ impl Provider {
 
     /// Returns all secrets of the provider, which must not be shown.
     ///
-    /// Redaction depends on this list: a new field with a secret must be added here.
+    /// Redaction depends on this list: a new field with a secret must be added in [`Self::secrets_with`].
     pub(crate) fn all_secrets(&self) -> Vec<Secret> {
+        self.secrets_with(|_| true)
+    }
+
+    /// Returns the secrets that are no ordinary words: values of headers count only if their name
+    /// speaks of a credential.
+    pub(crate) fn credentials(&self) -> Vec<Secret> {
+        self.secrets_with(|name| {
+            let name = name.to_ascii_lowercase();
+            CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
+        })
+    }
+
+    /// Returns the secrets of the provider, with the values of the headers whose names satisfy a condition.
+    fn secrets_with(&self, is_secret: impl Fn(&str) -> bool) -> Vec<Secret> {
         let signing = self
             .signing
             .iter()
             .flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
-        let own = self.headers.iter().map(|(_, value)| value);
+        let own = self.headers.iter().filter(|(name, _)| is_secret(name));
+        let own = own.map(|(_, value)| value);
         // An address without a password is not a secret, and messages name it.
         let proxy = self
             .proxy
@@ -376,10 +402,14 @@ impl Provider {
         else {
             return Vec::new();
         };
-        // reqwest sends the password of an address as basic authentication.
+        // reqwest sends the password of an address as basic authentication, without its escapes.
+        let decoded_user = percent_decode(user);
+        let decoded_password = percent_decode(password);
         let secrets = [
-            password.to_owned(),
             BASE64_STANDARD.encode(format!("{user}:{password}")),
+            BASE64_STANDARD.encode(format!("{decoded_user}:{decoded_password}")),
+            password.to_owned(),
+            decoded_password,
         ];
         secrets
             .into_iter()
@@ -570,6 +600,12 @@ mod tests {
                 .iter()
                 .all(|secret| !shown.contains(secret)),
             "{shown}"
+        );
+        // Only the decoded password is sent.
+        provider.base_url = "http://user:pa%40ssword@x.y".to_owned();
+        assert_eq!(
+            provider.redact_secrets("pa%40ssword pa@ssword dXNlcjpwYUBzc3dvcmQ="),
+            "[secret] [secret] [secret]"
         );
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::client_redaction::ClientRedactor;
 use crate::network::NetworkTransport;
 use crate::provider::Provider;
-use crate::transport::TransportErrorKind;
+use crate::transport::{TransportErrorKind, encoding_in};
 
 /// A client of one provider. Connections are reused between requests.
 pub struct ProviderClient {
@@ -85,6 +85,14 @@ pub enum ForwardError {
         /// The reason.
         reason: String,
     },
+}
+
+impl ForwardedResponse {
+    /// Returns the encoding of the body, such as `gzip`, if it has one. None was asked for, and none
+    /// is decoded.
+    pub fn encoding(&self) -> Option<String> {
+        encoding_in(&self.headers)
+    }
 }
 
 impl std::fmt::Debug for ProviderClient {
@@ -197,15 +205,6 @@ impl ProviderClient {
                 .collect(),
             body: response,
         })
-    }
-
-    /// Replaces the provider's secrets and address in one of its texts, so that clients can see the
-    /// text.
-    pub fn redact_for_clients(&self, text: &str) -> String {
-        match self.redactor.redact_all(text.as_bytes()) {
-            Some(redacted) => String::from_utf8_lossy(&redacted).into_owned(),
-            None => text.to_owned(),
-        }
     }
 
     /// Returns the redactor of texts for clients.

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use sabir_call::{ModelError, ModelErrorKind, Request};
 use sabir_wire::{MAX_MESSAGE_CHARS, ProviderError};
 
-use crate::provider::{Provider, host_of, strip_url_secrets};
+use crate::client_redaction::ClientRedactor;
+use crate::provider::{Provider, strip_url_secrets};
 
 /// The replacement of an address in a text for others.
 const HIDDEN_ADDRESS: &str = "[address]";
@@ -44,23 +45,16 @@ impl RequestTarget<'_> {
         });
     }
 
-    /// Returns a text of the provider on one line, without its secrets and its address. A page in markup is left out, since it does not
+    /// Returns a text of the provider on one line, without its secrets and addresses. A page in markup is left out, since it does not
     /// explain the error.
     fn public_text(self, text: &str) -> String {
         if text.trim_start().starts_with('<') {
             return String::new();
         }
-        let text = self.provider.redact_secrets(text);
-        let place = strip_url_secrets(&self.provider.base_url);
-        let place = place.split_once("://").map_or("", |(_, rest)| rest);
-        let place = place.split('/').next().unwrap_or_default();
-        let host = host_of(&self.provider.base_url);
-        let names = [place, host.as_str()];
-        let text = names
-            .iter()
-            .filter(|name| !name.is_empty())
-            .fold(text, |text, name| text.replace(name, HIDDEN_ADDRESS));
-        single_line(&redact_ip_addresses(&text), MAX_MESSAGE_CHARS)
+        let redacted = ClientRedactor::new(self.provider).redact_all(text.as_bytes());
+        let redacted = redacted.as_deref().map(String::from_utf8_lossy);
+        let text = redacted.as_deref().unwrap_or(text);
+        single_line(&redact_ip_addresses(text), MAX_MESSAGE_CHARS)
     }
 
     /// Makes the error of an error response, from its status and content.
@@ -162,6 +156,19 @@ impl RequestTarget<'_> {
         self.new_error(ModelErrorKind::Format, message)
     }
 
+    /// Makes the error of an answer with an encoding that was not asked for.
+    pub(crate) fn encoding_error(self, encoding: &str, request: &Request) -> ModelError {
+        request
+            .report
+            .update(|report| report.message = encoded_answer(encoding));
+        let message = format!(
+            "{} answered with the content encoding `{encoding}`, which was not asked for, at {}; check the proxies in front of it",
+            self.provider.name,
+            self.endpoint_address()
+        );
+        self.new_error(ModelErrorKind::Format, message)
+    }
+
     /// Appends the provider's code and message to a sentence. Secrets are removed before the message is cut, since half of a secret would
     /// not be found.
     fn with_details(self, first: &str, error: &ProviderError) -> String {
@@ -183,11 +190,18 @@ impl RequestTarget<'_> {
 /// Reads an error response. The text of a body that is not JSON becomes the message, since it may explain the error.
 pub(crate) fn status_error(status: u16, body: &[u8]) -> ProviderError {
     ProviderError::from_body(body)
-        .unwrap_or_else(|| ProviderError::new("", String::from_utf8_lossy(body)))
+        .unwrap_or_else(|| ProviderError::reported("", String::from_utf8_lossy(body)))
         .with_status(status)
 }
 
-/// Replaces IPv4 addresses, with their ports, in a text.
+/// Describes an answer with an encoding that was not asked for, in words for clients.
+pub(crate) fn encoded_answer(encoding: &str) -> String {
+    format!(
+        "the model's server, or a proxy in front of it, compressed its answer (`{encoding}`), which was not asked for"
+    )
+}
+
+/// Replaces IPv4 addresses with a port, and those of private networks, in a text. Others may be versions.
 fn redact_ip_addresses(text: &str) -> String {
     let is_part = |sign: char| sign.is_ascii_digit() || matches!(sign, '.' | ':');
     let mut shown = String::new();
@@ -197,7 +211,8 @@ fn redact_ip_addresses(text: &str) -> String {
         let (run, after) = from.split_at(from.find(|sign| !is_part(sign)).unwrap_or(from.len()));
         let address = run.trim_end_matches(['.', ':']);
         shown.push_str(before);
-        if address.parse::<SocketAddrV4>().is_ok() || address.parse::<Ipv4Addr>().is_ok() {
+        let is_private = |ip: Ipv4Addr| ip.is_private() || ip.is_loopback() || ip.is_link_local();
+        if address.parse::<SocketAddrV4>().is_ok() || address.parse().is_ok_and(is_private) {
             shown.push_str(HIDDEN_ADDRESS);
             shown.push_str(run.strip_prefix(address).unwrap_or_default());
         } else {
@@ -345,10 +360,22 @@ mod tests {
                 "version 1.2.3 takes 8192 tokens at 12:30",
                 "version 1.2.3 takes 8192 tokens at 12:30",
             ),
+            (
+                "driver 1.2.3.4 at 1.2.3.4:80",
+                "driver 1.2.3.4 at [address]",
+            ),
+            (
+                r#"{"m":"{\"k\":\"\\u0073k-123456\",\"h\":\"VLLM\\u002einternal\"}"}"#,
+                r#"{"m":"{\"k\":\"[secret]\",\"h\":\"[address]\"}"}"#,
+            ),
+            ("my-vllm.internal", "my-vllm.internal"),
             ("<html>oops", ""),
         ];
         for (text, expected) in rows {
             assert_eq!(asked.public_text(text), expected);
         }
+        let long = format!("{}sk-123456", "x".repeat(MAX_MESSAGE_CHARS - 4));
+        let text = asked.public_text(&long);
+        assert!(text.ends_with("x[sec…"), "{text}");
     }
 }

@@ -8,8 +8,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use reqwest::header::HeaderMap;
+use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 use serde::{Deserialize, Serialize};
+
+/// The number of characters of an encoding's name that are shown.
+const MAX_ENCODING_CHARS: usize = 20;
 
 /// A boxed future that can be sent between threads.
 pub(crate) type TransportFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -100,6 +103,11 @@ impl HttpResponse {
             .map(|(_, value)| value.clone())
     }
 
+    /// Returns the encoding of the body, if it has one. None was asked for, and none is decoded.
+    pub(crate) fn encoding(&self) -> Option<String> {
+        encoding_in(&self.headers)
+    }
+
     /// Returns the headers about limits and retries.
     pub(crate) fn limit_headers(&self) -> Vec<(String, String)> {
         self.headers
@@ -108,6 +116,22 @@ impl HttpResponse {
             .cloned()
             .collect()
     }
+}
+
+/// Returns the encoding that headers name; `None` for a body that is as it was written.
+pub(crate) fn encoding_in(headers: &[(String, String)]) -> Option<String> {
+    let named = headers
+        .iter()
+        .find(|(name, _)| name == CONTENT_ENCODING.as_str());
+    let encoding = named?.1.trim();
+    // Nobody knows others by name, and a message shows it.
+    let is_word = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | ',' | ' ');
+    let word: String = encoding
+        .chars()
+        .filter(|sign| is_word(*sign))
+        .take(MAX_ENCODING_CHARS)
+        .collect();
+    (!word.is_empty() && !word.eq_ignore_ascii_case("identity")).then_some(word)
 }
 
 impl TransportError {

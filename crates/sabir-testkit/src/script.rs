@@ -371,7 +371,7 @@ impl ProviderReply {
         if let Some(ScriptedFault::Error { code, message }) = &self.trouble {
             // An error replaces the end of the stream.
             encoder.encode_error_event(
-                &ProviderError::new(code.as_str(), message.as_str()),
+                &ProviderError::reported(code.as_str(), message.as_str()),
                 &mut bytes,
             );
             return bytes;

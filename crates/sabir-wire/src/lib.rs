@@ -80,7 +80,9 @@ pub use native_tools::NamespacedTool;
 pub use provider_error::{MAX_MESSAGE_CHARS, ProviderError, classify_error};
 pub use rate_limits::{is_limit_header, translate_rate_limits};
 pub use replay::{replay_draft, split_text};
-pub use response_decoder::{BodyEnd, BodyForm, DecodeReport, ResponseDecoder, is_answer_detail};
+pub use response_decoder::{
+    BodyEnd, BodyForm, DecodeReport, EventRedaction, ResponseDecoder, is_answer_detail,
+};
 pub use surrogates::parse_lossy;
 pub use timestamp::format_timestamp;
 pub use wire::{ResponseEncoder, Wire, WireOptions, percent_decode};

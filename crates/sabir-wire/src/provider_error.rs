@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::client_request::RequestError;
 use crate::surrogates::parse_lossy;
 
-/// The maximum number of characters of a provider's message that are kept.
+/// The maximum number of characters of a message that are shown.
 pub const MAX_MESSAGE_CHARS: usize = 600;
 
 /// An error that a provider reported.
@@ -21,7 +21,7 @@ pub struct ProviderError {
     pub kind: ModelErrorKind,
     /// The provider's code or type, such as `overloaded_error`; may be empty.
     pub code: String,
-    /// The provider's message, at most [`MAX_MESSAGE_CHARS`] characters.
+    /// The message. One that a provider [reported](Self::reported) is whole.
     pub message: String,
     /// The HTTP status of the response, or the one to answer with.
     ///
@@ -36,15 +36,27 @@ pub struct ProviderError {
 impl ProviderError {
     /// Creates an error from a code and a message.
     ///
-    /// Longer messages are cut: a provider's error may quote the whole request.
+    /// Messages of more than [`MAX_MESSAGE_CHARS`] characters are cut: they may quote the whole
+    /// request.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        let error = Self::reported(code, message);
+        Self {
+            message: error.message.chars().take(MAX_MESSAGE_CHARS).collect(),
+            ..error
+        }
+    }
+
+    /// Creates an error from a provider's own code and message, which stays whole.
+    ///
+    /// Who shows it removes secrets first, and cuts it then: a part of a secret would not be found.
+    pub fn reported(code: impl Into<String>, message: impl Into<String>) -> Self {
         let code = code.into();
         let message = message.into();
         let kind = classify_error(None, &code, &message);
         Self {
             kind,
             code,
-            message: message.chars().take(MAX_MESSAGE_CHARS).collect(),
+            message,
             status: None,
             request_path: None,
         }
@@ -110,7 +122,7 @@ impl ProviderError {
             Some(Value::Object(inner)) => inner,
             // Ollama and some proxies send the message alone.
             Some(Value::String(words)) => {
-                return Some(Self::new(error_code(outer), words.as_str()));
+                return Some(Self::reported(error_code(outer), words.as_str()));
             }
             _ => outer,
         };
@@ -136,7 +148,7 @@ impl ProviderError {
         if message.is_none() && (code.is_empty() || std::ptr::eq(inner, outer)) {
             return None;
         }
-        Some(Self::new(code, message.unwrap_or_default()))
+        Some(Self::reported(code, message.unwrap_or_default()))
     }
 }
 

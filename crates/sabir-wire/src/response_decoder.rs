@@ -10,6 +10,7 @@
 //! no response.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use sabir_call::{
     Event, EventSink, Fault, FaultKind, ModelErrorKind, OpaqueState, Span, StopReason, Truncation,
@@ -105,10 +106,15 @@ pub struct ResponseDecoder {
     opening: Vec<u8>,
 }
 
-/// Hands events to the decoder of their wire, without lone surrogates.
+/// A function that removes secrets from the bytes of an event; it returns `None` if there are none.
+pub type EventRedaction = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
+
+/// Hands events to the decoder of their wire, without secrets and lone surrogates.
 struct EventReader {
     /// The decoder of the wire's events.
     decoder: Box<dyn WireDecoder>,
+    /// Removes secrets from each event.
+    redaction: Option<EventRedaction>,
     /// True once a lone surrogate was reported.
     has_reported: bool,
 }
@@ -198,6 +204,7 @@ impl ResponseDecoder {
         Self {
             reader: EventReader {
                 decoder: wire.new_decoder(),
+                redaction: None,
                 has_reported: false,
             },
             form: BodyForm::Empty,
@@ -225,6 +232,13 @@ impl ResponseDecoder {
         state.choices = count;
         prefill.clone_into(&mut state.prefill);
         state.closes_last_call = closes_last_call;
+        self
+    }
+
+    /// Removes secrets from the data of each event before it is decoded.
+    #[must_use]
+    pub fn with_redaction(mut self, redaction: EventRedaction) -> Self {
+        self.reader.redaction = Some(redaction);
         self
     }
 
@@ -402,7 +416,7 @@ fn read_frame(reader: &mut EventReader, frame: &EventFrame<'_>, out: &mut dyn Ev
     state.status.events += 1;
     state.calls.mark_open_calls_damaged();
     state.note_provider_error(
-        ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())),
+        ProviderError::reported(code, words.unwrap_or_else(|| text.into_owned())),
         out,
     );
 }
@@ -431,6 +445,10 @@ fn too_long_message(what: &str) -> String {
 impl EventReader {
     /// Decodes an event, and reports the first replacement of a lone surrogate.
     fn read_event(&mut self, name: &str, data: &str, out: &mut dyn EventSink) {
+        let redaction = self.redaction.as_ref();
+        let redacted = redaction.and_then(|redact| redact(data.as_bytes()));
+        let redacted = redacted.as_deref().map(String::from_utf8_lossy);
+        let data = redacted.as_deref().unwrap_or(data);
         let mended = replace_lone_surrogates(data);
         let is_changed = matches!(mended, Cow::Owned(_));
         if is_changed && !std::mem::replace(&mut self.has_reported, true) {

@@ -1,7 +1,7 @@
 //! Tests what clients learn when the model's provider refuses or fails: status, headers and words.
 
 use sabir_gateway::RouteTable;
-use sabir_testkit::{ProviderReply, ReplyScript};
+use sabir_testkit::{ProviderReply, ReplyScript, ScriptedFault};
 use sabir_wire::Wire;
 use serde_json::json;
 
@@ -130,6 +130,121 @@ async fn headers_about_limits_do_not_show_the_key() {
     let got = ask(&setup, Wire::OpenAiChat, "openai", false).await;
     let lines = header_lines(&got, &["ratelimit"]);
     assert_eq!(lines, ["x-ratelimit-key: [secret]"], "{got:?}");
+}
+
+#[tokio::test]
+async fn headers_do_not_show_the_key_in_a_name_or_the_address() {
+    let whole = json!({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]});
+    for status in [200, 429] {
+        let server = TestGateway::new(ReplyScript::from_fn(move |_, _| {
+            ProviderReply::error_status(status)
+        }))
+        .await;
+        let place = server.provider.address().to_string();
+        let reply = ProviderReply::error_status(status)
+            .with_body(&whole.to_string())
+            .with_header("x-ratelimit-SK-secret-of-the-provider", "1")
+            .with_header("x-ratelimit-host", "http://127.0.0.1/v1")
+            .with_header("x-should-retry", &format!("at {place}"));
+        let setup = start_gateway(reply).await;
+        let got = ask(&setup, Wire::OpenAiChat, "openai", false).await;
+        let lines = header_lines(&got, &["ratelimit", "should"]);
+        assert_eq!(
+            lines,
+            [
+                "x-ratelimit-host: http://[address]/v1",
+                &format!(
+                    "x-should-retry: at [address]:{}",
+                    server.provider.address().port()
+                ),
+            ],
+            "{got:?}"
+        );
+    }
+}
+
+/// Every member of an answer may have it, and clients of the same wire see most of them.
+#[tokio::test]
+async fn answers_do_not_show_the_key() {
+    let key = "sk-secret-of-the-provider";
+    let escaped = r"sk\u002dsecret-of-the-provider";
+    let whole = format!(
+        r#"{{"id": "id-{key}", "system_fingerprint": "{key}", "x": {{"{escaped}": "{escaped}"}},
+        "choices": [{{"message": {{"content": "hello {key}", "reasoning_content": "{key}",
+        "tool_calls": [{{"id": "{key}", "type": "function", "function": {{"name": "f", "arguments": "{{\"a\": \"sk\\u002dsecret-of-the-provider\"}}"}}}}]}},
+        "logprobs": {{"content": [{{"token": "{key}"}}]}}, "finish_reason": "{key}"}}]}}"#
+    );
+    let reply = ProviderReply::error_status(200).with_body(&whole);
+    let setup = start_gateway(reply).await;
+    for (front, _) in FRONTS {
+        for streamed in [true, false] {
+            let got = ask(&setup, front, "openai", streamed).await;
+            assert_eq!(
+                got.read(front).0.text(),
+                "hello [secret]",
+                "{front} {got:?}"
+            );
+            assert!(!got.text().contains("-of-the-provider"), "{front} {got:?}");
+        }
+    }
+}
+
+/// A part of the key would be left at the cut, which is not found any more.
+#[tokio::test]
+async fn a_cut_error_does_not_show_a_part_of_the_key() {
+    let key = "sk-secret-of-the-provider";
+    let long = format!("{}{key}", "x".repeat(576));
+    let quoted = json!({"error": {"message": long}}).to_string();
+    let raw = json!({"error": {"message": "e", "metadata": {"raw": long}}}).to_string();
+    let replies = [
+        ProviderReply::error_status(400).with_body(&quoted),
+        ProviderReply::error_status(400).with_body(&raw),
+        ProviderReply::error_status(500).with_body(&long),
+        ProviderReply::error_status(500).with_body(&format!("{}{key}", " ".repeat(65_526))),
+        ProviderReply::text("x").with_fault(ScriptedFault::Error {
+            code: "api_error".to_owned(),
+            message: long,
+        }),
+    ];
+    for reply in replies {
+        let setup = start_gateway(reply.clone()).await;
+        for (front, _) in FRONTS {
+            for streamed in [true, false] {
+                let got = ask(&setup, front, "openai", streamed).await;
+                let text = got.text();
+                assert!(!text.contains("sk-secr"), "{front} {reply:?} {text}");
+                assert!(text.contains("[secret]"), "{front} {reply:?} {text}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_an_error_that_says_so() {
+    let reply = |status: u16| {
+        ProviderReply::error_status(status)
+            .with_body("\u{1f}\u{8b}")
+            .with_header("content-encoding", "gzip")
+    };
+    for (status, expected) in [(200, 502), (400, 400)] {
+        let setup = start_gateway(reply(status)).await;
+        for (front, _) in FRONTS {
+            for streamed in [true, false] {
+                let got = ask(&setup, front, "openai", streamed).await;
+                assert_eq!(got.status, expected, "{front} {got:?}");
+                assert!(
+                    got.text().contains("compressed its answer (`gzip`)"),
+                    "{got:?}"
+                );
+            }
+        }
+    }
+    let plain = ProviderReply::error_status(200)
+        .with_body(r#"{"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}"#)
+        .with_header("content-encoding", "identity");
+    let setup = start_gateway(plain).await;
+    let got = ask(&setup, Wire::OpenAiChat, "openai", false).await;
+    assert_eq!(got.read(Wire::OpenAiChat).0.text(), "hello", "{got:?}");
 }
 
 #[tokio::test]

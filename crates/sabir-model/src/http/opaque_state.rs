@@ -6,11 +6,12 @@ use std::borrow::Cow;
 use sabir_call::{
     ClientBody, Event, EventSink, Fault, FaultKind, MessagePart, OpaqueState, Request,
 };
+use sabir_wire::MAX_MESSAGE_CHARS;
 
 use crate::provider_error::RequestTarget;
 use crate::retry::RetryBudget;
 
-/// Passes events on. Adds the origin to opaque state, and removes the provider's secrets from faults, which may quote its messages.
+/// Passes events on. Adds the origin to opaque state, removes the provider's secrets from faults, which may quote its messages, and cuts them.
 pub(super) struct OriginSink<'a> {
     sink: &'a mut (dyn EventSink + Send),
     /// The provider and the model that answer.
@@ -33,6 +34,7 @@ impl EventSink for OriginSink<'_> {
             })),
             Event::Fault(fault) if fault.kind == FaultKind::Provider => {
                 let message = self.target.provider.redact_secrets(&fault.message);
+                let message = message.chars().take(MAX_MESSAGE_CHARS).collect();
                 self.sink.push_event(Event::Fault(&Fault {
                     message,
                     ..fault.clone()

@@ -30,7 +30,7 @@ const UNIT_ESCAPE: usize = 6;
 /// that need no key get words such as `ollama` or `not-needed` for one.
 const MIN_CREDENTIAL_BYTES: usize = 12;
 
-/// The length in bytes from which the begin of a secret or name at the end of a cut text is
+/// The length in bytes from which the beginning of a secret or name at the end of a cut text is
 /// replaced. A shorter one may be there by chance.
 const MIN_CUT_BYTES: usize = 8;
 
@@ -183,14 +183,14 @@ impl ClientRedactor {
         !self.secrets.iter().chain(&self.names).any(is_in)
     }
 
-    /// Replaces the begin of a secret or name at the end of a text that was cut there; `None` if it
+    /// Replaces the beginning of a secret or name at the end of a text that was cut there; `None` if it
     /// has none.
     pub fn redact_cut_end(&self, text: &[u8]) -> Option<Vec<u8>> {
         let marked = |read: ReadText<'_>, patterns: &[Finder<'_>], mark: &[u8]| {
-            let begins = patterns
+            let beginnings = patterns
                 .iter()
-                .filter_map(|pattern| read.begin_at_end(pattern.needle()));
-            let start = begins.min()?;
+                .filter_map(|pattern| read.beginning_at_end(pattern.needle()));
+            let start = beginnings.min()?;
             Some([text.get(..start)?, mark].concat())
         };
         let whole = text.get(..text.len() - cut_escape_length(text))?;
@@ -309,12 +309,12 @@ impl<'t> ReadText<'t> {
             .collect()
     }
 
-    /// Returns the offset in the text of the longest begin of a pattern that is at the end of the text.
-    fn begin_at_end(&self, pattern: &[u8]) -> Option<usize> {
+    /// Returns the offset in the text of the longest beginning of a pattern with which the text ends.
+    fn beginning_at_end(&self, pattern: &[u8]) -> Option<usize> {
         let longest = pattern.len().saturating_sub(1).min(self.bytes.len());
         let length = (MIN_CUT_BYTES..=longest).rev().find(|length| {
-            let begin = pattern.get(..*length);
-            begin.is_some_and(|begin| self.bytes.ends_with(begin))
+            let beginning = pattern.get(..*length);
+            beginning.is_some_and(|beginning| self.bytes.ends_with(beginning))
         })?;
         let found = self.bytes.len() - length..self.bytes.len();
         Some(self.sources(&[found]).first()?.start)
@@ -341,10 +341,10 @@ impl<'t> ReadText<'t> {
             text: self.text,
             at: 0,
         }) {
-            let begin = read;
+            let start = read;
             read += piece.read.as_bytes().len();
             while let Some(byte) = wanted.next_if(|byte| *byte < read) {
-                sources.push(piece.source_of(byte - begin));
+                sources.push(piece.source_of(byte - start));
             }
             if wanted.peek().is_none() {
                 break;
@@ -481,7 +481,7 @@ fn cut_escape_length(text: &[u8]) -> usize {
     letter + slashes.count()
 }
 
-/// Returns the number of bytes at the begin of a text that satisfy a condition.
+/// Returns the number of bytes at the start of a text that satisfy a condition.
 fn count_leading(text: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
     text.iter().take_while(|byte| is_counted(**byte)).count()
 }
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn the_begin_of_a_secret_at_a_cut_is_redacted() {
+    fn the_beginning_of_a_secret_at_a_cut_is_redacted() {
         let redactor = redactor("http://gpu.example.lan:8000");
         for (text, expected) in [
             ("bad sk-longer", Some("bad [secret]")),
@@ -679,7 +679,7 @@ mod tests {
             redact("http://10.0.0.7", "10.0.0.70 but 10.0.0.7."),
             "10.0.0.70 but [address]."
         );
-        // A line ends a name, and a name may go on in the next line.
+        // A line break ends a name, but a name may also be split over two lines.
         for break_of_line in ["\n", "\r\n", r"\n", r"\t", r"\r", r"\\n", r"\u000a"] {
             let text = |address: &str| {
                 format!("failed:{break_of_line}{address}{break_of_line}please {address}")

@@ -124,7 +124,7 @@ pub(crate) fn encoding_in(headers: &[(String, String)]) -> Option<String> {
         .iter()
         .find(|(name, _)| name == CONTENT_ENCODING.as_str());
     let encoding = named?.1.trim();
-    // Nobody knows others by name, and a message shows it.
+    // A message shows it, so only the signs of known names are kept.
     let is_word = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | ',' | ' ');
     let word: String = encoding
         .chars()

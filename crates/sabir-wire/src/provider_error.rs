@@ -48,7 +48,7 @@ impl ProviderError {
 
     /// Creates an error from a provider's own code and message, which stays whole.
     ///
-    /// Who shows it removes secrets first, and cuts it then: a part of a secret would not be found.
+    /// Remove secrets from it before it is cut for display: a part of a secret would not be found.
     pub fn reported(code: impl Into<String>, message: impl Into<String>) -> Self {
         let code = code.into();
         let message = message.into();

@@ -162,6 +162,36 @@ fn errors_inside_of_forwarded_answers_do_not_show_the_key_of_the_provider() {
 }
 
 #[test]
+fn headers_of_forwarded_answers_are_redacted_and_encodings_refused() {
+    let world = World::new();
+    for (headers, expected) in [
+        (
+            "application/json\r\nx-ratelimit-of-tests: 1\r\nx-ratelimit-host: of-tests at 127.0.0.1",
+            "x-ratelimit-host: [secret] at [address]\r\n",
+        ),
+        (
+            "application/json\r\ncontent-encoding: gzip",
+            "compressed its answer (`gzip`)",
+        ),
+    ] {
+        let (address, _) = fixed_server(200, headers, "{}");
+        let text = format!(
+            "[providers.p]\nwire = \"openai-chat\"\nbase_url = \"http://{address}/v1\"\n\
+             key_env = \"SABIR_GATEWAY_TOKEN\"\n[gateway.models.w]\nto = \"p/large\"\n"
+        );
+        let running = Running::start(&world, &text, &[]);
+        let got = post(&running, "/v1/embeddings", "", r#"{"model": "w"}"#);
+        assert!(got.contains(expected), "{got}");
+        assert!(!got.contains("of-tests"), "{got}");
+        let status = match headers.contains("gzip") {
+            true => "HTTP/1.1 502",
+            false => "HTTP/1.1 200",
+        };
+        assert!(got.starts_with(status), "{got}");
+    }
+}
+
+#[test]
 fn clients_of_gemini_use_any_upstream() {
     let world = World::new();
     let provider = world.provider(ReplyScript::from_fn(|_, _| {

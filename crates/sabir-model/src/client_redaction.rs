@@ -102,7 +102,7 @@ impl ClientRedactor {
         let credentials: Vec<&str> = credentials
             .iter()
             .map(Secret::expose)
-            .filter(|secret| secret.len() >= MIN_CREDENTIAL_BYTES)
+            .filter(|secret| secret.len() >= MIN_CREDENTIAL_BYTES && !is_word_or_number(secret))
             .collect();
         let credentials = make_finders(&credentials);
         let secrets = make_finders(&secrets);
@@ -207,6 +207,13 @@ impl ClientRedactor {
         let lengths = self.secrets.iter().map(|secret| secret.needle().len());
         lengths.max().unwrap_or(0) * LONGEST_ESCAPE
     }
+}
+
+/// Returns true for a text without letters, which may be a part of a number, or without digits, which
+/// may be words, such as `sk-no-key-required`.
+fn is_word_or_number(secret: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| secret.as_bytes().iter().any(is);
+    !has(u8::is_ascii_digit) || !has(u8::is_ascii_alphabetic)
 }
 
 /// Makes a finder of each secret.
@@ -327,11 +334,23 @@ impl<'t> ReadText<'t> {
         found.map(|at| at..at + length).collect()
     }
 
+    /// Returns 1 if a byte is the letter of an escape such as `\n`, which stays, and 0 otherwise.
+    /// Without it the backslash would break the JSON.
+    fn escape_letter_at(&self, at: usize) -> usize {
+        let before = self.text.get(..at).unwrap_or_default();
+        let slashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+        let is_letter = self.text.get(at).copied().is_some_and(is_blank_letter);
+        usize::from(is_letter && slashes.count() % 2 == 1)
+    }
+
     /// Returns the ranges of the text from which ranges of the read bytes come. They are in order,
     /// and none is empty.
     fn sources(&self, found: &[Range<usize>]) -> Vec<Range<usize>> {
         if !self.is_resolved || found.is_empty() {
-            return found.to_vec();
+            let sources = found.iter().cloned();
+            return sources
+                .map(|range| range.start + self.escape_letter_at(range.start)..range.end)
+                .collect();
         }
         let ends = |range: &Range<usize>| [range.start, range.end.saturating_sub(1)];
         let mut wanted = found.iter().flat_map(ends).peekable();
@@ -605,7 +624,28 @@ mod tests {
     }
 
     #[test]
+    fn the_letter_of_an_escape_before_a_secret_stays() {
+        let key = Some(Secret::new("nsk-0123456789"));
+        let provider = Provider::new("box", Wire::OpenAiChat, "http://box", key);
+        let redactor = ClientRedactor::new(&provider);
+        for (text, expected) in [
+            (r#""line\nsk-0123456789""#, r#""line\n[secret]""#),
+            (r#""line\\nsk-0123456789""#, r#""line\\[secret]""#),
+            (r#""line\nnsk-0123456789""#, r#""line\n[secret]""#),
+        ] {
+            let redacted = redactor.redact_credentials(text.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(redacted).unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn chat_answers_keep_secrets_that_may_be_words() {
+        for word in ["not-needed", "sk-no-key-required", "123456789012"] {
+            let key = Some(Secret::new(word));
+            let provider = Provider::new("box", Wire::OpenAiChat, "http://box", key);
+            let redactor = ClientRedactor::new(&provider);
+            assert!(redactor.redact_credentials(word.as_bytes()).is_none());
+        }
         let key = Some(Secret::new("not-needed"));
         let mut provider = Provider::new("box", Wire::OpenAiChat, "http://box", key);
         for (name, value) in [

@@ -11,8 +11,16 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 use serde::{Deserialize, Serialize};
 
-/// The number of characters of an encoding's name that are shown.
-const MAX_ENCODING_CHARS: usize = 20;
+/// The names of compressions in the header `content-encoding`.
+const COMPRESSIONS: [&str; 7] = [
+    "gzip",
+    "x-gzip",
+    "deflate",
+    "compress",
+    "x-compress",
+    "br",
+    "zstd",
+];
 
 /// A boxed future that can be sent between threads.
 pub(crate) type TransportFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -118,20 +126,18 @@ impl HttpResponse {
     }
 }
 
-/// Returns the encoding that headers name; `None` for a body that is as it was written.
+/// Returns the compression that headers name; `None` for a body that is as it was written.
 pub(crate) fn encoding_in(headers: &[(String, String)]) -> Option<String> {
     let named = headers
         .iter()
         .find(|(name, _)| name == CONTENT_ENCODING.as_str());
-    let encoding = named?.1.trim();
-    // A message shows it, so only the signs of known names are kept.
-    let is_word = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | ',' | ' ');
-    let word: String = encoding
-        .chars()
-        .filter(|sign| is_word(*sign))
-        .take(MAX_ENCODING_CHARS)
-        .collect();
-    (!word.is_empty() && !word.eq_ignore_ascii_case("identity")).then_some(word)
+    // Some servers write words there that name no compression, such as `utf-8`.
+    let is_compression = |name: &&str| {
+        let mut known = COMPRESSIONS.iter();
+        known.any(|known| known.eq_ignore_ascii_case(name))
+    };
+    let mut names = named?.1.split(',').map(str::trim);
+    names.find(is_compression).map(str::to_ascii_lowercase)
 }
 
 impl TransportError {

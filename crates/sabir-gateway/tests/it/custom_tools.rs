@@ -31,7 +31,7 @@ async fn start(deltas: &[Value], has_custom: bool) -> TestGateway {
         "scripted",
         Wire::OpenAiChat,
         setup.provider.base_url(Wire::OpenAiChat),
-        Some(Secret::new("sk-secret-of-the-provider")),
+        Some(Secret::new("sk-secret-1-of-the-provider")),
     );
     provider.form.custom_tools = has_custom;
     let form = provider.form.clone();

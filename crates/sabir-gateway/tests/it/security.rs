@@ -237,7 +237,7 @@ async fn a_client_cannot_choose_the_upstream_server() {
 async fn provider_keys_never_reach_clients() {
     let setup = TestGateway::new(ReplyScript::from_fn(|_, _| {
         ProviderReply::error_status(401)
-            .with_body("{\"error\": {\"message\": \"bad key sk-secret-of-the-provider\"}}")
+            .with_body("{\"error\": {\"message\": \"bad key sk-secret-1-of-the-provider\"}}")
     }))
     .await;
     for (front, path) in FRONTS {

@@ -111,7 +111,7 @@ pub(crate) fn route_on(provider: &ScriptedProvider, wire: Wire) -> ModelRoute {
         "scripted",
         wire,
         provider.base_url(wire),
-        Some(Secret::new("sk-secret-of-the-provider")),
+        Some(Secret::new("sk-secret-1-of-the-provider")),
     );
     let form = reached.form.clone();
     let model = HttpModel::new(reached)

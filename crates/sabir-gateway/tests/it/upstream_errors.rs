@@ -125,7 +125,7 @@ async fn headers_about_limits_do_not_show_the_key() {
     let whole = json!({"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]});
     let reply = ProviderReply::error_status(200)
         .with_body(&whole.to_string())
-        .with_header("x-ratelimit-key", "sk-secret-of-the-provider");
+        .with_header("x-ratelimit-key", "sk-secret-1-of-the-provider");
     let setup = start_gateway(reply).await;
     let got = ask(&setup, Wire::OpenAiChat, "openai", false).await;
     let lines = header_lines(&got, &["ratelimit"]);
@@ -143,7 +143,7 @@ async fn headers_do_not_show_the_key_in_a_name_or_the_address() {
         let place = server.provider.address().to_string();
         let reply = ProviderReply::error_status(status)
             .with_body(&whole.to_string())
-            .with_header("x-ratelimit-SK-secret-of-the-provider", "1")
+            .with_header("x-ratelimit-SK-secret-1-of-the-provider", "1")
             .with_header("x-ratelimit-host", "http://127.0.0.1/v1")
             .with_header("x-should-retry", &format!("at {place}"));
         let setup = start_gateway(reply).await;
@@ -166,12 +166,12 @@ async fn headers_do_not_show_the_key_in_a_name_or_the_address() {
 /// Every member of an answer may have it, and clients of the same wire see most of them.
 #[tokio::test]
 async fn answers_do_not_show_the_key() {
-    let key = "sk-secret-of-the-provider";
-    let escaped = r"sk\u002dsecret-of-the-provider";
+    let key = "sk-secret-1-of-the-provider";
+    let escaped = r"sk\u002dsecret-1-of-the-provider";
     let whole = format!(
         r#"{{"id": "id-{key}", "system_fingerprint": "{key}", "x": {{"{escaped}": "{escaped}"}},
         "choices": [{{"message": {{"content": "hello {key}", "reasoning_content": "{key}",
-        "tool_calls": [{{"id": "{key}", "type": "function", "function": {{"name": "f", "arguments": "{{\"a\": \"sk\\u002dsecret-of-the-provider\"}}"}}}}]}},
+        "tool_calls": [{{"id": "{key}", "type": "function", "function": {{"name": "f", "arguments": "{{\"a\": \"sk\\u002dsecret-1-of-the-provider\"}}"}}}}]}},
         "logprobs": {{"content": [{{"token": "{key}"}}]}}, "finish_reason": "{key}"}}]}}"#
     );
     let reply = ProviderReply::error_status(200).with_body(&whole);
@@ -192,7 +192,7 @@ async fn answers_do_not_show_the_key() {
 /// A part of the key would be left at the cut, which is not found any more.
 #[tokio::test]
 async fn a_cut_error_does_not_show_a_part_of_the_key() {
-    let key = "sk-secret-of-the-provider";
+    let key = "sk-secret-1-of-the-provider";
     let long = format!("{}{key}", "x".repeat(576));
     let quoted = json!({"error": {"message": long}}).to_string();
     let raw = json!({"error": {"message": "e", "metadata": {"raw": long}}}).to_string();
@@ -342,7 +342,7 @@ async fn a_history_that_is_too_long_is_reported_in_the_words_of_the_front() {
 async fn errors_show_clients_no_address_and_no_key() {
     let setup = TestGateway::new(ReplyScript::new([])).await;
     let place = setup.provider.address().to_string();
-    let quoted = json!({"error": {"message": format!("http://{place}/v1 and 10.0.0.8:8000 refused sk-secret-of-the-provider")}});
+    let quoted = json!({"error": {"message": format!("http://{place}/v1 and 10.0.0.8:8000 refused sk-secret-1-of-the-provider")}});
     let replies = [
         ProviderReply::error_status(400).with_body(&quoted.to_string()),
         ProviderReply::error_status(401).with_body(&quoted.to_string()),

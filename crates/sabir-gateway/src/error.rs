@@ -100,11 +100,9 @@ pub(crate) enum Refusal {
     /// No upstream answered a forwarded request: 502, or 404 if none has the endpoint.
     #[error("{}", if *.0 { "the model cannot be reached" } else { "the model has no such endpoint" })]
     Forward(bool),
-    /// The answer to a forwarded request has an encoding that was not asked for: 502.
-    #[error(
-        "the model's server, or a proxy in front of it, compressed its answer (`{0}`), which was not asked for"
-    )]
-    EncodedAnswer(String),
+    /// The answer to a forwarded request is compressed, although nothing asked for that: 502.
+    #[error("{}", sabir_model::describe_compressed_answer(.0))]
+    CompressedAnswer(String),
     /// A call of the model cannot be used: 502.
     #[error("{0}")]
     BrokenCall(ModelError),
@@ -144,7 +142,10 @@ impl Refusal {
             }
             Self::Model(..) => "model",
             Self::Busy(_) | Self::BodiesFull => "busy",
-            Self::BrokenCall(_) | Self::Upstream(_) | Self::Forward(_) | Self::EncodedAnswer(_) => {
+            Self::BrokenCall(_)
+            | Self::Upstream(_)
+            | Self::Forward(_)
+            | Self::CompressedAnswer(_) => {
                 return None;
             }
         })
@@ -176,7 +177,7 @@ impl Refusal {
                 error_with(StatusCode::FORBIDDEN, "permission_error")
             }
             Self::KeyRevoked => error_with(StatusCode::UNAUTHORIZED, "authentication_error"),
-            Self::Forward(true) | Self::EncodedAnswer(_) => {
+            Self::Forward(true) | Self::CompressedAnswer(_) => {
                 error_with(StatusCode::BAD_GATEWAY, "api_error")
             }
             Self::Forward(false) => error_with(StatusCode::NOT_FOUND, "not_found_error"),

@@ -66,7 +66,7 @@ const MAX_RECORD: usize = 1 << 20;
 /// The field of an event that holds its data.
 const DATA_FIELD: &[u8] = b"data:";
 
-/// The mark of the byte order at the begin of a text, which clients leave out.
+/// The mark of the byte order at the beginning of a text, which clients leave out.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Rewrites the answers of one exchange.
@@ -418,7 +418,7 @@ impl StreamRewriter {
         }
     }
 
-    /// Passes the begin of a record that is too long, without secrets. The end is held back, since a
+    /// Passes the beginning of a record that is too long, without secrets. The end is held back, since a
     /// secret may begin there.
     fn pass_all_but_window(&mut self, rewritten: &mut Vec<u8>) {
         // Always the same number of bytes: otherwise a client would see whether they begin a secret.

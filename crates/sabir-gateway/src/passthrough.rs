@@ -280,12 +280,12 @@ pub(crate) async fn forward_request(
         ledger.end_request(RequestEnd::Failed);
         return Err(Refusal::Forward(true));
     }
-    if let Some(encoding) = response.encoding() {
+    if let Some(compression) = response.compression() {
         ledger.set_error(&format!(
-            "the upstream answered with the content encoding `{encoding}`, which was not asked for"
+            "the upstream answered with the content encoding `{compression}`, which was not asked for"
         ));
         ledger.end_request(RequestEnd::Failed);
-        return Err(Refusal::EncodedAnswer(encoding));
+        return Err(Refusal::CompressedAnswer(compression));
     }
     // What an upstream refuses costs nothing.
     if response.status >= 300 {
@@ -549,7 +549,7 @@ impl ForwardedBody {
         self.ledger.mark_done();
         let redactor = self.client.redactor();
         let body = redactor.redact_all(&body).unwrap_or(body);
-        // Of a secret at the end, only the begin may have come.
+        // Of a secret at the end, only the beginning may have come.
         let shown = match self.is_over {
             true => None,
             false => redactor.redact_cut_end(&body),

@@ -21,7 +21,9 @@ use crate::catalogue::ModelCatalogue;
 use crate::client_redaction::ClientRedactor;
 use crate::network::NetworkTransport;
 use crate::provider::{Provider, is_loopback, strip_url_secrets};
-use crate::provider_error::{RequestTarget, encoded_answer, is_expired_state, status_error};
+use crate::provider_error::{
+    RequestTarget, describe_compressed_answer, is_expired_state, status_error,
+};
 use crate::reader_cache::ReaderCache;
 use crate::response_pipeline::{AnswerBoundaries, ResponsePipeline};
 use crate::retry::{ExhaustedAttempt, RetryBudget, RetryNotice, RetryPolicy, mix_seed};
@@ -553,8 +555,10 @@ impl HttpModel {
             // Futures of rare cases are boxed, so that no stream holds memory for them.
             return Err(Box::pin(self.status_failure(response, request, asked)).await);
         }
-        if let Some(encoding) = response.encoding() {
-            return Err(permanent_failure(asked.encoding_error(&encoding, request)));
+        if let Some(compression) = response.compression() {
+            return Err(permanent_failure(
+                asked.compression_error(&compression, request),
+            ));
         }
         let content_type = response.header(CONTENT_TYPE.as_str()).unwrap_or_default();
         // A captive portal or a proxy answers with a page and status 200.
@@ -789,8 +793,10 @@ impl HttpModel {
         let status = response.status;
         let wish = crate::retry::parse_retry_after(|name| response.header(name));
         request.report.update(|report| report.retry_after = wish);
-        let reported = match response.encoding() {
-            Some(encoding) => status_error(status, encoded_answer(&encoding).as_bytes()),
+        let reported = match response.compression() {
+            Some(compression) => {
+                status_error(status, describe_compressed_answer(&compression).as_bytes())
+            }
             None => {
                 let body = self.read_error_body(response.body).await;
                 let shown = match body.is_cut {

@@ -63,6 +63,7 @@ pub use local_servers::{LocalServer, ProbeTarget, ServedModel, probe_servers};
 pub use protocol::{ProtocolSource, resolve_protocol};
 pub use provider::{KNOWN_PROVIDERS, KnownProvider, Provider, is_loopback, strip_url_secrets};
 pub use provider_client::{ForwardError, ForwardedRequest, ForwardedResponse, ProviderClient};
+pub use provider_error::describe_compressed_answer;
 pub use provider_row::{KeySource, ProviderRow};
 pub use recording::CassetteRecorder;
 pub use replay::CassettePlayer;

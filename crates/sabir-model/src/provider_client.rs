@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::client_redaction::ClientRedactor;
 use crate::network::NetworkTransport;
 use crate::provider::Provider;
-use crate::transport::{TransportErrorKind, encoding_in};
+use crate::transport::{TransportErrorKind, compression_in};
 
 /// A client of one provider. Connections are reused between requests.
 pub struct ProviderClient {
@@ -88,10 +88,10 @@ pub enum ForwardError {
 }
 
 impl ForwardedResponse {
-    /// Returns the encoding of the body, such as `gzip`, if it has one. None was asked for, and none
-    /// is decoded.
-    pub fn encoding(&self) -> Option<String> {
-        encoding_in(&self.headers)
+    /// Returns the compression of the body, such as `gzip`; `None` for a plain one. None is asked for,
+    /// and none is decoded.
+    pub fn compression(&self) -> Option<String> {
+        compression_in(&self.headers)
     }
 }
 

@@ -156,13 +156,13 @@ impl RequestTarget<'_> {
         self.new_error(ModelErrorKind::Format, message)
     }
 
-    /// Makes the error of an answer with an encoding that was not asked for.
-    pub(crate) fn encoding_error(self, encoding: &str, request: &Request) -> ModelError {
+    /// Makes the error of an answer that is compressed, although nothing asked for that.
+    pub(crate) fn compression_error(self, compression: &str, request: &Request) -> ModelError {
         request
             .report
-            .update(|report| report.message = encoded_answer(encoding));
+            .update(|report| report.message = describe_compressed_answer(compression));
         let message = format!(
-            "{} answered with the content encoding `{encoding}`, which was not asked for, at {}; check the proxies in front of it",
+            "{} answered with the content encoding `{compression}`, which was not asked for, at {}; check the proxies in front of it",
             self.provider.name,
             self.endpoint_address()
         );
@@ -194,10 +194,10 @@ pub(crate) fn status_error(status: u16, body: &[u8]) -> ProviderError {
         .with_status(status)
 }
 
-/// Describes an answer with an encoding that was not asked for, in words for clients.
-pub(crate) fn encoded_answer(encoding: &str) -> String {
+/// Describes an answer that is compressed, although nothing asked for that, to a client.
+pub fn describe_compressed_answer(compression: &str) -> String {
     format!(
-        "the model's server, or a proxy in front of it, compressed its answer (`{encoding}`), which was not asked for"
+        "the model's server, or a proxy in front of it, compressed its answer (`{compression}`), which was not asked for"
     )
 }
 

@@ -111,9 +111,9 @@ impl HttpResponse {
             .map(|(_, value)| value.clone())
     }
 
-    /// Returns the encoding of the body, if it has one. None was asked for, and none is decoded.
-    pub(crate) fn encoding(&self) -> Option<String> {
-        encoding_in(&self.headers)
+    /// Returns the compression of the body, such as `gzip`; `None` for a plain one. None is asked for, and none is decoded.
+    pub(crate) fn compression(&self) -> Option<String> {
+        compression_in(&self.headers)
     }
 
     /// Returns the headers about limits and retries.
@@ -126,8 +126,8 @@ impl HttpResponse {
     }
 }
 
-/// Returns the compression that headers name; `None` for a body that is as it was written.
-pub(crate) fn encoding_in(headers: &[(String, String)]) -> Option<String> {
+/// Returns the compression that the header `content-encoding` names; `None` for a plain body.
+pub(crate) fn compression_in(headers: &[(String, String)]) -> Option<String> {
     let named = headers
         .iter()
         .find(|(name, _)| name == CONTENT_ENCODING.as_str());

@@ -92,7 +92,7 @@ pub enum EscapeSequenceMode {
     Off,
 }
 
-/// How much of the screen moves while time passes or text arrives.
+/// The amount of movement on the screen while time passes or text arrives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnimationLevel {

@@ -256,7 +256,7 @@ impl OpenAiResponsesDecoder {
         self.state.note_error_event(error, out);
     }
 
-    /// Decodes the begin or the end of an item.
+    /// Decodes the beginning or the end of an item.
     fn decode_item_event(
         &mut self,
         kind: &str,

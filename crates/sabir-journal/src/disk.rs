@@ -4,7 +4,7 @@
 //! synced, and so may a name until its folder is synced. [`SystemDisk`] is the real disk. Appending and recovery use files
 //! through this trait only; the read-only modules and the journal writer use `std::fs` directly.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -82,11 +82,11 @@ pub trait DiskFile: Send {
     /// The error of the system.
     fn is_named(&self) -> io::Result<bool>;
 
-    /// Returns true if this path leads to this file; false if it leads to another file or does not exist.
+    /// Returns the length of the file in bytes if this path leads to it; `None` if it leads to another file or does not exist.
     ///
     /// # Errors
     /// The error of the system.
-    fn is_file_at(&self, path: &Path) -> io::Result<bool>;
+    fn length_at(&self, path: &Path) -> io::Result<Option<u64>>;
 
     /// Reads some bytes and returns their number; 0 only at the end of the file.
     ///
@@ -153,16 +153,15 @@ impl Disk for SystemDisk {
             .create_new(true)
             .mode(0o600)
             .open(path)?;
-        Ok(Box::new(file))
+        Ok(Box::new(SystemFile::new(file)?))
     }
 
     fn open_file(&self, path: &Path, purpose: OpenMode) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(
-            OpenOptions::new()
-                .read(true)
-                .write(purpose == OpenMode::Write)
-                .open(path)?,
-        ))
+        let file = OpenOptions::new()
+            .read(true)
+            .write(purpose == OpenMode::Write)
+            .open(path)?;
+        Ok(Box::new(SystemFile::new(file)?))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -170,56 +169,87 @@ impl Disk for SystemDisk {
     }
 }
 
-impl DiskFile for File {
+/// A file of this machine.
+#[derive(Debug)]
+struct SystemFile {
+    file: File,
+    identity: FileIdentity,
+}
+
+/// The device and the inode of a file, which together identify it as long as it is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    fn from_metadata(found: &Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+        }
+    }
+}
+
+impl SystemFile {
+    fn new(file: File) -> io::Result<Self> {
+        let identity = FileIdentity::from_metadata(&file.metadata()?);
+        Ok(Self { file, identity })
+    }
+}
+
+impl DiskFile for SystemFile {
     fn try_lock(&self) -> Result<(), TryLockError> {
-        Self::try_lock(self)
+        self.file.try_lock()
     }
 
     fn unlock(&self) {
-        let _ = Self::unlock(self);
+        let _ = self.file.unlock();
     }
 
     fn lock_owner(&self) -> Option<u32> {
-        crate::lock_owner::find_lock_owner(self)
+        crate::lock_owner::find_lock_owner(&self.file)
     }
 
     fn byte_length(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn is_named(&self) -> io::Result<bool> {
         // A removed file has no links and lives on until its last descriptor is closed.
-        Ok(self.metadata()?.nlink() > 0)
+        Ok(self.file.metadata()?.nlink() > 0)
     }
 
-    fn is_file_at(&self, path: &Path) -> io::Result<bool> {
-        let own = self.metadata()?;
+    fn length_at(&self, path: &Path) -> io::Result<Option<u64>> {
         match std::fs::metadata(path) {
-            // Device and inode together name a file as long as it is open.
-            Ok(found) => Ok(found.dev() == own.dev() && found.ino() == own.ino()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Ok(found) => {
+                let is_same = FileIdentity::from_metadata(&found) == self.identity;
+                Ok(is_same.then_some(found.len()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        FileExt::read_at(self, buffer, at)
+        self.file.read_at(buffer, at)
     }
 
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        FileExt::write_all_at(self, bytes, at)
+        self.file.write_all_at(bytes, at)
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
-        self.set_len(length)
+        self.file.set_len(length)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Self::sync_data(self)
+        self.file.sync_data()
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        Self::sync_all(self)
+        self.file.sync_all()
     }
 }
 

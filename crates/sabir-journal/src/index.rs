@@ -13,6 +13,7 @@ use std::path::Path;
 use sabir_agent::{Record, TaskId, TaskOrigin, TaskOutcome};
 use sabir_call::ToolProtocol;
 
+use crate::disk::{Disk, OpenMode, SystemDisk};
 use crate::error::JournalError;
 use crate::frame::{self, FormatVersion, FrameHeader, HEADER_BYTES, JournalEntry, PAYLOAD_START};
 use crate::journal::{journal_path, open_journal_file, task_id_from_file_name};
@@ -137,7 +138,8 @@ fn summarize_journal(path: &Path) -> Result<TaskSummary, JournalError> {
     let Some(first) = read_entry_at(&mut input, HEADER_BYTES as u64, version, path, 1)? else {
         // Either no record was written, or the first is damaged; a damaged journal must not count
         // as empty.
-        scan_journal(input.get_ref(), path)?;
+        let file = SystemDisk.open_file(path, OpenMode::Read).map_err(fail)?;
+        scan_journal(file.as_ref(), path)?;
         return Err(empty());
     };
     // Every task begins with this record, so a journal without it holds no task that could resume.

@@ -304,30 +304,32 @@ impl Journal {
     fn check_unchanged(&self) -> Result<(), WriteError> {
         // A removed file accepts bytes without an error, and they are lost with the last
         // descriptor. A file that the path leads to has a name.
-        if !self
-            .file
-            .is_file_at(&self.path)
-            .map_err(WriteError::Inspect)?
-        {
+        let length = self.file.length_at(&self.path);
+        let Some(found) = length.map_err(WriteError::Inspect)? else {
             return Err(match self.file.is_named().map_err(WriteError::Inspect)? {
                 true => WriteError::Replaced,
                 false => WriteError::Removed,
             });
-        }
-        let found = self.file.byte_length().map_err(WriteError::Inspect)?;
-        let (from_byte, expected) = &self.last_head;
-        let mut bytes = Vec::new();
-        DiskFileReader::starting_at(self.file.as_ref(), *from_byte)
-            .take(expected.len() as u64)
-            .read_to_end(&mut bytes)
-            .map_err(WriteError::Inspect)?;
-        if found == self.valid_bytes && bytes == *expected {
+        };
+        if found == self.valid_bytes && self.has_last_head().map_err(WriteError::Inspect)? {
             return Ok(());
         }
         Err(WriteError::Changed {
             found,
             expected: self.valid_bytes,
         })
+    }
+
+    /// Returns true if the head of the last frame is in the file as it was written.
+    fn has_last_head(&self) -> io::Result<bool> {
+        let (from_byte, expected) = &self.last_head;
+        let mut found = vec![0; expected.len()];
+        let mut reader = DiskFileReader::starting_at(self.file.as_ref(), *from_byte);
+        match reader.read_exact(&mut found) {
+            Ok(()) => Ok(found == *expected),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Appends the frame in the buffer and syncs it.
@@ -577,21 +579,14 @@ fn copy_from(file: &dyn DiskFile, from_byte: u64, copy: &dyn DiskFile) -> io::Re
 
 #[cfg(test)]
 mod tests {
-    use std::fs::OpenOptions;
-
     use sabir_agent::MessageAuthor;
 
     use super::*;
 
     fn on(device: &str) -> Journal {
         let path = PathBuf::from(device);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .unwrap();
         Journal {
-            file: Box::new(file),
+            file: SystemDisk.open_file(&path, OpenMode::Write).unwrap(),
             path,
             clock: Box::new(|| 1),
             valid_bytes: 0,

@@ -216,11 +216,14 @@ impl DiskFile for SimulatedFile {
             })
     }
 
-    fn is_file_at(&self, path: &Path) -> io::Result<bool> {
+    fn length_at(&self, path: &Path) -> io::Result<Option<u64>> {
         self.simulation
             .with_state(|state| match draw_outcome(state) {
                 DiskOutcome::Fails(error) => Err(error),
-                DiskOutcome::Done => Ok(state.disk_state.is_file_at(self.file, path)),
+                DiskOutcome::Done => {
+                    let is_same = state.disk_state.is_file_at(self.file, path);
+                    Ok(is_same.then(|| state.disk_state.byte_length(self.file) as u64))
+                }
             })
     }
 

@@ -24,7 +24,7 @@ use crate::setup::DEFAULT_MODE;
 
 use rule_collector::InstructionCollector;
 use touched_paths::{NewPaths, TouchedPaths};
-use watched_path::WatchedPath;
+use watched_path::{WatchedPath, WatchedPaths};
 
 mod imports;
 mod rule_collector;
@@ -64,7 +64,7 @@ pub(crate) struct InstructionWatcher {
 #[derive(Debug)]
 struct WatchState {
     date: String,
-    files: Vec<WatchedPath>,
+    files: WatchedPaths,
     /// True if there are rules that a touched path can still bring into the requests.
     has_waiting_rules: bool,
     /// The paths that were touched since.
@@ -131,7 +131,7 @@ pub(crate) fn task_context(
         settings: wanted,
         last_state: Mutex::new(WatchState {
             date,
-            files,
+            files: WatchedPaths::new(files),
             has_waiting_rules,
             new_paths: NewPaths::default(),
             listing,
@@ -265,7 +265,7 @@ impl InstructionWatcher {
         // A path in a known folder changes nothing, unless a rule waits for such a path.
         let has_news =
             seen.new_paths.has_folder || seen.new_paths.has_path && seen.has_waiting_rules;
-        if same_day && !has_news && !seen.files.iter().any(WatchedPath::has_changed) {
+        if same_day && !has_news && !seen.files.have_changed(SystemTime::now()) {
             return None;
         }
         let touched = self
@@ -278,7 +278,7 @@ impl InstructionWatcher {
             files,
             has_waiting_rules,
         } = self.settings.read_context(&date, false, &touched);
-        seen.files = files;
+        seen.files = WatchedPaths::new(files);
         seen.has_waiting_rules = has_waiting_rules;
         seen.new_paths = NewPaths::default();
         seen.date = date;

@@ -16,7 +16,7 @@ use super::sources::{
 use super::touched_paths::TouchedPaths;
 use super::watched_path::WatchedPath;
 use crate::conventions::folder_reader::{
-    ConventionError, TextStart, is_absent, list_text_files, read_named_text, read_text_start,
+    ConventionError, TextStart, list_text_files, read_named_text, read_text_start,
 };
 use crate::conventions::front_matter::FrontMatter;
 use crate::conventions::path_condition::PathCondition;
@@ -340,7 +340,7 @@ impl<'a> InstructionCollector<'a> {
     /// Most folders of rules are missing, and a lookup through the workspace costs twenty system calls.
     fn watch_path(&mut self, path: PathBuf) -> bool {
         let watched = WatchedPath::new(path);
-        let exists = watched.is_present() || !is_absent(&watched.path);
+        let exists = !watched.is_absent();
         self.watched.push(watched);
         exists
     }

@@ -131,8 +131,7 @@ impl FileTracker {
     /// before the call is checked, so that the user is not asked about a call that cannot succeed.
     pub(crate) fn resolve_path(&self, path: &str) -> Result<WorkPath, WorkspaceError> {
         let named = self.parse_shown_path(path)?;
-        self.workspace.check_readable(&named)?;
-        self.workspace.resolve_links(&named)
+        self.workspace.resolve_readable(&named)
     }
 
     /// Parses a path that may be written as listings show it, with code points for control

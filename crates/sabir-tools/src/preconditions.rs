@@ -13,7 +13,7 @@ use std::path::Path;
 use sabir_agent::Preconditions;
 use sabir_policy::{CommandDependencies, CommandFacts, command_dependencies};
 use sabir_workspace::{
-    ExecutableFile, FileVersion, ListOptions, StopFlag, Workspace, WorkspaceError,
+    ExecutableFile, FileVersion, ListOptions, StopFlag, WorkPath, Workspace, WorkspaceError,
 };
 
 use crate::ToolSettings;
@@ -548,19 +548,27 @@ fn file_state(workspace: &Workspace, path: &str) -> String {
 
 /// Identifies the text that a file tool would change.
 fn buffer_state(tracker: &FileTracker, path: &str) -> String {
-    let real = tracker.resolve_path(path).ok();
-    let unsaved = real.and_then(|real| tracker.buffers().unsaved_content(&real));
-    match unsaved {
+    let Ok(real) = tracker.resolve_path(path) else {
+        return file_state(tracker.workspace(), path);
+    };
+    match tracker.buffers().unsaved_content(&real) {
         Some(unsaved) => format!("unsaved: {:?}", unsaved.version),
-        None => file_state(tracker.workspace(), path),
+        None => {
+            resolved_version(tracker.workspace(), &real).unwrap_or_else(|error| error.to_string())
+        }
     }
 }
 
 /// Resolves a path, and returns it with the version of its file.
 fn file_version(workspace: &Workspace, path: &str) -> Result<String, WorkspaceError> {
     let real = workspace.resolve_links(&workspace.parse_path(path)?)?;
+    resolved_version(workspace, &real)
+}
+
+/// Returns a resolved path with the version of its file.
+fn resolved_version(workspace: &Workspace, real: &WorkPath) -> Result<String, WorkspaceError> {
     // The content is not needed, but its first 64 MiB are hashed for the version.
-    let found = workspace.read_file(&real, 0)?;
+    let found = workspace.read_file(real, 0)?;
     Ok(format!("{real}: {:?}", found.version))
 }
 

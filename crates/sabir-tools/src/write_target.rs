@@ -39,7 +39,8 @@ impl WriteTarget {
     pub(crate) fn resolve(tracker: &FileTracker, path: String) -> Self {
         let checked = tracker.resolve_path(&path).and_then(|real| {
             let workspace = tracker.workspace();
-            workspace.check_writable(&real)?;
+            // That it is visible was checked with its links.
+            workspace.check_write_limit(&real)?;
             let protected = workspace
                 .protection_reason(&real)
                 .or_else(|| hard_link_reason(workspace, &real));

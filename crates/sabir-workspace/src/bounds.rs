@@ -229,10 +229,22 @@ impl Workspace {
         if !self.bounds().hides_anything() {
             return Ok(());
         }
+        self.resolve_readable(path).map(drop)
+    }
+
+    /// Resolves the symbolic links of a path as [`resolve_links`](Self::resolve_links) does, and checks that it may be read.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Hidden`], and those of [`resolve_links`](Self::resolve_links).
+    pub fn resolve_readable(&self, path: &WorkPath) -> Result<WorkPath, WorkspaceError> {
+        if !self.bounds().hides_anything() {
+            return self.resolve_links(path);
+        }
         match self.resolve_visible(path, "look at") {
+            Ok(reached) => Ok(reached.path),
             // A missing path may be created; whether that is allowed is decided by the write limit.
-            Err(WorkspaceError::Missing { .. }) => Ok(()),
-            reached => reached.map(drop),
+            Err(WorkspaceError::Missing { .. }) => self.resolve_links(path),
+            Err(error) => Err(error),
         }
     }
 
@@ -243,14 +255,22 @@ impl Workspace {
     /// [`WorkspaceError::Hidden`], [`WriteForbidden`](WorkspaceError::WriteForbidden), and those of
     /// [`resolve_links`](Self::resolve_links).
     pub fn check_writable(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
-        self.check_readable(path)?;
         if matches!(self.bounds().limit, WriteLimit::None) {
-            return Ok(());
+            return self.check_readable(path);
         }
+        self.resolve_writable(path).map(drop)
+    }
+
+    /// Resolves the symbolic links of a path as [`resolve_links`](Self::resolve_links) does, and checks that it may be written.
+    ///
+    /// # Errors
+    /// Those of [`check_writable`](Self::check_writable).
+    pub fn resolve_writable(&self, path: &WorkPath) -> Result<WorkPath, WorkspaceError> {
+        let real = self.resolve_readable(path)?;
         // Both names count: neither a link nor its target may bypass the limit.
-        [path, &self.resolve_links(path)?]
-            .into_iter()
-            .try_for_each(|path| self.check_write_limit(path))
+        self.check_write_limit(path)?;
+        self.check_write_limit(&real)?;
+        Ok(real)
     }
 
     /// Returns the reason that a write needs a person's approval: that of
@@ -286,8 +306,11 @@ impl Workspace {
         }
     }
 
-    /// Fails for a path that the write limit forbids, by its name alone.
-    pub(crate) fn check_write_limit(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
+    /// Fails for a path that the write limit forbids, by its name alone: links are not resolved, and nothing is looked up.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::WriteForbidden`].
+    pub fn check_write_limit(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
         match self.bounds().write_refusal(self.root(), path.as_path()) {
             Some(because) => Err(WorkspaceError::WriteForbidden {
                 path: path.to_string(),

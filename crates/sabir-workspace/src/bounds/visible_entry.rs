@@ -1,6 +1,6 @@
 //! Opens paths within bounds, through handles, checking every step.
 //!
-//! The path is checked as named, then as resolved. The resolved path is walked name by name without
+//! The path is checked as named and as resolved. The resolved path is walked name by name without
 //! following links, the ignore files of each folder are read through its handle, and the final
 //! entry is opened from the handle of its folder. A link planted on the way therefore causes an
 //! error or a retry, but never an unchecked access.
@@ -142,11 +142,15 @@ impl Workspace {
         path: &WorkPath,
         action: &'static str,
     ) -> Result<VisibleEntry, WorkspaceError> {
-        self.ensure_name_visible(path)
-            .map_err(|by| AccessError::Hidden(by).into_workspace_error(action, path))?;
         let mut access_error = AccessError::System(Errno::LOOP);
         for _ in 0..MAX_TRIES {
-            let real = self.resolve_links(path)?;
+            let resolved = self.resolve_links(path);
+            // Without links the walk below checks the same names.
+            if !resolved.as_ref().is_ok_and(|real| real == path) {
+                self.ensure_name_visible(path)
+                    .map_err(|by| AccessError::Hidden(by).into_workspace_error(action, path))?;
+            }
+            let real = resolved?;
             match self.open_visible(&real) {
                 Ok(reached) => return Ok(reached),
                 // A link appeared since the path was resolved, so it has to be resolved again.

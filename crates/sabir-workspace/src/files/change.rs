@@ -149,10 +149,9 @@ impl Workspace {
         wanted: &ChangeRequest<'_>,
     ) -> Result<Option<FileAttributes>, WorkspaceError> {
         let path = wanted.path;
-        self.check_writable(path)?;
         // The caller has checked and shown this path. If it contained a link, another file would be
         // written.
-        let real = self.resolve_links(path)?;
+        let real = self.resolve_writable(path)?;
         if real != *path {
             return Err(WorkspaceError::LinkInPath {
                 path: path.to_string(),

@@ -153,7 +153,7 @@ async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
         model: Arc::new(model),
         id,
         protocol,
-        repair_mode: RepairMode::Heal,
+        repair_mode: RepairMode::Repair,
         provider_wires: Vec::new(),
         limits: sabir_gateway::ModelLimits::default(),
         prices: Vec::new(),

@@ -218,7 +218,7 @@ async fn serve_gateway(back: &str) {
                 model: Arc::new(model),
                 id: format!("as-{written}"),
                 protocol,
-                repair_mode: RepairMode::Heal,
+                repair_mode: RepairMode::Repair,
                 provider_wires: back,
                 limits: sabir_gateway::ModelLimits::default(),
                 prices: Vec::new(),
@@ -556,7 +556,7 @@ fn configuration(back: SocketAddr) -> String {
             };
             text += &format!(
                 "[gateway.models.\"{wire}.{name}\"]\nto = \"http://{back}{version}#as-{written}\"\n\
-                 wire = \"{wire}\"\nprotocol = \"{protocol}\"\nmend = \"heal\"\n"
+                 wire = \"{wire}\"\nprotocol = \"{protocol}\"\nfaulty_calls = \"repair\"\n"
             );
         }
     }

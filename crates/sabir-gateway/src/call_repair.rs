@@ -6,7 +6,7 @@
 //! reject is sent, as a native API would do: the client's own validation answers it better than a
 //! gateway can. Only if the model may be asked again do the checks of `sabir-check` decide.
 //!
-//! | situation | `heal` | `retry` |
+//! | situation | `repair` | `retry` |
 //! | --- | --- | --- |
 //! | a call in text or thoughts | sent as a call | the same |
 //! | the same, but it occurs in the result of an earlier call | text | the same |
@@ -49,8 +49,8 @@ pub enum RepairMode {
     /// Calls that leaked into text or thoughts become native calls; a duplicated call is sent once; a
     /// cut or broken call ends the response with an error. Everything streams.
     #[default]
-    Heal,
-    /// The same as `Heal`, and the model gets feedback about a broken call and is asked again, at
+    Repair,
+    /// The same as `Repair`, and the model gets feedback about a broken call and is asked again, at
     /// most that many times for one response. For that, calls are held back until they are
     /// complete.
     Retry(u32),
@@ -61,7 +61,7 @@ impl fmt::Display for RepairMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pass => f.write_str("pass"),
-            Self::Heal => f.write_str("heal"),
+            Self::Repair => f.write_str("repair"),
             Self::Retry(times) => write!(f, "retry {times}"),
         }
     }
@@ -70,7 +70,7 @@ impl fmt::Display for RepairMode {
 /// The error of an unknown [`RepairMode`], with the possible values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a way to handle calls: write pass, heal, retry, or retry N with N from 1 to 9"
+    "`{0}` is not a way to handle calls: write pass, repair, retry, or retry N with N from 1 to 9"
 )]
 pub struct UnknownRepairMode(String);
 
@@ -86,7 +86,8 @@ impl FromStr for RepairMode {
         };
         match words.split_at_checked(5) {
             _ if words == "pass" => Ok(Self::Pass),
-            _ if words == "heal" => Ok(Self::Heal),
+            // `heal` is the name that earlier versions had.
+            _ if words == "repair" || words == "heal" => Ok(Self::Repair),
             Some(("retry", "")) => Ok(Self::Retry(1)),
             Some(("retry", rest)) if rest.starts_with(' ') && times(rest).is_some() => {
                 Ok(Self::Retry(times(rest).unwrap_or(1)))

@@ -60,7 +60,8 @@ pub struct ExchangeRecord {
     /// The error.
     pub error: Option<String>,
     /// The rules of the repairs, in order.
-    pub mended: Vec<String>,
+    #[serde(alias = "mended")]
+    pub repairs: Vec<String>,
     /// The messages of the faults, in order.
     pub faults: Vec<String>,
     /// The number of times that the model was asked again.
@@ -87,7 +88,7 @@ pub(crate) struct RecordDraft {
     /// The answer as the client gets it.
     answer: DraftResponse,
     /// The rules of the repairs.
-    mended: Vec<String>,
+    repairs: Vec<String>,
     /// The messages of the faults.
     faults: Vec<String>,
     /// The number of times that the model was asked again.
@@ -111,8 +112,8 @@ impl RecordDraft {
     /// Takes an event of the gateway.
     pub(crate) fn note_event(&mut self, note: &GatewayEvent<'_>) {
         match note {
-            GatewayEvent::Repaired { rule, .. } if self.mended.len() < MAX_NAMED => {
-                self.mended.push((*rule).to_owned());
+            GatewayEvent::Repaired { rule, .. } if self.repairs.len() < MAX_NAMED => {
+                self.repairs.push((*rule).to_owned());
             }
             GatewayEvent::FaultFound(fault) if self.faults.len() < MAX_NAMED => {
                 self.faults.push(fault.message.clone());
@@ -141,7 +142,7 @@ impl RecordDraft {
             counted_output_tokens: ended.counted.output,
             nano_usd: ended.nano_usd,
             error: owned(ended.error),
-            mended: self.mended,
+            repairs: self.repairs,
             faults: self.faults,
             retries: self.retries,
             request: self.request,

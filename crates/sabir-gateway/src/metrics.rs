@@ -47,7 +47,7 @@ struct LabeledCounters {
     /// Tokens by model and direction.
     tokens: BTreeMap<(String, &'static str), u64>,
     /// Repairs by model and rule.
-    mended: BTreeMap<(String, &'static str), u64>,
+    repairs: BTreeMap<(String, &'static str), u64>,
     /// Refusals by the gateway itself, by reason.
     refusals: BTreeMap<&'static str, u64>,
     /// Requests of models by key and status.
@@ -113,7 +113,7 @@ impl Metrics {
             GatewayEvent::Repaired { rule, .. } => {
                 let model = if is_named(model) { model } else { "other" };
                 let mut tables = self.lock_tables();
-                *tables.mended.entry((model.to_owned(), rule)).or_default() += 1
+                *tables.repairs.entry((model.to_owned(), rule)).or_default() += 1
             }
             GatewayEvent::FaultFound(fault) => {
                 let kind = serde_json::to_value(fault.kind).ok();
@@ -270,11 +270,11 @@ impl Metrics {
                 )
             }),
         );
-        let mended = tables.mended.iter().map(|((model, rule), count)| {
+        let repairs = tables.repairs.iter().map(|((model, rule), count)| {
             let model = escape_label(model);
             (format!("model=\"{model}\",rule=\"{rule}\""), *count)
         });
-        page.write_table("mended_total", "Repairs, by model and rule.", mended);
+        page.write_table("repairs_total", "Repairs, by model and rule.", repairs);
         let refusals = tables
             .refusals
             .iter()
@@ -585,7 +585,7 @@ mod tests {
             "sabir_gateway_answers_total{model=\"m\\\"x\",end=\"failed\"} 1",
             "sabir_gateway_answers_total{model=\"other\",end=\"whole\"} 1",
             "sabir_gateway_tokens_total{model=\"m\\\"x\",direction=\"input\"} 10",
-            "sabir_gateway_mended_total{model=\"m\",rule=\"near_name\"} 1",
+            "sabir_gateway_repairs_total{model=\"m\",rule=\"near_name\"} 1",
             "sabir_gateway_refusals_total{reason=\"model\"} 1",
             "sabir_gateway_key_requests_total{key=\"team\",status=\"200\"} 3",
             "sabir_gateway_key_tokens_total{key=\"team\",direction=\"input\"} 20",

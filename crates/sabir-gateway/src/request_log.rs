@@ -304,7 +304,7 @@ mod tests {
             error: None,
             trace_parent: None,
         };
-        let mended = GatewayEvent::Repaired {
+        let repaired = GatewayEvent::Repaired {
             rule: "strict",
             name: "read",
         };
@@ -314,7 +314,7 @@ mod tests {
             (LogFormat::Json, false),
         ] {
             options.set(LogOptions { format, explain });
-            log.on_event("r1", mended);
+            log.on_event("r1", repaired);
             log.on_event("r1", GatewayEvent::Ended(&summary));
         }
         drop(log);

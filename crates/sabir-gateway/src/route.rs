@@ -147,13 +147,13 @@ impl std::fmt::Debug for ModelRoute {
         let Self {
             id,
             protocol,
-            repair_mode: mending,
+            repair_mode,
             ..
         } = self;
         f.debug_struct("Route")
             .field("id", id)
             .field("protocol", protocol)
-            .field("mending", mending)
+            .field("repair_mode", repair_mode)
             .finish()
     }
 }
@@ -281,7 +281,7 @@ mod tests {
             model: Arc::new(EmptyModel),
             id: String::new(),
             protocol: ToolProtocol::Native,
-            repair_mode: RepairMode::Heal,
+            repair_mode: RepairMode::Repair,
             provider_wires: Vec::new(),
             limits: ModelLimits::default(),
             prices: prices.collect(),

@@ -57,7 +57,7 @@
 //!
 //! [gateway.models.qwen]             # a model that `sabir gateway` serves; docs/gateway.md has all keys
 //! to = "box/NAME"
-//! mend = "retry 2"
+//! faulty_calls = "retry 2"
 //!
 //! [telemetry]                       # sends spans of tasks to your collector; docs/telemetry.md
 //! endpoint = "http://127.0.0.1:4318"

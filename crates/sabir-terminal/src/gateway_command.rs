@@ -52,9 +52,15 @@ pub struct GatewayArguments {
     /// decides.
     #[arg(long, requires = "models")]
     protocol: Option<String>,
-    /// The treatment of invalid calls: `pass`, `heal`, or `retry N`, which sends the model feedback and asks again, at most N times.
-    #[arg(long, value_name = "WAY", requires = "models", default_value_t)]
-    mend: RepairMode,
+    /// The treatment of invalid calls: `pass`, `repair`, or `retry N`, which sends the model feedback and asks again, at most N times.
+    #[arg(
+        long,
+        alias = "mend",
+        value_name = "WAY",
+        requires = "models",
+        default_value_t
+    )]
+    faulty_calls: RepairMode,
     /// Use the first model for any other name too.
     #[arg(long, requires = "models")]
     any_model: bool,
@@ -108,7 +114,7 @@ impl GatewayArguments {
             wire: self.wire.clone(),
             key_env: self.key_env.clone(),
             protocol: self.protocol.clone(),
-            repair_mode: self.mend,
+            repair_mode: self.faulty_calls,
             any_model: self.any_model,
             listen: self.listen.clone(),
             hosts: self.allow_host.clone(),

@@ -171,7 +171,7 @@ pub fn record_report_text(report: &RecordReport) -> String {
 
 /// Describes what records say about a model.
 fn recorded_model_text(name: &str, model: &RecordedModel) -> String {
-    let share = model.mended_exchanges as f64 * 100.0 / model.exchanges.max(1) as f64;
+    let share = model.repaired_exchanges as f64 * 100.0 / model.exchanges.max(1) as f64;
     let estimated = match model.estimated_tokens {
         0 => String::new(),
         estimated => format!(" ({estimated} of them estimated)"),
@@ -190,12 +190,12 @@ fn recorded_model_text(name: &str, model: &RecordedModel) -> String {
     );
     text.push_str(&format!(
         "  {} exchanges repaired ({share:.1} %), which cost ${}; asked again {} times, {} faults\n",
-        model.mended_exchanges,
-        format_dollars(model.mended_nano_usd),
+        model.repaired_exchanges,
+        format_dollars(model.repaired_nano_usd),
         model.retries,
         model.faults
     ));
-    for (rule, count) in &model.mended {
+    for (rule, count) in &model.repairs {
         text.push_str(&format!("    {count:>6}  {rule}\n"));
     }
     text

@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 
 BACKS = ("anthropic", "openai-chat", "openai-responses", "gemini", "ollama", "bedrock")
-# What is asked in every mode in which calls are healed.
-HEALED = ("text", "call", "calls", "after", "empty", "big", "unicode", "error", "refused", "cut", "cancel")
+# What is asked in every mode in which calls are repaired.
+REPAIRED = ("text", "call", "calls", "after", "empty", "big", "unicode", "error", "refused", "cut", "cancel")
 # The mode, how the back end writes calls, how the gateway asks for them, what it does about them, and what is asked.
 MODES = (
-    ("native", "as-native", "native", "heal", (*HEALED, "busy", "thinking", "image", "address")),
-    ("cline", "as-cline", "cline", "heal", (*HEALED, "image")),
-    ("invoke", "as-invoke", "invoke", "heal", HEALED),
-    ("hermes", "as-hermes", "hermes", "heal", HEALED),
-    ("leaks qwen_coder", "as-qwen_coder", "native", "heal", HEALED),
-    ("leaks kimi", "as-kimi", "native", "heal", HEALED),
+    ("native", "as-native", "native", "repair", (*REPAIRED, "busy", "thinking", "image", "address")),
+    ("cline", "as-cline", "cline", "repair", (*REPAIRED, "image")),
+    ("invoke", "as-invoke", "invoke", "repair", REPAIRED),
+    ("hermes", "as-hermes", "hermes", "repair", REPAIRED),
+    ("leaks qwen_coder", "as-qwen_coder", "native", "repair", REPAIRED),
+    ("leaks kimi", "as-kimi", "native", "repair", REPAIRED),
     ("pass", "as-qwen_coder", "native", "pass", ("text", "call", "after")),
     ("retry 1", "turns-native-retry", "native", "retry 1", ("retry",)),
 )
@@ -77,8 +77,8 @@ def config(address):
     for back in BACKS:
         version = "/v1" if back.startswith("openai") else ""
         rows.append(f'[providers.{back}-back]\nbase_url = "{address}{version}"\nwire = "{back}"\nkey_env = "MATRIX_KEY"\nretries = 0\n')
-        for mode, written, protocol, mend, _ in MODES:
-            to = f'to = "{back}-back/{written}"\nprotocol = "{protocol}"\nmend = "{mend}"\n'
+        for mode, written, protocol, faulty_calls, _ in MODES:
+            to = f'to = "{back}-back/{written}"\nprotocol = "{protocol}"\nmend = "{faulty_calls}"\n'
             rows.append(f'[gateway.models."{name_of(back, mode)}"]\n{to}')
     return "\n".join(rows)
 

@@ -149,7 +149,7 @@ def start_gateway(recordings, upstream):
         base = upstream + ("/v1" if wire.startswith("openai") else "")
         rows.append(f'[providers.{wire}-back]\nbase_url = "{base}"\nwire = "{wire}"\nkey_env = "RECORDINGS_KEY"\nretries = 0\n')
     for recording in recordings:
-        rows.append(f'[gateway.models.{recording.model}]\nto = "{recording.wire}-back/{recording.model}"\nprotocol = "native"\nmend = "heal"\nretries = 0\n')
+        rows.append(f'[gateway.models.{recording.model}]\nto = "{recording.wire}-back/{recording.model}"\nprotocol = "native"\nfaulty_calls = "repair"\nretries = 0\n')
     config = folder / "recordings.toml"
     config.write_text("\n".join(rows))
     command = [sabir, "gateway", "--quiet", "--config", str(config), "--listen", "127.0.0.1:0", "--token", TOKEN, "--log", "off"]

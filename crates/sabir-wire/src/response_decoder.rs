@@ -449,8 +449,8 @@ impl EventReader {
         let redacted = redaction.and_then(|redact| redact(data.as_bytes()));
         let redacted = redacted.as_deref().map(String::from_utf8_lossy);
         let data = redacted.as_deref().unwrap_or(data);
-        let mended = replace_lone_surrogates(data);
-        let is_changed = matches!(mended, Cow::Owned(_));
+        let replaced = replace_lone_surrogates(data);
+        let is_changed = matches!(replaced, Cow::Owned(_));
         if is_changed && !std::mem::replace(&mut self.has_reported, true) {
             out.push_event(Event::Fault(&Fault::warning(
                 FaultKind::InvalidUtf8,
@@ -458,7 +458,7 @@ impl EventReader {
                 "the answer has halves of characters (lone surrogates), which were replaced by U+FFFD",
             )));
         }
-        self.decoder.decode_event(name, &mended, out);
+        self.decoder.decode_event(name, &replaced, out);
     }
 
     /// Reports an event that could not be read.

@@ -38,7 +38,7 @@ pub fn parse_lossy<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
         let text = String::from_utf8_lossy(json);
         match replace_lone_surrogates(&text) {
             Cow::Borrowed(_) => Err(error),
-            Cow::Owned(mended) => serde_json::from_str(&mended),
+            Cow::Owned(replaced) => serde_json::from_str(&replaced),
         }
     })
 }
@@ -71,10 +71,10 @@ pub(crate) fn locate_lone_surrogate(json: &[u8]) -> Option<(Option<String>, usiz
     let text = std::str::from_utf8(json).ok()?;
     let lone = find_lone_surrogates(text);
     let first = *lone.first()?;
-    let mut mended = replace_escapes(text, &lone).into_owned();
-    let value: Value = serde_json::from_str(&mended).ok()?;
-    mended.replace_range(first..first + ESCAPE_BYTES, OTHER_REPLACEMENT);
-    let other: Value = serde_json::from_str(&mended).ok()?;
+    let mut replaced = replace_escapes(text, &lone).into_owned();
+    let value: Value = serde_json::from_str(&replaced).ok()?;
+    replaced.replace_range(first..first + ESCAPE_BYTES, OTHER_REPLACEMENT);
+    let other: Value = serde_json::from_str(&replaced).ok()?;
     let mut path = String::new();
     let found = find_difference(&value, &other, &mut path);
     Some((found.then_some(path), first))
@@ -148,11 +148,11 @@ fn replace_escapes<'t>(json: &'t str, offsets: &[usize]) -> Cow<'t, str> {
     if offsets.is_empty() {
         return Cow::Borrowed(json);
     }
-    let mut mended = json.to_owned();
+    let mut replaced = json.to_owned();
     for &at in offsets {
-        mended.replace_range(at..at + ESCAPE_BYTES, REPLACEMENT);
+        replaced.replace_range(at..at + ESCAPE_BYTES, REPLACEMENT);
     }
-    Cow::Owned(mended)
+    Cow::Owned(replaced)
 }
 
 #[cfg(test)]
@@ -174,9 +174,13 @@ mod tests {
             (r#"["\ud7ff\ue000\u00e9"]"#, r#"["\ud7ff\ue000\u00e9"]"#),
             (r#"{"\ud83d":"\"\ud83d\""}"#, r#"{"\ufffd":"\"\ufffd\""}"#),
         ] {
-            let mended = replace_lone_surrogates(json);
-            assert_eq!(mended, expected, "{json}");
-            assert_eq!(matches!(mended, Cow::Owned(_)), json != expected, "{json}");
+            let replaced = replace_lone_surrogates(json);
+            assert_eq!(replaced, expected, "{json}");
+            assert_eq!(
+                matches!(replaced, Cow::Owned(_)),
+                json != expected,
+                "{json}"
+            );
             let parsed: Value = parse_lossy(json.as_bytes()).unwrap();
             assert_eq!(parsed, serde_json::from_str::<Value>(expected).unwrap());
         }
@@ -195,7 +199,7 @@ mod tests {
         let name = json!({"a": 1}).to_string().replace('a', "\\ude00");
         assert_eq!(locate_lone_surrogate(name.as_bytes()), Some((None, 2)));
         assert_eq!(locate_lone_surrogate(b"{\"a\": 1}"), None);
-        // Another mistake is the one to mend.
+        // Another mistake has to be fixed.
         assert_eq!(locate_lone_surrogate(br#"{"a": "\ud83d",}"#), None);
     }
 }

@@ -66,7 +66,7 @@ fn dispatch() -> Result<ExitStatus, CommandError> {
         return acp::run_agent_sdk(arguments);
     }
     let cli = Cli::parse_arguments(words)?;
-    // `doctor`, `config` and `init` report problems of the configuration itself; the others are needed to mend them.
+    // `doctor`, `config` and `init` report problems of the configuration itself; the others are needed to fix them.
     let configured = !matches!(
         cli.command,
         Some(

@@ -94,7 +94,7 @@ pub(super) fn invalid_schema(tools: &LintInput<'_>, found: &mut LintFindings) {
                 at,
                 &spec.name,
                 "/parameters",
-                FindingDetails::error(message, "mend the schema"),
+                FindingDetails::error(message, "fix the schema"),
             );
         }
     }
@@ -333,10 +333,10 @@ pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
                 let about = if whole {
                     FindingDetails::error(
                         format!("{message}, like all others: no value can ever be right"),
-                        "mend `enum` or `type`",
+                        "fix `enum` or `type`",
                     )
                 } else {
-                    FindingDetails::warning(message, format!("mend `{key}` or `type`"))
+                    FindingDetails::warning(message, format!("fix `{key}` or `type`"))
                 };
                 found.push(at, &spec.name, &format!("{path}/{key}"), about);
             }
@@ -353,7 +353,7 @@ pub(super) fn contradiction(tools: &LintInput<'_>, found: &mut LintFindings) {
                     "an example of `{}` is not a correct call, and it is what models imitate: {error}",
                     spec.name
                 );
-                let about = FindingDetails::warning(message, "mend the example or the schema");
+                let about = FindingDetails::warning(message, "fix the example or the schema");
                 found.push(at, &spec.name, &format!("/examples/{place}"), about);
             }
         }

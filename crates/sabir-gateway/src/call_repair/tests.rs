@@ -92,7 +92,7 @@ fn run_repair_as(
     let report_event = |_: GatewayEvent<'_>| {};
     let mut outcome = Outcome::default();
     let out = |event: Event<'_>| outcome.draft.push_event(event);
-    let mut mender = CallRepairer::new(
+    let mut repairer = CallRepairer::new(
         request,
         repair_mode,
         delivery,
@@ -101,8 +101,8 @@ fn run_repair_as(
     );
     let (mut asked, mut requests, mut error) = (request.clone(), Vec::new(), None);
     for answer in answers {
-        answer(&mut mender);
-        match mender.finish_attempt(&asked, Ok(())) {
+        answer(&mut repairer);
+        match repairer.finish_attempt(&asked, Ok(())) {
             NextStep::Done => break,
             NextStep::ModelFailed(failure) | NextStep::CallFailed(failure) => {
                 error = Some(failure);
@@ -114,7 +114,7 @@ fn run_repair_as(
             }
         }
     }
-    let report = mender.render_report();
+    let report = repairer.render_report();
     Outcome {
         error,
         report,
@@ -177,14 +177,14 @@ fn call(sink: &mut dyn EventSink, index: u32, id: &str, name: &str, arguments: &
     sink.push_event(Event::CallEnd { index, at: 0 });
 }
 
-fn heal(text: &str) -> Outcome {
-    heal_in(&[text])
+fn repair(text: &str) -> Outcome {
+    repair_in(&[text])
 }
 
-fn heal_in(pieces: &[&str]) -> Outcome {
+fn repair_in(pieces: &[&str]) -> Outcome {
     run_repair(
         &native(),
-        RepairMode::Heal,
+        RepairMode::Repair,
         &[&read(pieces, Truncation::Ended)],
     )
 }

@@ -281,7 +281,7 @@ impl<'n, S: EventSink, F: FnMut(u64) -> S> ChoiceSplitter<'n, S, F> {
         let request = self.request;
         // Without another attempt nothing has to be held back.
         let mode = match self.route.repair_mode {
-            RepairMode::Retry(_) => RepairMode::Heal,
+            RepairMode::Retry(_) => RepairMode::Repair,
             mode => mode,
         };
         let log = RepairLog::new(self.report_event);

@@ -9,7 +9,7 @@ mod messages;
 mod others;
 mod responses;
 
-/// A body with its name and the number of calls in it that a client can run: passed on, and healed.
+/// A body with its name and the number of calls in it that a client can run: passed on, and repaired.
 #[derive(Debug, Clone)]
 pub(crate) struct Recording {
     pub(crate) name: String,

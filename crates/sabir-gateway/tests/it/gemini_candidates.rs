@@ -93,7 +93,7 @@ fn joined(text: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn each_of_several_candidates_is_mended_on_its_own() {
+async fn each_of_several_candidates_is_repaired_on_its_own() {
     let native = json!([{"functionCall": {"name": "read_file", "args": {"path": "a"}}}]);
     let mut last = json!({"candidates": [candidate(1, json!([{"text": "\"b\"}}\n</tool_call>"}]), Some("STOP"))], "createTime": "now"});
     last["usageMetadata"] = json!({"promptTokenCount": 5, "candidatesTokenCount": 9, "totalTokenCount": 14, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 5}]});
@@ -133,7 +133,7 @@ async fn each_of_several_candidates_is_mended_on_its_own() {
 }
 
 #[tokio::test]
-async fn several_candidates_of_a_whole_answer_are_mended() {
+async fn several_candidates_of_a_whole_answer_are_repaired() {
     let leak =
         "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"b\"}}\n</tool_call>";
     let body = json!({"candidates": [

@@ -67,7 +67,7 @@ async fn a_call_comes_back_in_the_form_of_the_client() {
     let native = || ProviderReply::default().with_call("c", "read_file", json!({"path": "b"}));
     for wire in BACKS {
         for reply in [native(), native().in_dialect("qwen_coder").in_deltas(3)] {
-            let setup = start(wire, RepairMode::Heal, reply).await;
+            let setup = start(wire, RepairMode::Repair, reply).await;
             let got = setup.ask(PATH, &asked(true)).await;
             let found = joined(&got.text());
             assert_eq!(found["name"], "read_file", "{wire} {}", got.text());
@@ -94,7 +94,7 @@ async fn a_call_comes_back_in_the_form_of_the_client() {
 #[tokio::test]
 async fn a_provider_of_the_same_wire_gets_tools() {
     let reply = ProviderReply::text("hello");
-    let setup = start(Wire::OpenAiChat, RepairMode::Heal, reply).await;
+    let setup = start(Wire::OpenAiChat, RepairMode::Repair, reply).await;
     let mut body = asked(false);
     body["min_p"] = json!(0.1);
     let whole = setup.ask(PATH, &body).await.json();
@@ -116,13 +116,13 @@ async fn a_provider_of_the_same_wire_gets_tools() {
     }
 }
 
-/// The older form has room for one call, also where nothing is mended.
+/// The older form has room for one call, also where nothing is repaired.
 #[tokio::test]
 async fn only_the_first_of_several_calls_is_sent() {
     let reply = ProviderReply::default()
         .with_call("c", "read_file", json!({"path": "b"}))
         .with_call("d", "read_file", json!({"path": "c"}));
-    for mode in [RepairMode::Heal, RepairMode::Pass] {
+    for mode in [RepairMode::Repair, RepairMode::Pass] {
         let setup = start(Wire::OpenAiChat, mode, reply.clone()).await;
         let found = joined(&setup.ask(PATH, &asked(true)).await.text());
         assert_eq!(found["arguments"], r#"{"path":"b"}"#, "{mode:?}");
@@ -135,7 +135,12 @@ async fn only_the_first_of_several_calls_is_sent() {
 
 #[tokio::test]
 async fn wrong_members_of_the_older_form_are_refused_by_their_names() {
-    let setup = start(Wire::Anthropic, RepairMode::Heal, ProviderReply::text("x")).await;
+    let setup = start(
+        Wire::Anthropic,
+        RepairMode::Repair,
+        ProviderReply::text("x"),
+    )
+    .await;
     let mut body = asked(false);
     body["tool_choice"] = json!("auto");
     let got = setup.ask(PATH, &body).await;

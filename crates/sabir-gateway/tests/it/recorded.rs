@@ -158,7 +158,7 @@ async fn gateway(address: SocketAddr) -> TestGateway {
     for wire in Wire::ALL {
         for (repair_mode, reads) in [
             (RepairMode::Pass, TextParsing::Nothing),
-            (RepairMode::Heal, TextParsing::Text),
+            (RepairMode::Repair, TextParsing::Text),
         ] {
             let route = ModelRoute {
                 name: "model".to_owned(),
@@ -227,7 +227,7 @@ async fn gated(
         .map(|checked| format!("{} {}", checked.name, Value::Object(checked.arguments)))
         .collect();
     let said = Said::of(&draft, report);
-    // A cut call ends a healed answer with an error, unless the stop reason says that it was cut.
+    // A cut call ends a repaired answer with an error, unless the stop reason says that it was cut.
     let limited = matches!(draft.stop, Some((StopReason::Length, _)));
     Said {
         calls,
@@ -269,7 +269,7 @@ async fn recorded_responses_pass_through_every_front() {
         decoder.push(&recording.body, &mut direct);
         let report = decoder.finish(BodyEnd::Clean, &mut direct);
         let plain = Said::of(&direct, &report);
-        let healed = gated(
+        let repaired = gated(
             address,
             recording,
             &request(number, String::new(), &direct),
@@ -278,7 +278,7 @@ async fn recorded_responses_pass_through_every_front() {
         .await;
         if let Some(calls) = recording.calls {
             assert_eq!(
-                [plain.calls.len(), healed.calls.len()],
+                [plain.calls.len(), repaired.calls.len()],
                 calls,
                 "{}, {}",
                 recording.wire,
@@ -286,7 +286,8 @@ async fn recorded_responses_pass_through_every_front() {
             );
         }
         for (front, path) in FRONTS {
-            for (repair_mode, expected) in [(RepairMode::Pass, &plain), (RepairMode::Heal, &healed)]
+            for (repair_mode, expected) in
+                [(RepairMode::Pass, &plain), (RepairMode::Repair, &repaired)]
             {
                 let request = request(number, format!("{}-{repair_mode}", recording.wire), &direct);
                 let got = asked(&setup, front, path, &request).await;

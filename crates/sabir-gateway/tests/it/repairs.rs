@@ -65,7 +65,7 @@ pub(crate) fn runnable(draft: &sabir_call::DraftResponse) -> Vec<String> {
 async fn a_leaked_call_is_native_on_every_front() {
     for chunks in [ChunkSplit::Whole, ChunkSplit::Size(1)] {
         let replies = vec![ProviderReply::text(LEAK).in_deltas(3).in_chunks(chunks); 8];
-        let setup = start_gateway(RepairMode::Heal, native(), replies).await;
+        let setup = start_gateway(RepairMode::Repair, native(), replies).await;
         for (front, path) in FRONTS {
             for streamed in [true, false] {
                 let got = setup.ask(path, &body(front, "go", streamed)).await;
@@ -97,7 +97,7 @@ async fn a_leaked_call_is_native_on_every_front() {
 async fn a_cut_or_broken_call_is_an_error_and_no_call() {
     for text in [CUT, BROKEN] {
         let setup = start_gateway(
-            RepairMode::Heal,
+            RepairMode::Repair,
             native(),
             vec![ProviderReply::text(text).in_deltas(5); 8],
         )
@@ -155,8 +155,8 @@ async fn a_call_cut_by_the_output_limit_ends_the_answer_with_the_reason_of_the_l
         body: CUT_NATIVE.to_owned(),
     });
     for (reply, mode, asked) in [
-        (&leaked, RepairMode::Heal, 1),
-        (&spoken, RepairMode::Heal, 1),
+        (&leaked, RepairMode::Repair, 1),
+        (&spoken, RepairMode::Repair, 1),
         (&leaked, RepairMode::Retry(1), 2),
         (&spoken, RepairMode::Retry(1), 2),
     ] {
@@ -208,7 +208,7 @@ async fn whole_calls_before_the_cut_one_reach_the_client() {
         content_type: Some("text/event-stream".to_owned()),
         body: body_text,
     });
-    for mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+    for mode in [RepairMode::Repair, RepairMode::Retry(1)] {
         let setup = start_gateway(mode, native(), vec![spoken.clone(); 8]).await;
         for (front, path) in FRONTS {
             for streamed in [true, false] {
@@ -342,7 +342,7 @@ async fn a_repair_report_is_sent_on_request() {
         ProviderReply::text("hi"),
         ProviderReply::text(LEAK),
     ];
-    let setup = start_gateway(RepairMode::Heal, native(), replies).await;
+    let setup = start_gateway(RepairMode::Repair, native(), replies).await;
     let report = |headers: &'static str, streamed: bool| {
         let (front, path) = (Wire::OpenAiChat, "/v1/chat/completions");
         let request = setup.request(

@@ -34,7 +34,7 @@ async fn start_gateway(protocol: ToolProtocol, text: &str) -> TestGateway {
     ]))
     .await;
     let route = ModelRoute {
-        repair_mode: RepairMode::Heal,
+        repair_mode: RepairMode::Repair,
         protocol,
         ..route(&setup.provider)
     };

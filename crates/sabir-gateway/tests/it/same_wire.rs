@@ -883,7 +883,7 @@ fn joined_choices(text: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn each_of_several_choices_is_mended_on_its_own() {
+async fn each_of_several_choices_is_repaired_on_its_own() {
     let mut asked = rich_body(Wire::OpenAiChat);
     asked["n"] = json!(2);
     let Exchange { setup, got } = ask_choices(&two_choices(), "text/event-stream", &asked).await;
@@ -926,7 +926,7 @@ async fn each_of_several_choices_is_mended_on_its_own() {
 }
 
 #[tokio::test]
-async fn several_choices_of_a_whole_answer_are_mended() {
+async fn several_choices_of_a_whole_answer_are_repaired() {
     let choice = |index: u64, text: &str| json!({"index": index, "message": {"role": "assistant", "content": text, "x_message": index}, "finish_reason": "stop", "x_choice": index});
     let leak =
         "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"b\"}}\n</tool_call>";

@@ -125,7 +125,7 @@ pub(crate) fn route_on(provider: &ScriptedProvider, wire: Wire) -> ModelRoute {
         model: Arc::new(model),
         id: "behind".to_owned(),
         protocol: ToolProtocol::Native,
-        repair_mode: RepairMode::Heal,
+        repair_mode: RepairMode::Repair,
         provider_wires: vec![ProviderWire { wire, form }],
         limits: sabir_gateway::ModelLimits::default(),
         prices: Vec::new(),

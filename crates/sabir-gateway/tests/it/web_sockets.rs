@@ -211,7 +211,7 @@ async fn an_answer_has_the_events_of_a_stream() {
         assert_eq!(kinds(&events), kinds(&expected));
         assert!(events.iter().all(|event| event.get("stream_id").is_none()));
         let response = &events.last().unwrap()["response"];
-        // The leaked call was mended, as in the stream.
+        // The leaked call was repaired, as in the stream.
         let outputs = response["output"].as_array().unwrap();
         assert_eq!(outputs[1]["name"], "read_file", "{response}");
         assert_eq!(outputs[1]["arguments"], "{\"path\":\"a.rs\"}");

@@ -73,8 +73,8 @@ pub struct GatewayModelConfig {
     /// The protocol for tool calls: `native` or a dialect; by default the catalogue decides.
     pub protocol: Option<String>,
     /// The handling of wrong calls.
-    #[serde(default)]
-    pub mend: RepairSetting,
+    #[serde(default, alias = "mend")]
+    pub faulty_calls: RepairSetting,
     /// The number of times that a request is sent again after it failed before its response began.
     pub retries: Option<u32>,
     /// A JSON object with members of the body for requests that do not have them, in the form of the
@@ -116,7 +116,7 @@ pub enum UpstreamSelection {
     Order,
 }
 
-/// The handling of wrong calls, written as `pass`, `heal` or `retry N`.
+/// The handling of wrong calls, written as `pass`, `repair` or `retry N`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RepairSetting(pub RepairMode);
 
@@ -459,6 +459,13 @@ mod tests {
             idle("[limits]\nwebsocket_idle_seconds = 600"),
             Duration::from_secs(600)
         );
+    }
+
+    #[test]
+    fn the_earlier_name_of_the_repair_mode_is_read() {
+        let text = "[models.m]\nto = \"a/b\"\nmend = \"heal\"";
+        let keys: GatewayConfig = toml::from_str(text).unwrap();
+        assert_eq!(keys.models["m"].faulty_calls.0, RepairMode::Repair);
     }
 
     #[test]

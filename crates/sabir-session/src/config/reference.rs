@@ -1033,12 +1033,12 @@ fn gateway_model_keys() -> Vec<ConfigKey> {
         )
         .option("--protocol"),
         valued(
-            "mend",
-            "\"heal\"",
+            "faulty_calls",
+            "\"repair\"",
             "\"retry 2\"",
-            "How faulty calls are handled: `pass`, `heal`, or `retry N`.",
+            "How faulty calls are handled: `pass`, `repair`, or `retry N`.",
         )
-        .option("--mend"),
+        .option("--faulty-calls"),
         valued(
             "retries",
             DEFAULT_RETRIES,
@@ -1415,7 +1415,7 @@ mod tests {
                 (
                     (&model.to, model.balance.unwrap_or_default()),
                     (group_rules(model), upstream_weights(model)),
-                    model.mend,
+                    model.faulty_calls,
                     model.retries.unwrap_or(DEFAULT_RETRIES),
                     &model.aliases,
                 )

@@ -238,7 +238,7 @@ pub struct RecordedModel {
     /// The exchanges.
     pub exchanges: u64,
     /// The exchanges with repairs.
-    pub mended_exchanges: u64,
+    pub repaired_exchanges: u64,
     /// The exchanges that ended with an error.
     pub failed: u64,
     /// The exchanges whose clients left before the end.
@@ -248,7 +248,7 @@ pub struct RecordedModel {
     /// The number of times that the model was asked again.
     pub retries: u64,
     /// The repairs by rule.
-    pub mended: BTreeMap<String, u64>,
+    pub repairs: BTreeMap<String, u64>,
     /// The faults that were found.
     pub faults: u64,
     /// Input and output tokens, with the estimates.
@@ -258,7 +258,7 @@ pub struct RecordedModel {
     /// The cost in billionths of a dollar.
     pub nano_usd: u64,
     /// The cost of the repaired exchanges, which would have been lost without repairs.
-    pub mended_nano_usd: u64,
+    pub repaired_nano_usd: u64,
 }
 
 /// A summary of records.
@@ -322,12 +322,12 @@ impl RecordReport {
             model.estimated_tokens = model.estimated_tokens.saturating_add(estimated);
         }
         model.nano_usd += cost;
-        for rule in &record.mended {
-            *model.mended.entry(rule.clone()).or_default() += 1;
+        for rule in &record.repairs {
+            *model.repairs.entry(rule.clone()).or_default() += 1;
         }
-        if !record.mended.is_empty() {
-            model.mended_exchanges += 1;
-            model.mended_nano_usd += cost;
+        if !record.repairs.is_empty() {
+            model.repaired_exchanges += 1;
+            model.repaired_nano_usd += cost;
         }
     }
 }
@@ -372,14 +372,14 @@ mod tests {
         let record = ExchangeRecord {
             model: "m".to_owned(),
             text: format!("the key is {secret}"),
-            mended: vec!["leaked_call".to_owned()],
+            repairs: vec!["leaked_call".to_owned()],
             nano_usd: Some(3),
             ..ExchangeRecord::default()
         };
         let records = RecordWriter::open(folder.path()).unwrap();
         records.record_exchange(record.clone());
         records.record_exchange(ExchangeRecord {
-            mended: Vec::new(),
+            repairs: Vec::new(),
             ..record.clone()
         });
         assert_eq!(records.finish(), 0);
@@ -394,9 +394,9 @@ mod tests {
         );
         let report = report_records(folder.path()).unwrap();
         let model = &report.models["m"];
-        assert_eq!((model.exchanges, model.mended_exchanges), (2, 1));
-        assert_eq!((model.nano_usd, model.mended_nano_usd), (6, 3));
-        assert_eq!(model.mended["leaked_call"], 1);
+        assert_eq!((model.exchanges, model.repaired_exchanges), (2, 1));
+        assert_eq!((model.nano_usd, model.repaired_nano_usd), (6, 3));
+        assert_eq!(model.repairs["leaked_call"], 1);
 
         let mut file = RecordFile::open(folder.path()).unwrap();
         assert_eq!(file.number, 2);

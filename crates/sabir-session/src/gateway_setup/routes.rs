@@ -96,7 +96,7 @@ pub fn build_routes(spec: &GatewaySpec, config: &Config) -> Result<RouteTable, S
             let ways = RouteOptions {
                 dialects: config.dialects(),
                 protocol: keys.protocol.as_deref(),
-                repair_mode: keys.mend.0,
+                repair_mode: keys.faulty_calls.0,
                 retries: keys.retries,
                 body_changes: BodyChanges {
                     defaults: parse_members("defaults", keys.defaults.as_deref())
@@ -459,7 +459,7 @@ fn parse_members(key: &str, text: Option<&str>) -> Result<Map<String, Value>, Se
 impl BuiltServer {
     /// Connects a resolved model.
     fn new(chosen: &ResolvedModel, ways: &RouteOptions<'_>) -> Result<Self, SessionError> {
-        let mending = ways.repair_mode;
+        let repair_mode = ways.repair_mode;
         let protocol = locked::task_protocol(ways.dialects, ways.protocol, None, chosen)?;
         let limit = ways
             .retries
@@ -472,7 +472,7 @@ impl BuiltServer {
             longest: longest_asked,
             ..chosen.retry_policy()
         };
-        let reads = if mending == RepairMode::Pass {
+        let reads = if repair_mode == RepairMode::Pass {
             TextParsing::Nothing
         } else {
             TextParsing::Text
@@ -490,7 +490,7 @@ impl BuiltServer {
             model: Arc::new(model),
             id: chosen.id.clone(),
             protocol,
-            repair_mode: mending,
+            repair_mode,
             wire: ProviderWire { wire, form },
             prices: chosen.token_prices(),
             limits: chosen.request_limits(),

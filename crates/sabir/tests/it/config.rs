@@ -38,7 +38,7 @@ fn a_check_reports_every_mistake_with_its_line() {
         "modle = \"openai/gpt-5\"\nmax_turns = \"many\"\nrecovery = \"maybe\"\napprove = [\"edits\", \"everything\"]\nat_once = 2\n\
          ask_timeout = \"soon\"\nprotocol = \"clien\"\n\n[subtasks]\nat_onec = 2\nat_once = 0\nreview = 1\n\n[providers.box]\n\
          wire = \"openai\"\nbase_url = \"http://127.0.0.1:1/v1\"\nidle_second = 5\nretries = \"sk-secret-4711\"\n\n[[models]]\n\
-         pattern = \"a\"\n\n[[models]]\npattern = \"b\"\nimage = true\nedit_tool = \"ed\"\n\n[gateway.models.q]\nmend = \"retry\"\n",
+         pattern = \"a\"\n\n[[models]]\npattern = \"b\"\nimage = true\nedit_tool = \"ed\"\n\n[gateway.models.q]\nfaulty_calls = \"retry\"\n",
     );
     let told = refused(&world, &["config", "check"]);
     for line in [

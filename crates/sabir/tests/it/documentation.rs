@@ -75,9 +75,9 @@ fn the_readme_shows_what_the_gateway_returns() {
     assert_eq!(choice["finish_reason"], expected["finish_reason"]);
 }
 
-/// A model that mends `greet.py` in three steps, and explains it if it is asked.
-fn mender(world: &World) -> ScriptedProvider {
-    let mended = "def greet(name):\n    print(\"Hello, \" + name)\n\ngreet(\"Ada\")\n";
+/// A model that fixes `greet.py` in three steps, and explains it if it is asked.
+fn greeting_fixer(world: &World) -> ScriptedProvider {
+    let fixed = "def greet(name):\n    print(\"Hello, \" + name)\n\ngreet(\"Ada\")\n";
     world.provider(ReplyScript::from_fn(move |_, request| {
         let asked = request.body.to_string();
         if asked.contains("what does greet.py print?") {
@@ -87,7 +87,7 @@ fn mender(world: &World) -> ScriptedProvider {
             0 => ("read_file", json!({"path": "greet.py"})),
             1 => (
                 "write_to_file",
-                json!({"path": "greet.py", "content": mended}),
+                json!({"path": "greet.py", "content": fixed}),
             ),
             _ => ("attempt_completion", json!({"result": "greet.py runs."})),
         };
@@ -98,7 +98,7 @@ fn mender(world: &World) -> ScriptedProvider {
 #[test]
 fn the_guide_leads_to_a_finished_task_and_back() {
     let world = World::new();
-    let provider = mender(&world);
+    let provider = greeting_fixer(&world);
     let with_provider = |mut command: Command| {
         command
             .env("HOME", world.home.path())
@@ -130,12 +130,12 @@ fn the_guide_leads_to_a_finished_task_and_back() {
     run(world.work.path(), &lines[..at].join("\n"));
     let folder = world.work.path().join("first-task");
     let program = folder.join("greet.py");
-    let is_mended = || {
+    let is_fixed = || {
         std::fs::read_to_string(&program)
             .unwrap()
             .contains("+ name)")
     };
-    assert!(!is_mended());
+    assert!(!is_fixed());
 
     let mut session = Command::new(env!("CARGO_BIN_EXE_sabir"));
     session.env_clear();
@@ -157,7 +157,7 @@ fn the_guide_leads_to_a_finished_task_and_back() {
     talk.wait_for("is that right?");
     talk.say("y");
     talk.leave();
-    assert!(is_mended());
+    assert!(is_fixed());
 
     // The rest, one line after the other, with the state that the guide claims.
     let mut seen = Vec::new();
@@ -165,9 +165,9 @@ fn the_guide_leads_to_a_finished_task_and_back() {
         let words = run(&folder, line);
         match *line {
             "sabir diff" => assert!(words.contains("+    print(\"Hello, \" + name)"), "{words}"),
-            "sabir undo --yes" => assert!(!is_mended(), "{words}"),
+            "sabir undo --yes" => assert!(!is_fixed(), "{words}"),
             line if line.starts_with("sabir run --approve edits") => {
-                assert!(is_mended(), "{words}")
+                assert!(is_fixed(), "{words}")
             }
             line if line.starts_with("sabir run \"what") => {
                 assert!(words.contains("It prints `Hello, Ada`."), "{words}")

@@ -231,9 +231,9 @@ fn other_hosts_need_a_token() {
         "nonsense",
     );
     check(
-        &[&to[..], &["--mend", "always"]].concat(),
+        &[&to[..], &["--faulty-calls", "always"]].concat(),
         2,
-        "pass, heal, retry",
+        "pass, repair, retry",
     );
     check(
         &[&to[..], &["--protocol", "nothing"]].concat(),
@@ -411,7 +411,7 @@ fn invalid_configuration_is_named() {
         "line 2, column 1: unknown key `body` in `[gateway.limits]`: did you mean `body_mib`?",
     );
     check(
-        &format!("{model}mend = \"retry 0\"\n"),
+        &format!("{model}faulty_calls = \"retry 0\"\n"),
         "line 3, column 8: `retry 0` is not a way to handle calls",
     );
     check(

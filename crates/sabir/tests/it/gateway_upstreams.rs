@@ -307,7 +307,7 @@ fn contradicting_upstreams_are_errors() {
     };
     let upstream = "[[gateway.models.m.upstreams]]\nto = \"http://127.0.0.1:1\"\n";
     check(
-        "[gateway.models.m]\nmend = \"heal\"\n",
+        "[gateway.models.m]\nfaulty_calls = \"repair\"\n",
         "give one of `to` and `upstreams`",
     );
     check(

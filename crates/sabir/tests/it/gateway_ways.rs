@@ -178,8 +178,8 @@ fn configuration_errors_quote_values_but_no_secrets() {
     };
     let model = "[gateway.models.m]\nto = \"http://127.0.0.1:1\"\n";
     check(
-        &format!("{model}mend = \"always\"\n"),
-        "line 3, column 8: `always` is not a way to handle calls: write pass, heal",
+        &format!("{model}faulty_calls = \"always\"\n"),
+        "line 3, column 16: `always` is not a way to handle calls: write pass, repair",
         "",
     );
     check(
@@ -300,7 +300,7 @@ fn repairs_and_prefills_of_a_model_apply() {
         let is_cut = request.body["model"] != "thinks";
         ProviderReply::text(if is_cut { cut } else { &thought })
     }));
-    let models: String = ["plain", "mended", "thinks"]
+    let models: String = ["plain", "repaired", "thinks"]
         .map(|name| {
             format!(
                 "[gateway.models.{name}]\nto = \"http://{}#{name}\"\n",
@@ -309,7 +309,7 @@ fn repairs_and_prefills_of_a_model_apply() {
         })
         .concat();
     let text = format!(
-        "{models}[[models]]\npattern = \"mended\"\nrepairs_on = [\"missing_last_close\"]\n\
+        "{models}[[models]]\npattern = \"repaired\"\nrepairs_on = [\"missing_last_close\"]\n\
          [[models]]\npattern = \"thinks\"\nprefill = \"<think>\"\n"
     );
     let running = Running::start(&world, &text, &[]);
@@ -321,10 +321,10 @@ fn repairs_and_prefills_of_a_model_apply() {
     };
     let plain = ask("plain");
     assert!(plain.starts_with("HTTP/1.1 502"), "{plain}");
-    let mended = ask("mended");
+    let repaired = ask("repaired");
     assert!(
-        mended.starts_with("HTTP/1.1 200") && mended.contains("tool_use"),
-        "{mended}"
+        repaired.starts_with("HTTP/1.1 200") && repaired.contains("tool_use"),
+        "{repaired}"
     );
     // A call in a thought that the prompt opened is only mentioned.
     let thinks = ask("thinks");

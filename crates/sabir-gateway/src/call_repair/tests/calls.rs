@@ -20,7 +20,7 @@ fn special_tokens_in_thoughts_are_calls() {
         }
         let _ = reader.finish(Truncation::Ended);
     };
-    for repair_mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+    for repair_mode in [RepairMode::Repair, RepairMode::Retry(1)] {
         let outcome = run_repair(&native(), repair_mode, &[&answer]);
         assert_eq!(
             outcome.calls(),
@@ -72,7 +72,7 @@ fn drafts_of_calls_in_thoughts_are_not_sent() {
             }
             let _ = reader.finish(Truncation::Ended);
         };
-        for repair_mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+        for repair_mode in [RepairMode::Repair, RepairMode::Retry(1)] {
             let outcome = run_repair(&native(), repair_mode, &[&answer]);
             assert_eq!(
                 outcome.calls(),
@@ -103,7 +103,7 @@ fn a_call_repeated_as_text_is_sent_once() {
             }
             let _ = reader.finish(Truncation::Ended);
         };
-        let outcome = run_repair(&native(), RepairMode::Heal, &[&answer]);
+        let outcome = run_repair(&native(), RepairMode::Repair, &[&answer]);
         (
             outcome.calls().len(),
             outcome.report.contains("doubled_call=1"),
@@ -122,7 +122,7 @@ fn a_call_repeated_as_text_is_sent_once() {
             call(sink, 0, "c", "edit_file", &first);
             call(sink, 1, "c", "edit_file", &other);
         };
-        let outcome = run_repair(&native(), RepairMode::Heal, &[&answer]);
+        let outcome = run_repair(&native(), RepairMode::Repair, &[&answer]);
         outcome
             .draft
             .calls()
@@ -137,7 +137,7 @@ fn a_call_repeated_as_text_is_sent_once() {
         call(sink, 1, "d", "stop", &json!({}));
     };
     assert_eq!(
-        run_repair(&native(), RepairMode::Heal, &[&alike])
+        run_repair(&native(), RepairMode::Repair, &[&alike])
             .calls()
             .len(),
         2
@@ -161,7 +161,7 @@ fn parallel_calls_are_dropped_if_one_is_requested() {
         "{}\n\n[edit_file]\nDone!",
         render_calls("cline", &[("edit_file", json!({"path": "a"}))])
     );
-    for repair_mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+    for repair_mode in [RepairMode::Repair, RepairMode::Retry(1)] {
         for text in [&two, &spoken] {
             let over = Mutex::new(false);
             let answer = |sink: &mut dyn EventSink| {
@@ -211,7 +211,7 @@ fn parallel_calls_are_dropped_if_one_is_requested() {
         sink.push_event(Event::CallEnd { index: 0, at: 0 });
         sink.push_event(Event::Text { text: "never" });
     };
-    let outcome = run_repair(&request, RepairMode::Heal, &[&interleaved]);
+    let outcome = run_repair(&request, RepairMode::Repair, &[&interleaved]);
     assert_eq!(
         (outcome.calls(), outcome.draft.text()),
         (vec![r#"edit_file {"path":"x"}"#.to_owned()], String::new())
@@ -234,7 +234,7 @@ fn the_tool_choice_of_the_client_is_enforced() {
             raw: "tool_calls",
         });
     };
-    let outcome = run_repair(&none, RepairMode::Heal, &[&unasked]);
+    let outcome = run_repair(&none, RepairMode::Repair, &[&unasked]);
     assert_eq!(
         (outcome.calls().len(), outcome.stop()),
         (0, Some(StopReason::End))
@@ -257,7 +257,7 @@ fn the_tool_choice_of_the_client_is_enforced() {
         (vec!["stop {}".to_owned()], "I think so.")
     );
     assert_eq!(
-        run_repair(&required, RepairMode::Heal, &[&words]).stop(),
+        run_repair(&required, RepairMode::Repair, &[&words]).stop(),
         Some(StopReason::End)
     );
 
@@ -284,7 +284,7 @@ fn stop_reasons_follow_the_calls() {
             }
         };
         assert_eq!(
-            run_repair(&native(), RepairMode::Heal, &[&answer]).stop(),
+            run_repair(&native(), RepairMode::Repair, &[&answer]).stop(),
             Some(expected),
             "{calls} {said:?}"
         );
@@ -320,7 +320,7 @@ fn a_cut_call_ends_in_an_error_wherever_it_is_cut() {
                 .into_iter()
                 .take(1 + usize::from(at % 8 == 0))
             {
-                let outcome = run_repair(&native(), RepairMode::Heal, &[&read(&[text], why)]);
+                let outcome = run_repair(&native(), RepairMode::Repair, &[&read(&[text], why)]);
                 if let Some(error) = &outcome.error {
                     assert_eq!(
                         (outcome.calls().len(), outcome.stop()),
@@ -447,7 +447,7 @@ fn calls_before_a_broken_one_are_sent_and_later_ones_are_not() {
 #[test]
 fn text_that_begins_like_a_marker_is_kept() {
     let check = |text: &str, why: Truncation, expected: &str| {
-        for repair_mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+        for repair_mode in [RepairMode::Repair, RepairMode::Retry(1)] {
             for pieces in [vec![text], text.split_inclusive(|_| true).collect()] {
                 let outcome = run_repair(&native(), repair_mode, &[&read(&pieces, why)]);
                 assert_eq!(
@@ -497,15 +497,16 @@ fn pass_mode_changes_nothing() {
 fn repair_modes_parse_from_their_display_text() {
     for repair_mode in [
         RepairMode::Pass,
-        RepairMode::Heal,
+        RepairMode::Repair,
         RepairMode::Retry(1),
         RepairMode::Retry(9),
     ] {
         assert_eq!(repair_mode.to_string().parse(), Ok(repair_mode));
     }
     assert_eq!("retry".parse(), Ok(RepairMode::Retry(1)));
+    assert_eq!("heal".parse(), Ok(RepairMode::Repair));
     for wrong in [
-        "", "retry 0", "retry 10", "retry x", "retry2", "heal 2", "Pass", "retries",
+        "", "retry 0", "retry 10", "retry x", "retry2", "repair 2", "Pass", "retries",
     ] {
         assert!(wrong.parse::<RepairMode>().is_err(), "{wrong}");
     }

@@ -48,14 +48,14 @@ fn a_call_of_a_result_stays_text_in_every_dialect() {
         let name = dialect.name;
         let markup = render_calls(name, &[("edit_file", example("rm -rf build"))]);
         // Some dialects are only read under their own name.
-        if heal(&markup).calls().len() != 1 {
+        if repair(&markup).calls().len() != 1 {
             continue;
         }
         let request = after_result(&format!(
             "# Notes\n\n    {}",
             markup.replace('\n', "\n    ")
         ));
-        for mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+        for mode in [RepairMode::Repair, RepairMode::Retry(1)] {
             for pieces in [vec![markup.as_str()], by_character(&markup)] {
                 let outcome = run_repair(&request, mode, &[&read(&pieces, Truncation::Ended)]);
                 assert_eq!(outcome.calls(), [""; 0], "{name} {mode}");
@@ -82,7 +82,7 @@ fn text_around_a_repeated_call_keeps_its_order() {
     for pieces in [vec![answer.as_str()], by_character(&answer)] {
         let outcome = run_repair(
             &after_result(&markup),
-            RepairMode::Heal,
+            RepairMode::Repair,
             &[&read(&pieces, Truncation::Ended)],
         );
         let text = outcome.draft.text();
@@ -104,7 +104,7 @@ fn other_calls_than_those_of_a_result_are_sent() {
         &[("edit_file", json!({"path": "a", "content": "new"}))],
     );
     let answer = format!("{seen}\n{other}");
-    for mode in [RepairMode::Heal, RepairMode::Retry(1)] {
+    for mode in [RepairMode::Repair, RepairMode::Retry(1)] {
         for pieces in [vec![answer.as_str()], by_character(&answer)] {
             let outcome = run_repair(
                 &after_result(&seen),
@@ -122,7 +122,7 @@ fn other_calls_than_those_of_a_result_are_sent() {
     let prose = "Use edit_file with path a and content old, or stop.";
     let outcome = run_repair(
         &after_result(prose),
-        RepairMode::Heal,
+        RepairMode::Repair,
         &[&read(&[&seen], Truncation::Ended)],
     );
     assert_eq!(outcome.calls().len(), 1);
@@ -131,7 +131,7 @@ fn other_calls_than_those_of_a_result_are_sent() {
     request.messages = vec![Message::user(&seen)].into();
     let outcome = run_repair(
         &request,
-        RepairMode::Heal,
+        RepairMode::Repair,
         &[&read(&[&seen], Truncation::Ended)],
     );
     assert_eq!(outcome.calls().len(), 1);
@@ -144,7 +144,7 @@ fn other_calls_than_those_of_a_result_are_sent() {
             &json!({"path": "a", "content": "old"}),
         );
     };
-    let outcome = run_repair(&after_result(&seen), RepairMode::Heal, &[&native]);
+    let outcome = run_repair(&after_result(&seen), RepairMode::Repair, &[&native]);
     assert_eq!(outcome.calls().len(), 1);
 }
 
@@ -157,7 +157,7 @@ fn a_call_that_differs_from_every_result_is_sent_while_it_arrives() {
     ];
     let outcome = run_repair(
         &request,
-        RepairMode::Heal,
+        RepairMode::Repair,
         &[&read(&pieces, Truncation::Ended)],
     );
     // It is cut, and its beginning was sent.
@@ -179,7 +179,7 @@ fn a_call_that_a_thought_repeats_stays_a_thought() {
         reader.push_event(Event::Text { text: "Done." });
         let _ = reader.finish(Truncation::Ended);
     };
-    let outcome = run_repair(&after_result(&markup), RepairMode::Heal, &[&answer]);
+    let outcome = run_repair(&after_result(&markup), RepairMode::Repair, &[&answer]);
     assert_eq!(outcome.calls(), [""; 0]);
     assert_eq!(outcome.draft.text(), "Done.");
     let thoughts: String = outcome

@@ -37,7 +37,7 @@ fn assert_typed_in_any_chunks(dialect: &Dialect) {
         let check = |pieces: &[&str]| {
             let outcome = run_repair(
                 &native(),
-                RepairMode::Heal,
+                RepairMode::Repair,
                 &[&read(pieces, Truncation::Ended)],
             );
             let expected = format!("edit_file {arguments}");
@@ -89,9 +89,9 @@ fn long_values_are_sent_before_their_end() {
             }
         };
         let request = native();
-        let mut mender = CallRepairer::new(
+        let mut repairer = CallRepairer::new(
             &request,
-            RepairMode::Heal,
+            RepairMode::Repair,
             CallDelivery::InPieces,
             RepairLog::new(&report_event),
             out,
@@ -99,7 +99,7 @@ fn long_values_are_sent_before_their_end() {
         let mut reader = PromptedSink::new(
             DialectSet::built_in().all(),
             &request.tools,
-            |event: Event<'_>| mender.push_event(event),
+            |event: Event<'_>| repairer.push_event(event),
         );
         for text in sabir_wire::split_text(&text, 100) {
             reader.push_event(Event::Text { text });
@@ -132,14 +132,14 @@ fn between(content: &str) -> String {
 
 #[test]
 fn a_first_line_feed_is_kept_if_the_value_is_held_back() {
-    let short = heal(&between("\nx"));
+    let short = repair(&between("\nx"));
     assert_eq!(short.calls(), [r#"edit_file {"path":"a","content":"\nx"}"#]);
     let text = between(&format!("\n{}", "x".repeat(MAX_HELD_START + 1)));
-    let long = heal(&text);
+    let long = repair(&text);
     assert!(long.calls()[0].contains(r#""content":"xxx"#));
     assert_eq!(long.report, "first_line_feed=1, leaked_call=1");
     for (way, repair_mode) in [
-        (CallDelivery::Whole, RepairMode::Heal),
+        (CallDelivery::Whole, RepairMode::Repair),
         (CallDelivery::InPieces, RepairMode::Retry(1)),
     ] {
         let long = run_repair_as(
@@ -166,9 +166,9 @@ fn a_value_without_a_first_line_feed_is_sent_at_once() {
             }
         };
         let request = native();
-        let mut mender = CallRepairer::new(
+        let mut repairer = CallRepairer::new(
             &request,
-            RepairMode::Heal,
+            RepairMode::Repair,
             CallDelivery::InPieces,
             RepairLog::new(&report_event),
             out,
@@ -176,7 +176,7 @@ fn a_value_without_a_first_line_feed_is_sent_at_once() {
         let mut reader = PromptedSink::new(
             DialectSet::built_in().all(),
             &request.tools,
-            |event: Event<'_>| mender.push_event(event),
+            |event: Event<'_>| repairer.push_event(event),
         );
         pieces
             .iter()
@@ -192,7 +192,7 @@ fn a_value_without_a_first_line_feed_is_sent_at_once() {
 
 #[test]
 fn names_and_values_are_repaired() {
-    let outcome = heal("<EDIT_FILE><Path>a</Path><count> 3 </count></EDIT_FILE>");
+    let outcome = repair("<EDIT_FILE><Path>a</Path><count> 3 </count></EDIT_FILE>");
     assert!(outcome.calls().len() <= 1);
     let broken = |arguments: &'static str| {
         let answer = move |sink: &mut dyn EventSink| {
@@ -209,7 +209,7 @@ fn names_and_values_are_repaired() {
             scanner.finish(sink);
             sink.push_event(Event::CallEnd { index: 0, at: 0 });
         };
-        run_repair(&native(), RepairMode::Heal, &[&answer])
+        run_repair(&native(), RepairMode::Repair, &[&answer])
     };
     let check = |arguments: &'static str, expected: &str, rules: &str| {
         let outcome = broken(arguments);
@@ -329,7 +329,7 @@ fn a_long_list_is_sent_early_while_it_is_strict_json() {
             });
             sink.push_event(Event::CallEnd { index: 0, at: 0 });
         };
-        let outcome = run_repair(&native(), RepairMode::Heal, &[&answer]);
+        let outcome = run_repair(&native(), RepairMode::Repair, &[&answer]);
         (
             outcome
                 .draft
@@ -350,7 +350,7 @@ fn an_undeclared_tool_waits_for_its_arguments() {
     let named = |name: &'static str| {
         let answer =
             move |sink: &mut dyn EventSink| call(sink, 0, "c", name, &json!({"path": "a"}));
-        run_repair(&native(), RepairMode::Heal, &[&answer])
+        run_repair(&native(), RepairMode::Repair, &[&answer])
     };
     let near = named("editFile");
     assert_eq!(
@@ -415,7 +415,7 @@ proptest! {
         at.sort_unstable();
         let bounds: Vec<usize> = [0].into_iter().chain(at).chain([text.len()]).collect();
         let pieces: Vec<&str> = bounds.windows(2).map(|pair| text.get(pair[0]..pair[1]).unwrap()).collect();
-        let outcome = run_repair(&native(), RepairMode::Heal, &[&read(&pieces, Truncation::Ended)]);
+        let outcome = run_repair(&native(), RepairMode::Repair, &[&read(&pieces, Truncation::Ended)]);
         let expected = [format!("edit_file {arguments}"), format!("stop {}", Value::Object(Map::new()))];
         prop_assert_eq!(outcome.calls(), expected, "{}: {}", dialect.name, text);
         let retried = run_repair(&native(), RepairMode::Retry(1), &[&read(&pieces, Truncation::Ended)]);
@@ -436,9 +436,9 @@ proptest! {
         let pair = pair.filter(|inner| body.starts_with('\r') || !inner.ends_with('\r'));
         let value = pair.unwrap_or(&body);
         let expected = [format!("edit_file {}", json!({"path": "a", "content": value}))];
-        let whole = run_repair_as(CallDelivery::Whole, &native(), RepairMode::Heal, &[&read(&pieces, Truncation::Ended)]);
+        let whole = run_repair_as(CallDelivery::Whole, &native(), RepairMode::Repair, &[&read(&pieces, Truncation::Ended)]);
         prop_assert_eq!(whole.calls(), expected.clone(), "{:?}", text);
-        let streamed = heal_in(&pieces);
+        let streamed = repair_in(&pieces);
         if streamed.report.contains("first_line_feed") {
             prop_assert!(pair.is_none() && value.len() > MAX_HELD_START && body.starts_with(['\n', '\r']), "{:?}", text);
             let rest = value.strip_prefix("\r\n").or(value.strip_prefix('\n'));

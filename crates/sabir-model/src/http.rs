@@ -264,10 +264,9 @@ impl HttpModel {
         };
         let mut post = HttpRequest { url, headers, body };
         // Counted over all callers: their requests may be equal, and must not retry in step either.
-        let seed = mix_seed(
-            self.retries.seed ^ hash_body(&post.body),
-            self.retry_budget.count_request(),
-        );
+        let number = self.retry_budget.count_request();
+        // Only for retries: hashing a long history takes as long as serializing it.
+        let seed = |body: &[u8]| mix_seed(self.retries.seed ^ hash_body(body), number);
         // The last answer broke off, and this request repeats it, which is a retry too.
         if let Some((attempt, error)) = retry_budget
             .last_interruption()
@@ -275,7 +274,7 @@ impl HttpModel {
         {
             let failed = FailedAttempt {
                 attempt,
-                wait: self.retries.wait_time(attempt, None, seed),
+                wait: self.retries.wait_time(attempt, None, seed(&post.body)),
                 patience_left: None,
                 error,
             };
@@ -325,6 +324,7 @@ impl HttpModel {
             if self.callers.declines_wait(wish, &self.retries) {
                 return Err(error);
             }
+            let seed = seed(&post.body);
             let mut wait = self.retries.wait_time(attempt, wish, seed);
             let mut patience_left = None;
             if attempt > self.retries.limit {

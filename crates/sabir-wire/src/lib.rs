@@ -50,6 +50,7 @@ mod lenient;
 pub mod model_listing;
 mod native_call;
 mod native_tools;
+mod object;
 mod ollama;
 mod open_blocks;
 mod openai_chat;

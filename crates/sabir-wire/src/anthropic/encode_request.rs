@@ -16,6 +16,7 @@ use super::{CAPABILITIES, NAME};
 use crate::documents::encode_user_state;
 use crate::identifier::portable_id;
 use crate::native_tools;
+use crate::object::object_of;
 use crate::params::{self, RequestParam};
 use crate::role_turns::merge_by_role;
 use crate::wire::WireOptions;
@@ -215,7 +216,11 @@ fn encode_result(result: &CallResult) -> Value {
 
 /// Encodes an offered tool.
 fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
-    let mut body = json!({"name": tool.name, "description": tool.description, "input_schema": closed_object_schema(&tool.parameters)});
+    let mut body = object_of([
+        ("name", json!(tool.name)),
+        ("description", json!(tool.description)),
+        ("input_schema", closed_object_schema(&tool.parameters)),
+    ]);
     if let Some(body) = body.as_object_mut().filter(|_| strict) {
         body.insert("strict".to_owned(), json!(true));
     }

@@ -23,6 +23,7 @@ use crate::anthropic::encode_request::closed_object_schema;
 use crate::documents::encode_user_state;
 use crate::identifier::visible_ascii_id;
 use crate::native_tools;
+use crate::object::object_of;
 use crate::params;
 use crate::role_turns::{image_caption, unfetchable_image_text};
 use crate::wire::WireOptions;
@@ -137,7 +138,7 @@ fn encode_contents(request: &Request) -> Vec<Value> {
         Role::Assistant => ("model", encode_model_parts(&messages, newer)),
     });
     let full = contents.filter(|(_, parts)| !parts.is_empty());
-    full.map(|(role, parts)| json!({"role": role, "parts": parts}))
+    full.map(|(role, parts)| object_of([("role", json!(role)), ("parts", Value::Array(parts))]))
         .collect()
 }
 
@@ -252,7 +253,11 @@ fn encode_declaration(tool: &ToolSpec) -> Value {
         // The dialect of the schema says nothing to the model.
         schema.shift_remove("$schema");
     }
-    json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": schema})
+    object_of([
+        ("name", json!(tool.name)),
+        ("description", json!(tool.description)),
+        ("parametersJsonSchema", schema),
+    ])
 }
 
 /// Encodes the tool choice; `None` for the default.

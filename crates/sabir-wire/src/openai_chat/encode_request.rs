@@ -20,6 +20,7 @@ use crate::documents::encode_user_state;
 use crate::field::instructions_before;
 use crate::identifier::visible_ascii_id;
 use crate::native_tools;
+use crate::object::object_of;
 use crate::params;
 use crate::role_turns::image_caption;
 use crate::thinking;
@@ -127,14 +128,14 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
         }
     }
     content.append(&mut own);
-    match content.as_slice() {
-        [] => {}
-        // Many servers accept only a string here, so a single text is not sent as a list of parts.
-        [one] if one.get("text").is_some() => {
-            messages.push(json!({"role": "user", "content": one.get("text")}))
-        }
-        _ => messages.push(json!({"role": "user", "content": content})),
-    }
+    // Many servers accept only a string here, so a single text is not sent as a list of parts.
+    let only_text = match content.as_slice() {
+        [] => return,
+        [one] => one.get("text").cloned(),
+        _ => None,
+    };
+    let content = only_text.unwrap_or(Value::Array(content));
+    messages.push(object_of([("role", json!("user")), ("content", content)]));
 }
 
 /// Encodes an image as a data URL.
@@ -170,7 +171,11 @@ fn encode_assistant_message(
                 }
                 let arguments = Value::Object(call.arguments.clone()).to_string();
                 let function = json!({"name": call.name, "arguments": arguments});
-                calls.push(json!({"id": visible_ascii_id(call.id.as_str()), "type": "function", "function": function}));
+                calls.push(object_of([
+                    ("id", json!(visible_ascii_id(call.id.as_str()))),
+                    ("type", json!("function")),
+                    ("function", function),
+                ]));
             }
             _ => {}
         }
@@ -249,11 +254,15 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
 /// The shape is `{"type": "function", "function": {"name": …, "description": …, "parameters":
 /// {…}}}`. Ollama's wire has the same one.
 pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
-    let mut function = json!({"name": tool.name, "description": tool.description, "parameters": closed_object_schema(&tool.parameters)});
+    let mut function = object_of([
+        ("name", json!(tool.name)),
+        ("description", json!(tool.description)),
+        ("parameters", closed_object_schema(&tool.parameters)),
+    ]);
     if let Some(function) = function.as_object_mut().filter(|_| strict) {
         function.insert("strict".to_owned(), json!(true));
     }
-    json!({"type": "function", "function": function})
+    object_of([("type", json!("function")), ("function", function)])
 }
 
 /// Encodes the tool choice; `None` for the default. `custom` names the custom tools.

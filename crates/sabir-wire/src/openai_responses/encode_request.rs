@@ -18,6 +18,7 @@ use crate::documents::encode_user_state;
 use crate::field::instructions_before;
 use crate::identifier::visible_ascii_id;
 use crate::native_tools::{self, NamespacedTool};
+use crate::object::object_of;
 use crate::openai_chat::encode_request::DEFAULT_SCHEMA_NAME;
 use crate::params;
 use crate::thinking;
@@ -186,7 +187,11 @@ fn encode_user_message(message: &Message, freeform: &[String], items: &mut Vec<V
         }
     }
     if !content.is_empty() {
-        items.push(json!({"type": "message", "role": "user", "content": content}));
+        items.push(object_of([
+            ("type", json!("message")),
+            ("role", json!("user")),
+            ("content", Value::Array(content)),
+        ]));
     }
 }
 
@@ -281,10 +286,13 @@ fn is_item_type(item: &Value, kind: &str) -> bool {
 /// Encodes a tool. `strict` is always written: the API's default is true, and then every argument
 /// is required.
 fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
-    let name = &tool.name;
-    let description = &tool.description;
-    let parameters = closed_object_schema(&tool.parameters);
-    json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": strict})
+    object_of([
+        ("type", json!("function")),
+        ("name", json!(tool.name)),
+        ("description", json!(tool.description)),
+        ("parameters", closed_object_schema(&tool.parameters)),
+        ("strict", json!(strict)),
+    ])
 }
 
 /// Encodes the tool choice; `None` for the default.

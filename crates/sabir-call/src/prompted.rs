@@ -245,6 +245,20 @@ impl<S: EventSink> PromptedSink<S> {
         }
     }
 
+    /// Emits the held end of the text, because something else follows.
+    fn release_text(&mut self) {
+        let out = &mut self.out;
+        self.reader
+            .release_end(&mut |event: Event<'_>| out.forward_event(event, EventSource::Text));
+    }
+
+    /// Emits the held end of the thought, because something else follows.
+    fn release_thought(&mut self) {
+        let out = &mut self.out;
+        self.thoughts
+            .release_end(&mut |event: Event<'_>| out.forward_event(event, EventSource::Thought));
+    }
+
     /// Ends the response and returns the inner sink. A call still open in the text is cut, with
     /// reason [`Truncation::Limit`] if the provider stopped at the output limit, else with `why`.
     pub fn finish(mut self, why: Truncation) -> S {
@@ -392,6 +406,16 @@ impl<S: EventSink> RenumberingSink<S> {
 
 impl<S: EventSink> EventSink for PromptedSink<S> {
     fn push_event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Text { .. } => self.release_thought(),
+            Event::Thought { .. } => self.release_text(),
+            // A signature belongs to the thought or text before it.
+            Event::CallStart { .. } | Event::Opaque(_) => {
+                self.release_thought();
+                self.release_text();
+            }
+            _ => {}
+        }
         let out = &mut self.out;
         match event {
             Event::Text { text } => {

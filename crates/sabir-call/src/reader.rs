@@ -96,6 +96,9 @@ const BARS: [char; 2] = ['|', '｜'];
 
 /// The length up to which held text is allocated exactly, in bytes; longer text may over-allocate.
 const SHORT: usize = 64;
+/// The longest held end of a text in bytes that is emitted when something else follows. A longer one is probably the beginning of
+/// markup, whose rest may follow behind it.
+const MAX_RELEASED: usize = 3;
 /// The spare capacity of the hold buffer beyond a chunk that is kept for reuse, in bytes.
 const SPARE: usize = 8;
 
@@ -357,6 +360,24 @@ impl CallReader {
                 self.hold = text;
             }
         }
+    }
+
+    /// Emits the held end of the text or thought, because something follows that is neither, such as a native call: the held text
+    /// must not come behind it. Does nothing if the end is long enough to be the beginning of markup.
+    pub(crate) fn release_end(&mut self, out: &mut dyn EventSink) {
+        let is_between = matches!(self.state, ReaderState::Prose | ReaderState::Thought(_));
+        if !is_between || self.hold.is_empty() || self.hold.len() > MAX_RELEASED {
+            return;
+        }
+        let text = std::mem::take(&mut self.hold);
+        let taken = self.run_states(
+            TextWindow {
+                text: &text,
+                last: true,
+            },
+            out,
+        );
+        self.hold.push_str(text.get(taken..).unwrap_or_default());
     }
 
     /// Removes a byte order mark from the first text.

@@ -1,7 +1,10 @@
 //! Tests of calls in reasoning from its own wire: special tokens make calls, words stay thoughts.
 
 use sabir_call::dialect::DialectSet;
-use sabir_call::{DraftResponse, DraftState, Event, EventSink, PromptedSink, ToolSet, Truncation};
+use sabir_call::{
+    DraftResponse, DraftState, Event, EventSink, OpaqueState, PromptedSink, ToolSet, Truncation,
+};
+use serde_json::json;
 
 use crate::chunks::tools;
 use crate::notation::read_chunks;
@@ -94,4 +97,56 @@ fn a_text_that_continues_the_thought_of_its_prompt() {
     let selection = DialectSet::built_in().all().with_prefill("Hello.");
     let draft = read_chunks(selection, &tools, [&b"Hi <b>you</b>."[..]]);
     assert_eq!(draft.text(), "Hi <b>you</b>.");
+}
+
+#[test]
+fn what_is_held_of_a_thought_or_text_comes_before_what_follows_it() {
+    let state = OpaqueState {
+        wire: "anthropic".to_owned(),
+        origin: None,
+        data: json!({"type": "thinking", "signature": "s"}),
+    };
+    for end in ["]", "[", "<", "</", "a", "é<"] {
+        let thought = format!("thought {end}");
+        let text = format!("text {end}");
+        let mut order = Vec::<String>::new();
+        let record = |event: Event<'_>| {
+            let (kind, text) = match event {
+                Event::Thought { text } => ("thought", text),
+                Event::Text { text } => ("text", text),
+                Event::Opaque(_) => ("opaque", ""),
+                Event::CallStart { .. } => ("call", ""),
+                _ => return,
+            };
+            match order.last_mut() {
+                Some(last) if last.starts_with(kind) => last.push_str(text),
+                _ => order.push(format!("{kind} {text}")),
+            }
+        };
+        let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &tools(), record);
+        prompted.push_event(Event::Thought { text: &thought });
+        prompted.push_event(Event::Opaque(&state));
+        prompted.push_event(Event::Text { text: &text });
+        prompted.push_event(Event::CallStart {
+            index: 0,
+            id: None,
+            name: "get_time",
+            dialect: None,
+            at: 0,
+            name_at: 0,
+        });
+        prompted.push_event(Event::CallEnd { index: 0, at: 0 });
+        prompted.push_event(Event::Text { text: &text });
+        prompted.push_event(Event::Thought { text: &thought });
+        drop(prompted.finish(Truncation::Ended));
+        let expected = [
+            format!("thought {thought}"),
+            "opaque ".to_owned(),
+            format!("text {text}"),
+            "call ".to_owned(),
+            format!("text {text}"),
+            format!("thought {thought}"),
+        ];
+        assert_eq!(order, expected, "{end}");
+    }
 }

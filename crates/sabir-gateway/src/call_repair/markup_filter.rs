@@ -132,6 +132,13 @@ impl MarkupFilter {
         }
     }
 
+    /// Passes on held text that is too short to be markup, because something else follows it.
+    pub(crate) fn release_end(&mut self, say: &mut impl FnMut(&str)) {
+        if self.held.len() < MIN_CUT_MARKER {
+            emit_text(Some(&std::mem::take(&mut self.held)), say);
+        }
+    }
+
     /// Ends the text: passes on the held text unless it is incomplete markup, and returns the
     /// number of dropped pieces. `cut` is true if the response was cut.
     pub(crate) fn finish(&mut self, cut: bool, say: &mut impl FnMut(&str)) -> u32 {

@@ -1195,6 +1195,79 @@ async fn a_broken_choice_is_an_error() {
     assert!(setup.provider.received_requests().is_empty());
 }
 
+/// Ends that could begin markup are held back until more is known, and must not come behind the block that follows.
+#[tokio::test]
+async fn blocks_of_anthropic_keep_their_ends_in_order() {
+    let block = |index: u64, start: Value, deltas: &[Value]| {
+        let mut events =
+            vec![json!({"type": "content_block_start", "index": index, "content_block": start})];
+        events.extend(
+            deltas.iter().map(
+                |delta| json!({"type": "content_block_delta", "index": index, "delta": delta}),
+            ),
+        );
+        events.push(json!({"type": "content_block_stop", "index": index}));
+        events
+    };
+    for end in ["[secret]", "a[", "a <", "a[0]"] {
+        let tool = json!({"type": "tool_use", "id": "t", "name": "read_file", "input": {}});
+        let events = [
+            vec![json!({"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}})],
+            block(
+                0,
+                json!({"type": "thinking", "thinking": "", "signature": ""}),
+                &[
+                    json!({"type": "thinking_delta", "thinking": format!("thought {end}")}),
+                    json!({"type": "signature_delta", "signature": "SIG"}),
+                ],
+            ),
+            block(
+                1,
+                json!({"type": "text", "text": ""}),
+                &[json!({"type": "text_delta", "text": format!("text {end}")})],
+            ),
+            block(
+                2,
+                tool,
+                &[json!({"type": "input_json_delta", "partial_json": "{\"path\": \"a\"}"})],
+            ),
+            vec![
+                json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}}),
+                json!({"type": "message_stop"}),
+            ],
+        ]
+        .concat();
+        let stream: String = events
+            .iter()
+            .map(|event| {
+                format!(
+                    "event: {}\ndata: {event}\n\n",
+                    event["type"].as_str().unwrap()
+                )
+            })
+            .collect();
+        let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+            content_type: Some("text/event-stream".to_owned()),
+            body: stream,
+        });
+        let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+        let setup = start_gateway(Wire::Anthropic, script).await;
+        let mut asked = rich_body(Wire::Anthropic);
+        asked["stream"] = json!(false);
+        let request = setup.request("POST", "/v1/messages", "", &asked.to_string());
+        let whole = setup.raw(&request).await.json();
+        assert_eq!(
+            whole["content"],
+            json!([
+                {"type": "thinking", "thinking": format!("thought {end}"), "signature": "SIG"},
+                {"type": "text", "text": format!("text {end}")},
+                {"type": "tool_use", "id": "t", "name": "read_file", "input": {"path": "a"}},
+            ]),
+            "{end}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn citations_and_beta_members_of_anthropic_go_both_ways() {
     let events = [

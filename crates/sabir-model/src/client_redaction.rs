@@ -216,6 +216,53 @@ fn is_word_or_number(secret: &str) -> bool {
     !has(u8::is_ascii_digit) || !has(u8::is_ascii_alphabetic)
 }
 
+/// Returns true for a text that may be a number of JSON.
+fn is_number(secret: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-');
+    secret.first().is_some_and(u8::is_ascii_digit) && secret.iter().all(is_part)
+}
+
+/// Returns true if a number in a text is a part of a longer one, or a number of JSON.
+fn is_in_number(text: &[u8], number: &Range<usize>) -> bool {
+    let before = text.get(..number.start).unwrap_or_default();
+    let after = text.get(number.end..).unwrap_or_default();
+    let is_sign = |byte: u8| matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E');
+    let continues_before = match before {
+        [.., digit, sign] if is_sign(*sign) => digit.is_ascii_digit(),
+        [.., last] => last.is_ascii_digit(),
+        [] => false,
+    };
+    let continues_after = match after {
+        [sign, digit, ..] if is_sign(*sign) => digit.is_ascii_digit(),
+        [first, ..] => first.is_ascii_digit(),
+        [] => false,
+    };
+    if continues_before || continues_after {
+        return true;
+    }
+    let is_between_values = matches!(before.trim_ascii_end(), [.., b':' | b'[' | b',' | b'-'])
+        && matches!(after.trim_ascii_start(), [b',' | b']' | b'}', ..]);
+    is_between_values && is_behind_string(before)
+}
+
+/// Returns true behind a string of JSON, and false inside of one and in a text without any.
+fn is_behind_string(before: &[u8]) -> bool {
+    let mut quotes = 0;
+    let mut is_escaped = false;
+    for byte in before {
+        match byte {
+            b'"' if !is_escaped => quotes += 1,
+            b'\\' if !is_escaped => {
+                is_escaped = true;
+                continue;
+            }
+            _ => {}
+        }
+        is_escaped = false;
+    }
+    quotes > 0 && quotes % 2 == 0
+}
+
 /// Makes a finder of each secret.
 fn make_finders(secrets: &[&str]) -> Vec<Finder<'static>> {
     let read = |secret: &str| {
@@ -293,9 +340,14 @@ impl<'t> ReadText<'t> {
         }
     }
 
-    /// Returns the ranges of the text in which a pattern was found.
-    fn find(&self, pattern: &Finder<'_>) -> Vec<Range<usize>> {
-        self.sources(&self.find_read(pattern))
+    /// Returns the ranges of the text in which a secret was found. One that is a number is not replaced in other numbers, or as one
+    /// of JSON, which would be no JSON then.
+    fn find(&self, secret: &Finder<'_>) -> Vec<Range<usize>> {
+        let mut sources = self.sources(&self.find_read(secret));
+        if is_number(secret.needle()) {
+            sources.retain(|source| !is_in_number(self.text, source));
+        }
+        sources
     }
 
     /// Returns the ranges of the text in which a name was found that is not a part of a longer one.
@@ -584,6 +636,31 @@ mod tests {
     fn redact(base: &str, text: &str) -> String {
         let redacted = redactor(base).redact_all(text.as_bytes());
         redacted.map_or_else(|| text.to_owned(), |text| String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn a_number_as_a_secret_leaves_the_numbers_of_json() {
+        let key = Some(Secret::new("123456"));
+        let provider = Provider::new("box", Wire::OpenAiChat, "https://x.example", key);
+        let redactor = ClientRedactor::new(&provider);
+        for (text, expected) in [
+            (r#"{"n": 123456, "m": [0.123456, -123456,123456]}"#, None),
+            (r#"{"n": 1123456, "m": 1234567, "o": 1e123456}"#, None),
+            (
+                r#"{"a": "key: 123456, 123456."}"#,
+                Some(r#"{"a": "key: [secret], [secret]."}"#),
+            ),
+            (
+                r#"{"a\"": "\"123456, b"}"#,
+                Some(r#"{"a\"": "\"[secret], b"}"#),
+            ),
+            ("key: 123456, no", Some("key: [secret], no")),
+            ("Wrong key 123456.", Some("Wrong key [secret].")),
+        ] {
+            let redacted = redactor.redact_secrets(text.as_bytes());
+            let redacted = redacted.map(|text| String::from_utf8(text).unwrap());
+            assert_eq!(redacted.as_deref(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use sabir_wire::{Wire, WireOptions, percent_decode};
 
+use crate::client_redaction::ClientRedactor;
 use crate::secret::Secret;
 use crate::signing::SigningCredentials;
 
@@ -418,11 +419,21 @@ impl Provider {
             .collect()
     }
 
-    /// Replaces the provider's secrets in a text.
+    /// Replaces the provider's secrets in a text, also where they are escaped or broken into lines.
     pub(crate) fn redact_secrets(&self, text: &str) -> String {
-        self.all_secrets()
-            .iter()
-            .fold(text.to_owned(), |text, secret| secret.redact(&text))
+        match ClientRedactor::new(self).redact_secrets(text.as_bytes()) {
+            Some(redacted) => String::from_utf8_lossy(&redacted).into_owned(),
+            None => text.to_owned(),
+        }
+    }
+
+    /// Replaces the provider's secrets in the beginning of a text, and the part of one at its end.
+    pub(crate) fn redact_opening(&self, opening: &str) -> String {
+        let redacted = self.redact_secrets(opening);
+        match ClientRedactor::new(self).redact_cut_end(redacted.as_bytes()) {
+            Some(whole) => String::from_utf8_lossy(&whole).into_owned(),
+            None => redacted,
+        }
     }
 }
 
@@ -606,6 +617,16 @@ mod tests {
         assert_eq!(
             provider.redact_secrets("pa%40ssword pa@ssword dXNlcjpwYUBzc3dvcmQ="),
             "[secret] [secret] [secret]"
+        );
+        let escaped = r#"{"k":"pa\u0040ss\u0077ord"} pa@ss
+word"#;
+        assert_eq!(
+            provider.redact_secrets(escaped),
+            r#"{"k":"[secret]"} [secret]"#
+        );
+        assert_eq!(
+            provider.redact_opening("a pa@ssword pa@sswor"),
+            "a [secret] [secret]"
         );
     }
 }

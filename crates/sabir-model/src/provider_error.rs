@@ -151,7 +151,7 @@ impl RequestTarget<'_> {
             "{name} answered with {kind} instead of the {} wire at {}; {suspect}{}",
             self.provider.wire,
             self.endpoint_address(),
-            quote_text(&self.provider.redact_secrets(opening))
+            quote_text(&self.provider.redact_opening(opening))
         );
         self.new_error(ModelErrorKind::Format, message)
     }

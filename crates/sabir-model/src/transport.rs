@@ -128,15 +128,18 @@ impl HttpResponse {
 
 /// Returns the compression that the header `content-encoding` names; `None` for a plain body.
 pub(crate) fn compression_in(headers: &[(String, String)]) -> Option<String> {
-    let named = headers
+    let values = headers
         .iter()
-        .find(|(name, _)| name == CONTENT_ENCODING.as_str());
+        .filter(|(name, _)| name == CONTENT_ENCODING.as_str())
+        .map(|(_, value)| value);
     // Some servers write words there that name no compression, such as `utf-8`.
     let is_compression = |name: &&str| {
         let mut known = COMPRESSIONS.iter();
         known.any(|known| known.eq_ignore_ascii_case(name))
     };
-    let mut names = named?.1.split(',').map(str::trim);
+    let mut names = values
+        .flat_map(|value| value.split(','))
+        .map(|name| name.split(';').next().unwrap_or_default().trim());
     names.find(is_compression).map(str::to_ascii_lowercase)
 }
 
@@ -152,5 +155,27 @@ impl TransportError {
     /// Makes the error of a passed deadline.
     pub(crate) fn timed_out() -> Self {
         Self::new(TransportErrorKind::Silent, "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compression_is_found_in_any_line_of_the_header() {
+        let compression = |values: &[&str]| {
+            let line = |value: &&str| ("content-encoding".to_owned(), (*value).to_owned());
+            compression_in(&values.iter().map(line).collect::<Vec<_>>())
+        };
+        for (values, expected) in [
+            (&["identity", "GZIP"][..], Some("gzip")),
+            (&["utf-8, br"], Some("br")),
+            (&["gzip;q=1"], Some("gzip")),
+            (&["identity", "utf-8"], None),
+            (&[], None),
+        ] {
+            assert_eq!(compression(values).as_deref(), expected, "{values:?}");
+        }
     }
 }

@@ -1342,6 +1342,8 @@ mod tests {
             .value_paths()
             .into_iter()
             .map(|(path, _)| path.join("."))
+            // An earlier name, which is still read.
+            .filter(|path| path != "gateway.models.NAME.mend")
             .collect();
         let described: Vec<&str> = all_keys().map(|key| key.path.as_str()).collect();
         let unique: BTreeSet<String> = described.iter().map(|path| (*path).to_owned()).collect();

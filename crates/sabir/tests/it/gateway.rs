@@ -412,7 +412,7 @@ fn invalid_configuration_is_named() {
     );
     check(
         &format!("{model}faulty_calls = \"retry 0\"\n"),
-        "line 3, column 8: `retry 0` is not a way to handle calls",
+        "line 3, column 16: `retry 0` is not a way to handle calls",
     );
     check(
         &format!("{model}wire = \"smoke\"\n"),

@@ -256,7 +256,7 @@ fn any_call() -> impl Strategy<Value = (String, Map<String, Value>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: case_count(100), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: case_count(50), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn rendered_calls_are_accepted((name, arguments) in any_call(), at in 0..DialectSet::built_in().iter().count()) {

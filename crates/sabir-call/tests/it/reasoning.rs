@@ -138,7 +138,7 @@ fn what_is_held_of_a_thought_or_text_comes_before_what_follows_it() {
         prompted.push_event(Event::CallEnd { index: 0, at: 0 });
         prompted.push_event(Event::Text { text: &text });
         prompted.push_event(Event::Thought { text: &thought });
-        drop(prompted.finish(Truncation::Ended));
+        let _ = prompted.finish(Truncation::Ended);
         let expected = [
             format!("thought {thought}"),
             "opaque ".to_owned(),

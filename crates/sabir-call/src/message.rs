@@ -163,6 +163,18 @@ pub struct OpaqueState {
     pub data: Value,
 }
 
+impl OpaqueState {
+    /// The prefix of the types of state that only tells an encoder of the same wire more about an answer.
+    pub const DETAIL_PREFIX: &str = "sabir.";
+
+    /// Returns true for state that only an encoder of the same wire understands. It may come anywhere in an answer, also in the middle
+    /// of a word, and must not be sent back to a provider.
+    pub fn is_answer_detail(&self) -> bool {
+        let kind = self.data.get("type").and_then(Value::as_str);
+        kind.is_some_and(|kind| kind.starts_with(Self::DETAIL_PREFIX))
+    }
+}
+
 impl Message {
     /// Creates a user message with one text part.
     pub fn user(text: impl Into<String>) -> Self {

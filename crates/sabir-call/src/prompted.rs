@@ -409,8 +409,12 @@ impl<S: EventSink> EventSink for PromptedSink<S> {
         match event {
             Event::Text { .. } => self.release_thought(),
             Event::Thought { .. } => self.release_text(),
-            // A signature belongs to the thought or text before it.
-            Event::CallStart { .. } | Event::Opaque(_) => {
+            Event::CallStart { .. } => {
+                self.release_thought();
+                self.release_text();
+            }
+            // A signature belongs to the thought or text before it; details may come between two pieces of a marker.
+            Event::Opaque(state) if !state.is_answer_detail() => {
                 self.release_thought();
                 self.release_text();
             }

@@ -173,12 +173,12 @@ pub(crate) struct ResponseState {
 }
 
 /// The prefix of the types of state that only tells an encoder of the same wire more about an answer.
-pub(crate) const DETAIL_PREFIX: &str = "sabir.";
+pub(crate) const DETAIL_PREFIX: &str = OpaqueState::DETAIL_PREFIX;
 
 /// Returns true for state that only an encoder of the same wire understands, and that must not be
 /// sent back to a provider ([`ResponseDecoder::with_details`]).
 pub fn is_answer_detail(state: &OpaqueState) -> bool {
-    is_detail_data(&state.data)
+    state.is_answer_detail()
 }
 
 /// Returns true for data of a type that only this crate creates. It is not accepted from a provider: an encoder would write it into the

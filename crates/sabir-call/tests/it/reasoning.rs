@@ -150,3 +150,24 @@ fn what_is_held_of_a_thought_or_text_comes_before_what_follows_it() {
         assert_eq!(order, expected, "{end}");
     }
 }
+
+#[test]
+fn details_of_an_answer_may_come_inside_of_a_marker() {
+    let detail = OpaqueState {
+        wire: "openai-chat".to_owned(),
+        origin: None,
+        data: json!({"type": "sabir.chunk", "logprobs": []}),
+    };
+    let markup = "Now <tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n</tool_call>";
+    let draft = DraftResponse::default();
+    let mut prompted = PromptedSink::new(DialectSet::built_in().all(), &tools(), draft);
+    for character in markup.chars() {
+        let text = character.to_string();
+        prompted.push_event(Event::Text { text: &text });
+        prompted.push_event(Event::Opaque(&detail));
+    }
+    let draft = prompted.finish(Truncation::Ended);
+    let closed = ("get_time", DraftState::Closed, "get_time");
+    assert_eq!(calls(&draft), [closed]);
+    assert_eq!(draft.text().trim(), "Now");
+}

@@ -697,8 +697,10 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
             Event::Stop { reason, raw } => self.attempt.stop = Some((reason, raw.to_owned())),
             // Signatures are passed on in order; only clients of the same wire get them.
             Event::Opaque(_) => {
-                self.release_thought();
-                self.release_text();
+                if !is_detail {
+                    self.release_thought();
+                    self.release_text();
+                }
                 self.out.push_event(event);
             }
         }

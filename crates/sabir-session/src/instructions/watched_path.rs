@@ -62,7 +62,9 @@ impl WatchedPath {
         match self.state {
             PathState::Present(stamp) => FileStamp::of_path(&self.path) != Some(stamp),
             PathState::Absent => !is_absent(&self.path),
-            PathState::Unreachable => FileStamp::of_path(&self.path).is_some(),
+            PathState::Unreachable => {
+                FileStamp::of_path(&self.path).is_some() || is_absent(&self.path)
+            }
         }
     }
 }
@@ -163,21 +165,26 @@ impl MissingFiles {
         let mut stamps = BTreeMap::new();
         let mut groups: Vec<Self> = Vec::new();
         for file in files {
-            let mut stamp_of = |folder: &Path| {
-                *stamps
+            let mut look = |folder: &Path| {
+                stamps
                     .entry(folder.to_path_buf())
-                    .or_insert_with(|| FileStamp::of_path(folder))
+                    .or_insert_with(|| WatchedPath::new(folder.to_path_buf()))
+                    .state
             };
-            let nearest = file
-                .ancestors()
-                .skip(1)
-                .find_map(|folder| Some((folder, stamp_of(folder)?)));
-            let folder = nearest.map_or(Path::new(""), |(folder, _)| folder);
+            // A link that leads nowhere ends the search: its target may appear anywhere.
+            let nearest = file.ancestors().skip(1).find_map(|folder| {
+                let state = look(folder);
+                (state != PathState::Absent).then_some((folder, state))
+            });
+            let (folder, stamp) = match nearest {
+                Some((folder, PathState::Present(stamp))) => (folder, Some(stamp)),
+                _ => (Path::new(""), None),
+            };
             match groups.iter_mut().find(|group| group.folder == folder) {
                 Some(group) => group.files.push(file),
                 None => groups.push(Self {
                     folder: folder.to_path_buf(),
-                    stamp: nearest.map(|(_, stamp)| stamp),
+                    stamp,
                     files: vec![file],
                 }),
             }
@@ -229,6 +236,37 @@ mod tests {
         let mut watched = watch(root, &["a.md"]);
         assert!(!watched.have_changed(later()));
         std::fs::write(root.join("target"), "").unwrap();
+        assert!(watched.have_changed(later()));
+    }
+
+    #[test]
+    fn files_below_a_link_that_leads_nowhere_are_noticed() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let root = folder.path();
+        std::fs::create_dir(root.join("target")).unwrap();
+        std::os::unix::fs::symlink("target/deep", root.join("link")).unwrap();
+        let mut watched = watch(root, &["link/a.md", "link/b/c.md"]);
+        assert!(!watched.have_changed(later()));
+        assert!(!watched.have_changed(later()));
+        std::fs::create_dir(root.join("target/deep")).unwrap();
+        assert!(!watched.have_changed(later()));
+        assert!(!watched.have_changed(later()));
+        std::fs::rename(root.join("target/deep"), root.join("target/gone")).unwrap();
+        assert!(!watched.have_changed(later()));
+        std::fs::write(root.join("target/gone/a.md"), "").unwrap();
+        assert!(!watched.have_changed(later()));
+        std::fs::rename(root.join("target/gone"), root.join("target/deep")).unwrap();
+        assert!(watched.have_changed(later()));
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_may_go_away() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let link = folder.path().join("a.md");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        let mut watched = watch(folder.path(), &["a.md"]);
+        assert!(!watched.have_changed(later()));
+        std::fs::remove_file(&link).unwrap();
         assert!(watched.have_changed(later()));
     }
 

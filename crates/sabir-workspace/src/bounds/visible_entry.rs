@@ -145,23 +145,31 @@ impl Workspace {
         let mut access_error = AccessError::System(Errno::LOOP);
         for _ in 0..MAX_TRIES {
             let resolved = self.resolve_links(path);
-            // Without links the walk below checks the same names.
-            if !resolved.as_ref().is_ok_and(|real| real == path) {
+            let check_name = || {
                 self.ensure_name_visible(path)
-                    .map_err(|by| AccessError::Hidden(by).into_workspace_error(action, path))?;
+                    .map_err(|by| AccessError::Hidden(by).into_workspace_error(action, path))
+            };
+            // Without links the walk below checks the same names.
+            let is_same = resolved.as_ref().is_ok_and(|real| real == path);
+            if !is_same {
+                check_name()?;
             }
             let real = resolved?;
             match self.open_visible(&real) {
                 Ok(reached) => return Ok(reached),
-                // A link appeared since the path was resolved, so it has to be resolved again.
-                Err(AccessError::System(error @ (Errno::LOOP | Errno::NOTDIR))) => {
-                    access_error = error.into()
-                }
                 Err(AccessError::Hidden(by)) => {
                     return Err(AccessError::Hidden(by).into_workspace_error(action, &real));
                 }
                 Err(AccessError::System(error)) => {
-                    return Err(AccessError::System(error).into_workspace_error(action, path));
+                    // The walk may have ended above a hidden name, in a folder that cannot be opened.
+                    if is_same {
+                        check_name()?;
+                    }
+                    // A link appeared since the path was resolved, so it has to be resolved again.
+                    if !matches!(error, Errno::LOOP | Errno::NOTDIR) {
+                        return Err(AccessError::System(error).into_workspace_error(action, path));
+                    }
+                    access_error = error.into();
                 }
             }
         }

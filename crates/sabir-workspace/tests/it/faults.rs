@@ -156,16 +156,56 @@ fn a_file_size_limit_keeps_the_old_content() {
     assert_eq!(snapshot(place.root.path()), before);
 }
 
-/// Root may do everything, so the probe becomes another user.
-#[test]
-fn missing_permission_is_an_error() {
+/// Returns a function that runs the probe as another user; `None` if that is not possible.
+fn runner_as_another_user() -> Option<impl Fn(&[&str]) -> String> {
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", PROBE];
     if !works("setpriv", &[&nobody[..3], &["true"]].concat())
         || output("setpriv", &nobody).is_none_or(|o| !o.is_empty())
     {
         skipped("cannot become another user, or the probe is not for others to run");
-        return;
+        return None;
     }
+    Some(move |args: &[&str]| output("setpriv", &[&nobody, args].concat()).unwrap())
+}
+
+/// The walk to a file ends above it in such a folder, which must not tell hidden files that exist from others.
+#[test]
+fn hidden_files_stay_hidden_in_a_folder_that_may_not_be_listed() {
+    let Some(run) = runner_as_another_user() else {
+        return;
+    };
+    let place = place();
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(place.inner(name), PermissionsExt::from_mode(mode)).unwrap()
+    };
+    place.put(".sabirignore", "secret*\n");
+    place.put("closed/secret", "x");
+    place.put("closed/shown", "x");
+    mode("", 0o755);
+    mode(".sabirignore", 0o644);
+    mode("closed", 0o711);
+    let hidden = [
+        "closed/secret",
+        "closed/secret/x",
+        "closed/secret-none",
+        "closed/secret-none/x",
+    ];
+    let root = place.root.path().to_str().unwrap();
+    let found = run(&[&["read", root][..], &hidden].concat());
+    assert_eq!(found.lines().count(), hidden.len(), "{found}");
+    for line in found.lines() {
+        assert!(line.contains("is hidden by .sabirignore"), "{found}");
+    }
+    let shown = run(&["read", root, "closed/shown"]);
+    assert!(shown.contains("Permission denied"), "{shown}");
+}
+
+/// Root may do everything, so the probe becomes another user.
+#[test]
+fn missing_permission_is_an_error() {
+    let Some(run) = runner_as_another_user() else {
+        return;
+    };
     let place = place();
     let mode = |name: &str, mode| {
         std::fs::set_permissions(place.inner(name), PermissionsExt::from_mode(mode)).unwrap()
@@ -183,7 +223,6 @@ fn missing_permission_is_an_error() {
     mode("b", 0o600);
     let root = place.root.path().to_str().unwrap();
     let before = snapshot(place.root.path());
-    let run = |args: &[&str]| output("setpriv", &[&nobody, args].concat()).unwrap();
     for (changes, words) in [
         (
             ["a=new", "closed/new=x"],

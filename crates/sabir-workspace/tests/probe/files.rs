@@ -3,7 +3,8 @@
 //!
 //! `change FOLDER CHANGE…` applies the changes as one set and prints `done` or the error. A change
 //! is `PATH=CONTENT`, `-PATH` for a deletion or `FROM>PATH` for a move. `look FOLDER` prints a
-//! listing and the result of a search for `needle`. `storm FOLDER` changes files until it is
+//! listing and the result of a search for `needle`. `read FOLDER PATH…` prints why each file cannot
+//! be read, with the files hidden that `.sabirignore` names. `storm FOLDER` changes files until it is
 //! killed.
 
 use std::ffi::OsStr;
@@ -11,7 +12,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use sabir_workspace::{
-    FileChange, ListOptions, SearchOptions, WorkPath, Workspace, WorkspaceError, WritePrecondition,
+    Bounds, FileChange, ListOptions, SearchOptions, WorkPath, Workspace, WorkspaceError,
+    WritePrecondition,
 };
 
 pub(crate) fn main(
@@ -31,6 +33,16 @@ pub(crate) fn main(
             }
         }
         "look" => look(&workspace).unwrap_or_else(|error| say(&error.to_string())),
+        "read" => {
+            let workspace = workspace.with_bounds(Bounds::new().ignore_files([".sabirignore"]));
+            for path in args {
+                let path = workspace.parse_path(path.to_str()?).ok()?;
+                match workspace.read_file(&path, 0) {
+                    Ok(_) => say("read"),
+                    Err(error) => say(&error.to_string()),
+                }
+            }
+        }
         "storm" => say(&storm(&workspace).err()?.to_string()),
         _ => return None,
     }

@@ -170,7 +170,12 @@ impl OpaqueState {
     /// Returns true for state that only an encoder of the same wire understands. It may come anywhere in an answer, also in the middle
     /// of a word, and must not be sent back to a provider.
     pub fn is_answer_detail(&self) -> bool {
-        let kind = self.data.get("type").and_then(Value::as_str);
+        Self::is_detail_data(&self.data)
+    }
+
+    /// Returns true for the data of such state.
+    pub fn is_detail_data(data: &Value) -> bool {
+        let kind = data.get("type").and_then(Value::as_str);
         kind.is_some_and(|kind| kind.starts_with(Self::DETAIL_PREFIX))
     }
 }

@@ -245,18 +245,19 @@ impl<S: EventSink> PromptedSink<S> {
         }
     }
 
-    /// Emits the held end of the text, because something else follows.
-    fn release_text(&mut self) {
+    /// Emits a short held end of the text, because something else follows.
+    fn flush_short_text(&mut self) {
         let out = &mut self.out;
         self.reader
-            .release_end(&mut |event: Event<'_>| out.forward_event(event, EventSource::Text));
+            .flush_short_end(&mut |event: Event<'_>| out.forward_event(event, EventSource::Text));
     }
 
-    /// Emits the held end of the thought, because something else follows.
-    fn release_thought(&mut self) {
+    /// Emits a short held end of the thought, because something else follows.
+    fn flush_short_thought(&mut self) {
         let out = &mut self.out;
-        self.thoughts
-            .release_end(&mut |event: Event<'_>| out.forward_event(event, EventSource::Thought));
+        self.thoughts.flush_short_end(&mut |event: Event<'_>| {
+            out.forward_event(event, EventSource::Thought)
+        });
     }
 
     /// Ends the response and returns the inner sink. A call still open in the text is cut, with
@@ -407,16 +408,16 @@ impl<S: EventSink> RenumberingSink<S> {
 impl<S: EventSink> EventSink for PromptedSink<S> {
     fn push_event(&mut self, event: Event<'_>) {
         match event {
-            Event::Text { .. } => self.release_thought(),
-            Event::Thought { .. } => self.release_text(),
+            Event::Text { .. } => self.flush_short_thought(),
+            Event::Thought { .. } => self.flush_short_text(),
             Event::CallStart { .. } => {
-                self.release_thought();
-                self.release_text();
+                self.flush_short_thought();
+                self.flush_short_text();
             }
             // A signature belongs to the thought or text before it; details may come between two pieces of a marker.
             Event::Opaque(state) if !state.is_answer_detail() => {
-                self.release_thought();
-                self.release_text();
+                self.flush_short_thought();
+                self.flush_short_text();
             }
             _ => {}
         }

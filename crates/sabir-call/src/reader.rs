@@ -98,7 +98,7 @@ const BARS: [char; 2] = ['|', '｜'];
 const SHORT: usize = 64;
 /// The longest held end of a text in bytes that is emitted when something else follows. A longer one is probably the beginning of
 /// markup, whose rest may follow behind it.
-const MAX_RELEASED: usize = 3;
+const MAX_SHORT_END: usize = 3;
 /// The spare capacity of the hold buffer beyond a chunk that is kept for reuse, in bytes.
 const SPARE: usize = 8;
 
@@ -364,9 +364,9 @@ impl CallReader {
 
     /// Emits the held end of the text or thought, because something follows that is neither, such as a native call: the held text
     /// must not come behind it. Does nothing if the end is long enough to be the beginning of markup.
-    pub(crate) fn release_end(&mut self, out: &mut dyn EventSink) {
+    pub(crate) fn flush_short_end(&mut self, out: &mut dyn EventSink) {
         let is_between = matches!(self.state, ReaderState::Prose | ReaderState::Thought(_));
-        if !is_between || self.hold.is_empty() || self.hold.len() > MAX_RELEASED {
+        if !is_between || self.hold.is_empty() || self.hold.len() > MAX_SHORT_END {
             return;
         }
         let text = std::mem::take(&mut self.hold);

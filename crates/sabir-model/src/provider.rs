@@ -1,5 +1,7 @@
 //! Describes providers: address, wire, key, and special requirements.
 
+use std::borrow::Cow;
+
 use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use sabir_wire::{Wire, WireOptions, percent_decode};
@@ -421,19 +423,18 @@ impl Provider {
 
     /// Replaces the provider's secrets in a text, also where they are escaped or broken into lines.
     pub(crate) fn redact_secrets(&self, text: &str) -> String {
-        match ClientRedactor::new(self).redact_secrets(text.as_bytes()) {
-            Some(redacted) => String::from_utf8_lossy(&redacted).into_owned(),
-            None => text.to_owned(),
-        }
+        let redacted = ClientRedactor::new(self).redact_secrets(text.as_bytes());
+        let redacted = redacted.as_deref().map(String::from_utf8_lossy);
+        redacted.map_or_else(|| text.to_owned(), Cow::into_owned)
     }
 
     /// Replaces the provider's secrets in the beginning of a text, and the part of one at its end.
     pub(crate) fn redact_opening(&self, opening: &str) -> String {
-        let redacted = self.redact_secrets(opening);
-        match ClientRedactor::new(self).redact_cut_end(redacted.as_bytes()) {
-            Some(whole) => String::from_utf8_lossy(&whole).into_owned(),
-            None => redacted,
-        }
+        let redactor = ClientRedactor::new(self);
+        let whole = redactor.redact_secrets(opening.as_bytes());
+        let whole = whole.as_deref().unwrap_or(opening.as_bytes());
+        let cut = redactor.redact_cut_end(whole);
+        String::from_utf8_lossy(cut.as_deref().unwrap_or(whole)).into_owned()
     }
 }
 

@@ -39,7 +39,7 @@ impl WriteTarget {
     pub(crate) fn resolve(tracker: &FileTracker, path: String) -> Self {
         let checked = tracker.resolve_path(&path).and_then(|real| {
             let workspace = tracker.workspace();
-            // That it is visible was checked with its links.
+            // `resolve_path` has checked that it is visible.
             workspace.check_write_limit(&real)?;
             let protected = workspace
                 .protection_reason(&real)

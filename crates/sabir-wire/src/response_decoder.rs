@@ -184,9 +184,7 @@ pub fn is_answer_detail(state: &OpaqueState) -> bool {
 /// Returns true for data of a type that only this crate creates. It is not accepted from a provider: an encoder would write it into the
 /// answer unchecked.
 pub(crate) fn is_detail_data(data: &serde_json::Value) -> bool {
-    data.get("type")
-        .and_then(serde_json::Value::as_str)
-        .is_some_and(|kind| kind.starts_with(DETAIL_PREFIX))
+    OpaqueState::is_detail_data(data)
 }
 
 impl std::fmt::Debug for ResponseDecoder {

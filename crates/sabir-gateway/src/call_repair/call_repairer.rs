@@ -123,19 +123,19 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
         self.log.render_report()
     }
 
-    /// Sends the held end of the thought, because something else follows.
-    fn release_thought(&mut self) {
+    /// Sends a short held end of the thought, because something else follows.
+    fn flush_short_thought(&mut self) {
         let out = &mut self.out;
         self.attempt
             .thoughts
-            .release_end(&mut |text| out.push_event(Event::Thought { text }));
+            .flush_short_end(&mut |text| out.push_event(Event::Thought { text }));
     }
 
-    /// Sends the held end of the text, because something else follows.
-    fn release_text(&mut self) {
+    /// Sends a short held end of the text, because something else follows.
+    fn flush_short_text(&mut self) {
         let out = &mut self.out;
         let said = &mut self.sent.words;
-        self.attempt.words.release_end(&mut |text| {
+        self.attempt.words.flush_short_end(&mut |text| {
             *said |= !text.trim().is_empty();
             out.push_event(Event::Text { text });
         });
@@ -143,7 +143,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Sends text, without leftover markup. Text after the only allowed call is dropped.
     fn push_text(&mut self, text: &str) {
-        self.release_thought();
+        self.flush_short_thought();
         self.attempt.position = ResponsePosition::Text;
         let spoken = |call: &AttemptCall| {
             call.dialect.is_some() && matches!(call.disposition, CallDisposition::Sent(_))
@@ -167,7 +167,7 @@ impl<'n, S: EventSink> CallRepairer<'n, S> {
 
     /// Sends a thought, without leftover markup.
     fn push_thought(&mut self, text: &str) {
-        self.release_text();
+        self.flush_short_text();
         self.attempt.position = match self.attempt.is_reasoning {
             true => ResponsePosition::Reasoning,
             false => ResponsePosition::Thought,
@@ -698,8 +698,8 @@ impl<S: EventSink> EventSink for CallRepairer<'_, S> {
             // Signatures are passed on in order; only clients of the same wire get them.
             Event::Opaque(_) => {
                 if !is_detail {
-                    self.release_thought();
-                    self.release_text();
+                    self.flush_short_thought();
+                    self.flush_short_text();
                 }
                 self.out.push_event(event);
             }

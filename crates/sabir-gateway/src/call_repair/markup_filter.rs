@@ -133,7 +133,7 @@ impl MarkupFilter {
     }
 
     /// Passes on held text that is too short to be markup, because something else follows it.
-    pub(crate) fn release_end(&mut self, say: &mut impl FnMut(&str)) {
+    pub(crate) fn flush_short_end(&mut self, say: &mut impl FnMut(&str)) {
         if self.held.len() < MIN_CUT_MARKER {
             emit_text(Some(&std::mem::take(&mut self.held)), say);
         }

@@ -1195,6 +1195,20 @@ async fn a_broken_choice_is_an_error() {
     assert!(setup.provider.received_requests().is_empty());
 }
 
+/// Starts a gateway whose model answers each request with these events of Anthropic.
+async fn start_with_events(events: &[Value]) -> TestGateway {
+    let write = |event: &Value| {
+        let kind = event["type"].as_str().unwrap();
+        format!("event: {kind}\ndata: {event}\n\n")
+    };
+    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
+        content_type: Some("text/event-stream".to_owned()),
+        body: events.iter().map(write).collect(),
+    });
+    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
+    start_gateway(Wire::Anthropic, script).await
+}
+
 /// Ends that could begin markup are held back until more is known, and must not come behind the block that follows.
 #[tokio::test]
 async fn blocks_of_anthropic_keep_their_ends_in_order() {
@@ -1237,21 +1251,7 @@ async fn blocks_of_anthropic_keep_their_ends_in_order() {
             ],
         ]
         .concat();
-        let stream: String = events
-            .iter()
-            .map(|event| {
-                format!(
-                    "event: {}\ndata: {event}\n\n",
-                    event["type"].as_str().unwrap()
-                )
-            })
-            .collect();
-        let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
-            content_type: Some("text/event-stream".to_owned()),
-            body: stream,
-        });
-        let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
-        let setup = start_gateway(Wire::Anthropic, script).await;
+        let setup = start_with_events(&events).await;
         let mut asked = rich_body(Wire::Anthropic);
         asked["stream"] = json!(false);
         let request = setup.request("POST", "/v1/messages", "", &asked.to_string());
@@ -1285,21 +1285,7 @@ async fn citations_and_beta_members_of_anthropic_go_both_ways() {
             "usage": {"output_tokens": 9, "server_tool_use": {"web_search_requests": 1}}}),
         json!({"type": "message_stop"}),
     ];
-    let stream: String = events
-        .iter()
-        .map(|event| {
-            format!(
-                "event: {}\ndata: {event}\n\n",
-                event["type"].as_str().unwrap()
-            )
-        })
-        .collect();
-    let reply = ProviderReply::default().with_fault(ScriptedFault::Body {
-        content_type: Some("text/event-stream".to_owned()),
-        body: stream,
-    });
-    let script = ReplyScript::from_fn(move |_, _| reply.clone()).with_any_body();
-    let setup = start_gateway(Wire::Anthropic, script).await;
+    let setup = start_with_events(&events).await;
     let ask = |streamed: bool| {
         let mut asked = rich_body(Wire::Anthropic);
         asked["stream"] = json!(streamed);

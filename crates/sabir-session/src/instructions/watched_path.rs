@@ -103,7 +103,7 @@ impl FileStamp {
 /// Notices changes of many files, most of which do not exist: one look at a folder shows that none of them has appeared in it.
 #[derive(Debug)]
 pub(super) struct WatchedPaths {
-    /// The files that exist.
+    /// The files that exist, and the links that lead nowhere.
     existing: Vec<WatchedPath>,
     /// The files that do not exist, by the folder in which they would appear.
     missing: Vec<MissingFiles>,
@@ -161,12 +161,13 @@ impl WatchedPaths {
 }
 
 impl MissingFiles {
+    /// Groups files by the folder in which they would appear, and looks at each folder once.
     fn group_by_folder(files: Vec<PathBuf>) -> Vec<Self> {
-        let mut stamps = BTreeMap::new();
+        let mut looked_at = BTreeMap::new();
         let mut groups: Vec<Self> = Vec::new();
         for file in files {
             let mut look = |folder: &Path| {
-                stamps
+                looked_at
                     .entry(folder.to_path_buf())
                     .or_insert_with(|| WatchedPath::new(folder.to_path_buf()))
                     .state

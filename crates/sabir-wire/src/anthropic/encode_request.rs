@@ -15,8 +15,8 @@ use super::thinking;
 use super::{CAPABILITIES, NAME};
 use crate::documents::encode_user_state;
 use crate::identifier::portable_id;
+use crate::json_object::json_object;
 use crate::native_tools;
-use crate::object::object_of;
 use crate::params::{self, RequestParam};
 use crate::role_turns::merge_by_role;
 use crate::wire::WireOptions;
@@ -216,7 +216,7 @@ fn encode_result(result: &CallResult) -> Value {
 
 /// Encodes an offered tool.
 fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
-    let mut body = object_of([
+    let mut body = json_object([
         ("name", json!(tool.name)),
         ("description", json!(tool.description)),
         ("input_schema", closed_object_schema(&tool.parameters)),

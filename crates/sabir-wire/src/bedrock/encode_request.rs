@@ -19,7 +19,7 @@ use crate::anthropic::encode_request::closed_object_schema;
 use crate::anthropic::thinking;
 use crate::documents::encode_user_state;
 use crate::identifier::portable_id;
-use crate::object::object_of;
+use crate::json_object::json_object;
 use crate::params::{self, RequestParam};
 use crate::role_turns::{merge_by_role, unfetchable_image_text};
 use crate::thinking::effort_for_budget;
@@ -292,9 +292,9 @@ fn encode_tool(tool: &ToolSpec) -> Value {
     }
     spec.insert(
         "inputSchema".to_owned(),
-        object_of([("json", closed_object_schema(&tool.parameters))]),
+        json_object([("json", closed_object_schema(&tool.parameters))]),
     );
-    object_of([("toolSpec", Value::Object(spec))])
+    json_object([("toolSpec", Value::Object(spec))])
 }
 
 /// The request options that a thinking model refuses.

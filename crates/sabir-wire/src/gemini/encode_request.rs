@@ -22,8 +22,8 @@ use super::{CAPABILITIES, JSON_MEDIA_TYPE, NAME, encode_effort_level};
 use crate::anthropic::encode_request::closed_object_schema;
 use crate::documents::encode_user_state;
 use crate::identifier::visible_ascii_id;
+use crate::json_object::json_object;
 use crate::native_tools;
-use crate::object::object_of;
 use crate::params;
 use crate::role_turns::{image_caption, unfetchable_image_text};
 use crate::wire::WireOptions;
@@ -138,7 +138,7 @@ fn encode_contents(request: &Request) -> Vec<Value> {
         Role::Assistant => ("model", encode_model_parts(&messages, newer)),
     });
     let full = contents.filter(|(_, parts)| !parts.is_empty());
-    full.map(|(role, parts)| object_of([("role", json!(role)), ("parts", Value::Array(parts))]))
+    full.map(|(role, parts)| json_object([("role", json!(role)), ("parts", Value::Array(parts))]))
         .collect()
 }
 
@@ -253,7 +253,7 @@ fn encode_declaration(tool: &ToolSpec) -> Value {
         // The dialect of the schema says nothing to the model.
         schema.shift_remove("$schema");
     }
-    object_of([
+    json_object([
         ("name", json!(tool.name)),
         ("description", json!(tool.description)),
         ("parametersJsonSchema", schema),

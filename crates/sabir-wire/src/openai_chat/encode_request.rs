@@ -19,8 +19,8 @@ use crate::anthropic::encode_request::{closed_object_schema, is_strict};
 use crate::documents::encode_user_state;
 use crate::field::instructions_before;
 use crate::identifier::visible_ascii_id;
+use crate::json_object::json_object;
 use crate::native_tools;
-use crate::object::object_of;
 use crate::params;
 use crate::role_turns::image_caption;
 use crate::thinking;
@@ -135,7 +135,7 @@ fn encode_user_message(message: &Message, messages: &mut Vec<Value>) {
         _ => None,
     };
     let content = only_text.unwrap_or(Value::Array(content));
-    messages.push(object_of([("role", json!("user")), ("content", content)]));
+    messages.push(json_object([("role", json!("user")), ("content", content)]));
 }
 
 /// Encodes an image as a data URL.
@@ -171,7 +171,7 @@ fn encode_assistant_message(
                 }
                 let arguments = Value::Object(call.arguments.clone()).to_string();
                 let function = json!({"name": call.name, "arguments": arguments});
-                calls.push(object_of([
+                calls.push(json_object([
                     ("id", json!(visible_ascii_id(call.id.as_str()))),
                     ("type", json!("function")),
                     ("function", function),
@@ -254,7 +254,7 @@ fn encode_format(format: &ResponseFormat) -> Option<Value> {
 /// The shape is `{"type": "function", "function": {"name": …, "description": …, "parameters":
 /// {…}}}`. Ollama's wire has the same one.
 pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
-    let mut function = object_of([
+    let mut function = json_object([
         ("name", json!(tool.name)),
         ("description", json!(tool.description)),
         ("parameters", closed_object_schema(&tool.parameters)),
@@ -262,7 +262,7 @@ pub(crate) fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
     if let Some(function) = function.as_object_mut().filter(|_| strict) {
         function.insert("strict".to_owned(), json!(true));
     }
-    object_of([("type", json!("function")), ("function", function)])
+    json_object([("type", json!("function")), ("function", function)])
 }
 
 /// Encodes the tool choice; `None` for the default. `custom` names the custom tools.

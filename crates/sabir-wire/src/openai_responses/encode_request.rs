@@ -17,8 +17,8 @@ use crate::anthropic::encode_request::{closed_object_schema, is_strict};
 use crate::documents::encode_user_state;
 use crate::field::instructions_before;
 use crate::identifier::visible_ascii_id;
+use crate::json_object::json_object;
 use crate::native_tools::{self, NamespacedTool};
-use crate::object::object_of;
 use crate::openai_chat::encode_request::DEFAULT_SCHEMA_NAME;
 use crate::params;
 use crate::thinking;
@@ -187,7 +187,7 @@ fn encode_user_message(message: &Message, freeform: &[String], items: &mut Vec<V
         }
     }
     if !content.is_empty() {
-        items.push(object_of([
+        items.push(json_object([
             ("type", json!("message")),
             ("role", json!("user")),
             ("content", Value::Array(content)),
@@ -286,7 +286,7 @@ fn is_item_type(item: &Value, kind: &str) -> bool {
 /// Encodes a tool. `strict` is always written: the API's default is true, and then every argument
 /// is required.
 fn encode_tool(tool: &ToolSpec, strict: bool) -> Value {
-    object_of([
+    json_object([
         ("type", json!("function")),
         ("name", json!(tool.name)),
         ("description", json!(tool.description)),

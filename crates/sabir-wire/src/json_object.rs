@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Makes an object of these members, in their order.
 ///
 /// The macro `json!` serializes each value once more, which copies a tool's schema key by key.
-pub(crate) fn object_of<const N: usize>(members: [(&str, Value); N]) -> Value {
+pub(crate) fn json_object<const N: usize>(members: [(&str, Value); N]) -> Value {
     let members = members.map(|(name, value)| (name.to_owned(), value));
     Value::Object(members.into_iter().collect())
 }

@@ -417,10 +417,9 @@ impl Screen {
         }
         if let (true, None, Some(program), Some(saved)) =
             (is_changed, &self.guard, &self.guard_program, &self.saved)
-            && let Ok(mut guard) = TerminalGuard::start(program, saved)
-            && guard.set_changed(true).is_ok()
         {
-            self.guard = Some(guard);
+            // The interface also works without a guard.
+            self.guard = TerminalGuard::start(program, saved).ok();
         }
     }
 

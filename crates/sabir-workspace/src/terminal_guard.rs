@@ -5,10 +5,10 @@
 //! writer is dead, and the copy restores what it can. It does nothing in every other case, and ends with the writer.
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -50,7 +50,7 @@ const CODES: [SpecialCodeIndex; 3] = [
 #[derive(Debug)]
 pub struct TerminalGuard {
     process: Child,
-    pipe: Option<ChildStdin>,
+    pipe: Option<PipeWriter>,
 }
 
 /// A lock of the terminal, held by each interface that has changed it. A guard restores nothing
@@ -89,8 +89,8 @@ struct GuardArguments {
 }
 
 impl TerminalGuard {
-    /// Starts the copy. `helper` is this program, as for [`crate::ShellCommand`]; the terminal is standard output, and `saved`
-    /// are its settings from before it was changed.
+    /// Starts the copy, for a terminal that is changed already. `helper` is this program, as for [`crate::ShellCommand`]; the terminal
+    /// is standard output, and `saved` are its settings from before it was changed.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -101,15 +101,20 @@ impl TerminalGuard {
             local_modes: saved.local_modes.bits(),
             codes: CODES.map(|code| saved.special_codes[code]),
         };
-        let mut process = Command::new(helper)
+        let (states, mut pipe) = io::pipe()?;
+        // Before the start: this process may be killed right after it.
+        pipe.write_all(&[CHANGED])?;
+        let process = Command::new(helper)
             .args([ARGUMENT, MODE])
             .args(order.to_words())
             .env_clear()
-            .stdin(Stdio::piped())
+            .stdin(states)
             .stderr(Stdio::null())
             .spawn()?;
-        let pipe = process.stdin.take();
-        Ok(Self { process, pipe })
+        Ok(Self {
+            process,
+            pipe: Some(pipe),
+        })
     }
 
     /// Tells the copy whether the terminal is changed at present.

@@ -675,6 +675,10 @@ impl<'a> Driver<'a> {
     fn draw_frame(&mut self) {
         self.is_dirty = false;
         self.last_frame = Some(Instant::now());
+        // The signal of a new size may come later than the next frame, which would be drawn for the old one.
+        if terminal_size() != self.screen.size() {
+            self.take_size();
+        }
         let now = self.now();
         let history = self.app.take_final_lines();
         let view = self.app.draw(now);

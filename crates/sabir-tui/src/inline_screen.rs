@@ -187,6 +187,11 @@ impl InlineScreen {
         Some(new)
     }
 
+    /// Returns the size for which the screen is drawn.
+    pub fn size(&self) -> TerminalSize {
+        self.size
+    }
+
     /// Returns the bytes that prepare the screen for another size. Draw the view afterwards.
     pub fn resize(&mut self, size: TerminalSize) -> String {
         let old = std::mem::replace(&mut self.size, size);

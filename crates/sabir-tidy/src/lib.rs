@@ -10,7 +10,7 @@
 //! | `processes.rs` | every started process has a row in `docs/processes.md` |
 //! | `crate_boundaries.rs` | which crates may use `std::fs`, `std::process`, `std::env`, printing and `unsafe` |
 //! | `file_shape.rs` | module docs, names of crates and modules |
-//! | `test_targets.rs` | targets that are built without tests have none |
+//! | `test_targets.rs` | targets that are built without tests or documentation tests have none |
 //!
 //! The crate also measures the tree: `cargo run -p sabir-tidy --bin figures` prints how names, docs, comments and imports look, for
 //! one tree or for two versions of it side by side. The figures of the whole tree ([`measure_tree`]) have aims, which a test checks

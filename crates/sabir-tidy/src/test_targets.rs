@@ -1,14 +1,25 @@
 //! Checks that targets that are built without tests have none.
 //!
 //! A target without tests would still be linked once more by `cargo test`, so its manifest says
-//! `test = false`. A test that is written there later would never run, and nobody would notice.
+//! `test = false`. A test that is written there later would never run, and nobody would notice. The same holds for libraries
+//! without examples in their documentation, for each of which rustdoc would be started: `doctest = false`.
 
 use crate::{SourceFile, SourceTree, Violation};
 
 /// Attributes of tests and of their modules.
 const TEST_ATTRIBUTES: [&str; 3] = ["#[test]", "#[tokio::test", "#[cfg(test)]"];
 
-/// Checks the targets of every manifest that say `test = false`.
+/// Words behind the fence of a block that rustdoc runs or compiles.
+const EXAMPLE_WORDS: [&str; 6] = [
+    "",
+    "rust",
+    "no_run",
+    "should_panic",
+    "compile_fail",
+    "ignore",
+];
+
+/// Checks the targets of every manifest that say `test = false` or `doctest = false`.
 pub(crate) fn check_test_targets(tree: &SourceTree, found: &mut Vec<Violation>) {
     for manifest in &tree.files {
         let Some(folder) = manifest.path.strip_suffix("/Cargo.toml") else {
@@ -23,6 +34,38 @@ pub(crate) fn check_test_targets(tree: &SourceTree, found: &mut Vec<Violation>) 
                 check_file(file, found);
             }
         }
+        if manifest
+            .text
+            .lines()
+            .any(|line| line.trim() == "doctest = false")
+        {
+            let is_covered = |file: &&SourceFile| {
+                let inside = file.path.strip_prefix(folder);
+                inside.is_some_and(|path| path.starts_with("/src/"))
+            };
+            for file in tree.files.iter().filter(is_covered) {
+                check_examples(file, found);
+            }
+        }
+    }
+}
+
+/// Reports an example in the documentation of a file, at its first line.
+fn check_examples(file: &SourceFile, found: &mut Vec<Violation>) {
+    let mut is_open = false;
+    for (index, line) in file.text.lines().enumerate() {
+        let line = line.trim();
+        let doc = line.strip_prefix("///").or(line.strip_prefix("//!"));
+        let Some(info) = doc.and_then(|doc| doc.trim().strip_prefix("```")) else {
+            continue;
+        };
+        let first = info.split([',', ' ']).next().unwrap_or_default();
+        if !is_open && EXAMPLE_WORDS.contains(&first) {
+            let message = "this example never runs; remove `doctest = false` from Cargo.toml";
+            found.push(file.violation_at(index + 1, message));
+            return;
+        }
+        is_open = !is_open;
     }
 }
 
@@ -73,6 +116,24 @@ mod tests {
         let path = format!("crates/sabir-tidy/{path}");
         tree.add_file(path, "//! Tests.\n\n#[cfg(test)]\nmod tests {}\n");
         check_tree(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_library_whose_examples_do_not_run_has_none() {
+        let report = |manifest: &str, text: &str| -> Vec<String> {
+            let mut tree = SourceTree::default();
+            tree.add_file("crates/sabir-tidy/Cargo.toml", manifest);
+            tree.add_file("crates/sabir-tidy/src/part.rs", text);
+            check_tree(&tree).iter().map(ToString::to_string).collect()
+        };
+        let library = "[lib]\ndoctest = false\n";
+        let shown = "//! Part.\n//!\n//! ```json\n//! {}\n//! ```\n";
+        assert_eq!(report(library, shown), [""; 0]);
+        let run = format!("{shown}//! ```\n//! let x = 1;\n//! ```\n");
+        let said = report(library, &run);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("crates/sabir-tidy/src/part.rs:6: this example never runs"));
+        assert_eq!(report("[lib]\n", &run), [""; 0]);
     }
 
     #[test]

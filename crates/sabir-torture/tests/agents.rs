@@ -36,15 +36,19 @@ fn main() -> ExitCode {
         run_as_agent(kind, address.trim_start_matches("http://"));
         return ExitCode::SUCCESS;
     }
-    verdicts_follow_the_files();
-    the_same_cell_gives_the_same_verdict_twice();
-    what_an_agent_leaves_behind_is_described();
-    a_missing_agent_is_an_error();
-    agents_of_one_name_get_folders_of_their_own();
-    a_proxy_that_changes_nothing_scores_badly();
-    a_gateway_that_never_asks_is_named();
-    a_late_retry_counts_for_no_other_case();
-    println!("8 tests passed");
+    let tests = [
+        verdicts_follow_the_files,
+        the_same_cell_gives_the_same_verdict_twice,
+        what_an_agent_leaves_behind_is_described,
+        a_missing_agent_is_an_error,
+        agents_of_one_name_get_folders_of_their_own,
+        a_proxy_that_changes_nothing_scores_badly,
+        a_gateway_that_never_asks_is_named,
+        a_late_retry_counts_for_no_other_case,
+    ];
+    // At once, since they mostly wait. A panic in one of them is one here.
+    std::thread::scope(|scope| tests.iter().for_each(|test| drop(scope.spawn(test))));
+    println!("{} tests passed", tests.len());
     ExitCode::SUCCESS
 }
 

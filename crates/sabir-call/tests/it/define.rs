@@ -462,7 +462,7 @@ fn clones_are_independent() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(300), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Checks that every accepted table reads what it writes, and that nothing panics or hangs.
     #[test]

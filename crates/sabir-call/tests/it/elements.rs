@@ -44,7 +44,7 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::case_count::case_count(1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn chunks_do_not_matter(text in pieces(), size in 1usize..9) {

@@ -7,6 +7,7 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::case_count::sampled_positions;
 use crate::notation::read;
 
 fn tools() -> ToolSet {
@@ -129,7 +130,8 @@ fn check(dialect: &Dialect, calls: &[Call], wrong: &mut Vec<String>) {
     for (index, extent) in find_extents(selection, &text).iter().enumerate() {
         let is_first = index == 0;
         let opening = opening_length(&text[extent.start..], &calls[index].name, is_first);
-        for end in extent.start + opening..extent.end {
+        let first = extent.start + opening;
+        for end in sampled_positions(first, extent.end, 1).filter(|end| *end >= first) {
             let Some(prefix) = text.get(..end) else {
                 continue;
             };

@@ -84,7 +84,7 @@ fn check_samples(count: u32) {
 
 #[test]
 fn every_accepted_text_is_one_valid_call() {
-    check_samples(200);
+    check_samples(case_count(200));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn several_calls_are_read_as_valid_calls() {
     for dialect in dialects() {
         let grammar = built(dialect, &tools, ParallelCalls::Many);
         let mut sampler = Sampler::new(&grammar.grammar, 7);
-        for _ in 0..100 {
+        for _ in 0..case_count(100) {
             let text = sampler.next_text().unwrap();
             if let Some(why) = find_misreading(dialect, &tools, &text, usize::MAX) {
                 wrong.push(format!("{}: {why}\n{text}", dialect.name));

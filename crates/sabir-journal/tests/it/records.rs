@@ -164,6 +164,7 @@ fn deep_values_are_read_back_or_refused() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_record_over_the_limit_is_refused() {
     let place = Place::new();
     let mut journal = place.create().unwrap();

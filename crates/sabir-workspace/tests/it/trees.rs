@@ -145,6 +145,7 @@ fn signals_do_not_reach_the_supervisor() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn a_command_that_stops_its_supervisor_ends_at_the_time_limit() {
     check(
         command("kill -STOP $PPID; sleep 1000").timeout(Duration::from_millis(300)),
@@ -201,7 +202,18 @@ fn nothing_is_left_after_the_future_was_dropped() {
 
 #[test]
 fn nothing_is_left_after_kill_9_of_the_agent() {
-    for round in 0..5 {
+    check_kills(2);
+}
+
+#[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
+fn nothing_is_left_after_kill_9_at_several_moments() {
+    check_kills(5);
+}
+
+/// Kills the agent while its command runs, and then in as many rounds, fewer one, while processes are being started.
+fn check_kills(rounds: u64) {
+    for round in 0..rounds {
         let place = Place::new();
         let text = format!("{HIDERS} touch ready; sleep 1000");
         let mut agent = std::process::Command::new(PROBE)
@@ -210,7 +222,6 @@ fn nothing_is_left_after_kill_9_of_the_agent() {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        // Drops the future also while processes are being started.
         if round == 0 {
             wait_for("the command", || place.inner("ready").exists());
             assert!(alive(&place).len() > 5);

@@ -392,6 +392,7 @@ fn some_flipped_bits_repeat_no_edit() {
 }
 
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn some_flipped_bits_repeat_nothing_after_a_compaction() {
     check_some_flips(&StoredTask::compacted());
 }

@@ -525,6 +525,7 @@ fn long_answers() -> SocketAddr {
 
 /// `SABIR_CLIENTS=500` sets the number.
 #[test]
+#[ignore = "slow: .ci/slow-tests runs it"]
 fn slow_clients_cost_little_memory() {
     let clients = std::env::var("SABIR_CLIENTS")
         .ok()

@@ -227,10 +227,19 @@ fn fits(expected: &str, found: &str) -> bool {
     rest.len() >= last.len() && rest.ends_with(last)
 }
 
+/// The sections about tens of megabytes, which take most of the time of all: only played together with [`Played::InBoth`].
+const SLOW_SECTIONS: [&str; 5] = [
+    "A file of 2 GB",
+    "A file that cannot be searched to its end",
+    "A flood in one line",
+    "A flood of lines",
+    "More than is kept",
+];
+
 /// The protocols that the sections of a spec are played in.
 #[derive(Clone, Copy, PartialEq)]
 enum Played {
-    /// Each section in one of the two: a task takes a fifth of a second, and there are hundreds.
+    /// Each section in one of the two, without the slow ones: a task takes a fifth of a second, and there are hundreds.
     InTurn,
     /// Each section in both.
     InBoth,
@@ -245,6 +254,9 @@ fn check_spec(path: &Path, played: Played, bless: bool) -> Vec<String> {
     let (mut wrong, mut blessed) = (Vec::new(), text.clone());
     let mut changes = Vec::new();
     for (at, section) in sections.iter().enumerate() {
+        if played == Played::InTurn && SLOW_SECTIONS.contains(&section.title.as_str()) {
+            continue;
+        }
         let ways = [WAYS[1], WAYS[2]];
         let ways = match played {
             Played::InTurn => &ways[at % 2..][..1],

@@ -716,6 +716,21 @@ mod tests {
     }
 
     #[test]
+    fn credentials_in_parameters_of_the_address_are_secrets() {
+        let base = "https://box.example/v1?api-version=2025-01-01&Api-Token=ab%2Fcd012345678#x";
+        let provider = Provider::new("box", Wire::OpenAiChat, base, None);
+        let redactor = ClientRedactor::new(&provider);
+        let text = b"?api-version=2025-01-01&Api-Token=ab%2Fcd012345678, or ab/cd012345678";
+        let expected = "?api-version=2025-01-01&Api-Token=[secret], or [secret]";
+        for redacted in [
+            redactor.redact_secrets(text),
+            redactor.redact_credentials(text),
+        ] {
+            assert_eq!(String::from_utf8(redacted.unwrap()).unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn chat_answers_keep_secrets_that_may_be_words() {
         for word in ["not-needed", "sk-no-key-required", "123456789012"] {
             let key = Some(Secret::new(word));

@@ -133,7 +133,7 @@ pub const KNOWN_PROVIDERS: [KnownProvider; 14] = [
 /// The name of the wire that most providers share.
 const CHAT: &str = "openai-chat";
 
-/// The words in the names of headers that hold a credential.
+/// The words in the names of headers and parameters that hold a credential.
 const CREDENTIAL_WORDS: [&str; 7] = [
     "auth",
     "cookie",
@@ -215,6 +215,12 @@ pub fn is_loopback(base_url: &str) -> bool {
         || address
             .parse::<std::net::IpAddr>()
             .is_ok_and(|address| address.is_loopback())
+}
+
+/// Returns true for the name of a header or parameter that holds a credential.
+fn names_credential(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Removes the parts of an address that may be secret: user, password and query.
@@ -360,10 +366,7 @@ impl Provider {
     /// Returns the secrets that are no ordinary words: values of headers count only if their name
     /// speaks of a credential.
     pub(crate) fn credentials(&self) -> Vec<Secret> {
-        self.secrets_with(|name| {
-            let name = name.to_ascii_lowercase();
-            CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
-        })
+        self.secrets_with(names_credential)
     }
 
     /// Returns the secrets of the provider, with the values of the headers whose names satisfy a condition.
@@ -388,7 +391,22 @@ impl Provider {
             .cloned()
             .collect();
         all.extend(self.url_password());
+        all.extend(self.url_parameters());
         all
+    }
+
+    /// Returns the values of the parameters of the address that hold a credential, such as `?api-key=…`, as written there and
+    /// without escapes. Others are no secrets: `api-version=2025-01-01`.
+    fn url_parameters(&self) -> Vec<Secret> {
+        let address = self.base_url.split('#').next().unwrap_or_default();
+        let query = address.split_once('?').map_or("", |(_, query)| query);
+        query
+            .split('&')
+            .filter_map(|parameter| parameter.split_once('='))
+            .filter(|(name, value)| !value.is_empty() && names_credential(&percent_decode(name)))
+            .flat_map(|(_, value)| [value.to_owned(), percent_decode(value)])
+            .map(Secret::new)
+            .collect()
     }
 
     /// Returns the password in the address, as written there and as sent in the header for basic

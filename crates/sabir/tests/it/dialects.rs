@@ -259,8 +259,8 @@ fn a_dialect_table_suffices_for_prompts_and_parsing() {
         for tool in ["read_file", "write_to_file", "attempt_completion"] {
             let call = usage(&prompt, tool);
             let mut first: Option<Value> = None;
-            for (selection, chunks) in [(name, &["0", "5"][..]), ("auto", &["1"])] {
-                for &chunk in chunks {
+            for selection in [name, "auto"] {
+                for chunk in ["0", "1", "5"] {
                     let arguments = [
                         "--dialects",
                         &file,

@@ -217,8 +217,8 @@ pub fn is_loopback(base_url: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// Returns true for the name of a header or parameter that holds a credential.
-fn names_credential(name: &str) -> bool {
+/// Returns true if a header or parameter of this name holds a credential.
+fn is_credential_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
 }
@@ -366,7 +366,7 @@ impl Provider {
     /// Returns the secrets that are no ordinary words: values of headers count only if their name
     /// speaks of a credential.
     pub(crate) fn credentials(&self) -> Vec<Secret> {
-        self.secrets_with(names_credential)
+        self.secrets_with(is_credential_name)
     }
 
     /// Returns the secrets of the provider, with the values of the headers whose names satisfy a condition.
@@ -403,7 +403,7 @@ impl Provider {
         query
             .split('&')
             .filter_map(|parameter| parameter.split_once('='))
-            .filter(|(name, value)| !value.is_empty() && names_credential(&percent_decode(name)))
+            .filter(|(name, value)| !value.is_empty() && is_credential_name(&percent_decode(name)))
             .flat_map(|(_, value)| [value.to_owned(), percent_decode(value)])
             .map(Secret::new)
             .collect()

@@ -58,6 +58,7 @@ mod tag_form;
 mod thought;
 mod triggers;
 mod unknown_marker;
+mod unknown_notation;
 mod utf8;
 mod value;
 mod vocabulary;

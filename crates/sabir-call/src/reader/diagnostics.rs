@@ -209,6 +209,13 @@ impl ReaderDiagnostics {
         bare.map(|bare| bare.calls)
     }
 
+    /// Returns the number of calls before the last such tag and its span, if JSON follows it.
+    pub(super) fn open_json_in_tag(&self) -> Option<(u32, Span)> {
+        let bare = self.rare_notes.as_ref()?.bare.as_ref();
+        bare.filter(|bare| bare.json)
+            .map(|bare| (bare.calls, bare.span))
+    }
+
     /// Takes that record, if it is about this tag.
     pub(super) fn take_bare_call(&mut self, tag: &str) -> Option<BareCall> {
         self.rare_notes

@@ -19,6 +19,7 @@ use super::region::AnyRegionParser;
 use super::tag::{LexedTag, Tag, TagRelevance, lex_in_notation, lex_tag, names_match};
 use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
+use super::unknown_notation::cap_head;
 use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 
@@ -225,6 +226,15 @@ impl CallReader {
                         return ReaderStep::To(at + length);
                     }
                 }
+                let Some(begins_value) =
+                    self.starts_value_after_marker(&opening, rest, window.last)
+                else {
+                    self.state = ReaderState::Opening(opening);
+                    return ReaderStep::Wait(at);
+                };
+                if begins_value {
+                    self.note_unread_call(Span::new(opening.at, opening.at + opening.len));
+                }
                 // The header of a message that is not a call.
                 if (opening.first || self.prose.is_start())
                     && self.vocabulary.markers.is_section(&opening.tag)
@@ -234,23 +244,9 @@ impl CallReader {
                     self.state = self.state_after_call();
                     return ReaderStep::To(at);
                 }
-                let Some(begins_string) =
-                    self.starts_string_after_marker(&opening, rest, window.last)
-                else {
-                    self.state = ReaderState::Opening(opening);
-                    return ReaderStep::Wait(at);
-                };
                 if let Some(dialect) = self.inactive_dialect_of_marker(&opening, rest) {
                     self.diagnostics
                         .note_other_dialect(dialect, opening.at, opening.len);
-                }
-                // A brace is missing, so what follows may be a value of the call.
-                if begins_string {
-                    let calls = self.diagnostics.calls;
-                    let span = Span::new(opening.at, opening.at + opening.len);
-                    self.diagnostics
-                        .outer_signs_mut()
-                        .note_unterminated_call(calls, span);
                 }
                 self.release_marker(*opening, out);
                 ReaderStep::To(at)
@@ -258,41 +254,27 @@ impl CallReader {
         }
     }
 
-    /// Returns true if a string begins behind a marker, perhaps after the name of a tool and a bracket; `None` while
-    /// that is undecided. In large chunks too, only the text is read that small chunks would wait for.
-    fn starts_string_after_marker(
+    /// Returns true if the text behind a marker may be a value of a call whose beginning is missing: a string, perhaps behind a bracket,
+    /// or arguments of a tool in an unknown notation. `None` while that is undecided.
+    fn starts_value_after_marker(
         &self,
         opening: &PendingOpen,
         rest: &str,
         last: bool,
     ) -> Option<bool> {
-        let is_whole = last || rest.len() >= HEAD_CAP;
-        let head = rest
-            .get(..rest.floor_char_boundary(HEAD_CAP))
-            .unwrap_or_default();
-        let is_part_of_name =
-            word_length(head) == head.len() && self.vocabulary.begins_tool_name(head);
-        if is_part_of_name && !is_whole {
-            return None;
+        if self.starts_unknown_arguments(None, rest, last)? {
+            return Some(true);
         }
-        let name = if self.names_tool(head) {
-            word_length(head)
-        } else {
-            0
-        };
         // Where the prompt ends with the marker, words may begin with a quotation mark.
-        if opening.len == 0 && name == 0 {
+        if opening.len == 0 {
             return Some(false);
         }
-        let behind = head.get(name..).unwrap_or_default().trim_ascii_start();
-        let behind = behind
-            .strip_prefix('[')
-            .unwrap_or(behind)
-            .trim_ascii_start();
-        if behind.is_empty() && !is_whole {
+        let (head, is_whole) = cap_head(rest, last);
+        let text = head.strip_prefix('[').unwrap_or(head).trim_ascii_start();
+        if text.is_empty() && !is_whole {
             return None;
         }
-        Some(behind.starts_with('"'))
+        Some(text.starts_with('"'))
     }
 
     /// Returns true if the end of the text behind a marker can only be the beginning of a call.
@@ -760,6 +742,13 @@ impl CallReader {
                 return ReaderStep::Wait(from);
             }
         }
+        let is_unread = match ends {
+            HeaderEnd::No => self.starts_unknown_arguments(None, rest, window.last),
+            _ => Some(false),
+        };
+        let Some(is_unread) = is_unread else {
+            return ReaderStep::Wait(from);
+        };
         let ReaderState::Heading(heading) = std::mem::replace(&mut self.state, ReaderState::Prose)
         else {
             return ReaderStep::To(from);
@@ -775,13 +764,10 @@ impl CallReader {
             let head = rest
                 .get(..rest.floor_char_boundary(HEAD_CAP))
                 .unwrap_or_default();
-            if heading.form.is_none() && header_words(head).contains("to=") {
-                let calls = self.diagnostics.calls;
+            let is_addressed = heading.form.is_none() && header_words(head).contains("to=");
+            if is_unread || is_addressed {
                 let at = heading.opening.at;
-                let span = Span::new(at, at + heading.opening.len);
-                self.diagnostics
-                    .outer_signs_mut()
-                    .note_unterminated_call(calls, span);
+                self.note_unread_call(Span::new(at, at + heading.opening.len));
             }
             self.release_marker(heading.opening, out);
             return ReaderStep::To(from);
@@ -1012,10 +998,7 @@ impl CallReader {
         // Only arguments of a call are constrained, so this is the header of a call without its
         // recipient, and the text after it may be a value of the call.
         if tool.is_none() && header.contains("<|constrain|>") {
-            let calls = self.diagnostics.calls;
-            self.diagnostics
-                .outer_signs_mut()
-                .note_unterminated_call(calls, span);
+            self.note_unread_call(span);
         }
         let is_thought = channel.starts_with("analysis") || addressee == "self";
         let (role, rule) = match tool {

@@ -331,6 +331,10 @@ impl CallReader {
     /// whose end may belong to one of them. `is_cut_in_tags` is true if the text ended inside a call in tags, which may have
     /// swallowed that end.
     pub(super) fn reject_calls_without_end(&mut self, is_cut_in_tags: bool) {
+        // The tag around JSON has no end, so the JSON may hold all calls behind it.
+        if let Some((first, span)) = self.diagnostics.open_json_in_tag() {
+            self.reject_calls_from(first, span);
+        }
         let Some(signs) = self.diagnostics.outer_signs() else {
             return;
         };
@@ -416,6 +420,14 @@ impl CallReader {
             self.diagnostics
                 .note_fault(Fault::call_in_thought(index, drafts.span));
         }
+    }
+
+    /// Records markup of a call that is not understood: all text behind it may be part of the call.
+    pub(super) fn note_unread_call(&mut self, span: Span) {
+        let calls = self.diagnostics.calls;
+        self.diagnostics
+            .outer_signs_mut()
+            .note_unterminated_call(calls, span);
     }
 
     /// Rejects the calls from that number on, because of what this span shows.

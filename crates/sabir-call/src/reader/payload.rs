@@ -334,6 +334,8 @@ impl JsonRegionParser {
             }
             _ => {
                 report_missing_json(view.offset + at, out);
+                // The arguments may be written in another way.
+                self.broken = true;
                 PayloadStep::Over(at)
             }
         }

@@ -290,6 +290,25 @@ impl CallReader {
         if rest.starts_with('{') && !is_weak && self.begin_json_body(&opening, out) {
             return ReaderStep::To(at);
         }
+        if next.is_none()
+            && let Some(tool) = self.named_tool(&opening)
+        {
+            let begins = self.starts_unknown_arguments(Some(tool), rest, window.last);
+            let Some(begins) = begins else {
+                self.state = ReaderState::Opening(opening);
+                return ReaderStep::Wait(at);
+            };
+            // The tag of the call ends JSON that is not in tags.
+            let is_json = || {
+                let object = rest.strip_prefix('{').map(str::trim_start);
+                let is_ended_by_tag =
+                    matches!(opening.kind, OpenKind::Tool(..) | OpenKind::Fixed(_));
+                is_ended_by_tag && object.is_some_and(|members| members.starts_with('"'))
+            };
+            if begins && !is_json() {
+                self.note_unread_call(Span::new(opening.at, opening.at + opening.len));
+            }
+        }
         let fault = self.diagnose_mismatch(&opening, next, rest, at);
         // A tag that names the tool certainly begins a call, so even another tag after it counts as
         // misplaced content.
@@ -297,6 +316,9 @@ impl CallReader {
             // Calls that follow may be content of the argument that was not understood.
             let calls = self.diagnostics.calls;
             self.diagnostics.outer_signs_mut().note_failed_open(calls);
+            if matches!(opening.kind, OpenKind::Keyed(_)) {
+                self.note_unread_call(Span::new(opening.at, opening.at + opening.len));
+            }
         }
         let bare = fault.is_none()
             && !is_weak
@@ -307,6 +329,15 @@ impl CallReader {
             out.push_event(Event::Fault(&fault));
         }
         ReaderStep::To(at)
+    }
+
+    /// Returns the tool that the markup names.
+    fn named_tool(&self, opening: &PendingOpen) -> Option<usize> {
+        match opening.kind {
+            OpenKind::Tool(_, tool) => Some(tool).filter(|_| !self.is_weak_open(opening)),
+            OpenKind::Fixed(_) | OpenKind::Keyed(_) => self.vocabulary.resolve_tool(&opening.name),
+            _ => None,
+        }
     }
 
     /// Reads an element that belongs to no tool, up to the end of the text. `tag` is the first one in
@@ -778,6 +809,18 @@ impl CallReader {
             self.state = ReaderState::Opening(opening);
             return ReaderStep::Wait(at);
         };
+        let is_unread = match follows {
+            true => Some(false),
+            false => self.starts_unknown_arguments(None, rest, window.last),
+        };
+        match is_unread {
+            None => {
+                self.state = ReaderState::Opening(opening);
+                return ReaderStep::Wait(at);
+            }
+            Some(true) => self.note_unread_call(Span::new(opening.at, opening.at + opening.len)),
+            Some(false) => {}
+        }
         if follows || opening.first || self.diagnostics.calls > 0 {
             self.drop_section(&opening);
             self.diagnostics.emit_notes(out);

@@ -132,11 +132,10 @@ impl CallReader {
         let (tag, notation) = match self.lex_any(rest, last, first) {
             (LexedTag::No, _) => {
                 if mention.is_none() {
-                    self.note_unfinished_tag(rest, self.offset + at);
-                    if self
-                        .note_unknown_marker(rest, self.offset + at, last)
-                        .is_none()
-                    {
+                    let noted = self
+                        .note_unfinished_tag(rest, self.offset + at, last)
+                        .and_then(|()| self.note_unknown_marker(rest, self.offset + at, last));
+                    if noted.is_none() {
                         return TriggerMatch::Wait;
                     }
                 }
@@ -869,62 +868,65 @@ impl CallReader {
             && self.vocabulary.is_wrapper_name(tag.name)
     }
 
-    /// Notes an unfinished tag of a call to a known tool: another tag begins inside it, because its
-    /// own end is missing.
-    fn note_unfinished_tag(&mut self, rest: &str, start: usize) {
-        let inside = rest.strip_prefix('<').unwrap_or_default();
-        // The lexer stops at the same name, and waits for more text only if one of these bytes
-        // follows. A note that ignored this
-        // would depend on the chunks.
-        let name_end = name_length(inside.as_bytes());
-        if !matches!(
-            inside.as_bytes().get(name_end),
-            Some(b'=' | b' ' | b'\t' | b'\n' | b'\r')
-        ) {
-            return;
-        }
-        let (name, attributes) = inside.split_at_checked(name_end).unwrap_or_default();
-        if name.is_empty()
-            || self
-                .vocabulary
-                .find_call_tag(name, TagNotation::Angle, self.wrapped.as_deref())
-                .is_none()
-        {
-            return;
-        }
-        // The lexer looks no farther either; otherwise the note would depend on the chunks.
-        let room = TAG_CAP.saturating_sub(1 + name_end);
-        let end = attributes
-            .bytes()
-            .take(room)
-            .position(|byte| matches!(byte, b'<' | b'>'));
-        let Some(end) = end.filter(|end| attributes.as_bytes().get(*end) == Some(&b'<')) else {
-            return;
+    /// Notes an unfinished tag of a call to a known tool: another tag begins inside it, or its arguments follow the name in an
+    /// unknown notation, because its own end is missing. `None` means that more text is needed.
+    fn note_unfinished_tag(&mut self, rest: &str, start: usize, last: bool) -> Option<()> {
+        let mut dialects = self.vocabulary.non_angle_dialects().iter();
+        let other = dialects.find_map(|TagDialect { tagged, .. }| match tagged.notation {
+            TagNotation::Marked(marker) => {
+                let inside = rest.strip_prefix(marker)?.strip_prefix('<')?;
+                Some((tagged.notation, inside, ">"))
+            }
+            TagNotation::Delimited { open, end, .. } => {
+                Some((tagged.notation, rest.strip_prefix(open)?, end))
+            }
+            TagNotation::Angle => None,
+        });
+        let angle = rest
+            .strip_prefix('<')
+            .map(|inside| (TagNotation::Angle, inside, ">"));
+        let Some((notation, inside, close)) = other.or(angle) else {
+            return Some(());
         };
-        let words = attributes
-            .get(..end)
-            .unwrap_or_default()
-            .split(|c: char| c.is_whitespace() || "=\"'".contains(c));
-        if !words
-            .into_iter()
-            .any(|word| self.vocabulary.find_exact_tool(word).is_some())
-        {
-            return;
+        let name_end = name_length(inside.as_bytes());
+        let (name, attributes) = inside.split_at_checked(name_end).unwrap_or_default();
+        let own = self.vocabulary.own_tag_dialect();
+        let tool = own.and_then(|_| self.vocabulary.find_exact_tool(name));
+        let is_unread = match attributes.as_bytes().first() {
+            Some(b'(' | b'{' | b'[') if tool.is_some() => {
+                self.starts_unknown_arguments(tool, attributes, last)?
+            }
+            // The lexer has waited for more text only if one of these bytes follows the name. A note that ignored this would depend
+            // on the chunks.
+            Some(b'=' | b' ' | b'\t' | b'\n' | b'\r') => {
+                let wrapped = self.wrapped.as_deref();
+                let call_tag = self.vocabulary.find_call_tag(name, notation, wrapped);
+                // The lexer looks no farther.
+                let cap = TAG_CAP.saturating_sub(1 + name_end);
+                let head = attributes
+                    .get(..attributes.floor_char_boundary(cap))
+                    .unwrap_or_default();
+                let end = head.find(['<', '>']).unwrap_or(head.len());
+                let (head, behind) = head.split_at_checked(end).unwrap_or_default();
+                let mut words = head.split(|c: char| c.is_whitespace() || "=\"'([{:".contains(c));
+                let names_tool = match tool {
+                    Some(_) => self.starts_unknown_arguments(tool, head, true)?,
+                    None => words.any(|word| self.vocabulary.find_exact_tool(word).is_some()),
+                };
+                (call_tag.is_some() || tool.is_some()) && !behind.starts_with(close) && names_tool
+            }
+            _ => false,
+        };
+        if is_unread {
+            let length = rest.len() - attributes.len();
+            let span = Span::new(start, start + length);
+            self.note_unread_call(span);
+            let message = format!("the tag `{name}` is not finished: its `>` is missing");
+            let fault = Fault::error(FaultKind::MalformedTag, span, message);
+            self.diagnostics
+                .note_failed_open(fault.with_hint("end each tag with `>`"));
         }
-        let span = Span::new(
-            start,
-            start
-                + 1
-                + name_end
-                + attributes
-                    .get(..end)
-                    .map_or(0, |text| text.trim_end().len()),
-        );
-        let message =
-            format!("the tag `{name}` is not finished: another tag begins before its `>`");
-        let fault = Fault::error(FaultKind::MalformedTag, span, message);
-        self.diagnostics
-            .note_failed_open(fault.with_hint("end each tag with `>`"));
+        Some(())
     }
 
     /// Notes a misspelt tag that was meant to open a call of a known tool.

@@ -246,6 +246,10 @@ fn lex_delimited<'w>(
         };
     };
     let text = inside.get(..length).unwrap_or_default();
+    // Its own end is missing, and this is the end of a later tag.
+    if text.contains(open) {
+        return LexedTag::No;
+    }
     // Special tokens written out as text may leave a space before the name.
     let blank = text.len() - text.trim_start().len();
     let text = text.trim_start();

@@ -38,7 +38,8 @@ impl CallReader {
         if text.is_empty() {
             return last.then_some(());
         }
-        let is_call = if text.starts_with(['{', '[']) {
+        let is_json = text.starts_with(['{', '[']);
+        let is_call = if is_json {
             // Decides on the same bytes for any chunks. The text is held until then, only
             // after a special token that no dialect has.
             if text.len() < JSON_CAP && !last {
@@ -60,6 +61,7 @@ impl CallReader {
             let (name, after) = text.split_at_checked(length).unwrap_or_default();
             after.starts_with(['{', '(', '[', '<'])
                 && self.vocabulary.find_exact_tool(name).is_some()
+                || self.starts_unknown_arguments(None, text, last)?
         };
         if is_call {
             let span = Span::new(start, start + marker.len());
@@ -69,6 +71,10 @@ impl CallReader {
             let fault = Fault::error(FaultKind::OtherDialect, span, message);
             self.diagnostics
                 .note_failed_open(fault.with_hint("write the call in the dialect that was taught"));
+            // JSON ends by itself, and may be a call in a dialect that is read.
+            if !is_json {
+                self.note_unread_call(span);
+            }
         }
         Some(())
     }

@@ -26,3 +26,4 @@ mod roundtrip;
 mod specs;
 mod tags;
 mod true_calls;
+mod unread_notations;

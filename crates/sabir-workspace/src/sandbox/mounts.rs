@@ -552,7 +552,7 @@ fn attach_tree(tree: &OwnedFd, at: &Path) -> io::Result<()> {
 /// Creates a mount point if the new `/tmp` hides the original one; it is removed with the private
 /// folder.
 fn make_mount_point(path: &Path, is_folder: bool) -> io::Result<()> {
-    let mut replaced = TEMPORARY.iter().chain(&RUNTIME);
+    let mut replaced = TEMPORARY.iter().chain(&RUNTIME).chain(&["/dev"]);
     if !replaced.any(|mount_point| path.starts_with(mount_point)) || fs::exists(path)? {
         return Ok(());
     }

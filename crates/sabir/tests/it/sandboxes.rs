@@ -107,6 +107,36 @@ fn masks_are_kept_between_commands() {
     assert_eq!(names(root), ["AGENTS.md"]);
 }
 
+/// A workspace and a home in shared memory are seen, and nothing beside them.
+#[test]
+fn a_workspace_in_shared_memory_can_be_used() {
+    let mut world = World::new();
+    let Ok(memory) = tempfile::TempDir::new_in("/dev/shm") else {
+        return skipped("there is no shared memory that can be written");
+    };
+    let beside = memory.path().join("beside");
+    std::fs::create_dir(&beside).unwrap();
+    world.work = tempfile::TempDir::new_in(memory.path()).unwrap();
+    world.home = tempfile::TempDir::new_in(memory.path()).unwrap();
+    let run = |line: &str| {
+        let arguments = ["sandbox", "--level", "2", "--", line];
+        world.sabir().args(arguments).output().unwrap()
+    };
+    let output = run("echo x > made; cat made; ls -d ../beside; touch ../new");
+    if stderr(&output).contains("level 2 is not available") {
+        return skipped("level 2 is not available");
+    }
+    assert_eq!(stdout(&output), "x\n", "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("'../beside'"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(names(world.work.path()), ["made"]);
+    let found = names(memory.path());
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
 /// The limits and names of docs/sandbox.md that nothing else tries.
 #[test]
 fn limits_of_files_and_temporary_folders_are_as_documented() {

@@ -192,6 +192,14 @@ impl CallReader {
                 let Some(spelling) = self.vocabulary.find_keyed_call(&tag) else {
                     return ReaderStep::To(at);
                 };
+                let begins = self.starts_unknown_arguments(None, rest, window.last);
+                let Some(begins) = begins else {
+                    self.state = ReaderState::Opening(opening);
+                    return ReaderStep::Wait(at);
+                };
+                if begins {
+                    self.note_unread_call(Span::new(opening.at, opening.at + opening.len));
+                }
                 let name = rest.get(..len).unwrap_or_default();
                 self.held.push_str(name);
                 let kind = OpenKind::Keyed(spelling);
@@ -743,7 +751,10 @@ impl CallReader {
             }
         }
         let is_unread = match ends {
-            HeaderEnd::No => self.starts_unknown_arguments(None, rest, window.last),
+            HeaderEnd::No if heading.form.is_some() => {
+                self.starts_unknown_arguments(None, rest, window.last)
+            }
+            HeaderEnd::No => self.ends_in_unknown_arguments(rest, window.last),
             _ => Some(false),
         };
         let Some(is_unread) = is_unread else {
@@ -1235,7 +1246,7 @@ fn may_be_header(head: &str) -> bool {
 }
 
 /// Returns the beginning of a text that may be a header: up to a line's end, or to markup that no header holds.
-fn header_words(head: &str) -> &str {
+pub(super) fn header_words(head: &str) -> &str {
     let mut at = 0;
     loop {
         let rest = head.get(at..).unwrap_or_default();

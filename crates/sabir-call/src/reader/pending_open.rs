@@ -316,9 +316,6 @@ impl CallReader {
             // Calls that follow may be content of the argument that was not understood.
             let calls = self.diagnostics.calls;
             self.diagnostics.outer_signs_mut().note_failed_open(calls);
-            if matches!(opening.kind, OpenKind::Keyed(_)) {
-                self.note_unread_call(Span::new(opening.at, opening.at + opening.len));
-            }
         }
         let bare = fault.is_none()
             && !is_weak
@@ -334,8 +331,14 @@ impl CallReader {
     /// Returns the tool that the markup names.
     fn named_tool(&self, opening: &PendingOpen) -> Option<usize> {
         match opening.kind {
-            OpenKind::Tool(_, tool) => Some(tool).filter(|_| !self.is_weak_open(opening)),
-            OpenKind::Fixed(_) | OpenKind::Keyed(_) => self.vocabulary.resolve_tool(&opening.name),
+            // In the middle of a line a tool's name in angle brackets may be a type or an element.
+            OpenKind::Tool(_, tool) => {
+                Some(tool).filter(|_| opening.first && !self.is_weak_open(opening))
+            }
+            OpenKind::Fixed(_) | OpenKind::Keyed(_) => {
+                let name = opening.name.trim_end_matches(':');
+                self.vocabulary.resolve_tool(name)
+            }
             _ => None,
         }
     }

@@ -67,6 +67,8 @@ pub(super) struct PythonRegionParser {
     literal: LiteralReader,
     /// The skipper for the text after a mistake.
     skip: Option<Box<RegionSkipper>>,
+    /// True if no call begins where one should, and nothing tells where what begins there ends.
+    is_lost: bool,
 }
 
 /// The call that is being read.
@@ -132,6 +134,7 @@ impl PythonRegionParser {
             word: WordBuffer::default(),
             literal: LiteralReader::new(LiteralNotation::Python),
             skip: None,
+            is_lost: false,
         }
     }
 
@@ -467,6 +470,7 @@ impl PythonRegionParser {
         let depth = usize::from(self.list) + inner;
         // Without a marker or an open bracket nothing would tell where to stop skipping.
         if self.close.is_empty() && (!self.call.open || depth == 0) {
+            self.is_lost = !self.call.open;
             self.end_call(offset + at, out);
             return StepOutcome::Over(at);
         }
@@ -530,7 +534,7 @@ impl RegionParser for PythonRegionParser {
     }
 
     fn was_skipped(&self) -> bool {
-        self.skip.is_some()
+        self.skip.is_some() || self.is_lost
     }
 
     fn close_marker(&self) -> &'static str {

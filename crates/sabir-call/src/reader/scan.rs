@@ -891,42 +891,65 @@ impl CallReader {
         let name_end = name_length(inside.as_bytes());
         let (name, attributes) = inside.split_at_checked(name_end).unwrap_or_default();
         let own = self.vocabulary.own_tag_dialect();
-        let tool = own.and_then(|_| self.vocabulary.find_exact_tool(name));
-        let is_unread = match attributes.as_bytes().first() {
-            Some(b'(' | b'{' | b'[') if tool.is_some() => {
-                self.starts_unknown_arguments(tool, attributes, last)?
+        let own = own.filter(|_| self.prose.at_line_start());
+        let tool = own.and_then(|_| self.vocabulary.find_exact_tool(name.trim_end_matches(':')));
+        // The lexer looks no farther.
+        let cap = TAG_CAP.saturating_sub(1 + name_end);
+        let head = attributes
+            .get(..attributes.floor_char_boundary(cap))
+            .unwrap_or_default();
+        let end = head.find(['<', '>']).unwrap_or(head.len());
+        let (head, behind) = head.split_at_checked(end).unwrap_or_default();
+        let (is_unread, is_fault) = match attributes.as_bytes().first() {
+            Some(b'(' | b'{' | b'[' | b' ' | b'\t' | b'\n' | b'\r') if tool.is_some() => {
+                let is_unread = self.starts_unknown_arguments(tool, attributes, last)?;
+                (is_unread, is_unread)
             }
             // The lexer has waited for more text only if one of these bytes follows the name. A note that ignored this would depend
             // on the chunks.
-            Some(b'=' | b' ' | b'\t' | b'\n' | b'\r') => {
+            Some(b'=' | b' ' | b'\t' | b'\n' | b'\r') if !behind.starts_with(close) => {
                 let wrapped = self.wrapped.as_deref();
                 let call_tag = self.vocabulary.find_call_tag(name, notation, wrapped);
-                // The lexer looks no farther.
-                let cap = TAG_CAP.saturating_sub(1 + name_end);
-                let head = attributes
-                    .get(..attributes.floor_char_boundary(cap))
-                    .unwrap_or_default();
-                let end = head.find(['<', '>']).unwrap_or(head.len());
-                let (head, behind) = head.split_at_checked(end).unwrap_or_default();
-                let mut words = head.split(|c: char| c.is_whitespace() || "=\"'([{:".contains(c));
-                let names_tool = match tool {
-                    Some(_) => self.starts_unknown_arguments(tool, head, true)?,
-                    None => words.any(|word| self.vocabulary.find_exact_tool(word).is_some()),
-                };
-                (call_tag.is_some() || tool.is_some()) && !behind.starts_with(close) && names_tool
+                let named = call_tag.and_then(|_| self.find_tool_name(head));
+                let is_unread = named.is_some_and(|(tool, text)| {
+                    self.starts_unknown_arguments(Some(tool), text, true) == Some(true)
+                });
+                let is_value = matches!(notation, TagNotation::Delimited { .. })
+                    && self.vocabulary.is_value_tag(name, notation);
+                let is_cut = named.is_some() && behind.starts_with('<');
+                (is_unread || is_value, is_unread || is_cut)
             }
-            _ => false,
+            _ => (false, false),
         };
+        let span = Span::new(start, start + rest.len() - attributes.len());
         if is_unread {
-            let length = rest.len() - attributes.len();
-            let span = Span::new(start, start + length);
             self.note_unread_call(span);
-            let message = format!("the tag `{name}` is not finished: its `>` is missing");
+        }
+        if is_fault {
+            let message = format!("the tag `{name}` is not finished: its `{close}` is missing");
             let fault = Fault::error(FaultKind::MalformedTag, span, message);
             self.diagnostics
-                .note_failed_open(fault.with_hint("end each tag with `>`"));
+                .note_failed_open(fault.with_hint(format!("end each tag with `{close}`")));
         }
         Some(())
+    }
+
+    /// Finds the first name of a declared tool in the attributes of a tag. Returns the tool, and the text behind its name.
+    fn find_tool_name<'t>(&self, attributes: &'t str) -> Option<(usize, &'t str)> {
+        let separates = |c: char| c.is_whitespace() || "=\"'([{:".contains(c);
+        let mut at = 0;
+        for word in attributes.split(separates) {
+            if let Some(tool) = self.vocabulary.find_exact_tool(word) {
+                return Some((tool, attributes.get(at + word.len()..)?));
+            }
+            at += word.len();
+            at += attributes
+                .get(at..)?
+                .chars()
+                .next()
+                .map_or(0, char::len_utf8);
+        }
+        None
     }
 
     /// Notes a misspelt tag that was meant to open a call of a known tool.

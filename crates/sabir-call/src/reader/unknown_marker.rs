@@ -38,7 +38,9 @@ impl CallReader {
         if text.is_empty() {
             return last.then_some(());
         }
+        // JSON may be a call in a dialect that is read.
         let is_json = text.starts_with(['{', '[']);
+        let mut is_unread = is_json && !self.vocabulary.bare_anywhere;
         let is_call = if is_json {
             // Decides on the same bytes for any chunks. The text is held until then, only
             // after a special token that no dialect has.
@@ -59,9 +61,10 @@ impl CallReader {
                 return (last || text.len() > 4 * NAME_CAP).then_some(());
             };
             let (name, after) = text.split_at_checked(length).unwrap_or_default();
-            after.starts_with(['{', '(', '[', '<'])
-                && self.vocabulary.find_exact_tool(name).is_some()
-                || self.starts_unknown_arguments(None, text, last)?
+            let begins_call = after.starts_with(['{', '(', '[', '<'])
+                && self.vocabulary.find_exact_tool(name).is_some();
+            is_unread = !is_role(marker) && self.starts_unknown_arguments(None, text, last)?;
+            begins_call || is_unread
         };
         if is_call {
             let span = Span::new(start, start + marker.len());
@@ -71,13 +74,34 @@ impl CallReader {
             let fault = Fault::error(FaultKind::OtherDialect, span, message);
             self.diagnostics
                 .note_failed_open(fault.with_hint("write the call in the dialect that was taught"));
-            // JSON ends by itself, and may be a call in a dialect that is read.
-            if !is_json {
+            if is_unread {
                 self.note_unread_call(span);
             }
         }
         Some(())
     }
+}
+
+/// Words in the names of special tokens around messages and results.
+const ROLES: [&str; 12] = [
+    "assistant",
+    "user",
+    "system",
+    "human",
+    "observation",
+    "message",
+    "channel",
+    "response",
+    "output",
+    "result",
+    "text",
+    "eot",
+];
+
+/// Returns true if a special token begins or ends a message or a result, of which a tool's name may be a word.
+fn is_role(marker: &str) -> bool {
+    let name = marker.to_lowercase();
+    ROLES.iter().any(|role| name.contains(role))
 }
 
 /// The beginning of a text as a special token.

@@ -3,9 +3,25 @@
 //! Such a call is not understood, so it is unknown where it ends. Calls behind it may be content of its arguments and must not run.
 
 use super::CallReader;
+use super::marker_dispatch::header_words;
 
 /// The length of the text that decides, in bytes.
 const HEAD_CAP: usize = 256;
+/// The maximum number of words of a header that may precede a tool's name.
+const MAX_WORDS: usize = 4;
+/// The keys of a call's name.
+const NAME_KEYS: [&str; 6] = [
+    "name",
+    "tool",
+    "tool_name",
+    "function",
+    "function_name",
+    "action",
+];
+/// The keys around all arguments.
+const ARGUMENTS_KEYS: [&str; 5] = ["arguments", "args", "parameters", "params", "input"];
+/// What follows a name in prose, and is no string.
+const GENITIVE: &str = "'s ";
 /// What some formats write before a tool's name.
 const NAMESPACE: &str = "functions.";
 /// How special tokens begin and end.
@@ -31,28 +47,27 @@ impl CallReader {
         last: bool,
     ) -> Option<bool> {
         let (head, is_whole) = cap_head(rest, last);
+        let is_tag = tool.is_some();
         let (tool, text) = match tool {
             Some(tool) => (tool, head),
             None => {
                 let is_in_namespace = !is_whole && NAMESPACE.starts_with(head);
                 let named = head.strip_prefix(NAMESPACE).unwrap_or(head);
                 let name = word_of(named, is_name_character);
-                let is_in_name =
-                    name.len() == named.len() && self.vocabulary.begins_tool_name(name);
-                if !is_whole && (is_in_namespace || is_in_name) {
+                if is_in_namespace || name.len() == named.len() && !is_whole {
                     return None;
                 }
-                let name = name.trim_end_matches([':', '.']);
-                let Some(tool) = self.vocabulary.find_exact_tool(name) else {
+                let behind = named.get(name.len()..).unwrap_or_default();
+                if NAME_KEYS.contains(&name.trim_end_matches(':')) {
+                    return self.starts_with_value_of_tool(name, behind, is_whole);
+                }
+                let Some(tool) = self.vocabulary.resolve_tool(bare_name(name)) else {
                     return Some(false);
                 };
-                (tool, named.get(name.len()..).unwrap_or_default())
+                (tool, behind)
             }
         };
-        // Kimi numbers its calls.
-        let text = text.strip_prefix(':').map_or(text, |number| {
-            number.trim_start_matches(|c: char| c.is_ascii_digit())
-        });
+        let text = text.strip_prefix(':').unwrap_or(text);
         // Some end the name with a special token.
         let is_part_of_token = !is_whole
             && SPECIAL_TOKENS
@@ -64,29 +79,89 @@ impl CallReader {
         let text = match token {
             _ if is_part_of_token => return None,
             Some((_, close)) => match text.split_once(close) {
-                Some((_, behind)) => behind,
+                Some((_, behind)) => behind.strip_prefix(':').unwrap_or(behind),
                 None if is_whole => return Some(false),
                 None => return None,
             },
             None => text,
         };
-        let text = text.trim_start();
-        let inside = text.trim_start_matches(|c: char| "([{".contains(c) || c.is_whitespace());
-        let is_enclosed = inside.len() < text.len();
-        if inside.starts_with('"') || is_enclosed && inside.starts_with(['\'', '`']) {
+        let is_bullet = |c: char| c.is_whitespace() || "-*•$@.".contains(c);
+        let inside = text.trim_start_matches(|c: char| "([{（".contains(c) || is_bullet(c));
+        let skipped = text.get(..text.len() - inside.len()).unwrap_or_default();
+        let is_enclosed = skipped.contains(['(', '[', '{', '（']);
+        let is_option = skipped.ends_with("--");
+        // A name in the genitive.
+        if !is_whole && !inside.is_empty() && GENITIVE.starts_with(inside) {
+            return None;
+        }
+        let is_quoted = inside.starts_with(['"', '“'])
+            || (is_tag || !skipped.is_empty())
+                && inside.starts_with(['\'', '`'])
+                && !inside.starts_with(GENITIVE);
+        if is_quoted && !skipped.contains(['.', '$', '@']) {
             return Some(true);
         }
-        let dashed = inside.trim_start_matches('-');
-        let is_option = inside.len() - dashed.len() == 2;
-        let key = word_of(dashed, |c| c.is_alphanumeric() || matches!(c, '_' | '-'));
-        let behind = dashed.get(key.len()..).unwrap_or_default().trim_start();
+        let key = word_of(inside, |c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+        let behind = inside.get(key.len()..).unwrap_or_default();
+        let behind = behind.trim_start_matches(|c: char| c.is_whitespace() || c == '*');
         if behind.is_empty() && !is_whole {
             return None;
         }
-        let is_declared = self.vocabulary.declares_argument(Some(tool), key);
-        let is_assigned = !key.is_empty() && behind.starts_with(['=', ':']);
-        Some(is_assigned && (is_enclosed || is_declared) || is_option && is_declared)
+        let is_given = |_: &str| false;
+        let is_known = |key: &str| {
+            ARGUMENTS_KEYS.contains(&key)
+                || self.vocabulary.declares_argument(Some(tool), key)
+                || self
+                    .vocabulary
+                    .understands_argument(Some(tool), key, is_given)
+        };
+        let is_known = !key.is_empty() && (is_known(key) || is_known(&key.to_lowercase()));
+        let is_assigned = !key.is_empty() && behind.starts_with(['=', ':', '：']);
+        let is_string = is_known && behind.starts_with(['"', '\'']);
+        Some(is_assigned && (is_enclosed || is_known) || is_option && is_known || is_string)
     }
+
+    /// Returns true if a tool's name is the value of this key. `text` follows the key.
+    fn starts_with_value_of_tool(&self, key: &str, text: &str, is_whole: bool) -> Option<bool> {
+        let text = text.trim_start();
+        let value = text.strip_prefix([':', '=']);
+        if value.is_none() && !key.ends_with(':') {
+            return (is_whole || !text.is_empty()).then_some(false);
+        }
+        let value = value.unwrap_or(text);
+        let value = value.trim_start_matches(|c: char| c.is_whitespace() || "\"'`".contains(c));
+        let name = word_of(value, is_name_character);
+        if name.len() == value.len() && !is_whole {
+            return None;
+        }
+        Some(self.vocabulary.resolve_tool(bare_name(name)).is_some())
+    }
+
+    /// Returns true if such arguments begin behind one of the first words of `rest`, the header of a message; `None` while that is
+    /// undecided.
+    pub(super) fn ends_in_unknown_arguments(&self, rest: &str, last: bool) -> Option<bool> {
+        let (head, _) = cap_head(rest, last);
+        let is_start = |(at, _): &(usize, &str)| {
+            head.get(..*at)
+                .is_some_and(|before| before.is_empty() || before.ends_with([' ', '=', '>']))
+        };
+        // In small chunks nothing behind the words of the header has come yet.
+        let words = header_words(head).match_indices(|c: char| c.is_alphabetic());
+        for (at, _) in words.filter(is_start).take(MAX_WORDS) {
+            let text = rest.get(at..).unwrap_or_default();
+            if self.starts_unknown_arguments(None, text, last)? {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+}
+
+/// Returns a tool's name without the number that Kimi writes behind it, and without a colon.
+fn bare_name(name: &str) -> &str {
+    let name = name.trim_end_matches([':', '.']);
+    let letters = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    letters.strip_suffix(':').unwrap_or(name)
 }
 
 /// Returns the characters at the start of the text that are part of a word.

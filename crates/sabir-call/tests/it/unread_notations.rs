@@ -28,11 +28,14 @@ fn render(dialect: &Dialect, name: &str, arguments: &[(&str, &str)]) -> String {
     dialect.render_calls(&[call], &tools())
 }
 
+/// The number of other dialects whose calls are tried in a text.
+const OTHERS: usize = 9;
+
 /// An object of words without quotation marks.
 const BARE_WORDS: &str = "{path: a.md, content: …}";
 
 /// What may follow a tool's name in a notation that nobody defined; `…` is the value.
-const NOTATIONS: [&str; 13] = [
+const NOTATIONS: [&str; 20] = [
     "(\"a.md\", \"…\")",
     "(path=\"a.md\", content=\"…\")",
     "(path: \"a.md\", content: \"…\")",
@@ -46,6 +49,13 @@ const NOTATIONS: [&str; 13] = [
     " \"a.md\" \"…\"",
     "\npath: a.md\ncontent: …\n",
     " --path a.md --content \"…\"",
+    ": \"a.md\", \"…\"",
+    ": path=\"a.md\" content=\"…\"",
+    ":\n  arguments:\n    path: a.md\n    content: |\n…\n",
+    "\nargs:\n- path: a.md\n- content: …\n",
+    "\n- Path: a.md\n- Content: …\n",
+    " 'a.md' '…'",
+    "(**{\"path\": \"a.md\", \"content\": \"…\"})",
 ];
 
 /// Returns the markup before the arguments of a call, with the tool's name and without it, and the markup behind them.
@@ -63,7 +73,13 @@ fn frames(dialect: &Dialect) -> Vec<(String, String)> {
         starts.push(frame[..end].to_owned());
     }
     let tail = &frame[end..value.max(end)];
-    if let Some(close) = tail.find('>') {
+    // A tag around a key is a part of the arguments.
+    let is_key = |close: &usize| {
+        ["arg_key", "tool_arg:"]
+            .iter()
+            .any(|key| tail[..*close].contains(key))
+    };
+    if let Some(close) = tail.find('>').filter(|close| !is_key(close)) {
         starts.push(frame[..end + close + 1].to_owned());
     }
     let first = match frame.find("<|sep|>") {
@@ -73,6 +89,8 @@ fn frames(dialect: &Dialect) -> Vec<(String, String)> {
     if let Some(close) = first.filter(|_| is_marker) {
         starts.push(format!("{}write_to_file", &frame[..=close]));
         starts.push(format!("{}\nwrite_to_file", &frame[..=close]));
+        starts.push(format!("{}\nname: write_to_file", &frame[..=close]));
+        starts.push(format!("{}functions.write_to_file:0", &frame[..=close]));
     }
     starts
         .into_iter()
@@ -119,7 +137,9 @@ fn no_call_runs_inside_of_an_unknown_notation() {
             for notation in NOTATIONS {
                 // The dialect's own markup, and some of all others.
                 let own = render(dialect, "get_time", &[]);
-                let others = sampled_positions(read, inner.len(), 12).map(|at| inner[at].as_str());
+                let first = read;
+                let others = sampled_positions(first % OTHERS, OTHERS, OTHERS)
+                    .map(|at| inner[(first + at * 7) % inner.len()].as_str());
                 for inner in others.chain([own.as_str()]) {
                     // Any closing bracket ends an object of bare words, and this markup begins with one.
                     if inner.starts_with(']') && notation == BARE_WORDS {
@@ -169,6 +189,26 @@ fn calls_behind_words_about_markup_still_run() {
         ),
         ("glm", "With <tool_call>write_to_file you write files.\n"),
         ("auto", "<tool_call> write_to_file: not needed now.\n"),
+        (
+            "auto",
+            "`Vec<write_to_file>`: a list, Vec<write_to_file> \"too\".\n",
+        ),
+        (
+            "auto",
+            "The option `<write_to_file path=` and cat <write_to_file path=1\n",
+        ),
+        (
+            "auto",
+            "It begins with <function=write_to_file and ends with </function>.\n",
+        ),
+        (
+            "hermes",
+            "<|channel|>analysis<|message|>write_to_file(path=\"x\") is next.<|end|>\n",
+        ),
+        (
+            "hermes",
+            "<|tool_response|>write_to_file(path=\"x\") failed\n",
+        ),
     ] {
         let dialect = if selection == "auto" {
             "hermes"

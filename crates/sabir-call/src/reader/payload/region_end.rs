@@ -335,7 +335,7 @@ impl JsonRegionParser {
         }
         self.report_wrong_close(Span::new(offset, offset + found.len()), &found, out);
         // More of the JSON, which only seemed to be whole.
-        self.broken |= matches!(found.as_str(), ":" | "," | "\"" | "<");
+        self.broken |= matches!(found.as_str(), ":" | "," | "\"") || rest.starts_with("<]");
         if matches!(found.as_str(), "}" | "]") {
             self.state = PayloadState::After(AllowedTail::Brackets);
             return PayloadStep::To(from);

@@ -197,7 +197,8 @@ impl JsonRegionParser {
             ScanProgress::Guard(to) => PayloadStep::Guard(at + to),
             ScanProgress::Ended(to) => {
                 let headed = self.is_headed();
-                if headed && scanner_is_broken(&self.scanner) && is_special(self.markers.close) {
+                let is_broken = scanner_is_broken(&self.scanner);
+                if headed && is_broken && is_special(self.markers.close) {
                     // All text up to the marker belongs to the call, which was rejected.
                     self.state = PayloadState::NoJson;
                     return PayloadStep::To(at + to);
@@ -207,6 +208,8 @@ impl JsonRegionParser {
                     self.state = PayloadState::Comma;
                     return PayloadStep::To(at + to);
                 }
+                // What is no object of arguments may reach farther.
+                self.broken |= is_broken;
                 self.finish_call(view.offset + at + to, out);
                 self.end_json(view, at + to, AllowedTail::Nothing, out)
             }

@@ -19,6 +19,7 @@ use super::region::AnyRegionParser;
 use super::tag::{LexedTag, Tag, TagRelevance, lex_in_notation, lex_tag, names_match};
 use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
+use super::unknown_marker::is_role;
 use super::unknown_notation::cap_head;
 use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
@@ -270,7 +271,8 @@ impl CallReader {
         rest: &str,
         last: bool,
     ) -> Option<bool> {
-        if self.starts_unknown_arguments(None, rest, last)? {
+        let is_word = self.is_role_marker(opening);
+        if !is_word && self.starts_unknown_arguments(None, rest, last)? {
             return Some(true);
         }
         // Where the prompt ends with the marker, words may begin with a quotation mark.
@@ -283,6 +285,12 @@ impl CallReader {
             return None;
         }
         Some(text.starts_with('"'))
+    }
+
+    /// Returns true if the marker begins or ends a message or a result, and no call: a tool's name behind it may be a word.
+    pub(super) fn is_role_marker(&self, opening: &PendingOpen) -> bool {
+        let text = opening.marker_text();
+        is_role(&text) && !self.vocabulary.markers.opens_call(&text)
     }
 
     /// Returns true if the end of the text behind a marker can only be the beginning of a call.

@@ -812,7 +812,7 @@ impl CallReader {
             self.state = ReaderState::Opening(opening);
             return ReaderStep::Wait(at);
         };
-        let is_unread = match follows {
+        let is_unread = match follows || self.is_role_marker(&opening) {
             true => Some(false),
             false => self.starts_unknown_arguments(None, rest, window.last),
         };

@@ -99,7 +99,7 @@ const ROLES: [&str; 12] = [
 ];
 
 /// Returns true if a special token begins or ends a message or a result, of which a tool's name may be a word.
-fn is_role(marker: &str) -> bool {
+pub(super) fn is_role(marker: &str) -> bool {
     let name = marker.to_lowercase();
     ROLES.iter().any(|role| name.contains(role))
 }

@@ -914,10 +914,11 @@ impl CallReader {
                 let is_unread = named.is_some_and(|(tool, text)| {
                     self.starts_unknown_arguments(Some(tool), text, true) == Some(true)
                 });
-                let is_value = matches!(notation, TagNotation::Delimited { .. })
-                    && self.vocabulary.is_value_tag(name, notation);
+                // Special tokens are never written by accident, so the tag is one of a call or of a value, unless it is around calls.
+                let is_of_call = matches!(notation, TagNotation::Delimited { .. })
+                    && self.vocabulary.find_wrapper(name, notation).is_none();
                 let is_cut = named.is_some() && behind.starts_with('<');
-                (is_unread || is_value, is_unread || is_cut)
+                (is_unread || is_of_call, is_unread || is_cut)
             }
             _ => (false, false),
         };

@@ -85,12 +85,24 @@ impl CallReader {
             },
             None => text,
         };
+        self.starts_argument(tool, text, is_tag, is_whole)
+    }
+
+    /// Returns true if the text begins with a string, or with a key and its value, perhaps behind brackets and bullets; `None` while
+    /// that is undecided. `is_tag` is true if a tag ends before the text, so that a quotation mark is no part of a word.
+    fn starts_argument(
+        &self,
+        tool: usize,
+        text: &str,
+        is_tag: bool,
+        is_whole: bool,
+    ) -> Option<bool> {
         let is_bullet = |c: char| c.is_whitespace() || "-*•$@.".contains(c);
         let inside = text.trim_start_matches(|c: char| "([{（".contains(c) || is_bullet(c));
         let skipped = text.get(..text.len() - inside.len()).unwrap_or_default();
         let is_enclosed = skipped.contains(['(', '[', '{', '（']);
         let is_option = skipped.ends_with("--");
-        // A name in the genitive.
+        // A name in the genitive (`write_file's path`) is prose.
         if !is_whole && !inside.is_empty() && GENITIVE.starts_with(inside) {
             return None;
         }

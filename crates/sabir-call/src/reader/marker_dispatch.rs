@@ -19,13 +19,13 @@ use super::region::AnyRegionParser;
 use super::tag::{LexedTag, Tag, TagRelevance, lex_in_notation, lex_tag, names_match};
 use super::tag_form::MESSAGE_CALL;
 use super::thought::ThoughtBlock;
-use super::unknown_marker::is_role;
-use super::unknown_notation::cap_head;
+use super::unknown_marker::is_role_token;
+use super::unknown_notation::bounded_prefix;
 use super::vocabulary::TagDialect;
 use super::{CallReader, ReaderState, ReaderStep, TextWindow};
 
 /// The maximum length of the text between a marker and the JSON of the arguments, in bytes.
-const HEAD_CAP: usize = 256;
+pub(super) const HEAD_CAP: usize = 256;
 /// The end of the header of a harmony message.
 const MESSAGE: &str = "<|message|>";
 /// The dialect in which a message to a tool holds JSON.
@@ -279,7 +279,7 @@ impl CallReader {
         if opening.len == 0 {
             return Some(false);
         }
-        let (head, is_whole) = cap_head(rest, last);
+        let (head, is_whole) = bounded_prefix(rest, last);
         let text = head.strip_prefix('[').unwrap_or(head).trim_ascii_start();
         if text.is_empty() && !is_whole {
             return None;
@@ -290,7 +290,7 @@ impl CallReader {
     /// Returns true if the marker begins or ends a message or a result, and no call: a tool's name behind it may be a word.
     pub(super) fn is_role_marker(&self, opening: &PendingOpen) -> bool {
         let text = opening.marker_text();
-        is_role(&text) && !self.vocabulary.markers.opens_call(&text)
+        is_role_token(&text) && !self.vocabulary.markers.opens_call(&text)
     }
 
     /// Returns true if the end of the text behind a marker can only be the beginning of a call.
@@ -762,7 +762,7 @@ impl CallReader {
             HeaderEnd::No if heading.form.is_some() => {
                 self.starts_unknown_arguments(None, rest, window.last)
             }
-            HeaderEnd::No => self.ends_in_unknown_arguments(rest, window.last),
+            HeaderEnd::No => self.header_has_unknown_arguments(rest, window.last),
             _ => Some(false),
         };
         let Some(is_unread) = is_unread else {
@@ -1236,7 +1236,7 @@ fn starts_with_json_fence(text: &str, last: bool) -> Option<bool> {
 }
 
 /// Returns the length of the word at the start of `text` that could be a tool's name.
-fn word_length(text: &str) -> usize {
+pub(super) fn word_length(text: &str) -> usize {
     if !text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
         return 0;
     }

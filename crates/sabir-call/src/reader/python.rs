@@ -67,7 +67,7 @@ pub(super) struct PythonRegionParser {
     literal: LiteralReader,
     /// The skipper for the text after a mistake.
     skip: Option<Box<RegionSkipper>>,
-    /// True if no call begins where one should, and nothing tells where what begins there ends.
+    /// True if other text stands where a call should begin, and nothing tells where it ends.
     is_lost: bool,
 }
 

@@ -63,7 +63,8 @@ impl CallReader {
             let (name, after) = text.split_at_checked(length).unwrap_or_default();
             let begins_call = after.starts_with(['{', '(', '[', '<'])
                 && self.vocabulary.find_exact_tool(name).is_some();
-            is_unread = !is_role(marker) && self.starts_unknown_arguments(None, text, last)?;
+            is_unread =
+                !is_role_token(marker) && self.starts_unknown_arguments(None, text, last)?;
             begins_call || is_unread
         };
         if is_call {
@@ -99,7 +100,7 @@ const ROLES: [&str; 12] = [
 ];
 
 /// Returns true if a special token begins or ends a message or a result, of which a tool's name may be a word.
-pub(super) fn is_role(marker: &str) -> bool {
+pub(super) fn is_role_token(marker: &str) -> bool {
     let name = marker.to_lowercase();
     ROLES.iter().any(|role| name.contains(role))
 }

@@ -3,10 +3,8 @@
 //! Such a call is not understood, so it is unknown where it ends. Calls behind it may be content of its arguments and must not run.
 
 use super::CallReader;
-use super::marker_dispatch::header_words;
+use super::marker_dispatch::{HEAD_CAP, header_words, word_length};
 
-/// The length of the text that decides, in bytes.
-const HEAD_CAP: usize = 256;
 /// The maximum number of words of a header that may precede a tool's name.
 const MAX_WORDS: usize = 4;
 /// The keys of a call's name.
@@ -27,8 +25,8 @@ const NAMESPACE: &str = "functions.";
 /// How special tokens begin and end.
 const SPECIAL_TOKENS: [(&str, &str); 2] = [("<|", "|>"), ("<｜", "｜>")];
 
-/// Returns the text that decides, and whether all of it is there.
-pub(super) fn cap_head(rest: &str, last: bool) -> (&str, bool) {
+/// Returns the first [`HEAD_CAP`] bytes of a text, and whether no more of them can come.
+pub(super) fn bounded_prefix(rest: &str, last: bool) -> (&str, bool) {
     let end = rest.floor_char_boundary(HEAD_CAP);
     let is_whole = last || rest.len() >= HEAD_CAP;
     (rest.get(..end).unwrap_or_default(), is_whole)
@@ -46,14 +44,14 @@ impl CallReader {
         rest: &str,
         last: bool,
     ) -> Option<bool> {
-        let (head, is_whole) = cap_head(rest, last);
+        let (head, is_whole) = bounded_prefix(rest, last);
         let is_tag = tool.is_some();
         let (tool, text) = match tool {
             Some(tool) => (tool, head),
             None => {
                 let is_in_namespace = !is_whole && NAMESPACE.starts_with(head);
                 let named = head.strip_prefix(NAMESPACE).unwrap_or(head);
-                let name = word_of(named, is_name_character);
+                let name = named.get(..word_length(named)).unwrap_or_default();
                 if is_in_namespace || name.len() == named.len() && !is_whole {
                     return None;
                 }
@@ -113,7 +111,7 @@ impl CallReader {
         if is_quoted && !skipped.contains(['.', '$', '@']) {
             return Some(true);
         }
-        let key = word_of(inside, |c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+        let key = leading_word(inside, |c| c.is_alphanumeric() || matches!(c, '_' | '-'));
         let behind = inside.get(key.len()..).unwrap_or_default();
         let behind = behind.trim_start_matches(|c: char| c.is_whitespace() || c == '*');
         if behind.is_empty() && !is_whole {
@@ -142,17 +140,17 @@ impl CallReader {
         }
         let value = value.unwrap_or(text);
         let value = value.trim_start_matches(|c: char| c.is_whitespace() || "\"'`".contains(c));
-        let name = word_of(value, is_name_character);
+        let name = value.get(..word_length(value)).unwrap_or_default();
         if name.len() == value.len() && !is_whole {
             return None;
         }
         Some(self.vocabulary.resolve_tool(bare_name(name)).is_some())
     }
 
-    /// Returns true if such arguments begin behind one of the first words of `rest`, the header of a message; `None` while that is
-    /// undecided.
-    pub(super) fn ends_in_unknown_arguments(&self, rest: &str, last: bool) -> Option<bool> {
-        let (head, _) = cap_head(rest, last);
+    /// Returns true if a tool's name among the first words of a message's header is followed by such arguments; `None` while that is
+    /// undecided. `rest` begins with the header.
+    pub(super) fn header_has_unknown_arguments(&self, rest: &str, last: bool) -> Option<bool> {
+        let (head, _) = bounded_prefix(rest, last);
         let is_start = |(at, _): &(usize, &str)| {
             head.get(..*at)
                 .is_some_and(|before| before.is_empty() || before.ends_with([' ', '=', '>']))
@@ -177,12 +175,7 @@ fn bare_name(name: &str) -> &str {
 }
 
 /// Returns the characters at the start of the text that are part of a word.
-fn word_of(text: &str, is_part: impl Fn(char) -> bool) -> &str {
+fn leading_word(text: &str, is_part: impl Fn(char) -> bool) -> &str {
     let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
     text.get(..end).unwrap_or_default()
-}
-
-/// Returns true for characters of a tool's name, and those that separate it from a number.
-fn is_name_character(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }

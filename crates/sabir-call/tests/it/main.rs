@@ -26,4 +26,4 @@ mod roundtrip;
 mod specs;
 mod tags;
 mod true_calls;
-mod unread_notations;
+mod unknown_notations;

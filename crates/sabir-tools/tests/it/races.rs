@@ -279,7 +279,7 @@ impl Arena {
         kept
     }
 
-    /// Counts rounds of one kind.
+    /// Acts until the share of rounds is done and both outcomes were seen, and counts.
     fn rounds(
         &self,
         effort: Effort,

@@ -271,9 +271,10 @@ impl CallReader {
         rest: &str,
         last: bool,
     ) -> Option<bool> {
-        let is_word = self.is_role_marker(opening);
-        if !is_word && self.starts_unknown_arguments(None, rest, last)? {
-            return Some(true);
+        // Hardly any text begins like arguments, so the marker is looked at last.
+        let starts = self.starts_unknown_arguments(None, rest, last);
+        if starts != Some(false) && !self.is_role_marker(opening) {
+            return starts;
         }
         // Where the prompt ends with the marker, words may begin with a quotation mark.
         if opening.len == 0 {

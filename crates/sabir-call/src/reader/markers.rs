@@ -64,6 +64,8 @@ pub(crate) struct MarkerTable {
     headless: Vec<&'static str>,
     /// The bytes that can follow the `<` of a marker; they rule out most `<` in a text.
     second: FirstLetters,
+    /// The names of the closing tags that end calls of the active dialects, each once.
+    closes: Vec<&'static str>,
 }
 
 /// One meaning of a marker in one dialect.
@@ -160,6 +162,15 @@ impl MarkerTable {
             }
             self.add_owner(text, dialect.name);
             if is_active {
+                let close = match kind {
+                    MarkerKind::Json(form) => form.close,
+                    MarkerKind::Python(table) => table.close,
+                    _ => "",
+                };
+                let inside = close.trim().strip_prefix("</");
+                let name = inside.and_then(|text| text.strip_suffix('>'));
+                self.closes
+                    .extend(name.filter(|name| !self.closes.contains(name)));
                 self.active.push(MarkerEntry {
                     text,
                     dialect: dialect.name,
@@ -263,18 +274,7 @@ impl MarkerTable {
 
     /// Returns true if a closing tag of this name closes the calls of some active dialect.
     pub(crate) fn has_close_tag(&self, name: &str) -> bool {
-        let close = |kind| match kind {
-            MarkerKind::Json(form) => form.close,
-            MarkerKind::Python(table) => table.close,
-            _ => "",
-        };
-        let is_close = |text: &str| {
-            let inner = text.trim().strip_prefix("</");
-            inner.and_then(|text| text.strip_suffix('>')) == Some(name)
-        };
-        self.active
-            .iter()
-            .any(|marker| is_close(close(marker.kind)))
+        self.closes.contains(&name)
     }
 
     /// Returns true if `close` is the end of what `open` begins, in an active dialect.
@@ -490,10 +490,13 @@ fn end_markers(grammar: &Grammar) -> Vec<(&'static str, MarkerKind)> {
 /// Returns the longest of these markers at the start of `rest`.
 fn longest_marker(texts: &[&'static str], rest: &str, last: bool) -> MarkerMatch {
     let mut found: Option<&'static str> = None;
-    let second = rest.as_bytes().get(1);
+    let differs = |text: &[u8], at: usize| match (rest.as_bytes().get(at), text.get(at)) {
+        (Some(byte), Some(own)) => own != byte,
+        _ => false,
+    };
     for text in texts {
-        // Most markers are ruled out by one byte, which is cheaper than to compare texts.
-        if second.is_some_and(|byte| text.as_bytes().get(1).is_some_and(|own| own != byte)) {
+        // Most markers are ruled out by a byte or two, which is cheaper than to compare texts.
+        if differs(text.as_bytes(), 1) || differs(text.as_bytes(), 2) {
             continue;
         }
         if rest.starts_with(text) {

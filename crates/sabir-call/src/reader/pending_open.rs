@@ -812,17 +812,19 @@ impl CallReader {
             self.state = ReaderState::Opening(opening);
             return ReaderStep::Wait(at);
         };
-        let is_unread = match follows || self.is_role_marker(&opening) {
+        // Hardly any text begins like arguments, so the marker is looked at last.
+        let is_unread = match follows {
             true => Some(false),
             false => self.starts_unknown_arguments(None, rest, window.last),
         };
         match is_unread {
+            Some(false) => {}
+            _ if self.is_role_marker(&opening) => {}
             None => {
                 self.state = ReaderState::Opening(opening);
                 return ReaderStep::Wait(at);
             }
             Some(true) => self.note_unread_call(Span::new(opening.at, opening.at + opening.len)),
-            Some(false) => {}
         }
         if follows || opening.first || self.diagnostics.calls > 0 {
             self.drop_section(&opening);

@@ -6,6 +6,8 @@
 //!
 //! Reads one byte at a time with bounded state, so chunk boundaries cannot matter.
 
+use std::sync::LazyLock;
+
 use super::triggers::TriggerTable;
 use super::vocabulary::SHOWN;
 
@@ -14,6 +16,13 @@ pub(crate) const IN_FENCE: &str = "in a code fence";
 
 /// The reason for a mention in a quotation.
 const IN_QUOTATION: &str = "behind a quotation mark";
+
+/// The bytes at which text that cannot be markup is read one by one.
+static TAGS_ONLY: LazyLock<TriggerTable> = LazyLock::new(|| {
+    let mut triggers = TriggerTable::default();
+    triggers.add_byte(b'<');
+    triggers
+});
 
 /// The value of [`ProseTracker::quotation`] behind the end of a quotation.
 const QUOTATION_ENDED: u8 = 1;
@@ -103,8 +112,8 @@ impl LineStrings {
         self.0 & (Self::DOUBLE | Self::SINGLE) != 0
     }
 
-    /// Processes a byte; `before` is the last one before it that is not white space.
-    fn push_byte(&mut self, byte: u8, before: u8) {
+    /// Processes a byte; `before` returns the last one before it that is not white space.
+    fn push_byte(&mut self, byte: u8, before: impl FnOnce() -> u8) {
         let mark = match byte {
             b'"' => Self::DOUBLE,
             b'\'' => Self::SINGLE,
@@ -118,6 +127,7 @@ impl LineStrings {
                 self.0 |= Self::ESCAPED * u8::from(byte == b'\\');
             }
         } else if mark != 0 {
+            let before = before();
             let is_payload = self.0 & Self::PAYLOAD != 0;
             let begins = matches!(before, b'{' | b'[' | b'(' | b'=');
             if begins || is_payload && matches!(before, b':' | b',') {
@@ -346,25 +356,35 @@ impl ProseTracker {
             }
             self.push_byte(byte);
             at += 1;
-            // In this state nothing but triggers can change anything, so the search can skip ahead.
-            if self.line == LineState::Inside
-                && !self.is_start()
-                && self.run == 0
-                && !self.escaped
-                && !self.comment
-                && self.quotation == 0
-                && !matches!(byte, b'!' | b'-')
-            {
+            if self.may_skip_after(byte) {
                 at = self.skip_plain(bytes, at, triggers);
             }
         }
         at
     }
 
+    /// Returns true if nothing but triggers can change anything behind this byte, so that the search can skip ahead.
+    fn may_skip_after(&self, byte: u8) -> bool {
+        self.line == LineState::Inside
+            && !self.is_start()
+            && self.run == 0
+            && !self.escaped
+            && !self.comment
+            && self.quotation == 0
+            && !matches!(byte, b'!' | b'-')
+    }
+
     /// Reads all of `text`, including any `<`.
     pub(crate) fn read_text(&mut self, text: &str) {
-        for byte in text.bytes() {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
             self.push_byte(byte);
+            at += 1;
+            // An HTML comment may begin here.
+            if byte != b'<' && self.may_skip_after(byte) {
+                at = self.skip_plain(bytes, at, &TAGS_ONLY);
+            }
         }
     }
 
@@ -421,35 +441,48 @@ impl ProseTracker {
     fn skip_plain(&mut self, bytes: &[u8], from: usize, triggers: &TriggerTable) -> usize {
         let rest = bytes.get(from..).unwrap_or_default();
         let mut stop = 0;
-        while let Some(&byte) = rest.get(stop) {
-            if !triggers.is_plain(byte) {
-                // A trigger that begins words depends on the byte before it, which may precede this
-                // text.
-                let before = stop
-                    .checked_sub(1)
-                    .and_then(|at| rest.get(at))
-                    .copied()
-                    .unwrap_or(self.previous_byte());
-                if triggers.is_prose_byte(byte) || triggers.is_trigger(byte, before, false) {
-                    break;
-                }
+        let mut has_quote = false;
+        loop {
+            let (plain, is_quoted) = triggers.count_plain(rest.get(stop..).unwrap_or_default());
+            stop += plain;
+            has_quote |= is_quoted;
+            let Some(&byte) = rest.get(stop) else {
+                break;
+            };
+            // A trigger that begins words depends on the byte before it, which may precede this text.
+            let before = stop
+                .checked_sub(1)
+                .and_then(|at| rest.get(at))
+                .copied()
+                .unwrap_or(self.previous_byte());
+            if triggers.is_prose_byte(byte) || triggers.is_trigger(byte, before, false) {
+                break;
             }
             stop += 1;
         }
-        let mut last = self.last;
+        let last = self.last;
         // Only the last four bytes can matter later, so a leap over a megabyte costs four steps
         // here.
         for &byte in rest.get(stop.saturating_sub(4)..stop).unwrap_or_default() {
             self.remember_byte(byte);
         }
         let leapt = rest.get(..stop).unwrap_or_default();
-        if memchr::memchr2(b'"', b'\'', leapt).is_some() {
-            self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
-            for &byte in leapt {
-                self.strings.push_byte(byte, find_last_non_whitespace(last));
-                last = shift_in(last, byte);
+        if has_quote {
+            let marks = leapt.iter().copied().enumerate();
+            for (at, mark) in marks.filter(|(_, byte)| matches!(byte, b'"' | b'\'')) {
+                self.quote ^= mark == b'"';
+                if at > 0 {
+                    self.strings.0 &= !LineStrings::ESCAPED;
+                }
+                self.strings.push_byte(mark, || {
+                    let before = leapt.get(..at).unwrap_or_default();
+                    let near = last.iter().chain(before).rev().take(last.len());
+                    let is_solid = |byte: &u8| !byte.is_ascii_whitespace();
+                    near.copied().find(is_solid).unwrap_or(b'\n')
+                });
             }
-        } else if !leapt.is_empty() {
+        }
+        if !leapt.is_empty() {
             // A backslash ends a leap, so there is none in it.
             self.strings.0 &= !LineStrings::ESCAPED;
         }
@@ -468,16 +501,11 @@ impl ProseTracker {
 
     /// Reads one byte.
     pub(crate) fn push_byte(&mut self, byte: u8) {
-        match self.last {
-            // `<!--` begins a comment, but in code it is text.
-            [_, b'<', b'!', b'-'] if byte == b'-' => {
-                self.comment |= self.fence.is_none() && self.code == 0
-            }
-            [_, _, b'-', b'-'] if byte == b'>' => self.comment = false,
-            _ => {}
+        if byte == b'\n' {
+            return self.push_line_feed();
         }
-        if self.strings != LineStrings::default() || matches!(byte, b'"' | b'\'') {
-            self.strings.push_byte(byte, self.last_non_whitespace());
+        if self.strings.0 != 0 || matches!(byte, b'-' | b'>' | b'"' | b'\'') {
+            self.push_special_byte(byte);
         }
         self.remember_byte(byte);
         if self.quotation != 0 {
@@ -489,9 +517,6 @@ impl ProseTracker {
         if !byte.is_ascii_whitespace() {
             self.solid = self.read;
         }
-        if byte == b'\n' {
-            return self.end_line();
-        }
         match self.line {
             LineState::Start => self.push_leading_byte(byte),
             LineState::Run if byte == self.run_of => self.run = self.run.saturating_add(1),
@@ -501,6 +526,30 @@ impl ProseTracker {
             LineState::Inside if self.fence.is_none() => self.push_inline_byte(byte),
             LineState::Inside | LineState::Quote | LineState::Code | LineState::Close => {}
         }
+    }
+
+    /// Tracks HTML comments and strings; what `last` holds precedes the byte.
+    fn push_special_byte(&mut self, byte: u8) {
+        match (byte, self.last) {
+            // `<!--` begins a comment, but in code it is text.
+            (b'-', [_, b'<', b'!', b'-']) => self.comment |= self.fence.is_none() && self.code == 0,
+            (b'>', [_, _, b'-', b'-']) => self.comment = false,
+            _ => {}
+        }
+        let last = self.last;
+        self.strings
+            .push_byte(byte, || find_last_non_whitespace(last));
+    }
+
+    /// Reads a line feed. It begins no comment, and strings and quotation marks end with their line.
+    fn push_line_feed(&mut self) {
+        self.remember_byte(b'\n');
+        if self.quotation != 0 {
+            self.close_quotation(b'\n');
+        }
+        self.fresh = false;
+        self.read = self.read.saturating_add(1);
+        self.end_line();
     }
 
     /// Processes a byte before the first one of a line that is not white space.

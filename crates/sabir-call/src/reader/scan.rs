@@ -270,9 +270,10 @@ impl CallReader {
             return last;
         }
         let name = inside.get(..length).unwrap_or_default();
-        if self.vocabulary.is_inactive_tag(name) {
+        if self.vocabulary.may_name(name) && self.vocabulary.is_inactive_tag(name) {
             // An attribute may follow the name; the end of the tag is all that counts.
-            let end = inside.bytes().take(TAG_CAP).position(|byte| byte == b'>');
+            let tag = inside.as_bytes().get(..TAG_CAP.min(inside.len()));
+            let end = memchr::memchr(b'>', tag.unwrap_or_default());
             if end.is_none() && !last && inside.len() < TAG_CAP {
                 return false;
             }
@@ -356,22 +357,24 @@ impl CallReader {
         close: bool,
         notation: TagNotation,
     ) -> TagRelevance {
-        if self.vocabulary.is_message_frame(name, notation)
-            || self.vocabulary.find_wrapper(name, notation).is_some()
-            || self
-                .wrapped
-                .as_deref()
-                .is_some_and(|it| names_match(it, name))
-        {
+        let wrapped = self.wrapped.as_deref();
+        if wrapped.is_some_and(|it| names_match(it, name)) {
             return TagRelevance::Quoted;
         }
-        let wrapped = self.wrapped.as_deref();
-        if self
-            .vocabulary
-            .find_call_tag(name, notation, wrapped)
-            .is_some()
-        {
-            return TagRelevance::Any;
+        // Closing tags of HTML are frequent, and no table has most of their names.
+        if self.vocabulary.may_name(name) {
+            if self.vocabulary.is_message_frame(name, notation)
+                || self.vocabulary.find_wrapper(name, notation).is_some()
+            {
+                return TagRelevance::Quoted;
+            }
+            if self
+                .vocabulary
+                .find_call_tag(name, notation, wrapped)
+                .is_some()
+            {
+                return TagRelevance::Any;
+            }
         }
         // Closing tags after the end of a call matter, since its last value may extend to here.
         let ends = |closed: &ClosedCall| {
@@ -890,6 +893,13 @@ impl CallReader {
         };
         let name_end = name_length(inside.as_bytes());
         let (name, attributes) = inside.split_at_checked(name_end).unwrap_or_default();
+        let is_delimited = matches!(notation, TagNotation::Delimited { .. });
+        // Most `<` are comparisons, and most tags end with the tag.
+        let follows = attributes.as_bytes().first();
+        let may_begin = follows.is_some_and(|byte| b"({[= \t\n\r".contains(byte));
+        if !may_begin || name.is_empty() && !is_delimited {
+            return Some(());
+        }
         let own = self.vocabulary.own_tag_dialect();
         let own = own.filter(|_| self.prose.at_line_start());
         let tool = own.and_then(|_| self.vocabulary.find_exact_tool(name.trim_end_matches(':')));
@@ -900,7 +910,7 @@ impl CallReader {
             .unwrap_or_default();
         let end = head.find(['<', '>']).unwrap_or(head.len());
         let (head, behind) = head.split_at_checked(end).unwrap_or_default();
-        let (is_unread, is_fault) = match attributes.as_bytes().first() {
+        let (is_unread, is_fault) = match follows {
             Some(b'(' | b'{' | b'[' | b' ' | b'\t' | b'\n' | b'\r') if tool.is_some() => {
                 let is_unread = self.starts_unknown_arguments(tool, attributes, last)?;
                 (is_unread, is_unread)
@@ -909,14 +919,18 @@ impl CallReader {
             // on the chunks.
             Some(b'=' | b' ' | b'\t' | b'\n' | b'\r') if !behind.starts_with(close) => {
                 let wrapped = self.wrapped.as_deref();
-                let call_tag = self.vocabulary.find_call_tag(name, notation, wrapped);
-                let named = call_tag.and_then(|_| self.find_tool_name(head));
+                let is_call = self.vocabulary.may_name(name)
+                    && self
+                        .vocabulary
+                        .find_call_tag(name, notation, wrapped)
+                        .is_some();
+                let named = is_call.then(|| self.find_tool_name(head)).flatten();
                 let is_unread = named.is_some_and(|(tool, text)| {
                     self.starts_unknown_arguments(Some(tool), text, true) == Some(true)
                 });
                 // Special tokens are never written by accident, so the tag is one of a call or of a value, unless it is around calls.
-                let is_of_call = matches!(notation, TagNotation::Delimited { .. })
-                    && self.vocabulary.find_wrapper(name, notation).is_none();
+                let is_of_call =
+                    is_delimited && self.vocabulary.find_wrapper(name, notation).is_none();
                 let is_cut = named.is_some() && behind.starts_with('<');
                 (is_unread || is_of_call, is_unread || is_cut)
             }

@@ -16,11 +16,14 @@ const LINE: u8 = 4;
 const BETWEEN_WORDS: u8 = 16;
 /// A byte that prose tracking needs to see: backticks, backslashes, line ends.
 const OWN: u8 = 8;
+/// A straight quotation mark, which may begin or end a string.
+const QUOTE: u8 = 32;
 
 impl Default for TriggerTable {
     fn default() -> Self {
         let mut made = Self([0; 256]);
         b"`\\\n".iter().for_each(|byte| made.add_class(*byte, OWN));
+        b"\"'".iter().for_each(|byte| made.add_class(*byte, QUOTE));
         made
     }
 }
@@ -36,9 +39,17 @@ impl TriggerTable {
             || (class & WORD != 0 && !before.is_ascii_alphanumeric())
     }
 
-    /// Returns true if the byte has no meaning in the middle of a line.
-    pub(crate) fn is_plain(&self, byte: u8) -> bool {
-        self.byte_class(byte) & !LINE == 0
+    /// Counts the bytes from the start up to one that may have a meaning in the middle of a line. Returns whether straight quotation
+    /// marks are among them as well.
+    pub(crate) fn count_plain(&self, bytes: &[u8]) -> (usize, bool) {
+        let mut seen = 0;
+        let is_stop = |byte: &u8| {
+            let class = self.byte_class(*byte);
+            seen |= class;
+            class & !(LINE | QUOTE) != 0
+        };
+        let length = bytes.iter().position(is_stop).unwrap_or(bytes.len());
+        (length, seen & QUOTE != 0)
     }
 
     /// Returns true if prose tracking needs to see the byte.

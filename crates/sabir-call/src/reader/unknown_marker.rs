@@ -63,8 +63,8 @@ impl CallReader {
             let (name, after) = text.split_at_checked(length).unwrap_or_default();
             let begins_call = after.starts_with(['{', '(', '[', '<'])
                 && self.vocabulary.find_exact_tool(name).is_some();
-            is_unread =
-                !is_role_token(marker) && self.starts_unknown_arguments(None, text, last)?;
+            let starts = self.starts_unknown_arguments(None, text, last);
+            is_unread = starts != Some(false) && !is_role_token(marker) && starts?;
             begins_call || is_unread
         };
         if is_call {

@@ -366,7 +366,7 @@ impl Vocabulary {
                 TagScheme::Fixed { call, .. } => call == base && tagged.has_prefix(prefix),
                 TagScheme::Keyed { call, .. } => call == name,
             };
-            is_call || tagged.is_wrapper_name(name)
+            is_call || tagged.is_wrapper(name, prefix, base)
         };
         self.inactive_tag_dialects().any(has_tag) && !self.active_tag_dialects().any(has_tag)
     }
@@ -406,10 +406,12 @@ impl Vocabulary {
     /// Returns true if a closing tag of this name ends a call, or the block around calls, in an
     /// active dialect.
     pub(crate) fn is_call_close(&self, name: &str) -> bool {
-        self.find_keyed_call(name).is_some()
-            || self.is_wrapper_name(name)
-            || self.find_call_tag(name, TagNotation::Angle, None).is_some()
-            || self.markers.has_close_tag(name)
+        let is_tag = || {
+            self.find_keyed_call(name).is_some()
+                || self.is_wrapper_name(name)
+                || self.find_call_tag(name, TagNotation::Angle, None).is_some()
+        };
+        self.may_name(name) && is_tag() || self.markers.has_close_tag(name)
     }
 
     /// Returns true if a tag of this name encloses values in an active dialect whatever the argument.
@@ -746,16 +748,19 @@ impl TaggedCalls {
 
     /// Returns true if a tag of this name is a wrapper.
     pub(crate) fn is_wrapper_name(&self, name: &str) -> bool {
-        let has_own_prefix = |wrapper: &str| {
-            let (prefix, base) = split_name(name);
-            wrapper == base && self.has_prefix(prefix)
-        };
         // Hardly any name ends like a wrapper, and this is asked of every dialect, so the name is
         // split only then.
-        self.wrappers
-            .iter()
-            .filter(|wrapper| name.ends_with(**wrapper))
-            .any(|wrapper| *wrapper == name || has_own_prefix(wrapper))
+        let mut wrappers = self.wrappers.iter();
+        wrappers.any(|wrapper| name.ends_with(wrapper)) && {
+            let (prefix, base) = split_name(name);
+            self.is_wrapper(name, prefix, base)
+        }
+    }
+
+    /// Returns true if a tag is a wrapper. `prefix` and `base` are the parts of its name.
+    fn is_wrapper(&self, name: &str, prefix: &str, base: &str) -> bool {
+        let mut wrappers = self.wrappers.iter();
+        wrappers.any(|wrapper| *wrapper == name || *wrapper == base && self.has_prefix(prefix))
     }
 
     /// Returns true if tags may have this prefix.

@@ -115,8 +115,13 @@ impl FirstLetters {
     /// Adds the first byte of a text. Bit 127 represents every byte beyond ASCII.
     pub(crate) fn add_first_letter(&mut self, text: &str) {
         if let Some(byte) = text.as_bytes().first() {
-            self.0 |= 1 << byte.min(&127);
+            self.add_letter(*byte);
         }
+    }
+
+    /// Adds a byte.
+    pub(crate) fn add_letter(&mut self, byte: u8) {
+        self.0 |= 1 << byte.min(127);
     }
 
     /// Returns true if a text with this first byte may be in the set: one shift instead of a

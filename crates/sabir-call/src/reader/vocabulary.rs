@@ -62,7 +62,7 @@ pub(crate) struct Vocabulary {
     pub(crate) markers: Arc<MarkerTable>,
     /// The first letters of tool and argument names.
     names: FirstLetters,
-    /// The first letters of the tag names in the dialect tables, without prefixes.
+    /// The first letters of the tag names in the dialect tables, without prefixes, in lower case.
     tags: FirstLetters,
     /// The active dialect for JSON without a marker.
     pub(crate) bare_json: Option<&'static str>,
@@ -162,7 +162,8 @@ impl Vocabulary {
             tagged
                 .tag_names()
                 .chain(tagged.value_tag_name())
-                .for_each(|name| self.tags.add_first_letter(name));
+                .filter_map(|name| name.bytes().next())
+                .for_each(|byte| self.tags.add_letter(byte.to_ascii_lowercase()));
             if let TagNotation::Marked(marker) = tagged.notation {
                 marker
                     .bytes()

@@ -141,6 +141,10 @@ fn rows() -> Vec<(&'static str, Value)> {
             json!({"machine": "tagged", "tags": {"call": "act", "argument": "arg", "prefix": "acme:"}}),
         ),
         (
+            "t_tags_capitals",
+            json!({"machine": "tagged", "tags": {"call": "Zeta", "argument": "Xi", "wrapper": "ZetaCalls"}}),
+        ),
+        (
             "t_tags_own",
             json!({"machine": "tagged", "tags": {"call": "perform", "wrapper": "acts"}}),
         ),

@@ -128,8 +128,6 @@ async fn a_recording_is_replayed_to_the_last_event() {
 #[tokio::test]
 async fn failed_attempts_are_replayed() {
     for_every_wire(|wire| async move {
-        let inside = crate::http::inside(wire);
-        let broken = |trouble: ScriptedFault| vec![good().with_fault(trouble)];
         let cases: Vec<Vec<ProviderReply>> = vec![
             vec![
                 ProviderReply::error_status(429).with_header("retry-after-ms", "120"),
@@ -147,6 +145,20 @@ async fn failed_attempts_are_replayed() {
                 ProviderReply::error_status(401)
                     .with_body(&format!("{{\"error\":{{\"message\":\"about {KEY}\"}}}}")),
             ],
+        ];
+        for replies in cases {
+            twice(wire, replies, &[request(wire)]).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn broken_answers_are_replayed() {
+    for_every_wire(|wire| async move {
+        let inside = crate::http::inside(wire);
+        let broken = |trouble: ScriptedFault| vec![good().with_fault(trouble)];
+        let cases: Vec<Vec<ProviderReply>> = vec![
             broken(ScriptedFault::CutAfter(inside)),
             broken(ScriptedFault::ResetAfter(inside)),
             broken(ScriptedFault::StallAfter(inside)),

@@ -296,7 +296,8 @@ async fn the_connection_is_used_again() {
 #[tokio::test]
 async fn temporary_failures_are_retried() {
     for_every_wire(|wire| async move {
-        for status in [408, 429, 500, 502, 503, 504, 529] {
+        let statuses = [408, 429, 500, 502, 503, 504, 529];
+        check_at_once(statuses, |status| async move {
             let outcome = ask(
                 wire,
                 vec![
@@ -312,7 +313,8 @@ async fn temporary_failures_are_retried() {
                 (3, 2),
                 "{status}"
             );
-        }
+        })
+        .await;
         let faults = [
             ScriptedFault::StallBeforeHeaders,
             ScriptedFault::StallAfter(0),
@@ -344,26 +346,25 @@ async fn temporary_failures_are_retried() {
 
 #[tokio::test]
 async fn persistent_failures_end_in_one_error() {
-    for (status, kind) in [
-        (429, ModelErrorKind::RateLimited),
-        (503, ModelErrorKind::Unavailable),
-    ] {
-        let outcome = ask(
-            Wire::Anthropic,
-            vec![ProviderReply::error_status(status); 3],
-        )
-        .await;
+    let failures = [
+        (
+            ProviderReply::error_status(429),
+            ModelErrorKind::RateLimited,
+        ),
+        (
+            ProviderReply::error_status(503),
+            ModelErrorKind::Unavailable,
+        ),
+        (
+            good().with_fault(ScriptedFault::StallBeforeHeaders),
+            ModelErrorKind::Unavailable,
+        ),
+    ];
+    check_at_once(failures, |(reply, kind)| async move {
+        let outcome = ask(Wire::Anthropic, vec![reply; 3]).await;
         assert_eq!((outcome.error().kind, outcome.requests), (kind, 3));
-    }
-    let outcome = ask(
-        Wire::Anthropic,
-        vec![good().with_fault(ScriptedFault::StallBeforeHeaders); 3],
-    )
+    })
     .await;
-    assert_eq!(
-        (outcome.error().kind, outcome.requests),
-        (ModelErrorKind::Unavailable, 3)
-    );
     // Nothing listens at that address.
     let provider = ScriptedProvider::start(ReplyScript::new([])).await.unwrap();
     let address = provider.base_url(Wire::OpenAiChat);

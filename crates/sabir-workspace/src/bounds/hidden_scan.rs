@@ -40,7 +40,7 @@ impl Workspace {
         })?;
         let mut hidden = Vec::new();
         let worker = || {
-            let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
+            let mut buffer = Box::new_uninit_slice(BUFFER_BYTES);
             // A folder that this process cannot read is unreadable for commands of the same user,
             // too.
             move |folder| {

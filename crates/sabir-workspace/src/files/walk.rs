@@ -112,7 +112,7 @@ impl<'a> FolderReader<'a> {
     pub(crate) fn new(workspace: &'a Workspace, most: usize) -> Self {
         Self {
             workspace,
-            buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into_boxed_slice(),
+            buffer: Box::new_uninit_slice(BUFFER_BYTES),
             most,
         }
     }

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use sabir_testkit::{ProviderReply, ReplyScript};
 use serde_json::{Value, json};
 
+use crate::case_count::sampled_positions;
 use crate::world::{Way, World, code, names, stderr, stdout};
 
 /// A dialect for each machine, in one file.
@@ -256,7 +257,9 @@ fn a_dialect_table_suffices_for_prompts_and_parsing() {
             "",
         );
         assert_eq!(code, 0, "{name}: {errors}");
-        for tool in ["read_file", "write_to_file", "attempt_completion"] {
+        let tools = ["read_file", "write_to_file", "attempt_completion"];
+        for at in sampled_positions(name.len() % tools.len(), tools.len(), 1) {
+            let tool = tools[at];
             let call = usage(&prompt, tool);
             let mut first: Option<Value> = None;
             for selection in [name, "auto"] {

@@ -18,6 +18,8 @@ mod agent_sdk;
 mod approval;
 mod attacks;
 mod bad_input;
+#[path = "../../../sabir-testkit/src/case_count.rs"]
+mod case_count;
 mod certificates;
 mod claims;
 mod compat;

@@ -116,9 +116,14 @@ pub fn is_session_leader() -> bool {
 
 /// Returns true if this process belongs to the process group of this number.
 pub fn is_in_process_group(group: Pid) -> bool {
-    // SAFETY: the call takes nothing. A group of an outer PID namespace has the number 0, which
-    // rustix's `getpgrp` cannot represent.
-    unsafe { libc::getpgrp() == group.as_raw_nonzero().get() }
+    process_group() == group.as_raw_nonzero().get()
+}
+
+/// Returns the number of this process's group. A group of an outer PID namespace has the number 0, which rustix's `getpgrp` cannot
+/// represent.
+pub(crate) fn process_group() -> i32 {
+    // SAFETY: the call takes nothing.
+    unsafe { libc::getpgrp() }
 }
 
 /// Returns true if each PID namespace has its own limit of processes (Linux 6.14). Before, the same

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetpgrp,
     tcsetattr, ttyname,
@@ -96,7 +96,7 @@ impl TerminalGuard {
     /// The program cannot be started.
     pub fn start(helper: &Path, saved: &Termios) -> io::Result<Self> {
         let order = GuardArguments {
-            group: getpgrp().as_raw_nonzero().get(),
+            group: kernel::process_group(),
             input_modes: saved.input_modes.bits(),
             local_modes: saved.local_modes.bits(),
             codes: CODES.map(|code| saved.special_codes[code]),
@@ -191,6 +191,7 @@ pub(crate) fn run_guard(words: &[OsString]) -> ExitCode {
     let holder = tcgetpgrp(&terminal)
         .ok()
         .map(|group: Pid| group.as_raw_nonzero().get());
+    // A group of an outer PID namespace has no number here, and is an error as the holder.
     let mut reset = RESET.to_owned();
     if holder.is_none_or(|holder| holder == order.group) || is_still_raw(&terminal) {
         // Else the change would stop this process where another group has the terminal.

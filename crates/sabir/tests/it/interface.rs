@@ -15,7 +15,8 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use sabir_testkit::{ProviderReply, ReplyScript, ScriptedProvider};
 use serde_json::{Value, json};
 
-use crate::world::{Turn, WAYS, Way, World, turn};
+use crate::line_editor::{in_pid_namespace, process_in_namespace};
+use crate::world::{Turn, WAYS, Way, World, skipped, turn};
 
 pub(crate) const NATIVE: Way = WAYS[1];
 
@@ -493,6 +494,31 @@ fn the_terminal_is_restored_by_every_end() {
     seat.keys("\x03");
     assert_eq!(seat.end().code(), Some(0));
     assert!(!seat.is_raw());
+}
+
+#[test]
+fn the_interface_runs_in_a_group_that_began_outside_of_the_namespace() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[]);
+    for is_ended_by_signal in [false, true] {
+        let plain = command(&world, &provider, &[]);
+        let Some(command) = in_pid_namespace(&world, &plain) else {
+            return skipped("no PID namespace can be made on this machine");
+        };
+        let mut seat = ScreenSeat::start(command, 80, 24);
+        seat.wait_for("What should Sabir do?");
+        seat.wait_until_raw(true);
+        let code = if is_ended_by_signal {
+            let sabir = process_in_namespace(seat.process()).unwrap();
+            kill_process(sabir, Signal::TERM).unwrap();
+            143
+        } else {
+            seat.keys("\x04");
+            0
+        };
+        assert_eq!(seat.end().code(), Some(code));
+        assert!(!seat.is_raw());
+    }
 }
 
 /// Waits for a child of a process whose command line contains a word.

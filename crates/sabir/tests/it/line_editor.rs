@@ -352,9 +352,9 @@ fn only_child(process: Pid) -> Option<Pid> {
     Pid::from_raw(children.trim().parse().ok()?)
 }
 
-/// In a container's PID namespace, session and process group may have begun outside, where they have no number.
-#[test]
-fn a_session_that_began_outside_of_the_namespace_can_be_stopped() {
+/// Returns a command that runs `plain` in a PID namespace of its own, as in some containers: session and process group began outside,
+/// where they have no number. `None` where no such namespace can be made.
+pub(crate) fn in_pid_namespace(world: &World, plain: &Command) -> Option<Command> {
     let ways = [
         &[
             "--user",
@@ -369,12 +369,7 @@ fn a_session_that_began_outside_of_the_namespace_can_be_stopped() {
         let tried = Command::new("unshare").args(**way).arg("true").output();
         tried.is_ok_and(|output| output.status.success())
     };
-    let Some(way) = ways.iter().find(is_possible) else {
-        return skipped("no PID namespace can be made on this machine");
-    };
-    let world = World::new();
-    let provider = world.plays(NATIVE, &[]);
-    let plain = interactive(&world, &provider, &[]);
+    let way = ways.iter().find(is_possible)?;
     let mut command = Command::new("unshare");
     command
         .env_clear()
@@ -390,10 +385,25 @@ fn a_session_that_began_outside_of_the_namespace_can_be_stopped() {
         .args(["sh", "-c", "\"$@\"; exit $?", "sh"])
         .arg(env!("CARGO_BIN_EXE_sabir"))
         .args(plain.get_args());
+    Some(command)
+}
+
+/// Returns the process of the program in a command of [`in_pid_namespace`].
+pub(crate) fn process_in_namespace(unshare: Pid) -> Option<Pid> {
+    only_child(unshare).and_then(only_child)
+}
+
+#[test]
+fn a_session_that_began_outside_of_the_namespace_can_be_stopped() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[]);
+    let Some(command) = in_pid_namespace(&world, &interactive(&world, &provider, &[])) else {
+        return skipped("no PID namespace can be made on this machine");
+    };
     let mut seat = Seat::running(command, "");
     seat.wait_for("> ");
     wait_until_raw(&seat, true);
-    let sabir = only_child(seat.process()).and_then(only_child).unwrap();
+    let sabir = process_in_namespace(seat.process()).unwrap();
     stop_and_continue(&mut seat, sabir);
     kill_process(sabir, Signal::TERM).unwrap();
     assert_eq!(seat.end().code(), Some(143));

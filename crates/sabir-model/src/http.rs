@@ -393,10 +393,12 @@ impl HttpModel {
     /// Returns the transport. The network is the default.
     fn transport(&self) -> &dyn Transport {
         let network = || {
-            Arc::new(NetworkTransport::new(
-                &self.provider,
-                self.deadlines.connect,
-            )) as Arc<dyn Transport>
+            let network = NetworkTransport::new(&self.provider, self.deadlines.connect);
+            let network = match self.callers {
+                CallerScope::Task => network,
+                CallerScope::Many => network.with_many_connections(),
+            };
+            Arc::new(network) as Arc<dyn Transport>
         };
         self.transport.get_or_init(network).as_ref()
     }

@@ -34,6 +34,7 @@ mod http;
 mod key_refresh;
 mod local_servers;
 mod network;
+mod plain_http;
 mod protocol;
 mod provider;
 mod provider_client;

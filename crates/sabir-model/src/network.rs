@@ -6,13 +6,18 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::Client;
+use reqwest::header::HeaderMap;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
+use crate::plain_http::{PlainClient, PlainTarget};
 use crate::provider::Provider;
 use crate::transport::{
     HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind,
     TransportFuture,
 };
+
+/// The name and version that servers are told.
+pub(crate) const PRODUCT: &str = concat!("sabir/", env!("CARGO_PKG_VERSION"));
 
 /// A transport over HTTP. Connections are reused between requests.
 pub(crate) struct NetworkTransport {
@@ -28,6 +33,8 @@ pub(crate) struct NetworkTransport {
     begun: OnceLock<Instant>,
     /// The client with its open connections.
     client: OnceLock<Client>,
+    /// The client for addresses without TLS, if many connections are open at once.
+    plain: Option<OnceLock<PlainClient>>,
 }
 
 /// A body that arrives from the network.
@@ -56,12 +63,26 @@ impl NetworkTransport {
             secure: provider.is_secure(),
             begun: OnceLock::new(),
             client: OnceLock::new(),
+            plain: None,
         }
+    }
+
+    /// Saves memory for each connection without TLS, since there may be thousands.
+    #[must_use]
+    pub(crate) fn with_many_connections(mut self) -> Self {
+        self.plain = self.proxy.is_none().then(OnceLock::new);
+        self
     }
 
     /// Returns the start of the clock.
     fn start_time(&self) -> Instant {
         *self.begun.get_or_init(Instant::now)
+    }
+
+    /// Returns the client for addresses without TLS, if this transport has one.
+    pub(crate) fn plain_client(&self) -> Option<&PlainClient> {
+        let client = || PlainClient::new(self.connect, self.start_time());
+        self.plain.as_ref().map(|plain| plain.get_or_init(client))
     }
 
     /// Returns the client, which is built once. Without TLS no certificates are loaded, so that
@@ -76,7 +97,7 @@ impl NetworkTransport {
             .connect_timeout(self.connect)
             // A redirect could send the key to another host.
             .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("sabir/", env!("CARGO_PKG_VERSION")))
+            .user_agent(PRODUCT)
             // Who builds the provider reads the variables of the environment, not this library.
             .no_proxy();
         if !self.secure && self.proxy.is_none() {
@@ -108,6 +129,16 @@ impl NetworkTransport {
         until: Duration,
     ) -> Result<HttpResponse, TransportError> {
         let begun = self.start_time();
+        if let Some(client) = self.plain_client()
+            && let Some(target) = PlainTarget::from_url(&post.url)
+        {
+            let response = client.send(&target, post, until).await?;
+            return Ok(HttpResponse {
+                status: response.status.as_u16(),
+                headers: copy_headers(&response.headers),
+                body: Box::new(response.body),
+            });
+        }
         let sending = self
             .http_client()?
             .post(&post.url)
@@ -121,17 +152,7 @@ impl NetworkTransport {
         };
         // The values share the buffer that was read from the connection (8 KB), which is free for
         // the body once they are dropped.
-        let headers = std::mem::take(response.headers_mut());
-        // HTTP allows bytes in a value that are not UTF-8.
-        let headers = headers
-            .iter()
-            .map(|(name, value)| {
-                (
-                    name.as_str().to_owned(),
-                    String::from_utf8_lossy(value.as_bytes()).into_owned(),
-                )
-            })
-            .collect();
+        let headers = copy_headers(&std::mem::take(response.headers_mut()));
         let status = response.status().as_u16();
         Ok(HttpResponse {
             status,
@@ -189,6 +210,19 @@ impl ResponseBody for NetworkBody {
             }
         })
     }
+}
+
+/// Copies headers, with names in lower case. HTTP allows bytes in a value that are not UTF-8.
+fn copy_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    headers
+        .iter()
+        .map(|(name, value)| {
+            (
+                name.as_str().to_owned(),
+                String::from_utf8_lossy(value.as_bytes()).into_owned(),
+            )
+        })
+        .collect()
 }
 
 /// Classifies the error of a request that got no response.

@@ -2,7 +2,6 @@
 
 mod choices;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -104,7 +103,11 @@ impl Exchange {
     ///
     /// # Errors
     /// The body cannot be decoded, the model is unknown, or the provider cannot take the request.
-    fn resolve_request(&self, path: &str, body: &[u8]) -> Result<(ResolvedRequest, bool), Refusal> {
+    fn resolve_request(
+        &self,
+        path: &str,
+        body: &[u8],
+    ) -> Result<(Box<ResolvedRequest>, bool), Refusal> {
         let limits = self.gateway.settings().limits;
         let size = request_body::parsed_size(body, &limits).ok_or_else(|| {
             Refusal::Request(RequestError {
@@ -215,15 +218,14 @@ impl Exchange {
         self.apply_limits(&mut request, &route);
         self.report_prompt(&request);
         self.check_support(&request, &route)?;
-        Ok((
-            ResolvedRequest {
-                request,
-                route,
-                head,
-                stored,
-            },
-            streamed,
-        ))
+        // Boxed, because every future that it is passed through would have room for a kilobyte.
+        let resolved = Box::new(ResolvedRequest {
+            request,
+            route,
+            head,
+            stored,
+        });
+        Ok((resolved, streamed))
     }
 
     /// Puts stored items in the places of references, on the wire that has them.
@@ -330,7 +332,7 @@ impl Exchange {
     /// Starts the response, and waits for its first byte or its refusal.
     async fn start_response(
         self,
-        asking: ResolvedRequest,
+        asking: Box<ResolvedRequest>,
         streamed: bool,
     ) -> Result<Response, Refusal> {
         let buffer = BodyBuffer::default();
@@ -380,9 +382,10 @@ impl Exchange {
     }
 
     /// Writes a streamed response without output to the buffer. No model is asked.
-    async fn write_empty_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
-        let id = asking.head.id.clone();
-        let mut encoder = ResponseEncoder::new(self.front, asking.head);
+    async fn write_empty_answer(self, asking: Box<ResolvedRequest>, buffer: BodyBuffer) {
+        let ResolvedRequest { head, stored, .. } = *asking;
+        let id = head.id.clone();
+        let mut encoder = ResponseEncoder::new(self.front, head);
         buffer.write_with(|out| {
             // Clients add up what their answers used.
             let usage = Usage {
@@ -392,20 +395,20 @@ impl Exchange {
             };
             encoder.encode_event(Event::Usage(usage), out);
             let output = encoder.finish(out);
-            self.store_response(&id, asking.stored, output);
+            self.store_response(&id, stored, output);
         });
         self.ledger.count_stored_input();
         self.ledger.mark_done();
     }
 
     /// Writes a streamed response to the buffer.
-    async fn stream_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
+    async fn stream_answer(self, asking: Box<ResolvedRequest>, buffer: BodyBuffer) {
         let ResolvedRequest {
             request,
             route,
             head,
             stored,
-        } = asking;
+        } = *asking;
         let id = head.id.clone();
         let encoder = ResponseEncoder::new(self.front, head);
         let mut written = StreamingSink {
@@ -470,13 +473,13 @@ impl Exchange {
     }
 
     /// Writes a whole response to the buffer, once the model has ended.
-    async fn buffer_answer(self, asking: ResolvedRequest, buffer: BodyBuffer) {
+    async fn buffer_answer(self, asking: Box<ResolvedRequest>, buffer: BodyBuffer) {
         let ResolvedRequest {
             request,
             route,
             mut head,
             stored,
-        } = asking;
+        } = *asking;
         let mut drafted = BufferingSink {
             draft: DraftResponse::default(),
             ledger: self.ledger.clone(),
@@ -634,8 +637,10 @@ async fn run_with_repairs<S: EventSink + Send>(
         log,
         |event: Event<'_>| out.push_event(event),
     );
-    let mut asked = Cow::Borrowed(request);
+    // The request that asks again.
+    let mut repeated: Option<Box<Request>> = None;
     let result = loop {
+        let asked = repeated.as_deref().unwrap_or(request);
         // Set as soon as nothing more of the response is wanted.
         let over = repairer.stop_flag();
         ledger.begin_request(&asked.report);
@@ -643,17 +648,17 @@ async fn run_with_repairs<S: EventSink + Send>(
             ledger,
             sink: &mut repairer,
         };
-        let result = read_answer(route.model.stream_response(&asked, &mut metered), &over).await;
+        let result = read_answer(route.model.stream_response(asked, &mut metered), &over).await;
         ledger.end_request(match &result {
             Ok(()) if over.load(Ordering::Relaxed) => RequestEnd::Abandoned,
             Ok(()) => RequestEnd::Complete,
             Err(_) => RequestEnd::Failed,
         });
-        match repairer.finish_attempt(&asked, result) {
+        match repairer.finish_attempt(asked, result) {
             NextStep::Done => break Ok(()),
             NextStep::ModelFailed(error) => break Err(AnswerFailure::Model(error)),
             NextStep::CallFailed(error) => break Err(AnswerFailure::Call(error)),
-            NextStep::Ask(next) => asked = Cow::Owned(*next),
+            NextStep::Ask(next) => repeated = Some(next),
         }
     };
     let report = repairer.render_report();

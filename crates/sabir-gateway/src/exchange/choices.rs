@@ -33,13 +33,13 @@ type EventReporter<'n> = &'n (dyn Fn(GatewayEvent<'_>) + Send + Sync);
 
 impl Exchange {
     /// Writes a streamed response with several choices to the buffer.
-    pub(super) async fn stream_choices(self, asking: ResolvedRequest, buffer: BodyBuffer) {
+    pub(super) async fn stream_choices(self, asking: Box<ResolvedRequest>, buffer: BodyBuffer) {
         let ResolvedRequest {
             request,
             route,
             head,
             ..
-        } = asking;
+        } = *asking;
         let new_sink = |choice: u64| {
             let head = ResponseMetadata {
                 choice,
@@ -133,13 +133,13 @@ impl Exchange {
     }
 
     /// Writes a whole response with several choices to the buffer.
-    pub(super) async fn buffer_choices(self, asking: ResolvedRequest, buffer: BodyBuffer) {
+    pub(super) async fn buffer_choices(self, asking: Box<ResolvedRequest>, buffer: BodyBuffer) {
         let ResolvedRequest {
             request,
             route,
             mut head,
             ..
-        } = asking;
+        } = *asking;
         let new_sink = |_: u64| BufferingSink {
             draft: DraftResponse::default(),
             ledger: self.ledger.clone(),

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use axum::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
@@ -36,6 +37,9 @@ pub(crate) struct ConnectionState {
     slow: AtomicBool,
     /// True once the connection is a WebSocket, which has limits of its own.
     upgraded: AtomicBool,
+    /// True if the stream was flushed after the last bytes were written to it. hyper flushes it only when its
+    /// own buffer is empty.
+    flushed: AtomicBool,
     /// The session of the WebSocket, until it begins.
     session: Mutex<Option<PendingSession>>,
 }
@@ -68,6 +72,12 @@ impl ConnectionState {
         self.lock_session().take()
     }
 
+    /// Returns true if all that was written to the stream was sent, and nothing waits in hyper's
+    /// buffer. This is known only after hyper was polled.
+    pub(crate) fn has_flushed(&self) -> bool {
+        self.flushed.load(Ordering::Relaxed)
+    }
+
     /// Locks the place of the session.
     fn lock_session(&self) -> MutexGuard<'_, Option<PendingSession>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
@@ -89,6 +99,8 @@ impl Drop for BusyGuard {
 pub(crate) struct TimedStream {
     /// The connection itself.
     stream: ClientStream,
+    /// Bytes that were read from the connection before, and are read again first.
+    unread: Bytes,
     /// The boundaries of the requests, which tell the phase.
     framing: RequestFraming,
     /// The state that is shared with the responses.
@@ -110,11 +122,20 @@ impl TimedStream {
     ) -> Self {
         Self {
             stream,
+            unread: Bytes::new(),
             framing: RequestFraming::new(),
             link,
             limits,
             reading: None,
             writing: None,
+        }
+    }
+
+    /// Makes bytes that were read from this stream the next ones that are read from it.
+    pub(crate) fn with_unread_bytes(self, bytes: Vec<u8>) -> Self {
+        Self {
+            unread: Bytes::from(bytes),
+            ..self
         }
     }
 
@@ -196,6 +217,12 @@ impl AsyncRead for TimedStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         let this = &mut *self;
+        if !this.unread.is_empty() {
+            // `framing` has seen them.
+            let length = this.unread.len().min(buffer.remaining());
+            buffer.put_slice(&this.unread.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
         let known = buffer.filled().len();
         match Pin::new(&mut this.stream).poll_read(context, buffer) {
             Poll::Ready(Ok(())) => {
@@ -221,6 +248,7 @@ impl AsyncWrite for TimedStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
+        self.link.flushed.store(false, Ordering::Relaxed);
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.poll_write_timeout(context, written)
     }
@@ -230,6 +258,7 @@ impl AsyncWrite for TimedStream {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
+        self.link.flushed.store(false, Ordering::Relaxed);
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
         self.poll_write_timeout(context, written)
     }
@@ -239,10 +268,15 @@ impl AsyncWrite for TimedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        // Over TLS, bytes can wait here that were written before.
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        let is_flushed = matches!(flushed, Poll::Ready(Ok(())));
+        self.link.flushed.store(is_flushed, Ordering::Relaxed);
+        self.poll_write_timeout(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let ended = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.poll_write_timeout(context, ended)
     }
 }

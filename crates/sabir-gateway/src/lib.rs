@@ -54,6 +54,7 @@ mod response_store;
 mod route;
 mod serve;
 mod settings;
+mod streamed_response;
 mod upstream_failure;
 mod upstream_group;
 mod upstream_state;

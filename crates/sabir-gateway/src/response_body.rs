@@ -171,4 +171,9 @@ impl Body for StreamingBody {
             ping.words.as_bytes(),
         )))))
     }
+
+    // The end is sent together with the last bytes.
+    fn is_end_stream(&self) -> bool {
+        self.work.is_none() && self.buffer.lock_state().bytes.is_empty()
+    }
 }

@@ -3,11 +3,12 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::body::Body;
 use futures_util::future::join_all;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -33,6 +34,7 @@ use crate::request_handler::RequestHandler;
 use crate::response_store::ResponseStore;
 use crate::route::{ModelRoute, RouteTable};
 use crate::settings::{GatewayLimits, GatewaySettings};
+use crate::streamed_response::{OpenConnection, ResponseSlot, StreamedResponse};
 use crate::upstream_group::UpstreamGroup;
 
 /// The time for responses to report that they were cut off.
@@ -117,6 +119,14 @@ struct Client {
     stream: ClientStream,
     /// The listener that accepted it.
     origin: ConnectionOrigin,
+}
+
+/// A connection that was taken out of hyper, because a response is streamed on it.
+struct TakenConnection {
+    /// The connection.
+    connection: OpenConnection<TimedStream>,
+    /// The response.
+    response: StreamedResponse,
 }
 
 /// A reason why a gateway cannot serve.
@@ -520,37 +530,94 @@ impl Gateway {
     /// upgrades it. Once `draining` is true, it ends after the answers that are being sent.
     async fn serve_connection(&self, client: Client, mut draining: watch::Receiver<bool>) {
         let link = Arc::new(ConnectionState::default());
-        let line = TimedStream::new(client.stream, Arc::clone(&link), self.settings().limits);
         let handler = RequestHandler {
             gateway: self.clone(),
             origin: client.origin,
             link: Arc::clone(&link),
         };
+        let mut line = TimedStream::new(client.stream, link, self.settings().limits);
+        // Each phase is boxed, and dropped before the next begins, so that a streamed response holds
+        // nothing of hyper's memory.
+        while let Some(taken) = Box::pin(self.serve_requests(line, &handler, &mut draining)).await {
+            let TakenConnection {
+                connection,
+                response,
+            } = *taken;
+            let writing = Box::pin(response.write_to(connection, self.now(), &draining));
+            let Some(kept) = writing.await else {
+                return;
+            };
+            line = kept.stream.with_unread_bytes(kept.received);
+        }
+        if let Some(session) = handler.link.take_session() {
+            // Boxed, because most connections have none.
+            Box::pin(session.run(draining)).await;
+        }
+    }
+
+    /// Serves requests with hyper, until the connection ends or a response is streamed. Returns the
+    /// connection with that response.
+    // Not an `async fn`, whose future would hold the stream twice.
+    fn serve_requests(
+        &self,
+        line: TimedStream,
+        handler: &RequestHandler,
+        draining: &mut watch::Receiver<bool>,
+    ) -> impl Future<Output = Option<Box<TakenConnection>>> {
+        let link = Arc::clone(&handler.link);
+        let handler = handler.clone();
+        let slot = ResponseSlot::default();
+        let offered = slot.clone();
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+            let request = offered.begin_request(request);
             // hyper keeps the memory of this future as long as the connection, so it is a pointer.
-            let response = Box::pin(handler.clone().respond(request.map(Body::new)));
-            async move { Ok::<_, std::convert::Infallible>(response.await) }
+            let response = Box::pin(handler.clone().respond(request));
+            let offered = offered.clone();
+            async move {
+                match offered.offer_response(response.await) {
+                    Some(response) => Ok::<_, std::convert::Infallible>(response),
+                    // The connection leaves hyper now, which drops this future.
+                    None => std::future::pending().await,
+                }
+            }
         });
         // hyper's own limit for heads is off: the stream has limits for all phases.
-        let connection = hyper::server::conn::http1::Builder::new()
+        let mut connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(None)
             .max_buf_size(MAX_HEAD)
             .serve_connection(TokioIo::new(line), service)
             .with_upgrades();
-        let mut connection = std::pin::pin!(connection);
-        let must_end = async { _ = draining.wait_for(|draining| *draining).await };
-        let ended = tokio::select! {
-            ended = &mut connection => ended,
-            () = must_end => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+        async move {
+            let mut must_end =
+                std::pin::pin!(async { _ = draining.wait_for(|draining| *draining).await });
+            let mut is_ending = false;
+            let ended = std::future::poll_fn(|context| {
+                if !is_ending && must_end.as_mut().poll(context).is_ready() {
+                    is_ending = true;
+                    Pin::new(&mut connection).graceful_shutdown();
+                }
+                match Pin::new(&mut connection).poll(context) {
+                    Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                    // Bytes in hyper's buffer, such as those of `100 Continue`, would be lost.
+                    Poll::Pending if slot.has_response() && link.has_flushed() => Poll::Ready(None),
+                    Poll::Pending => Poll::Pending,
+                }
+            })
+            .await;
+            if let Some(ended) = ended {
+                self.report_unparsed(&link, ended.err().as_ref());
+                return None;
             }
-        };
-        self.report_unparsed(&link, ended.err().as_ref());
-        if let Some(session) = link.take_session() {
-            // Boxed, because most connections have none.
-            Box::pin(session.run(draining)).await;
+            let parts = connection.into_parts()?;
+            Some(Box::new(TakenConnection {
+                connection: OpenConnection {
+                    stream: parts.io.into_inner(),
+                    // A copy, because the bytes share hyper's buffer.
+                    received: parts.read_buf.to_vec(),
+                },
+                response: slot.take_response()?,
+            }))
         }
     }
 

@@ -14,6 +14,7 @@ mod custom_tools;
 mod ends;
 mod files;
 mod gemini_candidates;
+mod kept_connections;
 mod legacy_functions;
 mod limits;
 mod lists;

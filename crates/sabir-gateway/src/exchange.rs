@@ -56,7 +56,7 @@ pub(crate) struct Exchange {
 /// A decoded request with its route.
 struct ResolvedRequest {
     /// The request in the common form, with the route's model and protocol.
-    request: Request,
+    request: Box<Request>,
     /// The route. A reload does not change it for this request.
     route: Arc<ModelRoute>,
     /// The metadata of the response, with the model's name as the client gave it.
@@ -220,7 +220,7 @@ impl Exchange {
         self.check_support(&request, &route)?;
         // Boxed, because every future that it is passed through would have room for a kilobyte.
         let resolved = Box::new(ResolvedRequest {
-            request,
+            request: Box::new(request),
             route,
             head,
             stored,

@@ -90,6 +90,8 @@ pub(crate) struct PlainBody {
     framing: BodyFraming,
     /// The bytes that arrived with the head.
     early: Vec<u8>,
+    /// The rest of the request, which the server reads after it has begun its response.
+    unsent: Unsent,
     /// The place of the connection after the body; empty if it cannot be used again.
     idle: Weak<IdleConnections>,
     /// The error of the connection, until it is returned.
@@ -99,6 +101,15 @@ pub(crate) struct PlainBody {
     /// The timer of the deadline for the next piece. Moving a timer to a later time, as each piece
     /// does, costs far less than making one.
     timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// The rest of a request.
+#[derive(Default)]
+struct Unsent {
+    /// The bytes.
+    bytes: Vec<u8>,
+    /// The number of those that were sent since.
+    sent: usize,
 }
 
 /// An open connection.
@@ -208,7 +219,10 @@ impl PlainClient {
         let head = head.await.map_err(|error| broken(&error))?;
         let framing = BodyFraming::from_head(&head)
             .map_err(|error| broken(&Error::new(ErrorKind::InvalidData, error)))?;
-        let is_reusable = exchange.is_sent(&post.body) && head.keeps_connection();
+        // A server that refuses a request before it has read it needs no more of it.
+        let is_refused = head.status.is_client_error() || head.status.is_server_error();
+        let unsent = exchange.unsent_bytes(&post.body);
+        let is_reusable = head.keeps_connection() && (unsent.is_empty() || !is_refused);
         let idle = match is_reusable && framing != BodyFraming::UntilClose {
             true => Arc::downgrade(&self.idle),
             false => Weak::new(),
@@ -220,6 +234,10 @@ impl PlainClient {
                 connection: Some(connection),
                 framing,
                 early: exchange.take_early(),
+                unsent: match is_refused {
+                    true => Unsent::default(),
+                    false => unsent,
+                },
                 idle,
                 failure: None,
                 begun: self.begun,
@@ -256,6 +274,18 @@ impl HeadExchange {
     /// Returns true if the whole request was sent.
     fn is_sent(&self, body: &[u8]) -> bool {
         self.written == self.head.len() + body.len()
+    }
+
+    /// Copies the bytes that were not sent. There are some if the server began its response before it had read
+    /// the whole request.
+    fn unsent_bytes(&self, body: &[u8]) -> Unsent {
+        let head = self.head.get(self.written..).unwrap_or_default();
+        let body_start = self.written.saturating_sub(self.head.len());
+        let body = body.get(body_start..).unwrap_or_default();
+        Unsent {
+            bytes: [head, body].concat(),
+            sent: 0,
+        }
     }
 
     /// Takes the bytes out that arrived after the head.
@@ -337,6 +367,26 @@ impl HeadExchange {
     }
 }
 
+impl Unsent {
+    /// Returns the bytes that are left.
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.sent..).unwrap_or_default()
+    }
+
+    /// Returns true if no byte is left.
+    fn is_empty(&self) -> bool {
+        self.rest().is_empty()
+    }
+
+    /// Removes bytes that were sent, and releases the memory with the last one.
+    fn skip(&mut self, count: usize) {
+        self.sent += count;
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+}
+
 impl PlainBody {
     /// Polls for the next piece of the body.
     fn poll_chunk(
@@ -353,6 +403,21 @@ impl PlainBody {
             let Some(connection) = &mut self.connection else {
                 return Poll::Ready(Ok(None));
             };
+            if !self.unsent.is_empty() {
+                let rest = self.unsent.rest();
+                match Pin::new(&mut connection.stream).poll_write(context, rest) {
+                    Poll::Ready(Ok(count)) if count > 0 => {
+                        self.unsent.skip(count);
+                        continue;
+                    }
+                    // The server may still send the rest of its response.
+                    Poll::Ready(_) => {
+                        self.unsent = Unsent::default();
+                        self.idle = Weak::new();
+                    }
+                    Poll::Pending => {}
+                }
+            }
             // On the stack, so that a connection that waits has no buffer.
             let mut received = [MaybeUninit::uninit(); READ_BYTES];
             let mut buffer = ReadBuf::uninit(&mut received);
@@ -395,6 +460,7 @@ impl PlainBody {
 
     /// Keeps the connection of a complete body for the next request, if the server does, and sent nothing else.
     fn finish(&mut self, is_clean: bool) {
+        let is_clean = is_clean && self.unsent.is_empty();
         let idle = self.idle.upgrade().filter(|_| is_clean);
         if let (Some(connection), Some(idle)) = (self.connection.take(), idle) {
             idle.put(connection);

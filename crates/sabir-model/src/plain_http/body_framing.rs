@@ -4,7 +4,7 @@
 use reqwest::StatusCode;
 use reqwest::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, TRANSFER_ENCODING};
 
-/// The most bytes of chunk extensions and trailers, which nothing reads.
+/// The most bytes of a chunk's extensions, and of the trailers, which nothing reads.
 const MAX_UNREAD_BYTES: u32 = 16 << 10;
 
 /// The head of a response.
@@ -35,14 +35,17 @@ pub(super) enum FramingError {
     /// The header `content-length` is not one number.
     #[error("its content-length is not a number")]
     ContentLength,
+    /// It has chunks or another coding in HTTP/1.0, which has none: its end cannot be trusted.
+    #[error("it has a transfer-encoding, which HTTP/1.0 has not")]
+    OldCoding,
     /// The size of a chunk is not a hexadecimal number, or too large.
     #[error("the size of a chunk is not a hexadecimal number")]
     ChunkSize,
     /// A chunk does not end where its size says.
     #[error("a chunk does not end after the bytes of its size")]
     ChunkEnd,
-    /// The extensions or trailers are too long.
-    #[error("the extensions and trailers of its chunks are longer than 16 KiB")]
+    /// The extensions of a chunk, or the trailers, are too long.
+    #[error("the extensions of a chunk or the trailers are longer than 16 KiB")]
     TooLong,
 }
 
@@ -53,7 +56,7 @@ pub(super) struct ChunkDecoder {
     part: ChunkPart,
     /// In a size, its value so far; in data, the number of bytes that follow.
     left: u64,
-    /// The bytes of extensions and trailers so far.
+    /// The bytes of the chunk's extensions, or of the trailers, so far.
     unread_bytes: u32,
 }
 
@@ -87,6 +90,11 @@ enum ChunkPart {
 impl ResponseHead {
     /// Returns true if the server takes another request on the connection after the body.
     pub(super) fn keeps_connection(&self) -> bool {
+        // With two statements of the body's end, a proxy on the way may have believed the other one.
+        if self.headers.contains_key(TRANSFER_ENCODING) && self.headers.contains_key(CONTENT_LENGTH)
+        {
+            return false;
+        }
         if self.is_old {
             has_token(&self.headers, &CONNECTION, "keep-alive")
         } else {
@@ -99,7 +107,7 @@ impl BodyFraming {
     /// Finds the framing of the body that follows a head, in response to a POST.
     ///
     /// # Errors
-    /// [`FramingError::ContentLength`].
+    /// [`FramingError::ContentLength`] or [`FramingError::OldCoding`].
     pub(super) fn from_head(head: &ResponseHead) -> Result<Self, FramingError> {
         if matches!(
             head.status,
@@ -110,6 +118,9 @@ impl BodyFraming {
         // A transfer coding overrides a length. With another last coding than `chunked`, only the
         // end of the connection ends the body.
         if head.headers.contains_key(TRANSFER_ENCODING) {
+            if head.is_old {
+                return Err(FramingError::OldCoding);
+            }
             return Ok(if ends_with_chunked(&head.headers) {
                 Self::Chunked(ChunkDecoder::new())
             } else {
@@ -218,8 +229,14 @@ impl ChunkDecoder {
             (ChunkPart::Extension, byte) if byte != b'\n' => {
                 self.skip_byte(ChunkPart::Extension)?
             }
-            (ChunkPart::SizeEnd, b'\n') if self.left == 0 => ChunkPart::TrailerStart,
-            (ChunkPart::SizeEnd, b'\n') => ChunkPart::Data,
+            (ChunkPart::SizeEnd, b'\n') => {
+                // Some servers fill each size with blanks, in streams of any number of chunks.
+                self.unread_bytes = 0;
+                match self.left {
+                    0 => ChunkPart::TrailerStart,
+                    _ => ChunkPart::Data,
+                }
+            }
             (ChunkPart::DataReturn, b'\r') => ChunkPart::DataEnd,
             (ChunkPart::DataEnd, b'\n') => ChunkPart::SizeStart,
             (ChunkPart::DataReturn | ChunkPart::DataEnd, _) => return Err(FramingError::ChunkEnd),
@@ -350,6 +367,12 @@ mod tests {
         for (is_old, headers, expected) in [
             (false, &[][..], true),
             (false, &[("connection", "upgrade, Close")], false),
+            (false, &[("transfer-encoding", "chunked")], true),
+            (
+                false,
+                &[("transfer-encoding", "chunked"), ("content-length", "1")],
+                false,
+            ),
             (true, &[], false),
             (true, &[("connection", "Keep-Alive")], true),
         ] {
@@ -416,8 +439,19 @@ mod tests {
                 assert_eq!(decode_chunks(text, size), Err(expected), "{text:?} {size}");
             }
         }
-        let long = format!("1;{}", "x".repeat(20_000));
-        assert_eq!(decode_chunks(&long, 100), Err(FramingError::TooLong));
+        for long in [
+            format!("1;{}", "x".repeat(20_000)),
+            format!("0\r\nx: {}", "y".repeat(20_000)),
+        ] {
+            assert_eq!(decode_chunks(&long, 100), Err(FramingError::TooLong));
+        }
+    }
+
+    #[test]
+    fn any_number_of_chunks_may_have_extensions() {
+        let text = format!("{}0\r\n\r\n", "1   \r\na\r\n1;x=y\r\nb\r\n".repeat(10_000));
+        let expected = ("ab".repeat(10_000), text.len(), true);
+        assert_eq!(decode_chunks(&text, 1000), Ok(expected));
     }
 
     #[test]

@@ -169,6 +169,7 @@ async fn responses_are_read_as_reqwest_reads_them() {
         "HTTP/1.1 200 Alles gut, ja\r\nx-y:  z \r\nx-y: second\r\n\r\nx",
         "HTTP/1.0 200 OK\r\n\r\nold",
         "HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nold",
+        "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nold\r\n0\r\n\r\n",
         "HTTP/1.1 204 No Content\r\n\r\n",
         "HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n",
         "HTTP/1.1 429 Too Many Requests\r\nretry-after: 3\r\ncontent-length: 2\r\n\r\n{}",
@@ -302,6 +303,37 @@ async fn an_answer_before_the_end_of_the_request_is_received() {
     // The rest of the request would be read as the next one.
     let idle = &network.plain_client().unwrap().idle;
     assert!(idle.lock_state().connections.is_empty());
+}
+
+#[tokio::test]
+async fn the_rest_of_a_request_is_sent_after_the_head_of_the_response() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n";
+        let end = "2\r\ncd\r\n0\r\n\r\n";
+        let mut sizes = Vec::new();
+        // The connection is used again.
+        for _ in 0..2 {
+            stream.readable().await.unwrap();
+            stream.write_all(head.as_bytes()).await.unwrap();
+            sizes.push(read_request(&mut stream).await.unwrap().len());
+            stream.write_all(end.as_bytes()).await.unwrap();
+        }
+        sizes
+    });
+    let network = transport(true);
+    let request = post(&url, &"x".repeat(16 << 20));
+    for _ in 0..2 {
+        let (status, _, body, is_whole) = receive(&network, &request).await.unwrap();
+        assert_eq!(
+            (status, body.as_slice(), is_whole),
+            (200, &b"abcd"[..], true)
+        );
+    }
+    let sizes = serving.await.unwrap();
+    assert!(sizes.iter().all(|size| *size > request.body.len()));
 }
 
 #[tokio::test]

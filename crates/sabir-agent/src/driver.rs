@@ -187,7 +187,8 @@ impl TaskDriver<'_> {
     /// Needs a tokio runtime with time enabled. The end has been kept and shown when this returns,
     /// unless keeping failed ([`TaskOutcome::StoreFailed`]).
     ///
-    /// # Errors If the task is not paused: another caller has stepped it, so the driver would wait forever.
+    /// # Errors
+    /// If the task is not paused: another caller has stepped it, so the driver would wait forever.
     pub async fn run(
         self,
         task: &mut Task,

@@ -92,7 +92,8 @@ pub trait DriverObserver: Send + Sync {
     /// Called before a question is shown. It is dropped, and called again for the same question, if
     /// a command of the user comes first.
     ///
-    /// # Errors If the model should continue instead of waiting for the next message ([`UserQuestion::Next`]). For other questions the
+    /// # Errors
+    /// If the model should continue instead of waiting for the next message ([`UserQuestion::Next`]). For other questions the
     /// objection has no effect.
     fn before_question<'a>(
         &'a self,

@@ -47,7 +47,8 @@ pub trait SubtaskSpawner: Send + Sync {
     /// parent's limits still allow: the subtask's own limits are at most these. Where
     /// `left.subtasks.depth` is 0, it is not offered `new_task`.
     ///
-    /// # Errors If the subtask cannot be opened: there is no such mode, the parent's mode does not delegate, the recorded mode now allows
+    /// # Errors
+    /// If the subtask cannot be opened: there is no such mode, the parent's mode does not delegate, the recorded mode now allows
     /// more than the parent's, or another process uses the journal.
     fn spawn(
         &self,

@@ -110,7 +110,8 @@ pub trait PreparedCall: Send + Sync {
     /// Tries the call without changing anything, so that the user is not asked to approve a call that cannot work. May read the file
     /// system.
     ///
-    /// # Errors If the run would fail, with the text that the model would get.
+    /// # Errors
+    /// If the run would fail, with the text that the model would get.
     fn dry_run(&self) -> Result<(), CallFailure> {
         Ok(())
     }
@@ -185,7 +186,7 @@ struct LiveTools {
 
 /// A tool of a registry.
 struct LiveTool {
-    /// What the tool says about itself, asked once: schemas are generated from types.
+    /// The spec of the tool, asked once: schemas are generated from types.
     spec: Arc<ToolSpec>,
     tool: Arc<dyn Tool>,
 }

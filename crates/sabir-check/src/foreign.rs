@@ -69,7 +69,8 @@ pub(crate) fn foreign_spec(
 
 /// Converts typed arguments of a foreign call.
 ///
-/// # Errors Returns the argument without an exact counterpart, with a hint.
+/// # Errors
+/// Returns the argument without an exact counterpart, with a hint.
 pub(crate) fn convert_call(
     row: &'static ForeignTool,
     given: Map<String, Value>,

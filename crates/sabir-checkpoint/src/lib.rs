@@ -200,7 +200,7 @@ pub enum CheckpointKind {
     PartialRestore,
 }
 
-/// The state that a call left.
+/// The state after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct StateAfter {
     root: ObjectId,

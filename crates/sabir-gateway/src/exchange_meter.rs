@@ -39,7 +39,7 @@ pub(crate) struct ExchangeMeter {
     total: MeteredUsage,
 }
 
-/// What a running request has produced so far.
+/// The usage of a running request so far.
 #[derive(Default)]
 struct OpenRequest {
     /// The tokens that the provider reported.
@@ -50,7 +50,7 @@ struct OpenRequest {
     report: ProviderReportSlot,
 }
 
-/// What an exchange used.
+/// The tokens and the cost of an exchange.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MeteredUsage {
     /// The tokens that providers reported.

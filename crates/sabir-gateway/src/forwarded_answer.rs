@@ -77,7 +77,7 @@ pub(crate) struct AnswerRewriter {
     redactor: Arc<ClientRedactor>,
 }
 
-/// The way in which the records of a streamed answer are told apart.
+/// The framing of the records in a streamed answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordFraming {
     /// Events, with JSON in their data.

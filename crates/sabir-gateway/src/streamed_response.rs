@@ -1,11 +1,11 @@
-//! Writes a streamed response to its client, in place of hyper.
+//! Writes a streamed response to its client without hyper, to save memory.
 //!
 //! hyper holds a buffer of 8 KB for writing and one of 8 KB for reading as long as it has a connection, which would be most of the memory
 //! of a stream that waits for its model. So a response of unknown length is put into a [`ResponseSlot`]; `serve` takes the connection out of
 //! hyper, lets the response be written here, and gives the connection to a new hyper for the next request.
 //!
-//! The client sees what hyper would write. Its disconnect drops the body at once, and the body is polled only when all before it was
-//! written.
+//! The client sees what hyper would write. If it disconnects, the body is dropped at once. The body is polled only when all earlier
+//! output was written.
 
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, IoSlice, Result};
@@ -42,7 +42,7 @@ const CHUNK_END: &[u8] = b"\r\n";
 /// The last chunk of a body.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// The end of a chunk before the last one, together with that.
+/// The end of a chunk with data, followed by the last chunk.
 const END_AND_LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
 /// The last second that a `date` header can express, the end of the year 9999.
@@ -50,14 +50,14 @@ const MAX_DATE: u64 = 253_402_300_799;
 
 /// The place where a streamed response waits until its connection has left hyper. Clones share it.
 ///
-/// It does not belong to the state of the connection, because the response refers to that.
+/// It is separate from the state of the connection, because the response refers to that state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResponseSlot(Arc<Mutex<SlotState>>);
 
 /// The content of a slot.
 #[derive(Debug, Default)]
 struct SlotState {
-    /// True if the request permits a response in chunks here.
+    /// True if the response may be written here, in chunks.
     is_streamable: bool,
     /// True if the client wants to send further requests.
     keeps_alive: bool,
@@ -99,7 +99,7 @@ impl ResponseSlot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a request, whose body is watched from now on.
+    /// Starts a request, and tracks whether its body is read to the end.
     pub(crate) fn begin_request<B>(&self, request: Request<B>) -> Request
     where
         B: http_body::Body<Data = Bytes> + Unpin + Send + 'static,
@@ -368,7 +368,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ResponseWriter<S> {
                     self.body = None;
                     self.is_broken = true;
                 }
-                // Trailers end a body. They are not sent: no client has been told of any.
+                // Trailers end a body. They are not sent: no response announces trailers.
                 Some(Ok(Err(_))) | None => {
                     self.body = None;
                     self.output.push_piece(Bytes::new(), true);
@@ -390,7 +390,7 @@ struct PendingOutput {
     large: Bytes,
     /// The bytes after the large chunk.
     end: &'static [u8],
-    /// True if the stream holds back nothing of what was written.
+    /// True if the stream is flushed.
     is_flushed: bool,
 }
 
@@ -406,7 +406,7 @@ impl PendingOutput {
         }
     }
 
-    /// Returns true if there is enough for writing. Nothing can follow a large chunk.
+    /// Returns true if the output must be written now: it is long enough, or ends with a large chunk.
     fn is_full(&self) -> bool {
         !self.end.is_empty() || self.bytes.len() >= GATHERED_BYTES
     }
@@ -497,10 +497,10 @@ mod tests {
 
     use super::*;
 
-    /// Longer than anything takes on a busy machine.
+    /// A timeout that no test reaches, even on a busy machine.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// What a body says when it is polled.
+    /// A result of polling a test body.
     #[derive(Debug, Clone)]
     enum Step {
         Piece(Vec<u8>),

@@ -395,7 +395,7 @@ impl McpServers {
         Ok(())
     }
 
-    /// Ends all servers, and waits until nothing of them is left.
+    /// Ends all servers, and waits until all their processes have ended.
     pub async fn stop(mut self) {
         let workers = std::mem::take(&mut self.workers);
         self.pool.version.send_modify(|version| *version = u64::MAX);

@@ -1,10 +1,10 @@
 //! Sends requests over HTTP/1.1 without TLS, with little memory for each connection.
 //!
-//! A gateway holds thousands of answers that are being streamed. Of what each takes with reqwest, 25 KB are hyper's: a buffer of
-//! 8 KB for reading, one of 8 KB for writing, and a queue of requests of 9 KB, whose sizes are fixed. Here a connection that waits
-//! for the next piece of an answer has no buffer at all, and no task of its own.
+//! A gateway holds thousands of answers that are being streamed. With reqwest, hyper takes 25 KB of memory for each: a buffer of 8 KB
+//! for reading, one of 8 KB for writing, and a queue of requests of 9 KB, all of fixed size. Here a connection that waits for the next
+//! piece of an answer has no buffer at all, and no task of its own.
 //!
-//! reqwest still sends what goes over TLS or through a proxy, and what tasks request.
+//! reqwest still sends requests over TLS or through a proxy, and the requests of tasks.
 
 use std::future::Future;
 use std::io::{Error, ErrorKind, IoSlice};
@@ -34,7 +34,7 @@ mod tests;
 
 use body_framing::{BodyFraming, ResponseHead};
 
-/// The most bytes of a response's head. Of a longer one the server is not what it should be.
+/// The maximum size of a response's head in bytes. A longer one is an error.
 const MAX_HEAD_BYTES: usize = 400 << 10;
 
 /// The most headers of a response.
@@ -46,7 +46,7 @@ const READ_BYTES: usize = 16 << 10;
 /// The time for which an unused connection is kept.
 const IDLE_LIMIT: Duration = Duration::from_secs(90);
 
-/// The interval at which unused connections are looked at.
+/// The interval at which unused connections are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A client that keeps its connections between requests.
@@ -92,7 +92,7 @@ pub(crate) struct PlainBody {
     early: Vec<u8>,
     /// The rest of the request, which the server reads after it has begun its response.
     unsent: Unsent,
-    /// The place of the connection after the body; empty if it cannot be used again.
+    /// The pool that gets the connection after the body; empty if it cannot be used again.
     idle: Weak<IdleConnections>,
     /// The error of the connection, until it is returned.
     failure: Option<Error>,
@@ -108,7 +108,7 @@ pub(crate) struct PlainBody {
 struct Unsent {
     /// The bytes.
     bytes: Vec<u8>,
-    /// The number of those that were sent since.
+    /// The number of these bytes that have been sent.
     sent: usize,
 }
 
@@ -129,7 +129,7 @@ struct IdleConnections(Mutex<IdleState>);
 struct IdleState {
     /// The connections, the one used last at the end.
     connections: Vec<IdleConnection>,
-    /// True while a task looks for those that are of no use any more.
+    /// True while a background task closes those that cannot be used any more.
     is_swept: bool,
 }
 
@@ -219,7 +219,7 @@ impl PlainClient {
         let head = head.await.map_err(|error| broken(&error))?;
         let framing = BodyFraming::from_head(&head)
             .map_err(|error| broken(&Error::new(ErrorKind::InvalidData, error)))?;
-        // A server that refuses a request before it has read it needs no more of it.
+        // A server that has refused the request does not need the rest of it.
         let is_refused = head.status.is_client_error() || head.status.is_server_error();
         let unsent = exchange.unsent_bytes(&post.body);
         let is_reusable = head.keeps_connection() && (unsent.is_empty() || !is_refused);
@@ -288,7 +288,7 @@ impl HeadExchange {
         }
     }
 
-    /// Takes the bytes out that arrived after the head.
+    /// Removes and returns the bytes that arrived after the head.
     fn take_early(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)
     }
@@ -458,7 +458,7 @@ impl PlainBody {
         self.failure = Some(error);
     }
 
-    /// Keeps the connection of a complete body for the next request, if the server does, and sent nothing else.
+    /// Keeps the connection for the next request, if the server keeps it open and sent nothing after the body.
     fn finish(&mut self, is_clean: bool) {
         let is_clean = is_clean && self.unsent.is_empty();
         let idle = self.idle.upgrade().filter(|_| is_clean);
@@ -506,7 +506,7 @@ impl IdleConnections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the connection to that host out that was used last.
+    /// Removes and returns the connection to that host that was used last.
     fn take(&self, authority: &str) -> Option<Connection> {
         let mut state = self.lock_state();
         loop {
@@ -613,7 +613,7 @@ fn parse_response(bytes: &[u8]) -> std::io::Result<Option<(ResponseHead, usize)>
     }
     let head = ResponseHead {
         status: status.map_err(|error| invalid(error.to_string()))?,
-        is_old: response.version == Some(0),
+        is_http_1_0: response.version == Some(0),
         headers: map,
     };
     Ok(Some((head, length)))
@@ -641,7 +641,7 @@ fn poll_read_into(
     Poll::Ready(Ok(buffer.filled().len()))
 }
 
-/// Makes the error of a connection that broke.
+/// Converts an I/O error of a connection to a transport error.
 fn broken(error: &Error) -> TransportError {
     TransportError::new(TransportErrorKind::Broken, error.to_string())
 }

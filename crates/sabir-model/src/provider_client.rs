@@ -141,7 +141,8 @@ impl ProviderClient {
 
     /// Forwards a request, and returns when the head of the response has arrived.
     ///
-    /// # Errors No response came. A response with the status of an error is returned.
+    /// # Errors
+    /// No response came. A response with the status of an error is returned.
     pub async fn forward(
         &self,
         request: ForwardedRequest,

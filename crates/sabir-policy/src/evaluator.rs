@@ -3,7 +3,7 @@
 //! The walk tracks what the shell changes on the way (folder and variables), because `cd x && rm y` and `rm y` differ. Where the
 //! result depends on which commands succeed, only the facts that hold in every case are kept.
 //!
-//! What the walk knows at a point of the line is a [`ShellScope`]: the folder and the variables with a known value. It changes as
+//! A [`ShellScope`] holds what is known at a point of the line: the folder and the variables with a known value. It changes as
 //! the shell would change it:
 //!
 //! | line | known afterwards |

@@ -75,7 +75,7 @@ pub struct CustomCommand {
     /// True if it is a prompt of an MCP server.
     #[serde(skip)]
     pub is_prompt: bool,
-    /// True if it comes from the repository, false for a command of the user's own.
+    /// True if it comes from the repository, false if the user defined it.
     pub from_repository: bool,
     /// The size of the file in bytes.
     pub bytes: u64,

@@ -54,7 +54,8 @@ impl DiskState {
 
     /// Creates a folder.
     ///
-    /// # Errors When it exists.
+    /// # Errors
+    /// When it exists.
     pub(crate) fn create_folder(&mut self, path: &Path) -> io::Result<()> {
         if self.folders.insert(path.to_path_buf()) {
             Ok(())
@@ -81,7 +82,8 @@ impl DiskState {
 
     /// Creates an empty file and returns its index.
     ///
-    /// # Errors When the name is taken.
+    /// # Errors
+    /// When the name is taken.
     pub(crate) fn create_file(&mut self, path: &Path) -> io::Result<usize> {
         if self.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -94,7 +96,8 @@ impl DiskState {
 
     /// Returns the index of a file.
     ///
-    /// # Errors When there is no such file.
+    /// # Errors
+    /// When there is no such file.
     pub(crate) fn open_file(&self, path: &Path) -> io::Result<usize> {
         self.names
             .get(path)
@@ -104,7 +107,8 @@ impl DiskState {
 
     /// Removes a name. The content stays for handles that are open.
     ///
-    /// # Errors When there is no such file.
+    /// # Errors
+    /// When there is no such file.
     pub(crate) fn remove_file(&mut self, path: &Path) -> io::Result<()> {
         self.names
             .remove(path)

@@ -8,7 +8,7 @@
 //! the events never happened, because a case that never comes up proves nothing. [`Sabotage`] breaks the invariants on purpose to show
 //! that each check works.
 //!
-//! The main design decision is that **the observations is not the machine**. Code that shares nothing with the parts under test records
+//! The main design decision is that **the observer is independent of the machine**. Code that shares nothing with the parts under test records
 //! each event where it happens (a tool begins, a sync returns, the user approves), and compares the record with what those parts
 //! report. A machine that is only checked against its own replay would repeat its own mistakes.
 //!

@@ -105,7 +105,8 @@ fn main() -> ExitCode {
 
 /// Parses the command line. Without options, 1000 seeds from 0 are simulated.
 ///
-/// # Errors When an option is unknown, or its number is missing or none.
+/// # Errors
+/// When an option is unknown, or its value is missing or not a number.
 fn parse_options(mut words: impl Iterator<Item = String>) -> Result<CliOptions, OptionError> {
     let mut wanted = CliOptions {
         seeds: 1000,

@@ -416,7 +416,7 @@ fn new_id(state: &mut SimulationState, parts: &[ModelReplyPart]) -> Option<Strin
     }
 }
 
-/// Tells the observations about a call that the model writes.
+/// Tells the observer about a call that the model writes.
 fn record_written_call(state: &mut SimulationState, token: &str, quality: CallQuality, times: u32) {
     let spelling = if state.plan.model.prompted {
         "calls prompted"

@@ -146,7 +146,7 @@ impl TaskPlan {
         // For a million tokens, so a token costs one nanodollar as input and five as output.
         let price = |nanos| Some(Dollars::from_nanos(nanos));
         let limits = self.terms.limits;
-        // The observations uses the limits of the plan, so it notices that the machine got none.
+        // The observer uses the limits of the plan, so it notices that the machine got none.
         let endless = TaskLimits {
             turns: None,
             tokens: None,
@@ -315,13 +315,13 @@ impl TaskConstraints {
         let mut arguments = CallArguments::new();
         arguments.insert("path".to_owned(), CHECK_PATH.into());
         let check = self.check && sabotage != Some(Sabotage::SkipCheck);
-        // Only what the machine gets is changed; the observations checks against the plan.
+        // Only what the machine gets is changed; the observer checks against the plan.
         let lax = sabotage == Some(Sabotage::AllowOpenTodos);
         CompletionConditions {
             review: true,
             open_todos: if lax { OpenTodos::Allowed } else { self.todos },
             check: check.then(|| ("touch".to_owned(), arguments)),
-            // The observations checks a completion by the other conditions alone.
+            // The observer checks a completion by the other conditions alone.
             denials: UnresolvedDenials::Accepted,
             form: CompletionForm::Call,
         }

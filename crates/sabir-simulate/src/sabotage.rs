@@ -26,7 +26,7 @@ pub enum Sabotage {
     /// Its access is `Nothing`, so the rules have nothing to ask about.
     HideAccess,
     /// A denial by the user arrives as an approval.
-    /// The observations knows the user's answer, so it notices an approval that the user never gave.
+    /// The observer knows the user's answer, so it notices an approval that the user never gave.
     ApproveDenied,
     /// A text answer of the user arrives as an approval.
     /// A completion may be accepted by it, which makes the end dishonest as well.
@@ -90,13 +90,13 @@ pub enum Sabotage {
     /// The comparison is made to fail, as if the preview had said something else.
     PreviewOther,
     /// The machine gets settings that allow open todos.
-    /// The observations still has the settings of the plan, in which they are refused.
+    /// The observer still has the settings of the plan, in which they are refused.
     AllowOpenTodos,
     /// The machine gets settings without the completion check.
-    /// The observations still waits for the tool that checks.
+    /// The observer still waits for the tool that checks.
     SkipCheck,
     /// The machine gets settings without limits.
-    /// Turns, tokens, cost and cycles have no end; the observations still adds them up.
+    /// Turns, tokens, cost and cycles have no end; the observer still adds them up.
     RaiseLimits,
     /// A subtask continues after its parent stopped waiting for it.
     /// The tool runs on a separate runtime task, which is never dropped.

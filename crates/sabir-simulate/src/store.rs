@@ -1,8 +1,8 @@
-//! The record store: the real journal, with the observations watching every append.
+//! The record store: the real journal, with the observer watching every append.
 //!
 //! The real journal is below it and the simulated disk below that, so an append can fail, tear or
-//! be lost in any of the ways of a disk. The observations adopts a record when the journal acknowledges
-//! it, and compares all later events with the adopted records.
+//! be lost in any of the ways of a disk. The observer notes a record when the journal acknowledges
+//! it, and compares all later events with the noted records.
 
 use sabir_agent::{
     AssistantTurn, CompactionReason, ContextChange, DeliveryTime, Interactivity, MessageAuthor,

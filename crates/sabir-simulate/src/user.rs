@@ -194,7 +194,7 @@ fn deliver_reply(
             _ => None,
         }),
     }
-    // After the decision was recorded, so that the observations knows the true one.
+    // After the decision was recorded, so that the observer knows the true one.
     let reply = match (state.sabotage, &reply) {
         (Some(Sabotage::ApproveDenied), UserReply::No(_))
         | (Some(Sabotage::ApproveTextAnswer), UserReply::Text(_)) => UserReply::Yes,

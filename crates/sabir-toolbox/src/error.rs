@@ -9,7 +9,7 @@ use sabir_wire::{RequestError, Wire};
 
 /// A reason why a command has no result. Every one but [`Output`](Self::Output) is for the user to fix.
 ///
-/// What a model did wrong is never an error but part of a report.
+/// Mistakes of a model are never errors but part of a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolboxError {

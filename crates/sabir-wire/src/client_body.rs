@@ -47,7 +47,8 @@ const PARALLEL_CALLS: &str = "parallel_tool_calls";
 
 /// Decodes a client's body for a provider of the same wire. The request carries the body.
 ///
-/// # Errors Something that is refused even on the same wire, or an error outside of the history: the provider itself rejects a wrong
+/// # Errors
+/// Something that is refused even on the same wire, or an error outside of the history: the provider itself rejects a wrong
 /// history.
 pub(crate) fn decode_for_same_wire(
     spec: &WireSpec,

@@ -133,7 +133,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     supervise_command(args)
 }
 
-/// Supervises the command of a standby that has got its order.
+/// Supervises the command that a supervisor in reserve was assigned.
 #[cfg(target_os = "linux")]
 fn supervise_standby(standby: fork_server::AssignedStandby) -> ExitCode {
     let fork_server::AssignedStandby {

@@ -18,11 +18,11 @@ const NAME_KEYS: [&str; 6] = [
 ];
 /// The keys around all arguments.
 const ARGUMENTS_KEYS: [&str; 5] = ["arguments", "args", "parameters", "params", "input"];
-/// What follows a name in prose, and is no string.
+/// The ending after a name in prose that is no string.
 const GENITIVE: &str = "'s ";
-/// What some formats write before a tool's name.
+/// A prefix that some formats write before a tool's name.
 const NAMESPACE: &str = "functions.";
-/// How special tokens begin and end.
+/// The delimiters of special tokens.
 const SPECIAL_TOKENS: [(&str, &str); 2] = [("<|", "|>"), ("<｜", "｜>")];
 
 /// Returns the first [`HEAD_CAP`] bytes of a text, and whether no more of them can come.

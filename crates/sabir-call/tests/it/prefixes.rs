@@ -80,7 +80,7 @@ fn is_same(one: &DraftCall, other: &DraftCall) -> bool {
     one.name == other.name && arguments(one) == arguments(other)
 }
 
-/// Where a call begins and ends in its text, in bytes.
+/// The byte range of a call in its text.
 struct CallExtent {
     start: usize,
     end: usize,

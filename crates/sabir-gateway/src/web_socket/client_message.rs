@@ -62,7 +62,7 @@ pub(crate) struct SteerMessage {
 pub(crate) struct AnswerOptions {
     /// The connection, whose later requests may refer to the answer even if it is not to be stored.
     pub(crate) scope: ConnectionScope,
-    /// False if the answer is to be empty.
+    /// False if the client wants no output.
     pub(crate) generates: bool,
 }
 

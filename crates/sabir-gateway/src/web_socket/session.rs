@@ -302,7 +302,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// Answers messages until the connection must end, or its buffers are to be replaced. `must_end`
+    /// Answers messages until the connection must end, or its buffers must be replaced. `must_end`
     /// is ready when the gateway shuts down.
     async fn serve(&mut self, mut must_end: Pin<&mut impl Future<Output = ()>>) -> SessionPause {
         let mut timer = Box::pin(sleep(Duration::ZERO));

@@ -1,11 +1,10 @@
-//! Finds the end of a response's body in HTTP/1.1, and takes its chunks apart (RFC 9112, sections 6
-//! and 7).
+//! Finds the end of an HTTP/1.1 response's body, and decodes chunks (RFC 9112, sections 6 and 7).
 
 use reqwest::StatusCode;
 use reqwest::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, TRANSFER_ENCODING};
 
 /// The most bytes of a chunk's extensions, and of the trailers, which nothing reads.
-const MAX_UNREAD_BYTES: u32 = 16 << 10;
+const MAX_IGNORED_BYTES: u32 = 16 << 10;
 
 /// The head of a response.
 #[derive(Debug)]
@@ -13,19 +12,19 @@ pub(super) struct ResponseHead {
     /// The status.
     pub(super) status: StatusCode,
     /// True for HTTP/1.0, whose connections close unless the server says otherwise.
-    pub(super) is_old: bool,
+    pub(super) is_http_1_0: bool,
     /// The headers.
     pub(super) headers: HeaderMap,
 }
 
-/// The rest of a body.
+/// The framing of a body, and how much of it is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyFraming {
-    /// This many bytes follow.
+    /// `Content-Length`: this many bytes are left.
     Length(u64),
-    /// Chunks follow.
+    /// Chunked transfer coding.
     Chunked(ChunkDecoder),
-    /// The body ends with the connection.
+    /// The end of the connection ends the body.
     UntilClose,
 }
 
@@ -35,9 +34,9 @@ pub(super) enum FramingError {
     /// The header `content-length` is not one number.
     #[error("its content-length is not a number")]
     ContentLength,
-    /// It has chunks or another coding in HTTP/1.0, which has none: its end cannot be trusted.
+    /// An HTTP/1.0 response has a `Transfer-Encoding`, which HTTP/1.0 does not define: the end of its body is unknown.
     #[error("it has a transfer-encoding, which HTTP/1.0 has not")]
-    OldCoding,
+    TransferCodingInHttp10,
     /// The size of a chunk is not a hexadecimal number, or too large.
     #[error("the size of a chunk is not a hexadecimal number")]
     ChunkSize,
@@ -49,7 +48,7 @@ pub(super) enum FramingError {
     TooLong,
 }
 
-/// The position in a body of chunks.
+/// Decodes a body of chunks incrementally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChunkDecoder {
     /// The part that the next byte belongs to.
@@ -57,10 +56,10 @@ pub(super) struct ChunkDecoder {
     /// In a size, its value so far; in data, the number of bytes that follow.
     left: u64,
     /// The bytes of the chunk's extensions, or of the trailers, so far.
-    unread_bytes: u32,
+    ignored_bytes: u32,
 }
 
-/// The parts of a body of chunks.
+/// The states of the chunk decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkPart {
     /// The first digit of a size.
@@ -90,12 +89,12 @@ enum ChunkPart {
 impl ResponseHead {
     /// Returns true if the server takes another request on the connection after the body.
     pub(super) fn keeps_connection(&self) -> bool {
-        // With two statements of the body's end, a proxy on the way may have believed the other one.
+        // With both headers, a proxy on the way may have used the other one (request smuggling).
         if self.headers.contains_key(TRANSFER_ENCODING) && self.headers.contains_key(CONTENT_LENGTH)
         {
             return false;
         }
-        if self.is_old {
+        if self.is_http_1_0 {
             has_token(&self.headers, &CONNECTION, "keep-alive")
         } else {
             !has_token(&self.headers, &CONNECTION, "close")
@@ -107,7 +106,7 @@ impl BodyFraming {
     /// Finds the framing of the body that follows a head, in response to a POST.
     ///
     /// # Errors
-    /// [`FramingError::ContentLength`] or [`FramingError::OldCoding`].
+    /// [`FramingError::ContentLength`] or [`FramingError::TransferCodingInHttp10`].
     pub(super) fn from_head(head: &ResponseHead) -> Result<Self, FramingError> {
         if matches!(
             head.status,
@@ -118,8 +117,8 @@ impl BodyFraming {
         // A transfer coding overrides a length. With another last coding than `chunked`, only the
         // end of the connection ends the body.
         if head.headers.contains_key(TRANSFER_ENCODING) {
-            if head.is_old {
-                return Err(FramingError::OldCoding);
+            if head.is_http_1_0 {
+                return Err(FramingError::TransferCodingInHttp10);
             }
             return Ok(if ends_with_chunked(&head.headers) {
                 Self::Chunked(ChunkDecoder::new())
@@ -144,7 +143,7 @@ impl BodyFraming {
     }
 
     /// Appends the bytes of the body in `input` to `output`, and returns the number of bytes of `input` that
-    /// belong to the body. Fewer than all only if the body is complete.
+    /// belong to the body. It is less than the length of `input` only if the body is complete.
     ///
     /// # Errors
     /// Chunks that break the rules.
@@ -169,7 +168,7 @@ impl BodyFraming {
         }
     }
 
-    /// Returns true if no byte of the body is missing. Never for a body that ends with the connection.
+    /// Returns true if no byte of the body is missing. Always false for a body that ends with the connection.
     pub(super) fn is_complete(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -185,7 +184,7 @@ impl ChunkDecoder {
         Self {
             part: ChunkPart::SizeStart,
             left: 0,
-            unread_bytes: 0,
+            ignored_bytes: 0,
         }
     }
 
@@ -225,13 +224,13 @@ impl ChunkDecoder {
             }
             (ChunkPart::Size | ChunkPart::Extension, b'\r') => ChunkPart::SizeEnd,
             (ChunkPart::Size, b' ' | b'\t' | b';') => self.skip_byte(ChunkPart::Extension)?,
-            // A line feed alone could end the line for another reader of the same bytes.
+            // A line feed alone is rejected, because other parsers may take it for the end of the line.
             (ChunkPart::Extension, byte) if byte != b'\n' => {
                 self.skip_byte(ChunkPart::Extension)?
             }
             (ChunkPart::SizeEnd, b'\n') => {
-                // Some servers fill each size with blanks, in streams of any number of chunks.
-                self.unread_bytes = 0;
+                // Some servers pad every size with blanks, in streams of any number of chunks.
+                self.ignored_bytes = 0;
                 match self.left {
                     0 => ChunkPart::TrailerStart,
                     _ => ChunkPart::Data,
@@ -251,10 +250,10 @@ impl ChunkDecoder {
         })
     }
 
-    /// Counts a byte that nothing reads, and returns its part.
+    /// Counts an ignored byte of an extension or a trailer, and returns the state after it.
     fn skip_byte(&mut self, part: ChunkPart) -> Result<ChunkPart, FramingError> {
-        self.unread_bytes += 1;
-        if self.unread_bytes > MAX_UNREAD_BYTES {
+        self.ignored_bytes += 1;
+        if self.ignored_bytes > MAX_IGNORED_BYTES {
             return Err(FramingError::TooLong);
         }
         Ok(part)
@@ -292,7 +291,7 @@ mod tests {
         }
         ResponseHead {
             status: StatusCode::from_u16(status).unwrap(),
-            is_old: false,
+            is_http_1_0: false,
             headers: map,
         }
     }
@@ -364,7 +363,7 @@ mod tests {
 
     #[test]
     fn connections_are_kept_as_the_version_and_the_header_say() {
-        for (is_old, headers, expected) in [
+        for (is_http_1_0, headers, expected) in [
             (false, &[][..], true),
             (false, &[("connection", "upgrade, Close")], false),
             (false, &[("transfer-encoding", "chunked")], true),
@@ -377,10 +376,14 @@ mod tests {
             (true, &[("connection", "Keep-Alive")], true),
         ] {
             let head = ResponseHead {
-                is_old,
+                is_http_1_0,
                 ..head(200, headers)
             };
-            assert_eq!(head.keeps_connection(), expected, "{is_old} {headers:?}");
+            assert_eq!(
+                head.keeps_connection(),
+                expected,
+                "{is_http_1_0} {headers:?}"
+            );
         }
     }
 

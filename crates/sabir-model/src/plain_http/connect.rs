@@ -11,18 +11,18 @@ use tokio::time::{sleep, timeout};
 /// The head start of the first family of addresses (RFC 8305, section 5, recommends 250 ms).
 const FAMILY_DELAY: Duration = Duration::from_millis(300);
 
-/// The silence after which the kernel checks whether the other side is there, and the time between checks.
+/// The idle time before the first keepalive probe of TCP, and the interval between probes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// The number of unanswered checks after which a connection is lost.
 const KEEPALIVE_CHECKS: u32 = 3;
 
-/// Connects to one of the addresses of a host within that time.
+/// Resolves a host, and connects to one of its addresses within `limit`.
 ///
-/// IPv4 and IPv6 are tried side by side, so that a family that leads nowhere costs little.
+/// IPv4 and IPv6 are tried in parallel (Happy Eyeballs, RFC 8305), so that an unreachable family costs little.
 ///
 /// # Errors
-/// The name has no address, or the error of the last address.
+/// The name has no address, the time has passed, or the error of the last address.
 pub(super) async fn connect(host: &str, port: u16, limit: Duration) -> Result<TcpStream> {
     let connecting = async {
         let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
@@ -31,7 +31,7 @@ pub(super) async fn connect(host: &str, port: u16, limit: Duration) -> Result<Tc
     let stream = timeout(limit, connecting)
         .await
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::TimedOut, "operation timed out")))?;
-    // Requests are written at once, and a piece must not wait for the acknowledgement of the last one.
+    // Disables Nagle's algorithm: a piece must not wait for the acknowledgement of the previous one.
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE)
@@ -48,7 +48,7 @@ async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
         .iter()
         .copied()
         .partition(|address| Some(address.is_ipv6()) == is_first);
-    let mut first = std::pin::pin!(connect_in_turn(&first));
+    let mut first = std::pin::pin!(connect_to_first(&first));
     if second.is_empty() {
         return first.await;
     }
@@ -59,7 +59,7 @@ async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
         },
         () = sleep(FAMILY_DELAY) => None,
     };
-    let mut second = std::pin::pin!(connect_in_turn(&second));
+    let mut second = std::pin::pin!(connect_to_first(&second));
     if failed.is_some() {
         return second.await;
     }
@@ -76,7 +76,7 @@ async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream> {
 }
 
 /// Connects to the first address that can be reached.
-async fn connect_in_turn(addresses: &[SocketAddr]) -> Result<TcpStream> {
+async fn connect_to_first(addresses: &[SocketAddr]) -> Result<TcpStream> {
     let mut failure = Error::new(ErrorKind::NotFound, "the name has no address");
     for address in addresses {
         match TcpStream::connect(address).await {

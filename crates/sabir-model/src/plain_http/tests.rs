@@ -14,7 +14,7 @@ use crate::transport::Transport;
 /// A time that no test waits for.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// What a client saw of a response: status, headers, body, and whether it ended without an error.
+/// A response as a client received it: status, headers, body, and whether it ended without an error.
 type Seen = Result<(u16, Vec<(String, String)>, Vec<u8>, bool), TransportErrorKind>;
 
 /// A server that gives each request the next of its answers, and then closes the connection, unless the

@@ -360,9 +360,10 @@ impl CommandEvaluator<'_> {
                 PolicyFinding::ask(format!("which file {} is, is not certain", word.raw))
             }
             // Devices, kernel settings and system configuration always ask.
-            _ if ["/dev/", "/proc/", "/sys/", "/etc/", "/boot/"]
-                .iter()
-                .any(|place| word.text.starts_with(place)) =>
+            _ if !is_in_shared_memory(word)
+                && ["/dev/", "/proc/", "/sys/", "/etc/", "/boot/"]
+                    .iter()
+                    .any(|place| word.text.starts_with(place)) =>
             {
                 PolicyFinding::always_ask(format!("writes {} ({kind})", word.raw))
             }
@@ -451,4 +452,11 @@ impl CommandEvaluator<'_> {
             }
         }
     }
+}
+
+/// Returns true for a file in `/dev/shm`, a folder for temporary files among the devices.
+fn is_in_shared_memory(word: &ShellWord) -> bool {
+    word.known_text().is_some_and(|path| {
+        path.starts_with("/dev/shm/") && !path.split('/').any(|part| part == "..")
+    })
 }

@@ -294,6 +294,9 @@ fn irreversible_commands_ask_despite_approvals() {
         ":(){ :|:& };:",
         "f() { f & }; f",
         "echo x > /dev/sda",
+        "echo x > /dev/shm/../sda",
+        "echo x > /dev/shm/$X",
+        "echo x > /dev/shm",
         "cat x > /etc/hosts",
     ] {
         check(&[("approve", "all")], line, Ask);
@@ -422,6 +425,7 @@ fn hidden_effects_are_asked_about_too() {
         "python3 - <<'EOF'\nprint(1)\nEOF",
         "echo x > out/a.txt",
         "echo x > /tmp/a.txt",
+        "echo x > /dev/shm/a.txt",
         "echo x > /w/proj/a.txt",
         "tee a.txt",
         "cp /etc/hosts .",

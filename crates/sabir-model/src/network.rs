@@ -191,12 +191,7 @@ impl ResponseBody for NetworkBody {
     ) -> TransportFuture<'_, Result<Option<Vec<u8>>, TransportError>> {
         Box::pin(async move {
             let deadline = self.begun + until;
-            let timer = self
-                .timer
-                .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-            if timer.deadline() != deadline {
-                timer.as_mut().reset(deadline);
-            }
+            let timer = move_timer(&mut self.timer, deadline);
             tokio::select! {
                 biased;
                 chunk = self.response.chunk() => match chunk {
@@ -210,6 +205,18 @@ impl ResponseBody for NetworkBody {
             }
         })
     }
+}
+
+/// Moves a timer to a deadline, and makes it at the first call.
+pub(crate) fn move_timer(
+    timer: &mut Option<Pin<Box<Sleep>>>,
+    deadline: Instant,
+) -> Pin<&mut Sleep> {
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+    if timer.deadline() != deadline {
+        timer.as_mut().reset(deadline);
+    }
+    timer.as_mut()
 }
 
 /// Copies headers, with names in lower case. HTTP allows bytes in a value that are not UTF-8.

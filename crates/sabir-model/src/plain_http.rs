@@ -21,8 +21,9 @@ use reqwest::{StatusCode, Url};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
+use crate::network::move_timer;
 use crate::transport::{
     HttpRequest, ResponseBody, TransportError, TransportErrorKind, TransportFuture,
 };
@@ -478,13 +479,8 @@ impl ResponseBody for PlainBody {
                 return Poll::Ready(chunk);
             }
             let deadline = self.begun + until;
-            let timer = self
-                .timer
-                .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-            if timer.deadline() != deadline {
-                timer.as_mut().reset(deadline);
-            }
-            ready!(timer.as_mut().poll(context));
+            let timer = move_timer(&mut self.timer, deadline);
+            ready!(timer.poll(context));
             Poll::Ready(Err(TransportError::timed_out()))
         }))
     }

@@ -9,7 +9,7 @@ use reqwest::Client;
 use reqwest::header::HeaderMap;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-use crate::plain_http::{PlainClient, PlainTarget};
+use crate::plain_http::{PlainHttpClient, PlainHttpTarget};
 use crate::provider::Provider;
 use crate::transport::{
     HttpRequest, HttpResponse, ResponseBody, Transport, TransportError, TransportErrorKind,
@@ -34,7 +34,7 @@ pub(crate) struct NetworkTransport {
     /// The client with its open connections.
     client: OnceLock<Client>,
     /// The client for addresses without TLS, if many connections are open at once.
-    plain: Option<OnceLock<PlainClient>>,
+    plain: Option<OnceLock<PlainHttpClient>>,
 }
 
 /// A body that arrives from the network.
@@ -80,8 +80,8 @@ impl NetworkTransport {
     }
 
     /// Returns the client for addresses without TLS, if this transport has one.
-    pub(crate) fn plain_client(&self) -> Option<&PlainClient> {
-        let client = || PlainClient::new(self.connect, self.start_time());
+    pub(crate) fn plain_http_client(&self) -> Option<&PlainHttpClient> {
+        let client = || PlainHttpClient::new(self.connect, self.start_time());
         self.plain.as_ref().map(|plain| plain.get_or_init(client))
     }
 
@@ -129,8 +129,8 @@ impl NetworkTransport {
         until: Duration,
     ) -> Result<HttpResponse, TransportError> {
         let begun = self.start_time();
-        if let Some(client) = self.plain_client()
-            && let Some(target) = PlainTarget::from_url(&post.url)
+        if let Some(client) = self.plain_http_client()
+            && let Some(target) = PlainHttpTarget::from_url(&post.url)
         {
             let response = client.send(&target, post, until).await?;
             return Ok(HttpResponse {

@@ -51,18 +51,18 @@ const IDLE_LIMIT: Duration = Duration::from_secs(90);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A client that keeps its connections between requests.
-pub(crate) struct PlainClient {
+pub(crate) struct PlainHttpClient {
     /// The time to connect.
     connect: Duration,
     /// The start of the transport's clock.
     begun: Instant,
     /// The connections that no request uses.
-    idle: Arc<IdleConnections>,
+    pool: Arc<ConnectionPool>,
 }
 
 /// The host of a request and the path there.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct PlainTarget {
+pub(crate) struct PlainHttpTarget {
     /// The name or address, without brackets.
     host: String,
     /// The port.
@@ -74,17 +74,17 @@ pub(crate) struct PlainTarget {
 }
 
 /// A response whose head has arrived.
-pub(crate) struct PlainResponse {
+pub(crate) struct PlainHttpResponse {
     /// The status.
     pub(crate) status: StatusCode,
     /// The headers.
     pub(crate) headers: HeaderMap,
     /// The body.
-    pub(crate) body: PlainBody,
+    pub(crate) body: PlainHttpBody,
 }
 
 /// The body of a response. Dropping it before its end closes the connection.
-pub(crate) struct PlainBody {
+pub(crate) struct PlainHttpBody {
     /// The connection; `None` once the body is complete or has failed.
     connection: Option<Connection>,
     /// The rest of the body.
@@ -92,9 +92,9 @@ pub(crate) struct PlainBody {
     /// The bytes that arrived with the head.
     early: Vec<u8>,
     /// The rest of the request, which the server reads after it has begun its response.
-    unsent: Unsent,
+    unsent: UnsentRequest,
     /// The pool that gets the connection after the body; empty if it cannot be used again.
-    idle: Weak<IdleConnections>,
+    pool: Weak<ConnectionPool>,
     /// The error of the connection, until it is returned.
     failure: Option<Error>,
     /// The start of the transport's clock.
@@ -106,7 +106,7 @@ pub(crate) struct PlainBody {
 
 /// The rest of a request.
 #[derive(Default)]
-struct Unsent {
+struct UnsentRequest {
     /// The bytes.
     bytes: Vec<u8>,
     /// The number of these bytes that have been sent.
@@ -121,13 +121,13 @@ struct Connection {
     stream: TcpStream,
 }
 
-/// The connections that no request uses.
+/// A pool of the connections that no request uses.
 #[derive(Default)]
-struct IdleConnections(Mutex<IdleState>);
+struct ConnectionPool(Mutex<PoolState>);
 
-/// The content of [`IdleConnections`].
+/// The content of [`ConnectionPool`].
 #[derive(Default)]
-struct IdleState {
+struct PoolState {
     /// The connections, the one used last at the end.
     connections: Vec<IdleConnection>,
     /// True while a background task closes those that cannot be used any more.
@@ -142,7 +142,7 @@ struct IdleConnection {
     connection: Connection,
 }
 
-impl PlainTarget {
+impl PlainHttpTarget {
     /// Returns the target of an address that this client can reach: `http`, without a password.
     pub(crate) fn from_url(url: &str) -> Option<Self> {
         let url = Url::parse(url).ok()?;
@@ -168,13 +168,13 @@ impl PlainTarget {
     }
 }
 
-impl PlainClient {
+impl PlainHttpClient {
     /// Makes a client with a time limit for connecting. Deadlines are counted from `begun`.
     pub(crate) fn new(connect: Duration, begun: Instant) -> Self {
         Self {
             connect,
             begun,
-            idle: Arc::default(),
+            pool: Arc::default(),
         }
     }
 
@@ -184,10 +184,10 @@ impl PlainClient {
     /// The deadline passed, there is no connection, or it broke.
     pub(crate) async fn send(
         &self,
-        target: &PlainTarget,
+        target: &PlainHttpTarget,
         post: &HttpRequest,
         until: Duration,
-    ) -> Result<PlainResponse, TransportError> {
+    ) -> Result<PlainHttpResponse, TransportError> {
         timeout_at(self.begun + until, self.send_request(target, post))
             .await
             .unwrap_or_else(|_| Err(TransportError::timed_out()))
@@ -196,10 +196,10 @@ impl PlainClient {
     /// Sends a request without a deadline.
     async fn send_request(
         &self,
-        target: &PlainTarget,
+        target: &PlainHttpTarget,
         post: &HttpRequest,
-    ) -> Result<PlainResponse, TransportError> {
-        let mut connection = match self.idle.take(&target.authority) {
+    ) -> Result<PlainHttpResponse, TransportError> {
+        let mut connection = match self.pool.take(&target.authority) {
             Some(connection) => connection,
             None => {
                 // Boxed, because most requests have a connection already.
@@ -217,29 +217,31 @@ impl PlainClient {
         let head = std::future::poll_fn(|context| {
             exchange.poll(&mut connection.stream, &post.body, context)
         });
-        let head = head.await.map_err(|error| broken(&error))?;
+        let head = head
+            .await
+            .map_err(|error| broken_connection_error(&error))?;
         let framing = BodyFraming::from_head(&head)
-            .map_err(|error| broken(&Error::new(ErrorKind::InvalidData, error)))?;
+            .map_err(|error| broken_connection_error(&Error::new(ErrorKind::InvalidData, error)))?;
         // A server that has refused the request does not need the rest of it.
         let is_refused = head.status.is_client_error() || head.status.is_server_error();
         let unsent = exchange.unsent_bytes(&post.body);
         let is_reusable = head.keeps_connection() && (unsent.is_empty() || !is_refused);
-        let idle = match is_reusable && framing != BodyFraming::UntilClose {
-            true => Arc::downgrade(&self.idle),
+        let pool = match is_reusable && framing != BodyFraming::UntilClose {
+            true => Arc::downgrade(&self.pool),
             false => Weak::new(),
         };
-        Ok(PlainResponse {
+        Ok(PlainHttpResponse {
             status: head.status,
             headers: head.headers,
-            body: PlainBody {
+            body: PlainHttpBody {
                 connection: Some(connection),
                 framing,
                 early: exchange.take_early(),
                 unsent: match is_refused {
-                    true => Unsent::default(),
+                    true => UnsentRequest::default(),
                     false => unsent,
                 },
-                idle,
+                pool,
                 failure: None,
                 begun: self.begun,
                 timer: None,
@@ -279,14 +281,18 @@ impl HeadExchange {
 
     /// Copies the bytes that were not sent. There are some if the server began its response before it had read
     /// the whole request.
-    fn unsent_bytes(&self, body: &[u8]) -> Unsent {
-        let head = self.head.get(self.written..).unwrap_or_default();
-        let body_start = self.written.saturating_sub(self.head.len());
-        let body = body.get(body_start..).unwrap_or_default();
-        Unsent {
-            bytes: [head, body].concat(),
+    fn unsent_bytes(&self, body: &[u8]) -> UnsentRequest {
+        UnsentRequest {
+            bytes: self.unsent_parts(body).concat(),
             sent: 0,
         }
+    }
+
+    /// Returns the parts of the head and of the body that were not sent.
+    fn unsent_parts<'b>(&'b self, body: &'b [u8]) -> [&'b [u8]; 2] {
+        let head = self.head.get(self.written..).unwrap_or_default();
+        let body_start = self.written.saturating_sub(self.head.len());
+        [head, body.get(body_start..).unwrap_or_default()]
     }
 
     /// Removes and returns the bytes that arrived after the head.
@@ -302,12 +308,7 @@ impl HeadExchange {
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<ResponseHead>> {
         while self.write_error.is_none() && !self.is_sent(body) {
-            let head = self.head.get(self.written..).unwrap_or_default();
-            let body_start = self.written.saturating_sub(self.head.len());
-            let pieces = [
-                IoSlice::new(head),
-                IoSlice::new(body.get(body_start..).unwrap_or_default()),
-            ];
+            let pieces = self.unsent_parts(body).map(IoSlice::new);
             match Pin::new(&mut *stream).poll_write_vectored(context, &pieces) {
                 Poll::Ready(Ok(0)) => self.write_error = Some(ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(count)) => self.written += count,
@@ -317,7 +318,7 @@ impl HeadExchange {
         }
         loop {
             let known = self.received.len();
-            let count = match ready!(poll_read_into(stream, context, &mut self.received)) {
+            let count = match ready!(poll_read_some(stream, context, &mut self.received)) {
                 Ok(count) => count,
                 Err(error) => return Poll::Ready(Err(self.write_error.take().unwrap_or(error))),
             };
@@ -368,7 +369,7 @@ impl HeadExchange {
     }
 }
 
-impl Unsent {
+impl UnsentRequest {
     /// Returns the bytes that are left.
     fn rest(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or_default()
@@ -388,7 +389,7 @@ impl Unsent {
     }
 }
 
-impl PlainBody {
+impl PlainHttpBody {
     /// Polls for the next piece of the body.
     fn poll_chunk(
         &mut self,
@@ -399,7 +400,7 @@ impl PlainBody {
         self.decode(&early, &mut chunk);
         while chunk.is_empty() {
             if let Some(error) = self.failure.take() {
-                return Poll::Ready(Err(broken(&error)));
+                return Poll::Ready(Err(broken_connection_error(&error)));
             }
             let Some(connection) = &mut self.connection else {
                 return Poll::Ready(Ok(None));
@@ -413,8 +414,8 @@ impl PlainBody {
                     }
                     // The server may still send the rest of its response.
                     Poll::Ready(_) => {
-                        self.unsent = Unsent::default();
-                        self.idle = Weak::new();
+                        self.unsent = UnsentRequest::default();
+                        self.pool = Weak::new();
                     }
                     Poll::Pending => {}
                 }
@@ -462,14 +463,14 @@ impl PlainBody {
     /// Keeps the connection for the next request, if the server keeps it open and sent nothing after the body.
     fn finish(&mut self, is_clean: bool) {
         let is_clean = is_clean && self.unsent.is_empty();
-        let idle = self.idle.upgrade().filter(|_| is_clean);
-        if let (Some(connection), Some(idle)) = (self.connection.take(), idle) {
-            idle.put(connection);
+        let pool = self.pool.upgrade().filter(|_| is_clean);
+        if let (Some(connection), Some(pool)) = (self.connection.take(), pool) {
+            pool.put(connection);
         }
     }
 }
 
-impl ResponseBody for PlainBody {
+impl ResponseBody for PlainHttpBody {
     fn next_chunk(
         &mut self,
         until: Duration,
@@ -496,9 +497,9 @@ impl Connection {
     }
 }
 
-impl IdleConnections {
+impl ConnectionPool {
     /// Locks the content.
-    fn lock_state(&self) -> MutexGuard<'_, IdleState> {
+    fn lock_state(&self) -> MutexGuard<'_, PoolState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -537,23 +538,23 @@ impl IdleConnection {
 }
 
 /// Closes connections that were unused for too long, or that the server has closed, until none is left.
-async fn sweep_connections(idle: Weak<IdleConnections>) {
+async fn sweep_connections(pool: Weak<ConnectionPool>) {
     loop {
         sleep(SWEEP_INTERVAL).await;
-        let Some(idle) = idle.upgrade() else {
+        let Some(pool) = pool.upgrade() else {
             return;
         };
-        let mut state = idle.lock_state();
+        let mut state = pool.lock_state();
         state.connections.retain(IdleConnection::is_usable);
         if state.connections.is_empty() {
-            *state = IdleState::default();
+            *state = PoolState::default();
             return;
         }
     }
 }
 
 /// Encodes the head of a request.
-fn encode_head(target: &PlainTarget, post: &HttpRequest) -> Vec<u8> {
+fn encode_head(target: &PlainHttpTarget, post: &HttpRequest) -> Vec<u8> {
     let mut head = format!("POST {} HTTP/1.1\r\n", target.path).into_bytes();
     let mut add = |name: &HeaderName, value: &[u8]| {
         head.extend_from_slice(name.as_str().as_bytes());
@@ -625,7 +626,7 @@ fn has_blank_line(bytes: &[u8]) -> bool {
 }
 
 /// Appends what can be read to `received`, and returns its size, which is 0 at the end.
-fn poll_read_into(
+fn poll_read_some(
     stream: &mut TcpStream,
     context: &mut Context<'_>,
     received: &mut Vec<u8>,
@@ -638,6 +639,6 @@ fn poll_read_into(
 }
 
 /// Converts an I/O error of a connection to a transport error.
-fn broken(error: &Error) -> TransportError {
+fn broken_connection_error(error: &Error) -> TransportError {
     TransportError::new(TransportErrorKind::Broken, error.to_string())
 }

@@ -269,8 +269,8 @@ async fn a_connection_is_used_again_where_the_server_keeps_it() {
         receive(&network, &request).await.unwrap();
         if !first.keeps {
             // Until the end has arrived.
-            let idle = &network.plain_client().unwrap().idle;
-            while idle.lock_state().connections[0].is_usable() {
+            let pool = &network.plain_http_client().unwrap().pool;
+            while pool.lock_state().connections[0].is_usable() {
                 tokio::task::yield_now().await;
             }
         }
@@ -301,8 +301,8 @@ async fn an_answer_before_the_end_of_the_request_is_received() {
     let (status, _, body, is_whole) = receive(&network, &request).await.unwrap();
     assert_eq!((status, body.as_slice(), is_whole), (413, &b"no"[..], true));
     // The rest of the request would be read as the next one.
-    let idle = &network.plain_client().unwrap().idle;
-    assert!(idle.lock_state().connections.is_empty());
+    let pool = &network.plain_http_client().unwrap().pool;
+    assert!(pool.lock_state().connections.is_empty());
 }
 
 #[tokio::test]
@@ -389,18 +389,18 @@ async fn unused_connections_are_closed() {
     let server = Server::start(vec![kept(ok)]).await;
     let network = transport(true);
     receive(&network, &post(&server.url, "{}")).await.unwrap();
-    let idle = Arc::clone(&network.plain_client().unwrap().idle);
-    assert_eq!(idle.lock_state().connections.len(), 1);
+    let pool = Arc::clone(&network.plain_http_client().unwrap().pool);
+    assert_eq!(pool.lock_state().connections.len(), 1);
     tokio::time::pause();
     tokio::time::sleep(IDLE_LIMIT + 2 * SWEEP_INTERVAL).await;
-    assert!(idle.lock_state().connections.is_empty());
-    assert!(!idle.lock_state().is_swept);
+    assert!(pool.lock_state().connections.is_empty());
+    assert!(!pool.lock_state().is_swept);
 }
 
 #[test]
 fn targets_are_addresses_without_tls_and_passwords() {
     let target = |host: &str, port: u16, authority: &str, path: &str| {
-        Some(PlainTarget {
+        Some(PlainHttpTarget {
             host: host.to_owned(),
             port,
             authority: authority.to_owned(),
@@ -431,6 +431,6 @@ fn targets_are_addresses_without_tls_and_passwords() {
         ("a.example", None),
         ("", None),
     ] {
-        assert_eq!(PlainTarget::from_url(url), expected, "{url}");
+        assert_eq!(PlainHttpTarget::from_url(url), expected, "{url}");
     }
 }
